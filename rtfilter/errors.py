@@ -1,0 +1,71 @@
+"""The exceptions that rtfilter raises on purpose.
+
+Each is also the built-in exception it resembles, so that ``except ValueError`` keeps working.
+"""
+
+from __future__ import annotations
+
+_EXCERPT = 100
+"""Longest piece of a source line shown in a message, in characters."""
+
+
+class RTFilterError(Exception):
+    """Base class of every error that rtfilter raises on purpose."""
+
+
+class PredicateError(RTFilterError, ValueError):
+    """A predicate cannot be understood, does not fit the schema, or would cost too much.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong and what to do about it.
+    source : str, optional
+        The SQL text. With a position, ``str()`` shows its line with a caret under the place.
+    position : int, optional
+        0-based index into `source`.
+    """
+
+    def __init__(self, message: str, source: str | None = None, position: int | None = None) -> None:
+        super().__init__(message, source, position)
+        self.message = message
+        self.source = source
+        self.position = position
+
+    def __str__(self) -> str:
+        if self.source is None or self.position is None:
+            return self.message
+        return f"{self.message}\n{_caret(self.source, self.position)}"
+
+
+class EventError(RTFilterError, ValueError):
+    """An event cannot be filtered: NaN, infinity, outside its declared domain, or of a wrong shape."""
+
+
+class SnapshotError(RTFilterError, ValueError):
+    """A saved index cannot be opened: damaged, incomplete, or of another format version."""
+
+
+class UnknownSubscriptionError(RTFilterError, KeyError):
+    """There is no subscription with this id.
+
+    Unlike a plain `KeyError`, ``str()`` is the message itself, not its ``repr``.
+    """
+
+    def __str__(self) -> str:
+        return " ".join(str(part) for part in self.args)
+
+
+def _caret(source: str, position: int) -> str:
+    """Return the line of `source` around `position` with a caret below it."""
+    position = min(max(position, 0), len(source))
+    start = source.rfind("\n", 0, position) + 1
+    end = source.find("\n", position)
+    end = len(source) if end < 0 else end
+    left = max(start, position - _EXCERPT // 2)
+    right = min(end, left + _EXCERPT)
+    head = "..." if left > start else ""
+    tail = "..." if right < end else ""
+    # A tab, a control character or a lone surrogate would move the caret or break the terminal.
+    line = "".join(char if char.isprintable() else "?" for char in source[left:right].replace("\t", " "))
+    return f"    {head}{line}{tail}\n    {' ' * (len(head) + position - left)}^"

@@ -1,0 +1,268 @@
+"""Searching: one traversal for a batch of points, down to any level, resumable from where it stopped.
+
+Each node is visited once with the list of points that reached it (the paper's IntersectBuffer; W-2 in its
+corrected form). The lists live on one stack, `arena`: the list of the node on top of the stack is the last
+one in the arena, and those of its children are appended behind it, so memory stays at one list per level.
+"""
+
+import numpy as np
+
+from rtfilter.kernels.grid import WORD, candidates, capacity_of, contains
+from rtfilter.kernels.jit import kernel, trailing_zeros
+from rtfilter.kernels.layout import HEIGHT, INNER_CAPACITY, ROOT, Array, Tree
+
+ONE = np.uint64(1)
+
+
+@kernel
+def doubled(array: Array) -> Array:
+    """The array with twice the room."""
+    larger = np.empty(2 * len(array) + 64, array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+@kernel
+def expand(
+    tree: Tree, node: int, points: Array, arena: Array, start: int, stop: int, found: Array
+) -> tuple[Array, Array]:
+    """Distribute the points arena[start:stop] of an inner node over its children.
+
+    Returns `sizes` int64 (count,): points per child, and the points child by child, int32.
+    """
+    head = tree.nodes[node]
+    sizes = np.zeros(head.count, np.int64)
+    hits = np.empty((max(64, 2 * (stop - start)), 2), np.int32)  # (child, point) in order of points
+    used = 0
+    for i in range(start, stop):
+        point = arena[i]
+        if not candidates(tree, node, points[point], found):
+            continue
+        for w in range((head.count + WORD - 1) // WORD):
+            bits = found[w]
+            while bits != 0:
+                j = w * WORD + trailing_zeros(bits)
+                bits &= bits - ONE
+                if contains(tree.mbr, tree.entries[head.entries + j], points[point]):
+                    if used == len(hits):
+                        larger = np.empty((2 * used, 2), np.int32)
+                        larger[:used] = hits
+                        hits = larger
+                    hits[used, 0], hits[used, 1] = j, point
+                    used += 1
+                    sizes[j] += 1
+    place = np.cumsum(sizes) - sizes
+    by_child = np.empty(used, np.int32)
+    for h in range(used):
+        j = hits[h, 0]
+        by_child[place[j]] = hits[h, 1]
+        place[j] += 1
+    return sizes, by_child
+
+
+@kernel
+def frontier(tree: Tree, points: Array, stop_level: int) -> tuple[Array, Array, Array, Array, int]:
+    """Where the paths of all points stop at nodes of `stop_level` (counted from the leaves, W-2).
+
+    Returns nodes int64 (k,); cuts int64 (k + 1,) into pairs; pairs int32: the points of each node, ascending;
+    workload int64 (n,): nodes per point; visits: (node, point) pairs expanded above.
+    """
+    n = len(points)
+    workload = np.zeros(n, np.int64)
+    arena = np.empty(4 * n + 64, np.int32)
+    arena[:n] = np.arange(n)
+    stack = np.empty((tree.state[HEIGHT] * tree.state[INNER_CAPACITY] + 1, 3), np.int64)
+    stack[0] = np.array([tree.state[ROOT], 0, n])
+    depth = 1 if n > 0 else 0
+    nodes = np.empty(64, np.int64)
+    cuts = np.zeros(65, np.int64)
+    pairs = np.empty(2 * n + 64, np.int32)
+    known, used, visits = 0, 0, 0
+    found = np.empty(len_found(tree), np.uint64)
+    while depth > 0:
+        depth -= 1
+        node, start, stop = stack[depth, 0], stack[depth, 1], stack[depth, 2]
+        if tree.nodes[node].level > stop_level:
+            visits += stop - start
+            sizes, by_child = expand(tree, node, points, arena, start, stop, found)
+            arena, depth = push_children(tree, node, sizes, by_child, arena, stop, stack, depth)
+            continue
+        while used + stop - start > len(pairs):
+            pairs = doubled(pairs)
+        if known == len(nodes):
+            nodes, cuts = doubled(nodes), doubled(cuts)
+        nodes[known] = node
+        for i in range(start, stop):
+            pairs[used] = arena[i]
+            workload[arena[i]] += 1
+            used += 1
+        known += 1
+        cuts[known] = used
+    return nodes[:known].copy(), cuts[: known + 1].copy(), pairs[:used].copy(), workload, visits
+
+
+@kernel
+def len_found(tree: Tree) -> int:
+    """Words that the masks of the widest node take."""
+    return (max(capacity_of(tree, 0), capacity_of(tree, 1)) + WORD - 1) // WORD
+
+
+@kernel
+def push_children(
+    tree: Tree,
+    node: int,
+    sizes: Array,
+    by_child: Array,
+    arena: Array,
+    top: int,
+    stack: Array,
+    depth: int,
+) -> tuple[Array, int]:
+    """Put the children that points reached on the stack, their lists behind `top` in the arena."""
+    while top + len(by_child) > len(arena):
+        arena = doubled(arena)
+    arena[top : top + len(by_child)] = by_child
+    for j in range(len(sizes)):
+        if sizes[j] > 0:
+            stack[depth, 0] = tree.entries[tree.nodes[node].entries + j]
+            stack[depth, 1] = top
+            stack[depth, 2] = top + sizes[j]
+            top += sizes[j]
+            depth += 1
+    return arena, depth
+
+
+@kernel
+def search(
+    tree: Tree, points: Array, nodes: Array, cuts: Array, pairs: Array, first_only: bool
+) -> tuple[Array, Array, Array, Array]:
+    """Finish points from a frontier: pairs[cuts[i]:cuts[i + 1]] are rows of `points` that stopped at nodes[i].
+
+    With `first_only` a point is dropped after its first exact hit. Returns hits as (point int32, id int64,
+    exact uint8) in order of leaves, and visits int64 (n,): nodes visited per point.
+    """
+    visits = np.zeros(len(points), np.int64)
+    done = np.zeros(len(points), np.bool_)
+    stack = np.empty((len(nodes) + tree.state[HEIGHT] * tree.state[INNER_CAPACITY] + 1, 3), np.int64)
+    stack[: len(nodes), 0] = nodes
+    stack[: len(nodes), 1] = cuts[:-1]
+    stack[: len(nodes), 2] = cuts[1:]
+    depth = len(nodes)
+    arena = np.empty(2 * len(pairs) + 64, np.int32)
+    arena[: len(pairs)] = pairs
+    found = np.empty(len_found(tree), np.uint64)
+    hit_point = np.empty(len(points) + 64, np.int32)
+    hit_id = np.empty(len(points) + 64, np.int64)
+    hit_exact = np.empty(len(points) + 64, np.uint8)
+    used = 0
+    while depth > 0:
+        depth -= 1
+        node, start, stop = stack[depth, 0], stack[depth, 1], stack[depth, 2]
+        head = tree.nodes[node]
+        for i in range(start, stop):
+            visits[arena[i]] += 1
+        if head.level > 0:
+            sizes, by_child = expand(tree, node, points, arena, start, stop, found)
+            arena, depth = push_children(tree, node, sizes, by_child, arena, stop, stack, depth)
+            continue
+        for i in range(start, stop):
+            point = arena[i]
+            if done[point] or not candidates(tree, node, points[point], found):
+                continue
+            for w in range((head.count + WORD - 1) // WORD):
+                bits = found[w]
+                while bits != 0:
+                    box = tree.entries[head.entries + w * WORD + trailing_zeros(bits)]
+                    bits &= bits - ONE
+                    if not contains(tree.bounds, box, points[point]):
+                        continue
+                    link = tree.slots[box].link
+                    while link >= 0:
+                        if used == len(hit_id):
+                            hit_point, hit_id, hit_exact = doubled(hit_point), doubled(hit_id), doubled(hit_exact)
+                        hit_point[used] = point
+                        hit_id[used] = tree.links[link].id
+                        hit_exact[used] = tree.links[link].exact
+                        if first_only and tree.links[link].exact:
+                            done[point] = True
+                        used += 1
+                        link = tree.links[link].next
+    return hit_point[:used], hit_id[:used], hit_exact[:used], visits
+
+
+@kernel
+def gather(
+    n: int, hit_point: Array, hit_id: Array, hit_exact: Array, distinct: bool
+) -> tuple[Array, Array, Array]:
+    """Hits point by point: offsets int64 (n + 1,), ids int64, exact uint8.
+
+    With `distinct` the ids of a point are sorted and each is kept once, exact if any of its hits was.
+    """
+    offsets = np.zeros(n + 1, np.int64)
+    for point in hit_point:
+        offsets[point + 1] += 1
+    for i in range(n):
+        offsets[i + 1] += offsets[i]
+    place = offsets[:-1].copy()
+    ids = np.empty(len(hit_id), np.int64)
+    exact = np.empty(len(hit_id), np.uint8)
+    for h in range(len(hit_id)):
+        at = place[hit_point[h]]
+        ids[at], exact[at] = hit_id[h], hit_exact[h]
+        place[hit_point[h]] += 1
+    if not distinct:
+        return offsets, ids, exact
+    used = 0
+    for i in range(n):
+        start, stop = offsets[i], offsets[i + 1]
+        order = np.argsort(ids[start:stop])
+        own_ids, own_exact = ids[start:stop][order], exact[start:stop][order]
+        offsets[i] = used
+        for h in range(len(order)):
+            if h > 0 and own_ids[h] == own_ids[h - 1]:
+                exact[used - 1] |= own_exact[h]
+            else:
+                ids[used], exact[used] = own_ids[h], own_exact[h]
+                used += 1
+    offsets[n] = used
+    return offsets, ids[:used].copy(), exact[:used].copy()
+
+
+@kernel
+def deal(
+    nodes: Array, cuts: Array, pairs: Array, group_of: Array, groups: int
+) -> tuple[Array, Array, Array, Array]:
+    """Cut a frontier into one frontier per group of points, each still node by node.
+
+    `group_of` int64 (n,): the group of each point. Returns part_cuts int64 (groups + 1,) into part_nodes int64
+    and part_starts int64 (where each node's pairs begin, one more at the end), and the pairs, int32.
+    """
+    pair_count = np.zeros(groups + 1, np.int64)
+    node_count = np.zeros(groups + 1, np.int64)
+    last_node = np.full(groups, -1, np.int64)
+    for i in range(len(nodes)):
+        for p in range(cuts[i], cuts[i + 1]):
+            g = group_of[pairs[p]]
+            pair_count[g + 1] += 1
+            if last_node[g] != i:
+                last_node[g] = i
+                node_count[g + 1] += 1
+    pair_place = np.cumsum(pair_count)
+    part_cuts = np.cumsum(node_count)
+    node_place = part_cuts.copy()
+    part_nodes = np.empty(part_cuts[groups], np.int64)
+    part_starts = np.empty(part_cuts[groups] + 1, np.int64)
+    part_starts[part_cuts[groups]] = len(pairs)
+    part_pairs = np.empty(len(pairs), np.int32)
+    last_node[:] = -1
+    for i in range(len(nodes)):
+        for p in range(cuts[i], cuts[i + 1]):
+            g = group_of[pairs[p]]
+            if last_node[g] != i:
+                last_node[g] = i
+                part_nodes[node_place[g]] = nodes[i]
+                part_starts[node_place[g]] = pair_place[g]
+                node_place[g] += 1
+            part_pairs[pair_place[g]] = pairs[p]
+            pair_place[g] += 1
+    return part_cuts, part_nodes, part_starts, part_pairs

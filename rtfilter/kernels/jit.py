@@ -1,0 +1,39 @@
+"""The decorator of every kernel: compiled by numba, cached on disk, without the GIL."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# numba's cache notices a changed file, but not a change in another file whose kernels were inlined.
+# One digest over all kernels is the stamp of each, so a cached kernel is never older than its parts.
+_DIGEST = hashlib.blake2b(
+    b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+).digest()
+
+
+def kernel(function: F) -> F:
+    """Compile `function` on first call (nopython, GIL released) and cache the machine code on disk."""
+    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if hasattr(index, "_source_stamp"):
+        index._source_stamp = _DIGEST
+    result: F = compiled
+    return result
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def trailing_zeros(typing_context: Any, word: Any) -> Any:
+    """Number of zero bits below the lowest set bit of a non-zero uint64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate

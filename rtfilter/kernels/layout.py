@@ -1,0 +1,165 @@
+"""The arrays an R*-tree is made of, how they are allocated, and how they grow.
+
+Everything is a pool of rows in a NumPy array, so saving is writing arrays, loading is mapping them, and a
+reference is a row number. A *box* is a distinct hyper-rectangle; a *link* ties one id to one box, so that
+identical boxes are stored once; a *node* holds up to its capacity of entries: box rows in a leaf (level 0),
+node rows above.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+CELLS = 64  # cells of a node's grid in each dimension
+WORD = 64  # bits of a mask word
+
+#: One row per box. `link`: first link of the box, -1 when the row is free; `leaf`: node that holds it,
+#: or the next free row.
+SLOT = np.dtype([("link", "i4"), ("leaf", "i4")])
+
+#: One row per (id, box). `box`: -1 when the row is free, `next` then chains the free rows. `next` and
+#: `previous` chain the links of one box, `sibling` those of one id. `exact`: the box alone decides.
+LINK = np.dtype(
+    [("id", "i8"), ("box", "i4"), ("next", "i4"), ("previous", "i4"), ("sibling", "i4"), ("exact", "i4")],
+    align=True,
+)
+
+#: One row per node. `entries`, `masks`: where its block starts in the flat arrays; `level`: 0 for a leaf;
+#: `parent`: -1 for the root, or the next free node; `count`: entries; `built`: entries when its grid was
+#: made, `age`: changes since.
+NODE = np.dtype(
+    [
+        ("entries", "i8"),
+        ("masks", "i8"),
+        ("level", "i4"),
+        ("parent", "i4"),
+        ("count", "i4"),
+        ("built", "i4"),
+        ("age", "i4"),
+    ],
+    align=True,
+)
+
+# Positions in `Tree.state`.
+ROOT, HEIGHT, BOXES, LINKS, IDS, UPDATES = 0, 1, 2, 3, 4, 5  # live counts; changes since the beginning
+LEAF_CAPACITY, INNER_CAPACITY = 6, 7
+FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER = 8, 9, 10, 11  # heads of the free chains, -1 when empty
+USED_BOX, USED_LINK, USED_NODE, USED_ENTRY, USED_MASK = 12, 13, 14, 15, 16  # rows ever used
+TODO, REINSERTED = 17, 18  # entries waiting for their place; bit per level that was reinserted from
+STATE_SIZE = 20
+
+
+class Tree(NamedTuple):
+    """Arrays of one tree of d dimensions; what the kernels take and change."""
+
+    bounds: Array  # float64 (boxes, 2, d): low and high of each box, closed
+    slots: Array  # SLOT (boxes,)
+    links: Array  # LINK (links,)
+    nodes: Array  # NODE (nodes,)
+    mbr: Array  # float64 (nodes, 2, d): exact bounding rectangle of each node
+    grid: Array  # float64 (nodes, 2, d): low end and cells per unit of each node's grid
+    entries: Array  # int32, flat: a block of `capacity` rows per node
+    masks: Array  # uint64, flat: a block of d * CELLS * words per node
+    box_table: Array  # int32, power of two: open-addressing hash of the boxes
+    id_table: Array  # int32, power of two: open-addressing hash of the ids, to their first link
+    state: Array  # int64 (STATE_SIZE,)
+    frame: Array  # float64 (3, d): low, high and 1 / width of all finite sides ever seen
+    todo: Array  # int32 (k, 2): (row, level) of entries waiting for their place; scratch
+
+
+def words(capacity: int) -> int:
+    """Mask words of a node of `capacity` entries."""
+    return (capacity + WORD - 1) // WORD
+
+
+def _block(tree: Tree, leaf: bool) -> tuple[int, int]:
+    capacity = int(tree.state[LEAF_CAPACITY if leaf else INNER_CAPACITY])
+    return capacity, tree.frame.shape[1] * CELLS * words(capacity)
+
+
+def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
+    """A tree whose root is an empty leaf."""
+    state = np.zeros(STATE_SIZE, np.int64)
+    state[[LEAF_CAPACITY, INNER_CAPACITY]] = leaf_capacity, inner_capacity
+    state[[FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER]] = -1
+    frame = np.array([[np.inf], [-np.inf], [0.0]]) * np.ones((1, dimensions))
+    frame[2] = 1.0
+    # At most one node per level is dissolved or reinserted from before its entries are placed again.
+    waiting = leaf_capacity + 16 * inner_capacity + 64
+    tree = Tree(
+        bounds=np.empty((0, 2, dimensions)),
+        slots=np.empty(0, SLOT),
+        links=np.empty(0, LINK),
+        nodes=np.empty(0, NODE),
+        mbr=np.empty((0, 2, dimensions)),
+        grid=np.empty((0, 2, dimensions)),
+        entries=np.empty(0, np.int32),
+        masks=np.empty(0, np.uint64),
+        box_table=np.full(16, -1, np.int32),
+        id_table=np.full(16, -1, np.int32),
+        state=state,
+        frame=frame,
+        todo=np.empty((waiting, 2), np.int32),
+    )
+    tree = with_nodes(tree, leaves=1, inner=0)
+    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0)
+    tree.mbr[0, 0], tree.mbr[0, 1] = np.inf, -np.inf
+    tree.grid[0, 0], tree.grid[0, 1] = 0.0, 1.0
+    capacity, masks = _block(tree, leaf=True)
+    tree.masks[:masks] = 0
+    state[ROOT], state[HEIGHT], state[USED_NODE] = 0, 1, 1
+    state[USED_ENTRY], state[USED_MASK] = capacity, masks
+    return tree
+
+
+def _grown(array: Array, rows: int, factor: float = 1.5) -> Array:
+    """`array` with room for `rows` rows, its content kept; itself when it has the room."""
+    if len(array) >= rows:
+        return array
+    larger = np.empty((max(rows, int(len(array) * factor)), *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def with_boxes(tree: Tree, count: int) -> Tree:
+    """`tree` with room for `count` more boxes and links (hash tables are grown by `rstar.rehash`)."""
+    boxes = int(tree.state[USED_BOX]) + count
+    return tree._replace(
+        bounds=_grown(tree.bounds, boxes),
+        slots=_grown(tree.slots, boxes),
+        links=_grown(tree.links, int(tree.state[USED_LINK]) + count),
+    )
+
+
+def with_nodes(tree: Tree, leaves: int, inner: int) -> Tree:
+    """`tree` with room for so many more nodes."""
+    leaf_entries, leaf_masks = _block(tree, leaf=True)
+    inner_entries, inner_masks = _block(tree, leaf=False)
+    nodes = int(tree.state[USED_NODE]) + leaves + inner
+    entries = int(tree.state[USED_ENTRY]) + leaves * leaf_entries + inner * inner_entries
+    masks = int(tree.state[USED_MASK]) + leaves * leaf_masks + inner * inner_masks
+    return tree._replace(
+        nodes=_grown(tree.nodes, nodes),
+        mbr=_grown(tree.mbr, nodes),
+        grid=_grown(tree.grid, nodes),
+        entries=_grown(tree.entries, entries),
+        masks=_grown(tree.masks, masks, factor=1.25),  # the largest array: less slack
+    )
+
+
+def trimmed(tree: Tree) -> Tree:
+    """`tree` without its spare rows, for saving."""
+    state = tree.state
+    return tree._replace(
+        bounds=tree.bounds[: state[USED_BOX]],
+        slots=tree.slots[: state[USED_BOX]],
+        links=tree.links[: state[USED_LINK]],
+        nodes=tree.nodes[: state[USED_NODE]],
+        mbr=tree.mbr[: state[USED_NODE]],
+        grid=tree.grid[: state[USED_NODE]],
+        entries=tree.entries[: state[USED_ENTRY]],
+        masks=tree.masks[: state[USED_MASK]],
+    )

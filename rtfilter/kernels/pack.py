@@ -1,0 +1,172 @@
+"""Bulk loading: cut the boxes top-down into groups of about one node each, level by level.
+
+Each cut is chosen on a sample. Sorting by low ends separates wide boxes (the half that begins late cannot
+contain an early point), sorting by centres separates narrow ones, so low, high and centre of every dimension
+are tried; the cut with the least expected work wins, work being entries x chance that a point visits them.
+"""
+
+import numpy as np
+
+from rtfilter.kernels.jit import kernel
+from rtfilter.kernels.layout import HEIGHT, ROOT, Array, Tree
+from rtfilter.kernels.rstar import area, fill_node, framed, new_node, widen_frame
+from rtfilter.kernels.tables import add_box, add_link
+
+LEAST_SAMPLE, MOST_SAMPLE = 64, 512
+
+
+@kernel
+def sort_key(box: Array, k: int, kind: int) -> float:
+    """Low end, high end or centre (doubled) of a framed box in dimension k."""
+    if kind == 2:
+        return box[0, k] + box[1, k]
+    return box[kind, k]
+
+
+@kernel
+def expected_work(boxes: Array, sample: Array, order: Array, cut: int) -> float:
+    """Work of the two halves of a sample: entries times volume of their common rectangle, summed."""
+    total = 0.0
+    dimensions = boxes.shape[2]
+    hull = np.empty((2, dimensions))
+    for start, stop in ((0, cut), (cut, len(order))):
+        hull[0], hull[1] = np.inf, -np.inf
+        for i in range(start, stop):
+            box = boxes[sample[order[i]]]
+            for k in range(dimensions):
+                hull[0, k] = min(hull[0, k], box[0, k])
+                hull[1, k] = max(hull[1, k], box[1, k])
+        total += area(hull) * (stop - start)
+    return total
+
+
+@kernel
+def choose_cut(boxes: Array, rows: Array, share: float, sample_size: int) -> tuple[int, int]:
+    """Dimension and kind of key by which `rows` should be cut at `share` of their number."""
+    n = min(len(rows), sample_size)
+    sample = rows[np.arange(n) * len(rows) // n]
+    cut = min(max(int(n * share), 1), n - 1)
+    keys = np.empty(n)
+    best = (0, 0)
+    least = np.inf
+    for k in range(boxes.shape[2]):
+        for kind in range(3):
+            for i in range(n):
+                keys[i] = sort_key(boxes[sample[i]], k, kind)
+            work = expected_work(boxes, sample, np.argsort(keys), cut)
+            if work < least:
+                best, least = (k, kind), work
+    return best
+
+
+@kernel
+def select(keys: Array, rows: Array, nth: int) -> None:
+    """Reorder both arrays so that the nth least key stands at nth, none greater before, none less after."""
+    low, high = 0, len(keys) - 1
+    while low < high:
+        pivot = keys[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while keys[i] < pivot:
+                i += 1
+            while keys[j] > pivot:
+                j -= 1
+            if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                rows[i], rows[j] = rows[j], rows[i]
+                i += 1
+                j -= 1
+        if nth <= j:
+            high = j
+        elif nth >= i:
+            low = i
+        else:
+            return
+
+
+@kernel
+def group(boxes: Array, target: int) -> tuple[Array, Array]:
+    """Order of framed boxes (n, 2, d) and the bounds of its groups of at most `target`, none small.
+
+    Returns rows int64 (n,) and cuts int64 (groups + 1,).
+    """
+    n = len(boxes)
+    rows = np.arange(n)
+    groups = max(1, (n + target - 1) // target)
+    cuts = np.zeros(groups + 1, np.int64)
+    keys = np.empty(n)
+    sample_size = min(max(target, LEAST_SAMPLE), MOST_SAMPLE)
+    pending = [(0, n, 0, groups)]  # rows [start, stop) are to become groups [first, last)
+    while len(pending) > 0:
+        start, stop, first, last = pending.pop()
+        cuts[first], cuts[last] = start, stop
+        if last - first < 2:
+            continue
+        half = (last - first) // 2
+        middle = start + (stop - start) * half // (last - first)
+        k, kind = choose_cut(boxes, rows[start:stop], (middle - start) / (stop - start), sample_size)
+        for i in range(start, stop):
+            keys[i] = sort_key(boxes[rows[i]], k, kind)
+        select(keys[start:stop], rows[start:stop], middle - start)
+        pending.append((middle, stop, first + half, last))
+        pending.append((start, middle, first, first + half))
+    return rows, cuts
+
+
+@kernel
+def group_boxes(tree: Tree, low: Array, high: Array, rows: Array, target: int) -> tuple[Array, Array]:
+    """Rows of the input in the order of the leaves, and the bounds of these; widens the tree's frame."""
+    sides = np.empty((2, low.shape[1]))
+    for row in rows:
+        sides[0], sides[1] = low[row], high[row]
+        widen_frame(tree, sides)
+    boxes = np.empty((len(rows), 2, low.shape[1]))
+    for i in range(len(rows)):
+        sides[0], sides[1] = low[rows[i]], high[rows[i]]
+        framed(tree, sides, boxes[i])
+    order, cuts = group(boxes, target)
+    return rows[order], cuts
+
+
+@kernel
+def group_nodes(tree: Tree, nodes: Array, target: int) -> tuple[Array, Array]:
+    """Nodes of one level in the order of their future parents, and the bounds of these."""
+    boxes = np.empty((len(nodes), 2, tree.mbr.shape[2]))
+    for i in range(len(nodes)):
+        framed(tree, tree.mbr[nodes[i]], boxes[i])
+    order, cuts = group(boxes, target)
+    return nodes[order], cuts
+
+
+@kernel
+def stack_nodes(tree: Tree, level: int, rows: Array, cuts: Array) -> Array:
+    """One new node of `level` for each group of entries; returns the nodes, int64 (groups,)."""
+    nodes = np.empty(len(cuts) - 1, np.int64)
+    for g in range(len(nodes)):
+        nodes[g] = new_node(tree, level)
+        fill_node(tree, nodes[g], rows[cuts[g] : cuts[g + 1]].astype(np.int32))
+    return nodes
+
+
+@kernel
+def fill_tables(
+    tree: Tree, ids: Array, low: Array, high: Array, exact: Array, first: Array, rows: Array
+) -> None:
+    """Enter boxes and links in an empty tree with room: box b is row `rows[b]` of the input.
+
+    `first` int64 (n,) names for each input row the identical row that became a box.
+    """
+    box_of = np.empty(len(ids), np.int64)
+    sides = np.empty((2, low.shape[1]))
+    for row in rows:
+        sides[0], sides[1] = low[row], high[row]
+        box_of[row] = add_box(tree, sides)
+    for i in range(len(ids)):
+        add_link(tree, ids[i], box_of[first[i]], exact[i])
+
+
+@kernel
+def crown(tree: Tree, root: int) -> None:
+    """Make a node the root."""
+    tree.state[ROOT] = root
+    tree.state[HEIGHT] = tree.nodes[root].level + 1

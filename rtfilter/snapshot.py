@@ -1,0 +1,144 @@
+"""Snapshots: a directory of arrays with a manifest, opened by memory mapping.
+
+The manifest names the format version and for each array its file, dtype, shape, size and checksum. Files
+get names of their own for each write and the manifest is replaced last, so a reader sees the old snapshot or
+the new one whole, also when the writer is killed or the disk is full. All processes on a host share the pages.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.errors import SnapshotError
+
+VERSION = 1
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Content of a snapshot: `meta` JSON-able, `arrays` mapped copy-on-write."""
+
+    meta: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+
+def write(
+    path: str | PathLike[str], kind: str, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write a snapshot of this kind; an older one at the same path is replaced once the new one is whole.
+
+    Raises `SnapshotError` when `path` is something else than a snapshot, `OSError` when the disk refuses;
+    what was there before then stays valid.
+    """
+    root = Path(path)
+    if root.exists() and (not root.is_dir() or (any(root.iterdir()) and not (root / MANIFEST).exists())):
+        raise SnapshotError(f"{root} exists and is no snapshot; choose another path or remove it")
+    root.mkdir(parents=True, exist_ok=True)
+    stamp = uuid.uuid4().hex[:12]
+    written: list[Path] = []
+    try:
+        entries = {}
+        for name, array in arrays.items():
+            data = np.ascontiguousarray(array)
+            raw = data.reshape(-1).view(np.uint8)
+            file = root / f"{name}.{stamp}.bin"
+            written.append(file)
+            with open(file, "wb") as stream:
+                stream.write(raw.data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            entries[name] = {
+                "file": file.name,
+                "dtype": np.lib.format.dtype_to_descr(data.dtype),
+                "shape": data.shape,
+                "bytes": data.nbytes,
+                "crc32": zlib.crc32(raw),
+            }
+        manifest = {"format": kind, "version": VERSION, "meta": dict(meta), "arrays": entries}
+        draft = root / f"{MANIFEST}.{stamp}"
+        written.append(draft)
+        with open(draft, "w", encoding="utf-8") as text:
+            json.dump({**manifest, "crc32": _checksum(manifest)}, text, indent=1)
+            text.flush()
+            os.fsync(text.fileno())
+        os.replace(draft, root / MANIFEST)
+    except BaseException:
+        for file in written:
+            file.unlink(missing_ok=True)
+        raise
+    kept = {entry["file"] for entry in entries.values()} | {MANIFEST}
+    for file in root.iterdir():  # the older snapshot; whoever mapped it keeps its pages
+        if file.name not in kept and (file.suffix == ".bin" or file.name.startswith(MANIFEST)):
+            file.unlink(missing_ok=True)
+
+
+def read(path: str | PathLike[str], kind: str) -> Snapshot:
+    """Open a snapshot, verifying format, version, sizes and checksums.
+
+    Raises `SnapshotError` that says what is wrong: not a snapshot, another kind or version, a truncated or
+    altered file.
+    """
+    root = Path(path)
+    manifest = _manifest(root)
+    if manifest["format"] != kind:
+        raise SnapshotError(f"{root} is a snapshot of {manifest['format']}, not of {kind}")
+    arrays = {}
+    for name, entry in manifest["arrays"].items():
+        file = root / entry["file"]
+        if not file.is_file():
+            raise SnapshotError(f"{root} is incomplete: {file.name} is missing; save it again")
+        size = file.stat().st_size
+        if size != entry["bytes"]:
+            raise SnapshotError(
+                f"{file} is truncated or altered: {size} bytes instead of {entry['bytes']}; save it again"
+            )
+        # Lists of pairs come back from JSON as lists; a dtype wants tuples.
+        descr = entry["dtype"]
+        dtype = np.dtype([tuple(field) for field in descr] if isinstance(descr, list) else descr)
+        shape = tuple(entry["shape"])
+        # Copy-on-write: the arrays can be changed in memory, the file cannot.
+        array = np.memmap(file, dtype, "c", shape=shape) if size else np.empty(shape, dtype)
+        array = np.asarray(array)
+        if zlib.crc32(array.reshape(-1).view(np.uint8)) != entry["crc32"]:
+            raise SnapshotError(f"{file} is altered: its checksum does not fit; save it again")
+        arrays[name] = array
+    return Snapshot(manifest["meta"], arrays)
+
+
+def info(path: str | PathLike[str]) -> dict[str, Any]:
+    """What a snapshot says of itself, read from the manifest alone."""
+    return _manifest(Path(path))
+
+
+def _manifest(root: Path) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+        checksum = manifest.pop("crc32")
+    except (FileNotFoundError, NotADirectoryError):
+        raise SnapshotError(f"{root} is no snapshot: it has no {MANIFEST}") from None
+    except (ValueError, KeyError, AttributeError) as error:
+        raise SnapshotError(f"{root / MANIFEST} is truncated or altered: {error}") from None
+    if manifest.get("version") != VERSION:
+        raise SnapshotError(
+            f"{root} has format version {manifest.get('version')}, this rtfilter reads version {VERSION}; "
+            "save it again with this version"
+        )
+    if checksum != _checksum(manifest):
+        raise SnapshotError(f"{root / MANIFEST} is altered: its checksum does not fit; save it again")
+    return manifest
+
+
+def _checksum(manifest: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())

@@ -1,0 +1,489 @@
+"""The subscription index: a dynamic R*-tree over closed boxes with bit-sliced nodes.
+
+Usable on its own, without schema or predicates. Reads may run in several threads at once; a change must
+run alone (`EventFilter` sees to that).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rtfilter import snapshot
+from rtfilter.kernels import descend, layout, pack, rstar, tables
+from rtfilter.matches import Matches
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+#: Entries of an inner node and of a leaf, chosen by `experiments`' capacity benchmark.
+DEFAULT_CAPACITY = (64, 4096)
+#: How full bulk loading leaves its nodes: room for later insertions before the first split.
+PACKED_FILL = 0.9
+#: Points searched together at most; more brings no further sharing and larger scratch arrays.
+CHUNK = 4096
+KIND = "rtfilter.tree"
+
+
+class Hits(NamedTuple):
+    """What a search found, before the exact predicates of inexact boxes are asked."""
+
+    offsets: IntArray  # int64 (n + 1,)
+    ids: IntArray  # int64 (hits,), at most once per point
+    exact: NDArray[np.uint8]  # (hits,): 0 where the box is only a superset of its predicate
+    visits: IntArray  # int64 (n,): nodes visited per point
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """Where the search paths of a batch stop at one level (W-2): pairs of a node and a point.
+
+    Attributes
+    ----------
+    points : float64 (n, d)
+    level : int
+        0 is the root, H - 1 the leaves.
+    nodes : int64 (k,)
+        Nodes that points stopped at.
+    cuts : int64 (k + 1,)
+        Bounds of each node's points in `pairs`.
+    pairs : int32 (workload.sum(),)
+        Rows of `points`, node by node, ascending within a node.
+    workload : int64 (n,)
+        Nodes at which each point's paths stop: the estimate of its remaining work.
+    visits : int
+        (node, point) pairs expanded above the frontier.
+    """
+
+    points: FloatArray
+    level: int
+    nodes: IntArray
+    cuts: IntArray
+    pairs: NDArray[np.int32]
+    workload: IntArray
+    visits: int
+
+    def split(self, order: IntArray, cuts: IntArray) -> list[Frontier]:
+        """One frontier per group `order[cuts[g]:cuts[g + 1]]`, whose points are the group's in that order."""
+        groups = len(cuts) - 1
+        group_of = np.full(len(self.points), -1, np.int64)
+        local = np.empty(len(self.points), np.int32)
+        sizes = np.diff(cuts)
+        group_of[order] = np.repeat(np.arange(groups), sizes)
+        local[order] = np.arange(len(order)) - np.repeat(cuts[:-1], sizes)
+        if len(order) != len(self.points) or (group_of < 0).any():
+            raise ValueError("order must be a permutation of the batch and cuts must cover it")
+        bounds, nodes, starts, pairs = descend.deal(self.nodes, self.cuts, self.pairs, group_of, groups)
+        points, workload, rows = self.points[order], self.workload[order], local[pairs]
+        parts = []
+        for g in range(groups):
+            first, last = bounds[g], bounds[g + 1]
+            own = starts[first : last + 1]
+            parts.append(
+                Frontier(
+                    points=points[cuts[g] : cuts[g + 1]],
+                    level=self.level,
+                    nodes=nodes[first:last],
+                    cuts=own - own[0],
+                    pairs=rows[own[0] : own[-1]],
+                    workload=workload[cuts[g] : cuts[g + 1]],
+                    visits=0,
+                )
+            )
+        return parts
+
+
+class RStarTree:
+    """R*-tree of closed boxes [low, high], each tied to the ids that share it (W-1).
+
+    Parameters
+    ----------
+    dimensions : int
+        At least 1; 1 to 64 are tested.
+    capacity : (int, int)
+        Most entries of an inner node and of a leaf, both at least 4. Wide leaves keep the worst case, boxes
+        so large that no tree can prune, a streaming AND of masks; small ones, as the paper's (10, 20), prune
+        more and cost more per visit. The default is measured.
+
+    Sides may be infinite: [-inf, inf] is a don't-care side. NaN and low > high are refused.
+    """
+
+    def __init__(self, dimensions: int, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> None:
+        inner, leaf = capacity
+        if dimensions < 1:
+            raise ValueError(f"a tree needs at least one dimension, not {dimensions}")
+        if min(inner, leaf) < 4:
+            raise ValueError(f"capacities (inner, leaf) must be at least 4, not {tuple(capacity)}")
+        self._tree = layout.empty(int(dimensions), int(inner), int(leaf))
+
+    # -- building ------------------------------------------------------------------------------------
+
+    @classmethod
+    def bulk_load(
+        cls,
+        low: ArrayLike,
+        high: ArrayLike,
+        ids: ArrayLike | None = None,
+        *,
+        exact: ArrayLike | None = None,
+        capacity: tuple[int, int] = DEFAULT_CAPACITY,
+    ) -> RStarTree:
+        """A tree of n boxes packed at once, much faster than inserting them and better packed.
+
+        Parameters
+        ----------
+        low, high : array_like of float64 (n, d)
+            Closed bounds.
+        ids : array_like of int64 (n,), optional
+            0..n-1 by default. An id may own several boxes.
+        exact : array_like of bool (n,), optional
+            False where a box is only a superset of what it stands for. All True by default.
+        """
+        lower, upper = _boxes(low, high)
+        tree = cls(lower.shape[1], capacity)
+        tree._pack(_ids(ids, len(lower)), lower, upper, _flags(exact, len(lower)))
+        return tree
+
+    @classmethod
+    def from_rtree(cls, index: Any, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> RStarTree:
+        """The content of an `rtree.index.Index`, ids and boxes, bulk-loaded."""
+        dimensions = index.properties.dimension
+        items = list(index.intersection(index.bounds, objects=True)) if len(index) else []
+        boxes = np.array([item.bbox for item in items]).reshape(len(items), 2, dimensions)
+        ids = np.array([item.id for item in items], np.int64)
+        return cls.bulk_load(boxes[:, 0], boxes[:, 1], ids, capacity=capacity)
+
+    # -- changing ------------------------------------------------------------------------------------
+
+    def insert(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: bool = True) -> None:
+        """Insert one box, low and high of shape (d,). An id may own several boxes."""
+        self.insert_many(
+            np.array([id]), np.asarray(low)[None], np.asarray(high)[None], exact=np.array([exact])
+        )
+
+    def insert_many(
+        self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
+    ) -> None:
+        """Insert n boxes one by one by the R* rules; see `bulk_load` for the parameters."""
+        lower, upper = _boxes(low, high, self.dimensions)
+        identifiers, flags = _ids(ids, len(lower)), _flags(exact, len(lower))
+        self._reserve(len(lower))
+        self._run(lambda done: rstar.insert(self._tree, done, identifiers, lower, upper, flags), len(lower))
+
+    def extend(
+        self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
+    ) -> None:
+        """Add n boxes the faster way: by insertion, or by packing all anew when n is not small beside them."""
+        lower, upper = _boxes(low, high, self.dimensions)
+        identifiers, flags = _ids(ids, len(lower)), _flags(exact, len(lower))
+        if len(lower) < max(64, len(self._tree.links) // 4):
+            self.insert_many(identifiers, lower, upper, exact=flags)
+            return
+        old_ids, old_low, old_high, old_exact = self.content()
+        self._pack(
+            np.concatenate([old_ids, identifiers]),
+            np.concatenate([old_low, lower]),
+            np.concatenate([old_high, upper]),
+            np.concatenate([old_exact, flags]),
+        )
+
+    def delete(self, id: int) -> bool:
+        """Remove an id with all its boxes; False when it is unknown."""
+        return bool(self.delete_many(np.array([id]))[0])
+
+    def delete_many(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Remove ids with all their boxes; bool (n,): which were known."""
+        identifiers = np.ascontiguousarray(ids, np.int64)
+        removed = np.zeros(len(identifiers), np.bool_)
+        self._run(lambda done: rstar.delete(self._tree, done, identifiers, removed), len(identifiers))
+        return removed
+
+    def _run(self, step: Callable[[int], int], total: int) -> None:
+        """Run a kernel that stops between two entries when the node pools could run short."""
+        done = step(0)
+        while done < total or self._tree.state[layout.TODO] > 0:
+            self._tree = layout.with_nodes(self._tree, leaves=4, inner=4 + int(self._tree.state[layout.HEIGHT]))
+            done = step(done)
+
+    def _reserve(self, count: int) -> None:
+        """Make room for so many more boxes and links."""
+        self._tree = layout.with_boxes(self._tree, count)
+        rows = int(self._tree.state[layout.LINKS]) + count
+        if 2 * rows > len(self._tree.id_table):
+            size = _power_of_two(2 * rows)
+            box_table, id_table = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
+            tables.rehash(self._tree, box_table, id_table)
+            self._tree = self._tree._replace(box_table=box_table, id_table=id_table)
+
+    def _pack(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: NDArray[np.bool_]) -> None:
+        """Replace the content by these boxes."""
+        inner, leaf = self.capacity
+        fresh = RStarTree(low.shape[1], (inner, leaf))
+        fresh._reserve(len(ids))
+        first = tables.distinct(low, high, np.full(_power_of_two(2 * len(ids)), -1, np.int32))
+        rows, cuts = pack.group_boxes(
+            fresh._tree, low, high, np.flatnonzero(first == np.arange(len(ids))), int(leaf * PACKED_FILL)
+        )
+        pack.fill_tables(fresh._tree, ids, low, high, exact, first, rows)
+        rstar.free_node(fresh._tree, 0)  # the empty root
+        nodes, level = np.arange(len(rows)), 0
+        while level == 0 or len(nodes) > 1:
+            if level > 0:
+                nodes, cuts = pack.group_nodes(fresh._tree, nodes, int(inner * PACKED_FILL))
+            count = len(cuts) - 1
+            fresh._tree = layout.with_nodes(
+                fresh._tree, leaves=count if level == 0 else 0, inner=count if level > 0 else 0
+            )
+            nodes = pack.stack_nodes(fresh._tree, level, nodes, cuts)
+            level += 1
+        pack.crown(fresh._tree, nodes[0])
+        fresh._tree.state[layout.UPDATES] = self.updates + len(ids) - int(self._tree.state[layout.LINKS])
+        self._tree = fresh._tree
+
+    # -- searching -----------------------------------------------------------------------------------
+
+    def search(self, points: ArrayLike) -> Matches:
+        """Ids whose boxes contain each point.
+
+        Parameters
+        ----------
+        points : array_like of float64 (n, d)
+            May be infinite, not NaN.
+        """
+        hits = self.hits(points)
+        return Matches(hits.offsets, hits.ids)
+
+    def count(self, points: ArrayLike) -> IntArray:
+        """Number of ids whose boxes contain each point, int64 (n,)."""
+        return self.search(points).counts
+
+    def any(self, points: ArrayLike) -> NDArray[np.bool_]:
+        """Whether any box contains each point, bool (n,); a point's search ends at its first exact hit."""
+        return np.diff(self.hits(points, first_only=True).offsets) > 0
+
+    def hits(self, points: ArrayLike, *, first_only: bool = False) -> Hits:
+        """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
+        batch = self._points(points)
+        parts = []
+        for start in range(0, max(len(batch), 1), CHUNK):
+            chunk = batch[start : start + CHUNK]
+            every = np.arange(len(chunk), dtype=np.int32)
+            root = np.array([self._tree.state[layout.ROOT]])
+            parts.append(self._search(chunk, root, np.array([0, len(chunk)]), every, first_only))
+        if len(parts) == 1:
+            return parts[0]
+        counts = np.concatenate([np.diff(part.offsets) for part in parts])
+        return Hits(
+            np.concatenate([[0], np.cumsum(counts)]),
+            np.concatenate([part.ids for part in parts]),
+            np.concatenate([part.exact for part in parts]),
+            np.concatenate([part.visits for part in parts]),
+        )
+
+    def frontier(self, points: ArrayLike, level: int) -> Frontier:
+        """Share one traversal down to `level` and keep where it stopped (W-2, normalised levels).
+
+        Parameters
+        ----------
+        points : array_like of float64 (n, d)
+        level : int
+            0 (the root: every workload is 1) to H - 1 (the leaves); higher levels mean H - 1.
+
+        The frontier is valid until the tree changes.
+        """
+        if level < 0:
+            raise ValueError(f"level must be 0 (the root) or more, not {level}")
+        batch = self._points(points)
+        level = min(int(level), self.height - 1)
+        nodes, cuts, pairs, workload, visits = descend.frontier(self._tree, batch, self.height - 1 - level)
+        return Frontier(batch, level, nodes, cuts, pairs, workload, int(visits))
+
+    def resume(self, frontier: Frontier) -> Hits:
+        """Finish the search of all points of a frontier from where they stopped."""
+        return self._search(frontier.points, frontier.nodes, frontier.cuts, frontier.pairs, False)
+
+    def _search(
+        self, points: FloatArray, nodes: IntArray, cuts: IntArray, pairs: NDArray[np.int32], first_only: bool
+    ) -> Hits:
+        hit_point, hit_id, hit_exact, visits = descend.search(
+            self._tree, points, nodes, cuts, pairs, first_only
+        )
+        several = bool(self._tree.state[layout.LINKS] > self._tree.state[layout.IDS])
+        offsets, ids, exact = descend.gather(len(points), hit_point, hit_id, hit_exact, several)
+        return Hits(offsets, ids, exact, visits)
+
+    def _points(self, points: ArrayLike) -> FloatArray:
+        batch = np.ascontiguousarray(points, np.float64)
+        if batch.ndim != 2 or batch.shape[1] != self.dimensions:
+            raise ValueError(f"points must have shape (n, {self.dimensions}), not {batch.shape}")
+        if np.isnan(batch).any():
+            raise ValueError(f"point {int(np.isnan(batch).any(axis=1).argmax())} has a NaN coordinate")
+        return batch
+
+    # -- looking inside ------------------------------------------------------------------------------
+
+    @property
+    def dimensions(self) -> int:
+        """Number of dimensions d."""
+        return int(self._tree.frame.shape[1])
+
+    @property
+    def capacity(self) -> tuple[int, int]:
+        """Most entries of an inner node and of a leaf."""
+        state = self._tree.state
+        return int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY])
+
+    @property
+    def height(self) -> int:
+        """Levels H of the tree; 1 when the root is a leaf."""
+        return int(self._tree.state[layout.HEIGHT])
+
+    @property
+    def updates(self) -> int:
+        """Boxes inserted plus boxes deleted since the tree was made."""
+        return int(self._tree.state[layout.UPDATES])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the arrays take, in bytes."""
+        return sum(array.nbytes for array in self._tree)
+
+    def __len__(self) -> int:
+        """Number of ids."""
+        return int(self._tree.state[layout.IDS])
+
+    def __contains__(self, id: int) -> bool:
+        return bool(tables.first_link(self._tree, int(id)) >= 0)
+
+    def ids(self) -> IntArray:
+        """All ids, ascending, int64 (n,)."""
+        return np.unique(self._live_links()["id"])
+
+    def boxes_of(self, id: int) -> tuple[FloatArray, FloatArray]:
+        """Low and high of the boxes of one id, each float64 (m, d); m is 0 when it is unknown."""
+        rows = []
+        link = int(tables.first_link(self._tree, int(id)))
+        while link >= 0:
+            rows.append(int(self._tree.links["box"][link]))
+            link = int(self._tree.links["sibling"][link])
+        return self._tree.bounds[rows, 0], self._tree.bounds[rows, 1]
+
+    def content(self) -> tuple[IntArray, FloatArray, FloatArray, NDArray[np.bool_]]:
+        """All (id, box) pairs: ids int64 (n,), low and high float64 (n, d), exact bool (n,)."""
+        links = self._live_links()
+        sides = self._tree.bounds[links["box"]]
+        return links["id"].copy(), sides[:, 0].copy(), sides[:, 1].copy(), links["exact"].astype(bool)
+
+    def _live_links(self) -> NDArray[Any]:
+        links = self._tree.links[: self._tree.state[layout.USED_LINK]]
+        return links[links["box"] >= 0]
+
+    def boxes_at_level(self, level: int) -> tuple[FloatArray, FloatArray]:
+        """Bounding rectangles of the nodes at a level, 0 the root, each float64 (k, d)."""
+        if not 0 <= level < self.height:
+            raise ValueError(f"level must be in 0..{self.height - 1}, not {level}")
+        used = self._tree.state[layout.USED_NODE]
+        rows = np.flatnonzero(self._tree.nodes["level"][:used] == self.height - 1 - level)
+        return self._tree.mbr[rows, 0], self._tree.mbr[rows, 1]
+
+    def stats(self) -> dict[str, Any]:
+        """Size, shape, fill and memory of the tree, JSON-able."""
+        state = self._tree.state
+        nodes = self._tree.nodes[: state[layout.USED_NODE]]
+        per_level = [nodes["count"][nodes["level"] == level] for level in range(self.height)][::-1]
+        inner, leaf = self.capacity
+        return {
+            "ids": len(self),
+            "boxes": int(state[layout.BOXES]),
+            "links": int(state[layout.LINKS]),
+            "dimensions": self.dimensions,
+            "capacity": [inner, leaf],
+            "height": self.height,
+            "nodes_per_level": [len(counts) for counts in per_level],
+            "mean_leaf_fill": float(per_level[-1].mean() / leaf),
+            "updates": self.updates,
+            "bytes": self.nbytes,
+        }
+
+    def check(self) -> None:
+        """Verify every invariant of the index; raises `AssertionError` that names the broken one. For tests."""
+        from rtfilter.check import check_tree
+
+        check_tree(self._tree)
+
+    # -- keeping -------------------------------------------------------------------------------------
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays the tree consists of, by name, without spare rows."""
+        kept = layout.trimmed(self._tree)._asdict()
+        del kept["todo"]
+        return kept
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> RStarTree:
+        """The tree of `to_arrays`. Arrays are used as they are and must be writable."""
+        tree = cls.__new__(cls)
+        state = arrays["state"]
+        scratch = layout.empty(1, int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY])).todo
+        tree._tree = layout.Tree(**arrays, todo=scratch)
+        return tree
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a snapshot: a directory of arrays with a manifest, replaced atomically if it exists."""
+        snapshot.write(path, KIND, {"dimensions": self.dimensions}, self.to_arrays())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> RStarTree:
+        """Open a snapshot by memory mapping; changes stay in memory. Raises `SnapshotError`."""
+        return cls.from_arrays(snapshot.read(path, KIND).arrays)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: np.ascontiguousarray(array) for name, array in self.to_arrays().items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._tree = RStarTree.from_arrays(state)._tree
+
+    def __repr__(self) -> str:
+        return f"RStarTree({self.dimensions} dimensions, {len(self)} ids, height {self.height})"
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << max(4, (int(least) - 1).bit_length())
+
+
+def _boxes(low: ArrayLike, high: ArrayLike, dimensions: int | None = None) -> tuple[FloatArray, FloatArray]:
+    """Both ends as contiguous float64 (n, d), checked, without negative zeros."""
+    lower, upper = (np.ascontiguousarray(side, np.float64) + 0.0 for side in (low, high))
+    if lower.ndim != 2 or lower.shape != upper.shape:
+        raise ValueError(f"low and high must both have shape (n, d), not {lower.shape} and {upper.shape}")
+    if lower.shape[1] != (dimensions or max(lower.shape[1], 1)):
+        raise ValueError(f"boxes must have {dimensions or 'at least 1'} dimensions, not {lower.shape[1]}")
+    wrong = ~(lower <= upper).all(axis=1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"box {row} is not a box: every low must be <= its high and neither NaN, "
+            f"but low is {lower[row].tolist()} and high is {upper[row].tolist()}"
+        )
+    return lower, upper
+
+
+def _ids(ids: ArrayLike | None, count: int) -> IntArray:
+    if ids is None:
+        return np.arange(count)
+    given = np.asarray(ids)
+    if given.shape != (count,) or (count and given.dtype.kind not in "iu"):
+        raise ValueError(f"ids must be {count} integers, not {given.dtype} of shape {given.shape}")
+    return np.ascontiguousarray(given, np.int64)
+
+
+def _flags(exact: ArrayLike | None, count: int) -> NDArray[np.bool_]:
+    flags = np.ones(count, np.bool_) if exact is None else np.ascontiguousarray(exact, np.bool_)
+    if flags.shape != (count,):
+        raise ValueError(f"exact must have shape ({count},), not {flags.shape}")
+    return flags
