@@ -61,7 +61,7 @@ def write(
                 os.fsync(stream.fileno())
             entries[name] = {
                 "file": file.name,
-                "dtype": np.lib.format.dtype_to_descr(data.dtype),
+                "dtype": data.dtype.str,  # of records only their size: their fields belong to the version
                 "shape": data.shape,
                 "bytes": data.nbytes,
                 "crc32": zlib.crc32(raw),
@@ -92,29 +92,33 @@ def read(path: str | PathLike[str], kind: str) -> Snapshot:
     """
     root = Path(path)
     manifest = _manifest(root)
-    if manifest["format"] != kind:
-        raise SnapshotError(f"{root} is a snapshot of {manifest['format']}, not of {kind}")
-    arrays = {}
-    for name, entry in manifest["arrays"].items():
-        file = root / entry["file"]
-        if not file.is_file():
-            raise SnapshotError(f"{root} is incomplete: {file.name} is missing; save it again")
-        size = file.stat().st_size
-        if size != entry["bytes"]:
-            raise SnapshotError(
-                f"{file} is truncated or altered: {size} bytes instead of {entry['bytes']}; save it again"
-            )
-        # Lists of pairs come back from JSON as lists; a dtype wants tuples.
-        descr = entry["dtype"]
-        dtype = np.dtype([tuple(field) for field in descr] if isinstance(descr, list) else descr)
-        shape = tuple(entry["shape"])
-        # Copy-on-write: the arrays can be changed in memory, the file cannot.
-        array = np.memmap(file, dtype, "c", shape=shape) if size else np.empty(shape, dtype)
-        array = np.asarray(array)
-        if zlib.crc32(array.reshape(-1).view(np.uint8)) != entry["crc32"]:
-            raise SnapshotError(f"{file} is altered: its checksum does not fit; save it again")
-        arrays[name] = array
-    return Snapshot(manifest["meta"], arrays)
+    while True:
+        if manifest["format"] != kind:
+            raise SnapshotError(f"{root} is a snapshot of {manifest['format']}, not of {kind}")
+        try:
+            arrays = {name: _map(root / entry["file"], entry) for name, entry in manifest["arrays"].items()}
+            return Snapshot(manifest["meta"], arrays)
+        except FileNotFoundError as error:
+            newer = _manifest(root)  # a writer may have replaced the snapshot meanwhile
+            if newer == manifest:
+                name = Path(error.filename).name
+                raise SnapshotError(f"{root} is incomplete: {name} is missing; save it again") from None
+            manifest = newer
+
+
+def _map(file: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
+    """One array, mapped copy-on-write: it can be changed in memory, the file cannot."""
+    size = file.stat().st_size
+    if size != entry["bytes"]:
+        raise SnapshotError(
+            f"{file} is truncated or altered: {size} bytes instead of {entry['bytes']}; save it again"
+        )
+    dtype = np.dtype(entry["dtype"])
+    shape = tuple(entry["shape"])
+    array = np.asarray(np.memmap(file, dtype, "c", shape=shape)) if size else np.empty(shape, dtype)
+    if zlib.crc32(array.reshape(-1).view(np.uint8)) != entry["crc32"]:
+        raise SnapshotError(f"{file} is altered: its checksum does not fit; save it again")
+    return array
 
 
 def info(path: str | PathLike[str]) -> dict[str, Any]:
@@ -128,7 +132,7 @@ def _manifest(root: Path) -> dict[str, Any]:
         checksum = manifest.pop("crc32")
     except (FileNotFoundError, NotADirectoryError):
         raise SnapshotError(f"{root} is no snapshot: it has no {MANIFEST}") from None
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise SnapshotError(f"{root / MANIFEST} is truncated or altered: {error}") from None
     if manifest.get("version") != VERSION:
         raise SnapshotError(

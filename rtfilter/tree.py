@@ -430,7 +430,9 @@ class RStarTree:
         tree = cls.__new__(cls)
         state = arrays["state"]
         scratch = layout.empty(1, int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY])).todo
-        tree._tree = layout.Tree(**arrays, todo=scratch)
+        records = {"slots": layout.SLOT, "links": layout.LINK, "nodes": layout.NODE}
+        typed = {name: array.view(records.get(name, array.dtype)) for name, array in arrays.items()}
+        tree._tree = layout.Tree(**typed, todo=scratch)
         return tree
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -1,0 +1,38 @@
+# Everything runs in .venv, made from pyproject.toml under the pinned versions of constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+PACKAGES := rtfilter scheduler adaptive experiments
+OUT ?= out
+
+.PHONY: demo test lint format bench clean
+
+demo: .venv/installed ## replay bursts of 12-d events and of flights, with table and picture
+	$(BIN)/python -m experiments demo --out $(OUT)
+
+test: lint ## style, types and all tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/installed ## speed beside rtree, in the same run
+	@mkdir -p $(OUT)
+	$(BIN)/python -m experiments bench --out $(OUT)/bench.json --figure $(OUT)/bench.png
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "rtfilter needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv .venv \
+		|| { echo "cannot make .venv: on Debian, apt-get install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis out
+	find $(PACKAGES) tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,136 @@
+"""Turns at the index: who waits for whom."""
+
+import threading
+import time
+
+import pytest
+from rtfilter.gate import Gate
+
+WAIT = 10  # seconds until a test gives up; nothing here should take that long
+
+
+def start(action):
+    thread = threading.Thread(target=action, daemon=True)
+    thread.start()
+    return thread
+
+
+def until(condition):
+    limit = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < limit, "waited in vain"
+        time.sleep(0.001)
+
+
+class Holder:
+    """A reader or writer in a thread of its own, that leaves when told."""
+
+    def __init__(self, context, journal=None, name=""):
+        self.inside, self.leave = threading.Event(), threading.Event()
+
+        def hold():
+            with context():
+                if journal is not None:
+                    journal.append(name)
+                self.inside.set()
+                assert self.leave.wait(WAIT)
+
+        self.thread = start(hold)
+
+    def end(self):
+        self.leave.set()
+        self.thread.join(WAIT)
+        assert not self.thread.is_alive()
+
+
+def test_readers_share_and_a_writer_is_alone():
+    gate = Gate()
+    one, two = Holder(gate.reading), Holder(gate.reading)
+    assert one.inside.wait(WAIT)
+    assert two.inside.wait(WAIT)
+    assert gate.readers == 2
+    writer = Holder(gate.writing)
+    assert not writer.inside.wait(0.05)
+    one.end()
+    assert not writer.inside.wait(0.05)
+    two.end()
+    assert writer.inside.wait(WAIT)
+    late = Holder(gate.reading)
+    assert not late.inside.wait(0.05)
+    writer.end()
+    assert late.inside.wait(WAIT)
+    late.end()
+
+
+def test_changes_and_batches_alternate():
+    """Batches that wait for a change go before the next change; a change that waits goes before new batches."""
+    gate, journal = Gate(), []
+    first = Holder(gate.writing, journal, "w1")
+    assert first.inside.wait(WAIT)
+    second = Holder(gate.writing, journal, "w2")
+    until(lambda: gate._writers_waiting == 1)
+    readers = [Holder(gate.reading, journal, "r") for _ in range(3)]
+    until(lambda: gate._readers_waiting == 3)
+    first.end()
+    for reader in readers:
+        assert reader.inside.wait(WAIT)
+    late = Holder(gate.reading, journal, "late")
+    until(lambda: gate._readers_waiting == 1)
+    for reader in readers:
+        reader.end()
+    assert second.inside.wait(WAIT)
+    second.end()
+    assert late.inside.wait(WAIT)
+    late.end()
+    assert journal == ["w1", "r", "r", "r", "w2", "late"]
+
+
+def test_a_change_finishes_open_streams_itself():
+    gate, finished = Gate(), []
+    with gate.reading():
+        token = gate.open_stream(lambda: finished.append(1))
+    assert gate.readers == 1
+    with gate.writing():  # in the thread that would have consumed the stream
+        assert finished == [1]
+    assert gate.readers == 0
+    gate.close_stream(token)
+    assert gate.readers == 0
+
+
+def test_a_stream_opened_while_a_change_waits_is_finished_too():
+    gate, finished = Gate(), []
+    with gate.reading():
+        writer = Holder(gate.writing)
+        until(lambda: gate._writers_waiting == 1)
+        gate.open_stream(lambda: finished.append(1))
+    assert writer.inside.wait(WAIT)
+    assert finished == [1]
+    writer.end()
+
+
+def test_a_change_that_fails_lets_others_in():
+    gate = Gate()
+    with pytest.raises(RuntimeError), gate.writing():
+        raise RuntimeError
+    with gate.reading():
+        pass
+
+
+def test_a_change_that_gives_up_waiting_lets_waiting_batches_in():
+    gate = Gate()
+
+    def broken():
+        raise KeyboardInterrupt
+
+    holder = Holder(gate.reading)
+    assert holder.inside.wait(WAIT)
+    with gate.reading():
+        gate.open_stream(broken)
+    with pytest.raises(KeyboardInterrupt), gate.writing():
+        pass
+    late = Holder(gate.reading)
+    assert late.inside.wait(WAIT)
+    late.end()
+    holder.end()
+    with gate.writing():
+        assert gate.readers == 0
