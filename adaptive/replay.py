@@ -1,0 +1,54 @@
+"""Replaying a controller's log: the same inputs must give the same decisions."""
+
+from collections.abc import Iterable
+from itertools import zip_longest
+
+from adaptive.plans import Controller, Entry, Plan, Ticket
+
+
+class ReplayError(ValueError):
+    """A fresh controller decided otherwise than the log says."""
+
+
+def replay(entries: Iterable[Entry], controller: Controller) -> None:
+    """Feed the inputs of a log to a fresh controller and check that it decides the same.
+
+    Afterwards the controller is in the state of the one that wrote the log.
+
+    Parameters
+    ----------
+    entries : iterable of dict
+        The complete log, from the first batch on, as written to a sink or read back from JSON. Inputs have
+        ``kind`` "plan" (with the ticket that was the answer), "report" or "update"; "decision" lines are
+        compared only.
+    controller : Controller
+        A new one with the parameters of the one that wrote the log. Its own `log` gets nothing.
+
+    Raises
+    ------
+    ReplayError
+        Naming the first line that differs and both versions of it.
+    """
+    recorded = list(entries)
+    repeated: list[Entry] = []
+    log, controller.log = controller.log, repeated.append
+    try:
+        for entry in recorded:
+            _feed(entry, controller)
+    finally:
+        controller.log = log
+    for line, (before, now) in enumerate(zip_longest(recorded, repeated)):
+        if before != now:
+            raise ReplayError(f"the log differs at line {line}: recorded {before}, repeated {now}")
+
+
+def _feed(entry: Entry, controller: Controller) -> None:
+    match entry["kind"]:
+        case "plan":
+            controller.plan(entry["size"], entry["height"])
+        case "report":
+            plan = Plan(entry["level"], entry["group"])
+            ticket = Ticket(plan, entry["size_class"], entry["episode"], entry["serial"])
+            controller.report(ticket, entry["mean_response"])
+        case "update":
+            controller.on_update(entry["count"])
