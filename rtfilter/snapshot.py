@@ -2,7 +2,8 @@
 
 The manifest names the format version and for each array its file, dtype, shape, size and checksum. Files
 get names of their own for each write and the manifest is replaced last, so a reader sees the old snapshot or
-the new one whole, also when the writer is killed or the disk is full. All processes on a host share the pages.
+the new one whole, also when the writer is killed or the disk is full. All processes on a host share the
+pages.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def write(
                 "dtype": data.dtype.str,  # of records only their size: their fields belong to the version
                 "shape": data.shape,
                 "bytes": data.nbytes,
-                "crc32": zlib.crc32(raw),
+                "crc32": zlib.crc32(raw.data),
             }
         manifest = {"format": kind, "version": VERSION, "meta": dict(meta), "arrays": entries}
         draft = root / f"{MANIFEST}.{stamp}"
@@ -116,7 +117,7 @@ def _map(file: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
     dtype = np.dtype(entry["dtype"])
     shape = tuple(entry["shape"])
     array = np.asarray(np.memmap(file, dtype, "c", shape=shape)) if size else np.empty(shape, dtype)
-    if zlib.crc32(array.reshape(-1).view(np.uint8)) != entry["crc32"]:
+    if zlib.crc32(array.reshape(-1).view(np.uint8).data) != entry["crc32"]:
         raise SnapshotError(f"{file} is altered: its checksum does not fit; save it again")
     return array
 

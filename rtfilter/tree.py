@@ -178,7 +178,7 @@ class RStarTree:
     def extend(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
     ) -> None:
-        """Add n boxes the faster way: by insertion, or by packing all anew when n is not small beside them."""
+        """Add n boxes the faster way: insert them, or pack all anew when n is not small beside them."""
         lower, upper = _boxes(low, high, self.dimensions)
         identifiers, flags = _ids(ids, len(lower)), _flags(exact, len(lower))
         if len(lower) < max(64, len(self._tree.links) // 4):
@@ -207,7 +207,9 @@ class RStarTree:
         """Run a kernel that stops between two entries when the node pools could run short."""
         done = step(0)
         while done < total or self._tree.state[layout.TODO] > 0:
-            self._tree = layout.with_nodes(self._tree, leaves=4, inner=4 + int(self._tree.state[layout.HEIGHT]))
+            self._tree = layout.with_nodes(
+                self._tree, leaves=4, inner=4 + int(self._tree.state[layout.HEIGHT])
+            )
             done = step(done)
 
     def _reserve(self, count: int) -> None:
@@ -411,7 +413,7 @@ class RStarTree:
         }
 
     def check(self) -> None:
-        """Verify every invariant of the index; raises `AssertionError` that names the broken one. For tests."""
+        """Verify every invariant; raises `AssertionError` that names the broken one. Slow, for tests."""
         from rtfilter.check import check_tree
 
         check_tree(self._tree)

@@ -15,3 +15,8 @@ def as_sets(found) -> list[set[int]]:
     sets = [set(ids.tolist()) for ids in found]
     assert [len(s) for s in sets] == [len(ids) for ids in found], "an id is reported twice"
     return sets
+
+
+def subscribers(predicates: dict, rows: list[dict]) -> list[set[int]]:
+    """Ids of the predicates, a dict by id of `Predicate`, that each flat event satisfies."""
+    return [{id for id, predicate in predicates.items() if predicate.matches(row)} for row in rows]

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from oracle import as_sets, matches
+from test_tree import random_boxes, random_points
+
 from rtfilter.kernels import layout
 from rtfilter.tree import RStarTree
-from test_tree import random_boxes, random_points
 
 
 @pytest.fixture(scope="module", params=[(10, 20), (4, 4), (64, 4096)], ids=str)
@@ -145,7 +146,7 @@ def test_an_empty_batch_and_an_empty_tree_have_empty_results(case):
 
 
 def test_rectangles_and_the_transformed_space_agree():  # P-W9
-    """An interval [l, u] as the point (l, u), an event v as the query l <= v <= u (the "12-d" of 6 attributes)."""
+    """An interval [l, u] as the point (l, u), an event v as the query l <= v <= u: 6 attributes in 12-d."""
     from experiments.workloads import transform_boxes, transform_points
 
     rng = np.random.default_rng(2)

@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+
 from rtfilter.gate import Gate
 
 WAIT = 10  # seconds until a test gives up; nothing here should take that long
@@ -63,7 +64,7 @@ def test_readers_share_and_a_writer_is_alone():
 
 
 def test_changes_and_batches_alternate():
-    """Batches that wait for a change go before the next change; a change that waits goes before new batches."""
+    """Waiting batches go before the next change; a waiting change goes before new batches."""
     gate, journal = Gate(), []
     first = Holder(gate.writing, journal, "w1")
     assert first.inside.wait(WAIT)

@@ -9,10 +9,11 @@ import threading
 import numpy as np
 import pytest
 from oracle import as_sets, matches
+from test_tree import random_boxes, random_points
+
 from rtfilter import snapshot
 from rtfilter.errors import SnapshotError
 from rtfilter.tree import KIND, RStarTree
-from test_tree import random_boxes, random_points
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_an_altered_manifest_is_noticed(saved):
 
 def test_another_version_or_kind_says_so(saved):
     path, *_ = saved
-    with pytest.raises(SnapshotError, match="is a snapshot of rtfilter.tree, not of other"):
+    with pytest.raises(SnapshotError, match=r"is a snapshot of rtfilter\.tree, not of other"):
         snapshot.read(path, "other")
     manifest = json.loads((path / snapshot.MANIFEST).read_text())
     manifest["version"] = 99

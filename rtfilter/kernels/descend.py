@@ -7,9 +7,9 @@ one in the arena, and those of its children are appended behind it, so memory st
 
 import numpy as np
 
-from rtfilter.kernels.grid import WORD, candidates, capacity_of, contains
+from rtfilter.kernels.grid import candidates, capacity_of, contains
 from rtfilter.kernels.jit import kernel, trailing_zeros
-from rtfilter.kernels.layout import HEIGHT, INNER_CAPACITY, ROOT, Array, Tree
+from rtfilter.kernels.layout import HEIGHT, INNER_CAPACITY, ROOT, WORD, Array, Tree
 
 ONE = np.uint64(1)
 
@@ -136,7 +136,7 @@ def push_children(
 def search(
     tree: Tree, points: Array, nodes: Array, cuts: Array, pairs: Array, first_only: bool
 ) -> tuple[Array, Array, Array, Array]:
-    """Finish points from a frontier: pairs[cuts[i]:cuts[i + 1]] are rows of `points` that stopped at nodes[i].
+    """Finish points from a frontier: the rows pairs[cuts[i]:cuts[i + 1]] of `points` stopped at nodes[i].
 
     With `first_only` a point is dropped after its first exact hit. Returns hits as (point int32, id int64,
     exact uint8) in order of leaves, and visits int64 (n,): nodes visited per point.
@@ -179,7 +179,11 @@ def search(
                     link = tree.slots[box].link
                     while link >= 0:
                         if used == len(hit_id):
-                            hit_point, hit_id, hit_exact = doubled(hit_point), doubled(hit_id), doubled(hit_exact)
+                            hit_point, hit_id, hit_exact = (
+                                doubled(hit_point),
+                                doubled(hit_id),
+                                doubled(hit_exact),
+                            )
                         hit_point[used] = point
                         hit_id[used] = tree.links[link].id
                         hit_exact[used] = tree.links[link].exact
@@ -234,8 +238,8 @@ def deal(
 ) -> tuple[Array, Array, Array, Array]:
     """Cut a frontier into one frontier per group of points, each still node by node.
 
-    `group_of` int64 (n,): the group of each point. Returns part_cuts int64 (groups + 1,) into part_nodes int64
-    and part_starts int64 (where each node's pairs begin, one more at the end), and the pairs, int32.
+    `group_of` int64 (n,): the group of each point. Returns part_cuts int64 (groups + 1,) into part_nodes
+    int64 and part_starts int64 (where each node's pairs begin, one more at the end), and the pairs, int32.
     """
     pair_count = np.zeros(groups + 1, np.int64)
     node_count = np.zeros(groups + 1, np.int64)

@@ -22,18 +22,19 @@ _DIGEST = hashlib.blake2b(
 def kernel(function: F) -> F:
     """Compile `function` on first call (nopython, GIL released) and cache the machine code on disk."""
     compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    index: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(index, "_source_stamp"):
         index._source_stamp = _DIGEST
     result: F = compiled
     return result
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def trailing_zeros(typing_context: Any, word: Any) -> Any:
-    """Number of zero bits below the lowest set bit of a non-zero uint64."""
-
+def _trailing_zeros(typing_context: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.uint64), generate
+
+
+#: Number of zero bits below the lowest set bit of a non-zero uint64.
+trailing_zeros: Any = intrinsic(_trailing_zeros)

@@ -1,0 +1,234 @@
+"""Response time, the controller's decisions and the index, as Prometheus metrics (C-2).
+
+A batch leaves one record; records are folded into histograms when Prometheus scrapes, or when many have
+gathered, with one NumPy pass. All that is state (controller, index) is read at the scrape. So matching pays
+an append per batch. Names are in base units; no label grows with users.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+SECONDS = (*(float(f"{m}e{e}") for e in range(-6, 1) for m in (1, 2.5, 5)), 10.0)
+NODES = tuple(2.0**e for e in range(15))
+FOLD_AT = 1024  # records that may wait for a scrape
+
+
+class BatchRecord(NamedTuple):
+    """What one batch leaves behind; see `Metrics.record`."""
+
+    size_class: int
+    ended: Any  # float or float64 (g,)
+    sizes: Any  # int or int64 (g,)
+    matches: int
+    estimation: float | None  # None: searched as a whole, nothing estimated
+    workload: NDArray[np.int64] | None
+
+
+class _Histogram:
+    """Counts per bucket and a sum."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = np.zeros(len(bounds) + 1, np.int64)
+        self.total = 0.0
+
+    def add(self, values: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
+        bucket = np.searchsorted(self.bounds, values, side="left")  # le: a value on a bound is below it
+        self.counts += np.bincount(bucket, weights, len(self.counts)).astype(np.int64)
+        self.total += float(values.sum() if weights is None else values @ weights)
+
+    def buckets(self) -> list[tuple[str, float]]:
+        names = [repr(bound) for bound in self.bounds] + ["+Inf"]
+        return list(zip(names, np.cumsum(self.counts).astype(float).tolist(), strict=True))
+
+
+class Metrics(Collector):
+    """Metrics of one filter in a registry of their own.
+
+    Attributes
+    ----------
+    registry : CollectorRegistry
+        For the user's own exposition; `serve` starts one.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry if registry is not None else CollectorRegistry()
+        self.added = 0
+        self.removed = 0
+        self._records: deque[BatchRecord] = deque()  # its append and popleft are atomic
+        self._lock = threading.Lock()
+        self._response: dict[int, _Histogram] = {}
+        self._mean: dict[int, _Histogram] = {}
+        self._batches: dict[int, int] = {}
+        self._estimation = _Histogram(SECONDS)
+        self._workload = _Histogram(NODES)
+        self._events = 0
+        self._matches = 0
+        self._state: Callable[[], tuple[dict[str, Any], dict[str, Any]]] | None = None
+        self.registry.register(self)
+
+    def observe_state(self, state: Callable[[], tuple[dict[str, Any], dict[str, Any]]]) -> None:
+        """Let `state` give the statistics of the index and the controller's snapshot at each scrape.
+
+        Raises `ValueError` when the metrics belong to another filter already.
+        """
+        if self._state is not None:
+            raise ValueError("these metrics belong to another filter; make one Metrics() for each filter")
+        self._state = state
+
+    def serve(self, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
+        """Expose the registry at http://address:port/metrics from a thread; returns what stops it.
+
+        Raises `OSError` that names the port when it cannot be opened.
+        """
+        try:
+            server, thread = start_http_server(port, address, registry=self.registry)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot serve metrics on {address}:{port} ({error.strerror}); choose another port",
+            ) from None
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        return stop
+
+    def record(
+        self,
+        size_class: int,
+        ended: Any,
+        sizes: Any,
+        matches: int,
+        estimation: float | None = None,
+        workload: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Note a finished batch: seconds from arrival to the end of each group, and the groups' sizes."""
+        self._records.append(BatchRecord(size_class, ended, sizes, matches, estimation, workload))
+        if len(self._records) >= FOLD_AT:
+            self._fold()
+
+    def _fold(self) -> None:
+        with self._lock:
+            records = [self._records.popleft() for _ in range(len(self._records))]
+            by_class: dict[int, list[BatchRecord]] = {}
+            for record in records:
+                by_class.setdefault(record.size_class, []).append(record)
+            for size_class, own in by_class.items():
+                self._fold_class(size_class, own)
+            estimated = [record for record in records if record.estimation is not None]
+            if estimated:
+                self._estimation.add(np.array([record.estimation for record in estimated]))
+                self._workload.add(np.concatenate([record.workload for record in estimated]))
+
+    def _fold_class(self, size_class: int, records: list[BatchRecord]) -> None:
+        response = self._response.setdefault(size_class, _Histogram(SECONDS))
+        ended = np.concatenate([np.atleast_1d(record.ended) for record in records])
+        sizes = np.concatenate([np.atleast_1d(record.sizes) for record in records])
+        response.add(ended, sizes)
+        means = [np.dot(record.ended, record.sizes) / np.sum(record.sizes) for record in records]
+        self._mean.setdefault(size_class, _Histogram(SECONDS)).add(np.array(means))
+        self._batches[size_class] = self._batches.get(size_class, 0) + len(records)
+        self._events += int(sizes.sum())
+        self._matches += sum(record.matches for record in records)
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield every metric with its present value; called by the registry at a scrape."""
+        self._fold()
+        with self._lock:
+            yield from self._work()
+        if self._state is not None:
+            index, controller = self._state()
+            yield from _index_metrics(index)
+            yield from _controller_metrics(controller)
+
+    def _work(self) -> Iterable[Metric]:
+        per_class = [
+            (
+                "rtfilter_response_seconds",
+                "Time from a batch's arrival to an event's release",
+                self._response,
+            ),
+            ("rtfilter_batch_response_seconds", "Mean response time of a batch", self._mean),
+        ]
+        for name, text, histograms in per_class:
+            family = HistogramMetricFamily(name, text, labels=["size_class"])
+            for size_class, histogram in sorted(histograms.items()):
+                family.add_metric([str(size_class)], histogram.buckets(), histogram.total)
+            yield family
+        for name, text, histogram in [
+            ("rtfilter_estimation_seconds", "Time to estimate and order a batch", self._estimation),
+            ("rtfilter_workload_nodes", "Estimated workload of an event, in index nodes", self._workload),
+        ]:
+            yield HistogramMetricFamily(name, text, buckets=histogram.buckets(), sum_value=histogram.total)
+        batches = CounterMetricFamily("rtfilter_batches", "Batches matched", labels=["size_class"])
+        for size_class, count in sorted(self._batches.items()):
+            batches.add_metric([str(size_class)], count)
+        yield batches
+        yield CounterMetricFamily("rtfilter_events", "Events matched", self._events)
+        yield CounterMetricFamily("rtfilter_matches", "Matches found", self._matches)
+        yield CounterMetricFamily("rtfilter_subscriptions_added", "Subscriptions added", self.added)
+        yield CounterMetricFamily("rtfilter_subscriptions_removed", "Subscriptions removed", self.removed)
+
+
+def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
+    yield GaugeMetricFamily(
+        "rtfilter_index_subscriptions", "Subscriptions in the index", index["subscriptions"]
+    )
+    yield GaugeMetricFamily(
+        "rtfilter_in_flight_batches", "Batches being matched now", index["in_flight_batches"]
+    )
+    yield GaugeMetricFamily("rtfilter_index_boxes", "Distinct boxes in the index", index["boxes"])
+    yield GaugeMetricFamily("rtfilter_index_height", "Levels of the index", index["height"])
+    yield GaugeMetricFamily("rtfilter_index_bytes", "Memory of the index", index["bytes"])
+    yield CounterMetricFamily("rtfilter_index_updates", "Boxes inserted and deleted", index["updates"])
+
+
+def _controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
+    classes = controller.get("classes", {})
+    # The snapshot's name, the metric's name and text; None is the whole batch as one group, shown as 0.
+    gauges = [
+        ("level", "level", "Level that batches of this class share a traversal to"),
+        ("group", "group_events", "Events searched and released together, 0 for the whole batch"),
+        ("updates", "updates", "Index updates since the class became stable"),
+    ]
+    for key, name, text in gauges:
+        gauge = GaugeMetricFamily(f"rtfilter_controller_{name}", text, labels=["size_class"])
+        for size_class, state in classes.items():
+            gauge.add_metric([size_class], state[key] or 0)
+        yield gauge
+    probing = GaugeMetricFamily(
+        "rtfilter_controller_probing",
+        "1 while the class compares plans, 0 when stable",
+        labels=["size_class"],
+    )
+    for size_class, state in classes.items():
+        probing.add_metric([size_class], float(state["mode"] != "STABLE"))
+    yield probing
+    yield GaugeMetricFamily(
+        "rtfilter_controller_threshold_updates",
+        "Index updates after which a stable class probes again",
+        controller.get("threshold") or 0,
+    )
+    counters = [
+        ("transitions", "transitions", "Changes between stable and probing"),
+        ("moves", "plan_changes", "Changes of the plan, level or group"),
+        ("anomalies", "anomalies", "Probing loops in which both neighbours were better"),
+    ]
+    for key, name, text in counters:
+        counter = CounterMetricFamily(f"rtfilter_controller_{name}", text, labels=["size_class"])
+        for size_class, state in classes.items():
+            counter.add_metric([size_class], state[key])
+        yield counter

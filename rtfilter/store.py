@@ -1,0 +1,82 @@
+"""The predicates of subscriptions, by id: needed to decide inexact boxes, to explain and to save.
+
+Predicates of a loaded snapshot stay JSON in mapped memory until they are asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.predicate import Predicate
+
+
+class PredicateStore:
+    """Map of subscription id to predicate."""
+
+    def __init__(self) -> None:
+        self._changed: dict[int, Predicate | None] = {}  # None: removed from what was loaded
+        self._ids = np.empty(0, np.int64)  # ascending
+        self._offsets = np.zeros(1, np.int64)
+        self._text = np.empty(0, np.uint8)
+
+    def get(self, id: int) -> Predicate | None:
+        """The predicate of an id, None when there is none."""
+        if id in self._changed:
+            return self._changed[id]
+        place = self._place(id)
+        if place < 0:
+            return None
+        raw = self._text[self._offsets[place] : self._offsets[place + 1]].tobytes()
+        return Predicate.from_json(json.loads(raw))
+
+    def put(self, id: int, predicate: Predicate) -> None:
+        """Set the predicate of an id."""
+        self._changed[id] = predicate
+
+    def remove(self, id: int) -> None:
+        """Forget an id; unknown ones are ignored."""
+        if self._place(id) >= 0:
+            self._changed[id] = None
+        else:
+            self._changed.pop(id, None)
+
+    def __contains__(self, id: int) -> bool:
+        return self._changed[id] is not None if id in self._changed else self._place(id) >= 0
+
+    def __iter__(self) -> Iterator[int]:
+        yield from (id for id in self._ids.tolist() if id not in self._changed)
+        yield from (id for id, predicate in self._changed.items() if predicate is not None)
+
+    def _place(self, id: int) -> int:
+        place = int(np.searchsorted(self._ids, id))
+        return place if place < len(self._ids) and self._ids[place] == id else -1
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Ids, and their predicates as one block of JSON texts."""
+        ids = sorted(self)
+        texts = [self._json(id) for id in ids]
+        return {
+            "predicate_ids": np.array(ids, np.int64),
+            "predicate_offsets": np.cumsum([0, *map(len, texts)], dtype=np.int64),
+            "predicate_text": np.frombuffer(b"".join(texts), np.uint8),
+        }
+
+    def _json(self, id: int) -> bytes:
+        predicate = self._changed.get(id)
+        if predicate is not None:
+            return json.dumps(predicate.to_json(), separators=(",", ":")).encode()
+        place = self._place(id)
+        return self._text[self._offsets[place] : self._offsets[place + 1]].tobytes()
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[np.generic]]) -> PredicateStore:
+        """The store of `to_arrays`; takes its arrays out of the dict."""
+        store = cls()
+        store._ids = arrays.pop("predicate_ids").astype(np.int64, copy=False)
+        store._offsets = arrays.pop("predicate_offsets").astype(np.int64, copy=False)
+        store._text = arrays.pop("predicate_text").astype(np.uint8, copy=False)
+        return store
