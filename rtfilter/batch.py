@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from adaptive import Plan
 from rtfilter.matches import Matches
-from rtfilter.tree import FloatArray, Frontier, Hits, IntArray, RStarTree
+from rtfilter.tree import FloatArray, Hits, IntArray, RStarTree
 from scheduler import Order, schedule
 
 
@@ -69,20 +69,21 @@ class BatchRun:
         frontier = tree.frontier(points, plan.level)
         cuts_of = schedule(order, frontier.workload, plan.group)
         self.order, self.cuts = cuts_of.order, cuts_of.cuts
-        self._parts: list[Frontier] = frontier.split(self.order, self.cuts)
+        self._parts = frontier.split(self.order, self.cuts)
+        groups = len(self.cuts) - 1
         self.plan = plan
         self.workload = frontier.workload
         self.estimation = perf_counter() - begun
         self.estimation_visits = frontier.visits
-        self.ended = np.empty(len(self._parts))  # seconds from arrival, per group
-        self.busy = np.empty(len(self._parts))  # the same without the time in which nobody stepped
+        self.ended = np.empty(groups)  # seconds from arrival, per group
+        self.busy = np.empty(groups)  # the same without the time in which nobody stepped
         self._worked = perf_counter() - arrival
         self.visits = np.zeros(len(points), np.int64)
 
     @property
     def done(self) -> bool:
         """Whether all groups are done."""
-        return len(self._results) == len(self._parts)
+        return len(self._results) == len(self.ended)
 
     def step(self, group: int) -> tuple[IntArray, IntArray, IntArray]:
         """Rows, offsets and ids of a group, computed with those before it if they are not yet."""
@@ -99,8 +100,8 @@ class BatchRun:
 
     def finish(self) -> None:
         """Compute what is left."""
-        if self._parts:
-            self.step(len(self._parts) - 1)
+        if len(self.ended):
+            self.step(len(self.ended) - 1)
 
     def finish_for_change(self) -> None:
         """`finish` on behalf of a thread to whom an error of this batch is none of its business."""
@@ -111,7 +112,7 @@ class BatchRun:
         group = len(self._results)
         begun = perf_counter()
         rows = self.order[self.cuts[group] : self.cuts[group + 1]]
-        hits = self._tree.resume(self._parts[group])
+        hits = self._tree.resume_part(self._parts, group)
         self.visits[rows] = hits.visits
         offsets, ids = self._refine(rows, hits)
         now = perf_counter()

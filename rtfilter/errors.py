@@ -28,7 +28,7 @@ class PredicateError(RTFilterError, ValueError):
 
     def __init__(self, message: str, source: str | None = None, position: int | None = None) -> None:
         super().__init__(message, source, position)
-        self.message = message
+        self.message = _printable(message)
         self.source = source
         self.position = position
 
@@ -49,11 +49,18 @@ class SnapshotError(RTFilterError, ValueError):
 class UnknownSubscriptionError(RTFilterError, KeyError):
     """There is no subscription with this id.
 
-    Unlike a plain `KeyError`, ``str()`` is the message itself, not its ``repr``.
+    Parameters
+    ----------
+    id : int
+        The id that was asked for.
     """
 
+    def __init__(self, id: int) -> None:
+        super().__init__(id)
+        self.id = id
+
     def __str__(self) -> str:
-        return " ".join(str(part) for part in self.args)
+        return f"there is no subscription {self.id}"
 
 
 def _caret(source: str, position: int) -> str:
@@ -66,6 +73,10 @@ def _caret(source: str, position: int) -> str:
     right = min(end, left + _EXCERPT)
     head = "..." if left > start else ""
     tail = "..." if right < end else ""
-    # A tab, a control character or a lone surrogate would move the caret or break the terminal.
-    line = "".join(char if char.isprintable() else "?" for char in source[left:right].replace("\t", " "))
+    line = _printable(source[left:right].replace("\t", " "))
     return f"    {head}{line}{tail}\n    {' ' * (len(head) + position - left)}^"
+
+
+def _printable(text: str) -> str:
+    """Replace what would move the caret, drive the terminal, or not be encodable (lone surrogates)."""
+    return "".join(char if char.isprintable() else "?" for char in text)

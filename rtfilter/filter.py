@@ -241,6 +241,11 @@ class EventFilter:
         if self.metrics is not None:
             self.metrics.added += len(names)
 
+    def ids(self) -> IntArray:
+        """Ids of all subscriptions, ascending, int64 (n,)."""
+        with self._gate.reading():
+            return np.union1d(self.tree.ids(), np.array(list(self._predicates), np.int64))
+
     def __len__(self) -> int:
         """Number of subscriptions."""
         return len(self.tree) + self._boxless
@@ -249,6 +254,9 @@ class EventFilter:
         return id in self.tree or id in self._predicates
 
     # -- matching ------------------------------------------------------------------------------------
+
+    def _read(self, events: object) -> EventTable:
+        return events if isinstance(events, EventTable) else self.schema.read(events)
 
     def match(self, event: object) -> IntArray:
         """Ids of the subscriptions that match one event (a dict, or a batch of one), int64 (k,)."""
@@ -263,10 +271,10 @@ class EventFilter:
         Parameters
         ----------
         events : dict, list of dict, ndarray, masked array, pandas.DataFrame or pyarrow.Table
-            See `Schema.read`.
+            See `Schema.read`, whose result is taken as well.
         """
         arrival = perf_counter()
-        table = self.schema.read(events)
+        table = self._read(events)
         with self._gate.reading():
             offsets, ids = self._refine(table, np.arange(len(table)), self.tree.hits(table.points))
         if self.metrics is not None and len(table):
@@ -275,7 +283,7 @@ class EventFilter:
 
     def any_match(self, events: object) -> NDArray[np.bool_]:
         """Whether each event matches any subscription, bool (n,); cheaper than `match_batch`."""
-        table = self.schema.read(events)
+        table = self._read(events)
         with self._gate.reading():
             hits = self.tree.hits(table.points, first_only=True)
             offsets, _ = self._refine(table, np.arange(len(table)), hits)
@@ -293,7 +301,7 @@ class EventFilter:
         W-3). Subscriptions may be changed while the stream is open; it does not see the change.
         """
         arrival = perf_counter()
-        table = self.schema.read(events)
+        table = self._read(events)
         with self._gate.reading():
             with self._controller_lock:
                 ticket = self.controller.plan(len(table), self.tree.height) if len(table) else None
@@ -331,9 +339,9 @@ class EventFilter:
 
     def _refine(self, table: EventTable, rows: IntArray, hits: Hits) -> tuple[IntArray, IntArray]:
         """Ask the predicates of inexact hits. `rows` are the rows of `table` that `hits` is about."""
-        asked = np.flatnonzero(hits.exact == 0)
-        if not len(asked):
+        if hits.exact.all():
             return hits.offsets, hits.ids
+        asked = np.flatnonzero(hits.exact == 0)
         keep = np.ones(len(hits.ids), np.bool_)
         local = np.repeat(np.arange(len(rows)), np.diff(hits.offsets))
         seen, event = -1, {}
@@ -354,7 +362,7 @@ class EventFilter:
 
         Raises `UnknownSubscriptionError`.
         """
-        table = self.schema.read(event)
+        table = self._read(event)
         if len(table) != 1:
             raise ValueError(f"explain takes one event, not {len(table)}")
         with self._gate.reading():

@@ -68,34 +68,22 @@ class Frontier:
     workload: IntArray
     visits: int
 
-    def split(self, order: IntArray, cuts: IntArray) -> list[Frontier]:
-        """One frontier per group `order[cuts[g]:cuts[g + 1]]`, whose points are the group's in that order."""
-        groups = len(cuts) - 1
-        group_of = np.full(len(self.points), -1, np.int64)
-        local = np.empty(len(self.points), np.int32)
-        sizes = np.diff(cuts)
-        group_of[order] = np.repeat(np.arange(groups), sizes)
-        local[order] = np.arange(len(order)) - np.repeat(cuts[:-1], sizes)
-        if len(order) != len(self.points) or (group_of < 0).any():
+    def split(self, order: IntArray, cuts: IntArray) -> Parts:
+        """Cut it into one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
+        if len(order) != len(self.points) or len(cuts) < 1 or cuts[0] != 0 or cuts[-1] != len(order):
             raise ValueError("order must be a permutation of the batch and cuts must cover it")
-        bounds, nodes, starts, pairs = descend.deal(self.nodes, self.cuts, self.pairs, group_of, groups)
-        points, workload, rows = self.points[order], self.workload[order], local[pairs]
-        parts = []
-        for g in range(groups):
-            first, last = bounds[g], bounds[g + 1]
-            own = starts[first : last + 1]
-            parts.append(
-                Frontier(
-                    points=points[cuts[g] : cuts[g + 1]],
-                    level=self.level,
-                    nodes=nodes[first:last],
-                    cuts=own - own[0],
-                    pairs=rows[own[0] : own[-1]],
-                    workload=workload[cuts[g] : cuts[g + 1]],
-                    visits=0,
-                )
-            )
-        return parts
+        return Parts(self.points[order], cuts, *descend.deal(self.nodes, self.cuts, self.pairs, order, cuts))
+
+
+class Parts(NamedTuple):
+    """A frontier cut into groups; see `Frontier.split`. Arrays as `descend.search_part` takes them."""
+
+    points: FloatArray  # in the order of the groups
+    order_cuts: IntArray
+    part_cuts: IntArray
+    part_nodes: IntArray
+    part_starts: IntArray
+    part_pairs: NDArray[np.int32]
 
 
 class RStarTree:
@@ -309,15 +297,14 @@ class RStarTree:
         """Finish the search of all points of a frontier from where they stopped."""
         return self._search(frontier.points, frontier.nodes, frontier.cuts, frontier.pairs, False)
 
+    def resume_part(self, parts: Parts, group: int) -> Hits:
+        """Finish the points of one group, in its order."""
+        return Hits(*descend.search_part(self._tree, *parts, group))
+
     def _search(
         self, points: FloatArray, nodes: IntArray, cuts: IntArray, pairs: NDArray[np.int32], first_only: bool
     ) -> Hits:
-        hit_point, hit_id, hit_exact, visits = descend.search(
-            self._tree, points, nodes, cuts, pairs, first_only
-        )
-        several = bool(self._tree.state[layout.LINKS] > self._tree.state[layout.IDS])
-        offsets, ids, exact = descend.gather(len(points), hit_point, hit_id, hit_exact, several)
-        return Hits(offsets, ids, exact, visits)
+        return Hits(*descend.search(self._tree, points, nodes, cuts, pairs, first_only))
 
     def _points(self, points: ArrayLike) -> FloatArray:
         batch = np.ascontiguousarray(points, np.float64)

@@ -118,10 +118,10 @@ def test_split_frontiers_give_what_the_whole_gives(case):
         order = rng.permutation(len(points))
         cuts = np.array([0, 1, 2, 40, 40, len(points)])  # one group is empty
         visits = 0
-        for g, part in enumerate(frontier.split(order, cuts)):
+        parts = frontier.split(order, cuts)
+        for g in range(len(cuts) - 1):
             rows = order[cuts[g] : cuts[g + 1]]
-            assert (part.workload == frontier.workload[rows]).all()
-            hits = tree.resume(part)
+            hits = tree.resume_part(parts, g)
             visits += hits.visits.sum()
             for i, row in enumerate(rows):
                 own = hits.ids[hits.offsets[i] : hits.offsets[i + 1]]
@@ -147,7 +147,7 @@ def test_an_empty_batch_and_an_empty_tree_have_empty_results(case):
 
 def test_rectangles_and_the_transformed_space_agree():  # P-W9
     """An interval [l, u] as the point (l, u), an event v as the query l <= v <= u: 6 attributes in 12-d."""
-    from experiments.workloads import transform_boxes, transform_points
+    from experiments.transform import transform_boxes, transform_points
 
     rng = np.random.default_rng(2)
     low, high = random_boxes(rng, 500, 6, top=20)

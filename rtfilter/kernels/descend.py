@@ -9,7 +9,7 @@ import numpy as np
 
 from rtfilter.kernels.grid import candidates, capacity_of, contains
 from rtfilter.kernels.jit import kernel, trailing_zeros
-from rtfilter.kernels.layout import HEIGHT, INNER_CAPACITY, ROOT, WORD, Array, Tree
+from rtfilter.kernels.layout import HEIGHT, IDS, INNER_CAPACITY, LINKS, ROOT, WORD, Array, Tree
 
 ONE = np.uint64(1)
 
@@ -133,13 +133,51 @@ def push_children(
 
 
 @kernel
+def gather(
+    n: int, hit_point: Array, hit_id: Array, hit_exact: Array, distinct: bool
+) -> tuple[Array, Array, Array]:
+    """Hits point by point: offsets int64 (n + 1,), ids int64, exact uint8.
+
+    With `distinct` the ids of a point are sorted and each is kept once, exact if any of its hits was.
+    """
+    offsets = np.zeros(n + 1, np.int64)
+    for point in hit_point:
+        offsets[point + 1] += 1
+    for i in range(n):
+        offsets[i + 1] += offsets[i]
+    place = offsets[:-1].copy()
+    ids = np.empty(len(hit_id), np.int64)
+    exact = np.empty(len(hit_id), np.uint8)
+    for h in range(len(hit_id)):
+        at = place[hit_point[h]]
+        ids[at], exact[at] = hit_id[h], hit_exact[h]
+        place[hit_point[h]] += 1
+    if not distinct:
+        return offsets, ids, exact
+    used = 0
+    for i in range(n):
+        start, stop = offsets[i], offsets[i + 1]
+        order = np.argsort(ids[start:stop])
+        own_ids, own_exact = ids[start:stop][order], exact[start:stop][order]
+        offsets[i] = used
+        for h in range(len(order)):
+            if h > 0 and own_ids[h] == own_ids[h - 1]:
+                exact[used - 1] |= own_exact[h]
+            else:
+                ids[used], exact[used] = own_ids[h], own_exact[h]
+                used += 1
+    offsets[n] = used
+    return offsets, ids[:used].copy(), exact[:used].copy()
+
+
+@kernel
 def search(
     tree: Tree, points: Array, nodes: Array, cuts: Array, pairs: Array, first_only: bool
 ) -> tuple[Array, Array, Array, Array]:
     """Finish points from a frontier: the rows pairs[cuts[i]:cuts[i + 1]] of `points` stopped at nodes[i].
 
-    With `first_only` a point is dropped after its first exact hit. Returns hits as (point int32, id int64,
-    exact uint8) in order of leaves, and visits int64 (n,): nodes visited per point.
+    With `first_only` a point is dropped after its first exact hit. Returns the hits of `gather` and visits
+    int64 (n,): nodes visited per point.
     """
     visits = np.zeros(len(points), np.int64)
     done = np.zeros(len(points), np.bool_)
@@ -191,56 +229,27 @@ def search(
                             done[point] = True
                         used += 1
                         link = tree.links[link].next
-    return hit_point[:used], hit_id[:used], hit_exact[:used], visits
-
-
-@kernel
-def gather(
-    n: int, hit_point: Array, hit_id: Array, hit_exact: Array, distinct: bool
-) -> tuple[Array, Array, Array]:
-    """Hits point by point: offsets int64 (n + 1,), ids int64, exact uint8.
-
-    With `distinct` the ids of a point are sorted and each is kept once, exact if any of its hits was.
-    """
-    offsets = np.zeros(n + 1, np.int64)
-    for point in hit_point:
-        offsets[point + 1] += 1
-    for i in range(n):
-        offsets[i + 1] += offsets[i]
-    place = offsets[:-1].copy()
-    ids = np.empty(len(hit_id), np.int64)
-    exact = np.empty(len(hit_id), np.uint8)
-    for h in range(len(hit_id)):
-        at = place[hit_point[h]]
-        ids[at], exact[at] = hit_id[h], hit_exact[h]
-        place[hit_point[h]] += 1
-    if not distinct:
-        return offsets, ids, exact
-    used = 0
-    for i in range(n):
-        start, stop = offsets[i], offsets[i + 1]
-        order = np.argsort(ids[start:stop])
-        own_ids, own_exact = ids[start:stop][order], exact[start:stop][order]
-        offsets[i] = used
-        for h in range(len(order)):
-            if h > 0 and own_ids[h] == own_ids[h - 1]:
-                exact[used - 1] |= own_exact[h]
-            else:
-                ids[used], exact[used] = own_ids[h], own_exact[h]
-                used += 1
-    offsets[n] = used
-    return offsets, ids[:used].copy(), exact[:used].copy()
+    several = tree.state[LINKS] > tree.state[IDS]  # then an id may be met twice
+    offsets, ids, exact = gather(len(points), hit_point[:used], hit_id[:used], hit_exact[:used], several)
+    return offsets, ids, exact, visits
 
 
 @kernel
 def deal(
-    nodes: Array, cuts: Array, pairs: Array, group_of: Array, groups: int
+    nodes: Array, cuts: Array, pairs: Array, order: Array, order_cuts: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Cut a frontier into one frontier per group of points, each still node by node.
+    """Cut a frontier into one frontier per group order[order_cuts[g]:order_cuts[g + 1]], each node by node.
 
-    `group_of` int64 (n,): the group of each point. Returns part_cuts int64 (groups + 1,) into part_nodes
-    int64 and part_starts int64 (where each node's pairs begin, one more at the end), and the pairs, int32.
+    Returns part_cuts int64 (groups + 1,) into part_nodes int64 and part_starts int64 (where each node's pairs
+    begin, one more at the end), and the pairs, int32: places of points within their group.
     """
+    groups = len(order_cuts) - 1
+    group_of = np.empty(len(order), np.int64)
+    place_of = np.empty(len(order), np.int32)
+    for g in range(groups):
+        for i in range(order_cuts[g], order_cuts[g + 1]):
+            group_of[order[i]] = g
+            place_of[order[i]] = i - order_cuts[g]
     pair_count = np.zeros(groups + 1, np.int64)
     node_count = np.zeros(groups + 1, np.int64)
     last_node = np.full(groups, -1, np.int64)
@@ -267,6 +276,30 @@ def deal(
                 part_nodes[node_place[g]] = nodes[i]
                 part_starts[node_place[g]] = pair_place[g]
                 node_place[g] += 1
-            part_pairs[pair_place[g]] = pairs[p]
+            part_pairs[pair_place[g]] = place_of[pairs[p]]
             pair_place[g] += 1
     return part_cuts, part_nodes, part_starts, part_pairs
+
+
+@kernel
+def search_part(
+    tree: Tree,
+    points: Array,
+    order_cuts: Array,
+    part_cuts: Array,
+    part_nodes: Array,
+    part_starts: Array,
+    part_pairs: Array,
+    g: int,
+) -> tuple[Array, Array, Array, Array]:
+    """`search` for group g of `deal`; `points` are those of the batch, in its order."""
+    first, last = part_cuts[g], part_cuts[g + 1]
+    starts = part_starts[first : last + 1]
+    return search(
+        tree,
+        points[order_cuts[g] : order_cuts[g + 1]],
+        part_nodes[first:last],
+        starts - starts[0],
+        part_pairs[starts[0] : starts[-1]],
+        False,
+    )

@@ -109,7 +109,7 @@ def build_grid(tree: Tree, node: int) -> None:
 
 @kernel
 def touch(tree: Tree, node: int) -> bool:
-    """Count a change of the node; once it has changed as much as was built, build its grid anew and say so."""
+    """Count a change of the node; once it has changed as much as was built, rebuild its grid and say so."""
     tree.nodes[node].age += 1
     if tree.nodes[node].age >= max(tree.nodes[node].built, 8):
         build_grid(tree, node)

@@ -1,0 +1,50 @@
+"""`python -m experiments NAME ...`: run one experiment."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import NamedTuple
+
+
+class Experiment(NamedTuple):
+    """Where an experiment lives; imported only when it is run."""
+
+    module: str
+    """Has ``main(arguments: list[str]) -> int``, which parses its own arguments and returns an exit code."""
+    help: str
+
+
+EXPERIMENTS = {
+    "demo": Experiment("experiments.demo", "bursts of 12-d events and of flights, matched four ways"),
+    "bench": Experiment("experiments.bench", "speed against rtree: search, insertion, bulk loading"),
+    "capacity": Experiment("experiments.capacity", "time per event by leaf capacity, to choose the default"),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the experiment that the first argument names; exit code 0 when it succeeded."""
+    names = "\n".join(f"  {name:<12}{experiment.help}" for name, experiment in EXPERIMENTS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments",
+        description="Run one experiment. Each has its own --help.",
+        epilog=f"experiments:\n{names}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", choices=EXPERIMENTS, metavar="NAME", help="one of the experiments below")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its own arguments")
+    given = parser.parse_args(arguments)
+    try:
+        run: Callable[[list[str]], int] = import_module(EXPERIMENTS[given.name].module).main
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("experiments", "rtfilter", "scheduler", "adaptive"):
+            raise
+        print(f"{given.name} needs {error.name}: pip install 'rtfilter[experiments]'", file=sys.stderr)
+        return 1
+    return run(given.arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

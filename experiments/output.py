@@ -1,0 +1,85 @@
+"""How experiments time, print and keep their results."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from timeit import timeit
+from typing import Any
+
+from experiments.machine import describe
+
+Row = dict[str, Any]
+
+
+def medians(calls: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median duration of each call, in seconds, without garbage collection.
+
+    All are called once, then all again, `repeats` times: other load on the machine slows them alike.
+    """
+    rounds = [{name: timeit(call, number=1) for name, call in calls.items()} for _ in range(repeats)]
+    return {name: median(times[name] for times in rounds) for name in calls}
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Keep this process on one core meanwhile, where the system can."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
+    """Rows as aligned text.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        A missing or None cell stays empty.
+    columns : mapping of key to heading
+        What to show, in order.
+    """
+    cells = [list(columns.values())] + [[_cell(row.get(key)) for key in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    number = [any(isinstance(row.get(key), int | float) for row in rows) for key in columns]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, number, strict=True)
+        ).rstrip()
+        for line in cells
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def keep(path: Path | None, experiment: str, settings: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    """Write a result with its settings and the machine as JSON, unless there is no path."""
+    if path is None:
+        return
+    content = {
+        "experiment": experiment,
+        "machine": describe(),
+        "settings": dict(settings),
+        "rows": list(rows),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,113 @@
+"""The command line ``rtfilter``: each command is a module of this package.
+
+A command module has ``add_arguments(parser)``, which also sets the parser's description and examples, and
+``run(arguments) -> int``, which returns the exit code. It imports what is slow to load inside `run`, so that
+``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from rtfilter.cli.terminal import CommandError, say
+
+COMMANDS = {
+    "match": "which subscriptions match each event of a file",
+    "index": "build, describe and verify saved indexes",
+    "explain": "why one event does or does not match one subscription",
+}
+"""Commands and their one-line help; the module of each has its name."""
+
+FAILED = 2
+INTERRUPTED = 130  # what a shell reports for SIGINT
+PIPE_CLOSED = 141  # what a shell reports for SIGPIPE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name; by default those of the process.
+
+    Returns
+    -------
+    int
+        0: done. 1: ``index check`` found damage. 2: an expected failure, told on standard error as
+        ``rtfilter: error: ...``. 130: interrupted. 141: nobody reads the output any more.
+    """
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _flush_or_discard()
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        _flush_or_discard()
+        say("interrupted")
+        return INTERRUPTED
+    except CommandError as error:
+        say(f"error: {error}")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        say(f"error: {error.filename}: {reason}" if error.filename is not None else f"error: {reason}")
+    except MemoryError:
+        say("error: not enough memory for this index; match a part of the subscriptions at a time")
+    _flush_or_discard()
+    return FAILED
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as done:  # after --help, --version, or a usage message
+        return int(done.code or 0)
+    code: int = import_module(f"rtfilter.cli.{arguments.command}").run(arguments)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rtfilter",
+        description="Match events against range subscriptions.",
+        epilog="example:\n  rtfilter match subscriptions.jsonl events.jsonl > pairs.csv\n\n"
+        "rtfilter COMMAND --help explains a command and its files.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        )
+        import_module(f"rtfilter.cli.{name}").add_arguments(command)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Print the version; looked up only when asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"rtfilter {version('rtfilter')}")
+        parser.exit()
+
+
+def _flush_or_discard() -> None:
+    """Leave nothing in the buffer of standard output that the interpreter could fail to write at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError, ValueError):  # a captured standard output has no descriptor
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)

@@ -1,0 +1,219 @@
+"""Events of a file in batches: files larger than memory pass through.
+
+An event's row counts from 0, blank lines not counted: it is what the command line prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rtfilter.cli import files
+from rtfilter.cli.schemas import SAMPLE, infer_from_arrow, infer_from_cells, infer_from_objects
+from rtfilter.cli.terminal import CommandError
+
+if TYPE_CHECKING:
+    from rtfilter.errors import EventError
+    from rtfilter.schema import Schema
+
+_ROW = re.compile(r"event (\d+): ")
+_LARGE = 2.0**53  # beyond, a float is not every integer
+
+
+@dataclass(frozen=True)
+class EventBatch:
+    """Some events of a file, in order.
+
+    Attributes
+    ----------
+    events : list of dict, or pyarrow.RecordBatch
+        What `rtfilter.schema.Schema.read` takes.
+    place : callable
+        Where in the file a row of the batch is.
+    """
+
+    events: Any
+    place: Callable[[int], str]
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def one(self, row: int) -> EventBatch:
+        """Return the batch of only the event in `row`."""
+        only = self.events[row : row + 1] if isinstance(self.events, list) else self.events.slice(row, 1)
+        return EventBatch(only, lambda _: self.place(row))
+
+    def failure(self, error: EventError) -> CommandError:
+        """Return what to say of an error in this batch: file and line, and what is wrong there."""
+        text = str(error)
+        found = _ROW.match(text)
+        if found is None:
+            return CommandError(f"{self.place(0)}: {text}")
+        return CommandError(f"{self.place(int(found[1]))}: {text[found.end() :]}")
+
+
+class EventFile(Protocol):
+    """A file of events, read once."""
+
+    def infer(self) -> Schema:
+        """Infer the schema from the first `SAMPLE` events, without using them up."""
+
+    def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
+        """Yield the events in batches of at most `size`."""
+
+
+def open_events(path: str) -> EventFile:
+    """Open a file of events by its name's ending.
+
+    Raises
+    ------
+    OSError, CommandError
+        It cannot be read.
+    """
+    readers: dict[str, Callable[[str], EventFile]] = {"jsonl": _JsonLines, "csv": _Csv, "parquet": _Parquet}
+    return readers[files.check(path)](path)
+
+
+class _JsonLines:
+    """One JSON object a line."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._records = _objects(path)
+
+    def infer(self) -> Schema:
+        head = list(islice(self._records, SAMPLE))
+        self._records = chain(head, self._records)
+        return infer_from_objects((event for _, event in head), self._path)
+
+    def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
+        while records := list(islice(self._records, size)):
+            yield _batch(self._path, records)
+
+
+def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, value in files.json_lines(path):
+        if not isinstance(value, dict):
+            raise CommandError(f"{files.place(path, line)}: an event is a JSON object, not {_kind(value)}")
+        yield line, value
+
+
+def _kind(value: object) -> str:
+    return {list: "an array", str: "a string", type(None): "null", bool: "a boolean"}.get(
+        type(value), "a number"
+    )
+
+
+def _batch(path: str, records: list[tuple[int, dict[str, Any]]]) -> EventBatch:
+    return EventBatch([event for _, event in records], lambda row: files.place(path, records[row][0]))
+
+
+class _Csv:
+    """A header, then one event a row; an empty cell is a missing attribute."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._header, self._rows = files.read_csv(path)
+
+    def infer(self) -> Schema:
+        head = list(islice(self._rows, SAMPLE))
+        self._rows = chain(head, self._rows)
+        return infer_from_cells(self._header, (row for _, row in head), self._path)
+
+    def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
+        _check_columns(schema, self._header, self._path)
+        columns = [
+            (at, name, _CONVERT[schema.attributes[name].kind])
+            for at, name in enumerate(self._header)
+            if name in schema.attributes
+        ]
+        while rows := list(islice(self._rows, size)):
+            records = [
+                (line, {name: convert(row[at]) for at, name, convert in columns if row[at]})
+                for line, row in rows
+            ]
+            yield _batch(self._path, records)
+
+
+def _integer(cell: str) -> object:
+    """Read a number; other text stays text, which no number equals (M-9)."""
+    try:
+        return int(cell) if "_" not in cell else cell
+    except ValueError:
+        return _float(cell)
+
+
+def _float(cell: str) -> object:
+    try:
+        value = float(cell) if "_" not in cell else None
+    except ValueError:
+        return cell
+    if value is None:
+        return cell
+    if abs(value) >= _LARGE:
+        try:
+            return int(cell)
+        except ValueError:  # not written as an integer
+            pass
+    return value
+
+
+def _boolean(cell: str) -> object:
+    return {"true": True, "1": True, "false": False, "0": False}.get(cell.lower(), cell)
+
+
+_CONVERT: dict[str, Callable[[str], object]] = {
+    "int": _integer,
+    "float": _float,
+    "bool": _boolean,
+    "str": str,
+    "timestamp": str,
+}
+"""From the text of a cell to the value of an attribute."""
+
+
+class _Parquet:
+    """Columns by name; null is a missing attribute."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = files.open_parquet(path)
+
+    def infer(self) -> Schema:
+        return infer_from_arrow(self._file.schema_arrow, self._path)
+
+    def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
+        names = self._file.schema_arrow.names
+        wanted = set(schema.names) | {name.split(".")[0] for name in schema.names}
+        columns = [name for name in names if name in wanted]
+        if not columns:
+            _check_columns(schema, names, self._path)
+        start = 0
+        arrow = files.pyarrow(self._path)
+        try:
+            for events in self._file.iter_batches(batch_size=size, columns=columns):
+                yield EventBatch(events, partial(_row_place, self._path, start))
+                start += len(events)
+        except (arrow.ArrowException, OSError) as error:
+            raise files.damaged(self._path, error) from None
+
+
+def _row_place(path: str, start: int, row: int) -> str:
+    return files.row_place(path, start + row)
+
+
+def _check_columns(schema: Schema, header: list[str], path: str) -> None:
+    """Refuse a table that has nothing to match: another separator, or the wrong schema."""
+    if not schema.attributes.keys() & set(header):
+        raise CommandError(
+            f"{files.place(path)}: none of its columns ({_some(header)}) is an attribute of the schema "
+            f"({_some(list(schema.names))})"
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

@@ -1,0 +1,170 @@
+"""``rtfilter index``: build, describe and verify saved indexes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from math import log10
+from typing import TYPE_CHECKING, Any
+
+from rtfilter.cli import inputs
+from rtfilter.cli.schemas import read_schema, to_line
+from rtfilter.cli.subscriptions import build_filter, is_index, open_index
+from rtfilter.cli.terminal import CommandError, say
+
+if TYPE_CHECKING:
+    from rtfilter.filter import EventFilter
+
+DAMAGED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "A saved index is a directory. It opens at once, however many subscriptions it holds, and all\n"
+        "processes on a host share its memory."
+    )
+    parser.epilog = "example:\n  rtfilter index build alerts.jsonl --schema ticks.json --out alerts-index\n"
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
+        return actions.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    build = action(
+        "build",
+        "build an index of subscriptions and save it",
+        f"{inputs.SUBSCRIPTION_FILES}\n{inputs.SCHEMA_FILE}\nexample:\n"
+        "  rtfilter index build alerts.jsonl --schema ticks.json --out alerts-index\n",
+    )
+    build.add_argument("subscriptions", metavar="SUBSCRIPTIONS", help="file of subscriptions")
+    build.add_argument(
+        "--schema", metavar="FILE", required=True, help="JSON file with the types of the attributes"
+    )
+    build.add_argument(
+        "--out",
+        metavar="DIR",
+        required=True,
+        help="directory to save to; an index in it is replaced at the end",
+    )
+    build.add_argument(
+        "--capacity",
+        metavar=("INNER", "LEAF"),
+        nargs=2,
+        type=inputs.positive,
+        help="most entries of an inner node and of a leaf, at least 4; the default is measured to be good",
+    )
+    inputs.add_progress(build)
+    info = action(
+        "info", "describe a saved index", "example:\n  rtfilter index info alerts-index --json | jq .height\n"
+    )
+    info.add_argument("index", metavar="DIR", help="a saved index")
+    info.add_argument("--json", action="store_true", help="as one JSON object")
+    check = action(
+        "check",
+        "verify the checksums of a saved index and every invariant of its tree",
+        "The exit code is 0 when all is well and 1 when the index is damaged.\n\n"
+        "example:\n  rtfilter index check alerts-index && rtfilter match alerts-index ticks.csv\n",
+    )
+    check.add_argument("index", metavar="DIR", help="a saved index")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; returns 0, or 1 when ``check`` finds damage."""
+    return {"build": _build, "info": _info, "check": _check}[arguments.action](arguments)
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    if is_index(arguments.subscriptions):
+        raise CommandError(f"{arguments.subscriptions}: is a directory; build needs a file of subscriptions")
+    _refuse_occupied(arguments.out)
+    schema = read_schema(arguments.schema)
+    capacity = tuple(arguments.capacity) if arguments.capacity else None
+    target = build_filter(arguments.subscriptions, schema, capacity=capacity, progress=arguments.progress)
+    try:
+        target.save(arguments.out)
+    except OSError as error:
+        raise CommandError(f"{arguments.out}: cannot be written: {error.strerror or error}") from None
+    say(f"{len(target):,} subscriptions saved in {arguments.out}, {_size(_disk(arguments.out))}")
+    return 0
+
+
+def _refuse_occupied(path: str) -> None:
+    """Refuse before the work what `rtfilter.snapshot.write` would refuse after it."""
+    from rtfilter.snapshot import MANIFEST
+
+    if not os.path.lexists(path):
+        return
+    if not os.path.isdir(path):
+        raise CommandError(f"{path}: exists and is no directory; choose another")
+    if os.listdir(path) and not os.path.exists(os.path.join(path, MANIFEST)):
+        raise CommandError(f"{path}: holds something else than an index; choose another directory")
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    target = open_index(arguments.index)
+    stats = target.stats()
+    if arguments.json:
+        print(json.dumps(_facts(arguments.index, target, stats), ensure_ascii=False))
+        return 0
+    inner, leaf = stats["capacity"]
+    levels = stats["nodes_per_level"]
+    lines = {
+        "subscriptions": f"{stats['subscriptions']:,}",
+        "boxes": f"{stats['boxes']:,} distinct of {stats['links']:,}, in {stats['dimensions']} dimensions",
+        "tree": f"height {stats['height']}, nodes from the root down {', '.join(f'{n:,}' for n in levels)}",
+        "capacity": f"inner {inner}, leaf {leaf}; leaves are {stats['mean_leaf_fill']:.0%} full on average",
+        "size": f"{_size(_disk(arguments.index))} on disk, {_size(stats['bytes'])} in memory",
+        "schema": to_line(target.schema),
+    }
+    print(arguments.index)
+    for name, text in lines.items():
+        print(f"  {name:<14} {text}")
+    return 0
+
+
+def _facts(path: str, target: EventFilter, stats: dict[str, Any]) -> dict[str, Any]:
+    described = {name: value for name, value in stats.items() if name != "in_flight_batches"}
+    return {
+        "path": path,
+        **described,
+        "disk_bytes": _disk(path),
+        "schema": json.loads(to_line(target.schema)),
+    }
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from rtfilter.errors import SnapshotError
+    from rtfilter.filter import EventFilter
+
+    os.stat(arguments.index)  # a missing path is a mistake, not damage
+    try:
+        target = EventFilter.load(arguments.index)
+        target.tree.check()
+    except SnapshotError as error:
+        say(f"error: {error}")
+        return DAMAGED
+    except (AssertionError, LookupError, ValueError) as error:
+        # The checksums fit, so the index was saved like this.
+        say(f"error: {arguments.index}: the tree is damaged: {error}; build it again")
+        return DAMAGED
+    print(f"{arguments.index}: {len(target):,} subscriptions, checksums and tree are in order")
+    return 0
+
+
+def _disk(path: str) -> int:
+    return sum(entry.stat().st_size for entry in os.scandir(path) if entry.is_file())
+
+
+def _size(count: int) -> str:
+    if count < 1000:
+        return f"{count} bytes"
+    power = min(int(log10(count) / 3), 4)
+    return f"{count / 1000**power:.3g} {('kB', 'MB', 'GB', 'TB')[power - 1]}"

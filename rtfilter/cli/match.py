@@ -1,0 +1,84 @@
+"""``rtfilter match``: which subscriptions match each event of a file."""
+
+from __future__ import annotations
+
+import argparse
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from rtfilter.cli import inputs
+from rtfilter.cli.events import EventBatch
+from rtfilter.cli.pairs import check_pairs, open_pairs
+from rtfilter.cli.terminal import progress_bar, say
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rtfilter.filter import EventFilter
+
+BATCH = 1000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "Match events against subscriptions. The result is pairs of an event's row (from 0) and a\n"
+        "subscription's id, ordered by both."
+    )
+    parser.epilog = f"""{inputs.FILES}
+examples:
+  rtfilter match alerts.jsonl ticks.csv > pairs.csv
+  rtfilter match alerts.jsonl ticks.jsonl.gz --schema ticks.json --out pairs.parquet
+  tail -n 1000 ticks.jsonl | rtfilter match saved-index -
+"""
+    inputs.add_inputs(parser)
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write the pairs to FILE, .csv, .jsonl or .parquet, which appears when it is complete; "
+        "by default they go to standard output as CSV",
+    )
+    parser.add_argument(
+        "--batch",
+        metavar="N",
+        type=inputs.positive,
+        default=BATCH,
+        help=f"events matched together (default {BATCH}): more is faster per event, less takes less memory",
+    )
+    inputs.add_progress(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; returns 0."""
+    if arguments.out is not None:
+        check_pairs(arguments.out, [arguments.subscriptions, arguments.events, arguments.schema])
+    target, batches = inputs.open_inputs(arguments, arguments.batch)
+    target.match_batch([])  # loads the compiled kernels, which take no part in the rate
+    events = matches = 0
+    began = perf_counter()
+    with open_pairs(arguments.out) as write, progress_bar("events", arguments.progress) as bar:
+        for batch in batches:
+            pairs = _pairs(target, batch)
+            pairs[0] += events
+            write(pairs)
+            events += len(batch)
+            matches += pairs.shape[1]
+            bar.update(len(batch))
+    seconds = perf_counter() - began
+    rate = events / max(seconds, 1e-9)
+    say(f"{events:,} events, {matches:,} matches in {seconds:.2f} s, {rate:,.0f} events/s")
+    return 0
+
+
+def _pairs(target: EventFilter, batch: EventBatch) -> NDArray[np.int64]:
+    """Return rows of the batch and ids, int64 (2, k), ordered by both."""
+    import numpy as np
+
+    from rtfilter.errors import EventError
+
+    try:
+        pairs = target.match_batch(batch.events).pairs()
+    except EventError as error:
+        raise batch.failure(error) from None
+    return pairs[:, np.lexsort((pairs[1], pairs[0]))]

@@ -1,0 +1,221 @@
+"""``rtfilter replay``: bursts of a workload or of files, timed, with an adaptive or a fixed plan."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rtfilter.cli.terminal import CommandError, say
+
+if TYPE_CHECKING:
+    from adaptive import Controller
+    from experiments.replay import Contender
+    from experiments.workloads import Workload
+
+EXAMPLES = """\
+examples:
+  rtfilter replay wide --subscriptions 100000 --figure replay.png
+  rtfilter replay narrow --poisson 200 --insert 100 --delete 100 --metrics-port 9100
+  rtfilter replay flights --level 1 --group 16 --json replay.json
+  rtfilter replay subscriptions.jsonl events.parquet --sizes 64,512
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.description = (
+        "Replay bursts of events against subscriptions that come and go, and report mean response times. "
+        "Workloads: wide and narrow (12-d boxes of unsigned shorts), flights (New York 2013, with weather)."
+    )
+    parser.epilog = EXAMPLES
+    parser.add_argument("workload", help="wide, narrow, flights, or a file of subscriptions or saved index")
+    parser.add_argument("events", nargs="?", help="with a file of subscriptions: the file of events")
+    parser.add_argument("--schema", help="with files: JSON file of attribute types; by default inferred")
+    parser.add_argument(
+        "--subscriptions", type=_whole, help="in the index at the start (default 10000, or the file)"
+    )
+    parser.add_argument("--dimensions", type=_positive, help="of the workloads of boxes (default 12)")
+    parser.add_argument("--bursts", type=_positive, default=200, help="(default 200)")
+    parser.add_argument(
+        "--sizes", type=_sizes, default=(16, 128, 1024), help="events of a burst (16,128,1024)"
+    )
+    parser.add_argument(
+        "--poisson", type=float, metavar="MEAN", help="draw burst sizes from a Poisson law instead"
+    )
+    parser.add_argument(
+        "--insert", type=_whole, default=0, metavar="N", help="new subscriptions between bursts"
+    )
+    parser.add_argument(
+        "--delete", type=_whole, default=0, metavar="N", help="old ones removed between bursts"
+    )
+    parser.add_argument("--level", default="adaptive", help="a level, 0 the root, or 'adaptive' (default)")
+    parser.add_argument(
+        "--group", default="adaptive", help="events per group, 'all', or 'adaptive' (default)"
+    )
+    parser.add_argument(
+        "--policy", choices=["shortest", "fifo", "longest"], default="shortest", help="order of events"
+    )
+    parser.add_argument(
+        "--rounds", type=_positive, default=16, help="samples per plan of the controller (16)"
+    )
+    parser.add_argument(
+        "--threshold", type=_positive, default=300_000, help="updates until it doubts (300000)"
+    )
+    parser.add_argument(
+        "--capacity", type=_positive, nargs=2, metavar=("INNER", "LEAF"), help="of index nodes"
+    )
+    parser.add_argument(
+        "--check", type=_whole, default=1, metavar="N", help="events per burst checked by brute force"
+    )
+    parser.add_argument(
+        "--rtree-every", type=_whole, default=0, metavar="N", help="let rtree run every Nth burst too"
+    )
+    parser.add_argument("--seed", type=_whole, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write one line per burst as CSV")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="write a picture (PNG, SVG, PDF)")
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="write the controller's decisions as JSON lines"
+    )
+    parser.add_argument("--metrics-port", type=int, metavar="PORT", help="serve Prometheus metrics meanwhile")
+    parser.add_argument("--progress", action="store_true", help="show progress even if this is no terminal")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay."""
+    import contextlib
+    import sys
+
+    try:
+        from experiments import replay
+        from experiments.workloads import WORKLOADS, workload
+    except ModuleNotFoundError as error:
+        raise CommandError(f"replay needs {error.name}: pip install 'rtfilter[experiments]'") from None
+    from rtfilter import EventFilter
+    from rtfilter.tree import DEFAULT_CAPACITY
+
+    for path in (arguments.json, arguments.csv, arguments.figure, arguments.log):
+        if path is not None and not path.parent.is_dir():  # said now, not after minutes
+            raise CommandError(f"{path}: there is no folder {path.parent}")
+    entries: list[dict[str, Any]] = []
+    controller = _controller(arguments, entries.append if arguments.log else None)
+    try:
+        if arguments.workload in WORKLOADS:
+            source: Workload = workload(arguments.workload, arguments.seed, arguments.dimensions)
+            count = 10_000 if arguments.subscriptions is None else arguments.subscriptions
+        else:
+            source, most = _from_files(arguments)
+            count = most if arguments.subscriptions is None else arguments.subscriptions
+        capacity = tuple(arguments.capacity) if arguments.capacity else DEFAULT_CAPACITY
+        filter = EventFilter(source.schema, capacity, metrics=arguments.metrics_port is not None)
+        settings = replay.Settings(
+            subscriptions=count,
+            bursts=arguments.bursts,
+            sizes=arguments.sizes,
+            poisson=arguments.poisson,
+            insert=arguments.insert,
+            delete=arguments.delete,
+            check=arguments.check,
+            peer_every=arguments.rtree_every,
+            seed=arguments.seed,
+        )
+    except (ValueError, ModuleNotFoundError) as error:
+        raise CommandError(str(error)) from None
+    with contextlib.ExitStack() as stack:
+        if filter.metrics is not None:
+            stack.callback(filter.metrics.serve(arguments.metrics_port))
+            say(f"metrics on http://127.0.0.1:{arguments.metrics_port}/metrics")
+        contenders = [_contender(arguments, controller)]
+        report = replay.replay(
+            source, settings, contenders, filter, progress=arguments.progress or sys.stderr.isatty()
+        )
+    print(report.text())
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report.to_json(), indent=1))
+    if arguments.csv:
+        report.write_csv(arguments.csv)
+    if arguments.log:
+        arguments.log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    if arguments.figure:
+        replay.draw([report], arguments.figure)
+    return 0
+
+
+def _contender(arguments: argparse.Namespace, controller: Controller) -> Contender:
+    from experiments.replay import Contender
+
+    adaptive = "adaptive" in (arguments.level, arguments.group)
+    return Contender("adaptive" if adaptive else "fixed plan", arguments.policy, controller)
+
+
+def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
+    """The controller that level and group ask for."""
+    from adaptive import FixedPlan, LevelController, PlanController
+
+    level = None if arguments.level == "adaptive" else _number("--level", arguments.level, 0)
+    words = {"adaptive": -1, "all": None}
+    group = words[arguments.group] if arguments.group in words else _number("--group", arguments.group, 1)
+    tuning = {"rounds": arguments.rounds, "threshold": arguments.threshold, "log": log}
+    if level is not None and group != -1:
+        return FixedPlan(level, group, log=log)
+    if level is not None:
+        raise CommandError("a fixed --level needs a fixed --group too: a number or 'all'")
+    if group == -1:
+        return PlanController(**tuning)
+    return LevelController(group=group, **tuning)
+
+
+def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
+    """A workload of files: subscriptions and events in the order of the files, again and again."""
+    from experiments.workloads import file_workload
+    from rtfilter.cli.events import open_events
+    from rtfilter.cli.schemas import read_schema, to_line
+    from rtfilter.cli.subscriptions import build_filter, is_index, open_index
+
+    path = arguments.workload
+    if arguments.events is None:
+        raise CommandError(
+            f"{path!r} is no workload (wide, narrow, flights); subscriptions of a file need a file of events"
+        )
+    file = open_events(arguments.events)
+    if is_index(path):
+        known = open_index(path)
+    else:
+        schema = read_schema(arguments.schema) if arguments.schema else file.infer()
+        if not arguments.schema:
+            say(f"schema: {to_line(schema)}")
+        known = build_filter(path, schema, progress=arguments.progress)
+    predicates = [known.predicate(id) for id in known.ids().tolist()]
+    events = [batch.events for batch in file.batches(known.schema, 10_000)]
+    try:
+        tables = [known.schema.read(batch) for batch in events]
+    except ValueError as error:
+        raise CommandError(f"{arguments.events}: {error}") from None
+    rows = [table.row(i) for table in tables for i in range(len(table))]
+    if not rows or not predicates:
+        raise CommandError("there is nothing to replay: no events, or no subscriptions")
+    return file_workload(Path(path).name, known.schema, predicates, rows), len(predicates)
+
+
+def _number(option: str, text: str, least: int) -> int:
+    if not text.isdigit() or int(text) < least:
+        raise CommandError(f"{option} must be a whole number from {least} on, or a word; see --help")
+    return int(text)
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if _whole(text) < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return int(text)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(_positive(part) for part in text.split(","))

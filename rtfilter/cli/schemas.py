@@ -1,0 +1,197 @@
+"""The schema of a command: read from a JSON file, or inferred from the first events.
+
+A schema file is one JSON object, attribute to type: ``{"price": "float", "size": {"type": "int", "low": 0,
+"high": 65535}}``. Types are int, float, str, bool and timestamp.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rtfilter.cli.files import parse_json, place
+from rtfilter.cli.terminal import CommandError
+
+if TYPE_CHECKING:
+    from rtfilter.schema import Attribute, Schema
+
+SAMPLE = 10_000
+"""Events that inference looks at."""
+
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")  # 00501 is a code, not a number
+_FLOAT = re.compile(r"[-+]?((0|[1-9][0-9]*)?\.[0-9]+|(0|[1-9][0-9]*)\.?)([eE][-+]?[0-9]+)?")
+_SPECIAL = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
+
+
+def read_schema(path: str) -> Schema:
+    """Read a schema file.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    CommandError
+        It holds no schema; names the attribute.
+    """
+    from rtfilter.schema import Schema
+
+    with open(path, "rb") as stream:
+        data = parse_json(stream.read(), place(path), object_pairs_hook=lambda pairs: _unique(pairs, path))
+    if not isinstance(data, dict):
+        raise CommandError(f'{path}: a schema is a JSON object, such as {{"price": "float"}}')
+    attributes = {name: _attribute(path, name, given) for name, given in data.items()}
+    try:
+        return Schema(attributes)
+    except ValueError as error:
+        raise CommandError(f"{path}: {error}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise CommandError(f"{path}: {name!r} occurs twice; keep one")
+    return found
+
+
+def _attribute(path: str, name: str, given: Any) -> Attribute:
+    from rtfilter.schema import KINDS, Attribute
+
+    entry = {"type": given} if isinstance(given, str) else given
+    known = ", ".join(KINDS)
+    if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
+        raise CommandError(
+            f"{path}: attribute {name!r} needs a type, one of {known}; got {json.dumps(given)}"
+        )
+    if entry["type"] not in KINDS:
+        raise CommandError(f"{path}: attribute {name!r} has the unknown type {entry['type']!r}; use {known}")
+    extra = sorted(entry.keys() - {"type", "low", "high"})
+    if extra:
+        raise CommandError(f"{path}: attribute {name!r} has {extra[0]!r}; known are type, low and high")
+    try:
+        return Attribute.from_json(entry)
+    except (TypeError, ValueError) as error:
+        raise CommandError(f"{path}: attribute {name!r}: {error}") from None
+
+
+def to_line(schema: Schema) -> str:
+    """Return the schema as one line of JSON that `read_schema` reads."""
+    shown = {}
+    for name, attribute in schema.attributes.items():
+        entry = attribute.to_json()
+        shown[name] = entry if len(entry) > 1 else entry["type"]
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def infer_from_objects(objects: Iterable[Mapping[str, Any]], path: str) -> Schema:
+    """Infer a schema from JSON objects.
+
+    Nested objects give names with dots, null and arrays say nothing. int and float together are float; text
+    is a timestamp where all of it is ISO 8601. Where types differ the most frequent one is taken, as values
+    of another type are no error.
+    """
+    seen: dict[str, Counter[str]] = {}
+    for found in objects:
+        _see(seen, "", found)
+    return _schema({name: _most_frequent(kinds) for name, kinds in seen.items() if kinds}, path)
+
+
+def _see(seen: dict[str, Counter[str]], prefix: str, node: Mapping[str, Any]) -> None:
+    for key, value in node.items():
+        name = prefix + key
+        if isinstance(value, dict):
+            _see(seen, f"{name}.", value)
+            continue
+        kinds = seen.setdefault(name, Counter())
+        if isinstance(value, str):
+            kinds["timestamp" if _is_moment(value) else "str"] += 1
+        elif isinstance(value, bool | int | float):
+            kinds[type(value).__name__] += 1
+
+
+def _most_frequent(kinds: Counter[str]) -> str:
+    families = {
+        "float" if kinds["float"] else "int": kinds["int"] + kinds["float"],
+        "str" if kinds["str"] else "timestamp": kinds["str"] + kinds["timestamp"],
+        "bool": kinds["bool"],
+    }
+    return max(families, key=families.__getitem__)
+
+
+def infer_from_cells(header: list[str], rows: Iterable[list[str]], path: str) -> Schema:
+    """Infer a schema from the cells of CSV; empty ones say nothing.
+
+    A column is what all of its cells are: int, float, bool (true and false), timestamp (ISO 8601), or else
+    str. Numbers with leading zeros are text.
+    """
+    seen: list[set[str]] = [set() for _ in header]
+    for row in rows:
+        for kinds, cell in zip(seen, row, strict=True):
+            if cell and "str" not in kinds:
+                kinds.add(_cell_kind(cell))
+    found = {name: _common(kinds) for name, kinds in zip(header, seen, strict=True) if kinds}
+    return _schema(found, path)
+
+
+def _cell_kind(cell: str) -> str:
+    if _INT.fullmatch(cell):
+        return "int"
+    if _FLOAT.fullmatch(cell) or _SPECIAL.fullmatch(cell):
+        return "float"
+    if cell.lower() in ("true", "false"):
+        return "bool"
+    return "timestamp" if _is_moment(cell) else "str"
+
+
+def _common(kinds: set[str]) -> str:
+    if kinds == {"int", "float"}:
+        return "float"
+    return next(iter(kinds)) if len(kinds) == 1 else "str"
+
+
+def infer_from_arrow(schema: Any, path: str) -> Schema:
+    """Infer a schema from the column types of a Parquet file; structs give names with dots."""
+    found: dict[str, str] = {}
+    for field in schema:
+        _see_field(found, field.name, field.type)
+    return _schema(found, path)
+
+
+def _see_field(found: dict[str, str], name: str, kind: Any) -> None:
+    from pyarrow import types
+
+    if types.is_struct(kind):
+        for field in kind:
+            _see_field(found, f"{name}.{field.name}", field.type)
+        return
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    for family, belongs in [
+        ("bool", types.is_boolean),
+        ("int", types.is_integer),
+        ("float", lambda t: types.is_floating(t) or types.is_decimal(t)),
+        ("str", lambda t: types.is_string(t) or types.is_large_string(t)),
+        ("timestamp", lambda t: types.is_timestamp(t) or types.is_date(t)),
+    ]:
+        if belongs(kind):
+            found[name] = family
+
+
+def _schema(kinds: Mapping[str, str], path: str) -> Schema:
+    from rtfilter.schema import KINDS, Schema
+
+    # Names that no attribute can have cannot occur in a predicate either.
+    usable = {name: kind for name, kind in kinds.items() if all(name.split(".")) and name != "$or"}
+    if not usable:
+        raise CommandError(f"{place(path)}: no values to infer a schema from; give one with --schema")
+    return Schema({name: KINDS[kind] for name, kind in usable.items()})
+
+
+def _is_moment(text: str) -> bool:
+    from rtfilter.encoding import microseconds
+
+    return _MOMENT.fullmatch(text) is not None and microseconds(text) is not None

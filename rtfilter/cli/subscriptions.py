@@ -1,0 +1,255 @@
+"""Subscriptions of a file, and the filter of them.
+
+JSON lines hold conditions: a JSON string is SQL, an object has "where" (SQL) or "pattern" (an event pattern)
+and optionally "id". Tables hold conditions in the column ``where``, or bounds in the columns
+``low.<attribute>`` and ``high.<attribute>``, closed, an empty cell open; and optionally ids in ``id``.
+Without ids, a subscription's id is its row, from 0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rtfilter.cli import files
+from rtfilter.cli.bounds import Bounds, bounded_columns, bounds_of_arrow, bounds_of_csv
+from rtfilter.cli.terminal import CommandError, counted
+
+if TYPE_CHECKING:
+    from rtfilter.filter import EventFilter
+    from rtfilter.predicate import Predicate
+    from rtfilter.schema import Schema
+
+_ROW = re.compile(r"row (\d+), ")
+
+
+class Condition(NamedTuple):
+    """A subscription as it stands in a file."""
+
+    at: int
+    """Its line, or row of a Parquet file."""
+    source: Any
+    """SQL or an event pattern."""
+    id: object
+
+
+def is_index(path: str) -> bool:
+    """Whether subscriptions are a saved index rather than a file."""
+    return os.path.isdir(path)
+
+
+def open_index(path: str) -> EventFilter:
+    """Open a saved index.
+
+    Raises
+    ------
+    OSError, CommandError
+        It is missing or damaged.
+    """
+    from rtfilter.errors import SnapshotError
+    from rtfilter.filter import EventFilter
+
+    os.stat(path)  # a missing path is not a damaged index
+    try:
+        return EventFilter.load(path)
+    except SnapshotError as error:
+        raise CommandError(str(error)) from None
+
+
+def build_filter(
+    path: str,
+    schema: Schema,
+    *,
+    capacity: tuple[int, int] | None = None,
+    progress: bool = False,
+    only: int | None = None,
+) -> EventFilter:
+    """Read a file of subscriptions into a filter.
+
+    Parameters
+    ----------
+    path : str
+    schema : Schema
+    capacity : (int, int), optional
+        See `EventFilter`.
+    progress : bool
+        Show progress even where standard error is no terminal.
+    only : int, optional
+        Read only the subscription with this id.
+
+    Raises
+    ------
+    OSError, CommandError
+        The file cannot be read, or a subscription in it is unusable; with its place.
+    """
+    from rtfilter.filter import EventFilter
+    from rtfilter.tree import DEFAULT_CAPACITY
+
+    try:
+        target = EventFilter(schema, capacity or DEFAULT_CAPACITY)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    found = _read(path, schema)
+    if isinstance(found, Bounds):
+        _subscribe_bounds(path, target, found, only)
+    else:
+        _subscribe_conditions(path, target, counted(found, "subscriptions", progress), only)
+    if only is not None and not len(target):
+        raise CommandError(f"{files.place(path)}: there is no subscription with the id {only}")
+    return target
+
+
+def _read(path: str, schema: Schema) -> Bounds | Iterator[Condition]:
+    kind = files.check(path)
+    if path == files.STDIN:
+        raise CommandError("subscriptions cannot be read from standard input; only events can")
+    if kind == "jsonl":
+        return _json_conditions(path)
+    if kind == "csv":
+        header, rows = files.read_csv(path)
+        columns = bounded_columns(path, header, schema)
+        if columns:
+            return bounds_of_csv(path, header, rows, columns, schema)
+        return _csv_conditions(path, header, rows)
+    file = files.open_parquet(path)
+    arrow = files.pyarrow(path)
+    try:
+        table = file.read()
+    except (arrow.ArrowException, OSError) as error:
+        raise files.damaged(path, error) from None
+    columns = bounded_columns(path, table.column_names, schema)
+    if columns:
+        return bounds_of_arrow(path, table, columns, schema)
+    return _arrow_conditions(path, table)
+
+
+def _place(path: str, at: int) -> str:
+    return files.row_place(path, at) if path.endswith(".parquet") else files.place(path, at)
+
+
+def _json_conditions(path: str) -> Iterator[Condition]:
+    for line, value in files.json_lines(path):
+        if isinstance(value, str):
+            yield Condition(line, value, None)
+            continue
+        where = files.place(path, line)
+        keys = set(value) if isinstance(value, dict) else set()
+        if keys - {"id"} not in ({"where"}, {"pattern"}):
+            raise CommandError(
+                f"{where}: a subscription is a JSON string (an SQL condition) or an object with "
+                '"where" (SQL) or "pattern" (an event pattern), and optionally "id"'
+            )
+        if not isinstance(value.get("where", ""), str):
+            raise CommandError(f'{where}: "where" must be a string, an SQL condition')
+        if not isinstance(value.get("pattern", {}), dict):
+            raise CommandError(f'{where}: "pattern" must be an object, an event pattern')
+        yield Condition(line, value.get("where", value.get("pattern")), value.get("id"))
+
+
+def _csv_conditions(path: str, header: list[str], rows: Any) -> Iterator[Condition]:
+    where, id = header.index("where"), header.index("id") if "id" in header else None
+    for line, row in rows:
+        yield Condition(line, row[where], None if id is None else _id_of_cell(row[id]))
+
+
+def _id_of_cell(cell: str) -> object:
+    if not cell:
+        return None
+    return int(cell) if re.fullmatch("-?[0-9]{1,30}", cell) else cell
+
+
+def _arrow_conditions(path: str, table: Any) -> Iterator[Condition]:
+    sources = table.column("where").to_pylist()
+    ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(sources)
+    for row, (source, id) in enumerate(zip(sources, ids, strict=True)):
+        if not isinstance(source, str):
+            raise CommandError(f"{files.row_place(path, row)}: the column where must hold SQL conditions")
+        yield Condition(row, source, id)
+
+
+class _Ids:
+    """The ids of the subscriptions of a file: all of them given, or none."""
+
+    def __init__(self, place: Callable[[int], str]) -> None:
+        self._place = place
+        self._seen: dict[int, int] = {}
+        self._given: bool | None = None
+        self._count = 0
+
+    def take(self, at: int, id: object) -> int:
+        """Return the id of the next subscription."""
+        if self._given is None:
+            self._given = id is not None
+        if self._given != (id is not None):
+            odd = "no id, but others have one" if self._given else "an id, but others have none"
+            raise CommandError(f"{self._place(at)}: {odd}; give every subscription an id or none")
+        row = self._count
+        self._count += 1
+        if id is None:
+            return row
+        if type(id) is not int or not 0 <= id < 2**63:
+            raise CommandError(f"{self._place(at)}: an id is an integer from 0 to 2**63 - 1; got {id!r}")
+        first = self._seen.setdefault(id, at)
+        if self._count > len(self._seen):
+            raise CommandError(f"{self._place(at)}: the id {id} is taken already, see {self._place(first)}")
+        return id
+
+
+def _subscribe_conditions(path: str, target: EventFilter, conditions: Any, only: int | None) -> None:
+    from rtfilter.errors import PredicateError
+    from rtfilter.predicate import parse
+
+    ids = _Ids(lambda at: _place(path, at))
+    names: list[int] = []
+    places: list[int] = []
+    predicates: list[Predicate] = []
+    for at, source, given in conditions:
+        id = ids.take(at, given)
+        if only is not None and id != only:
+            continue
+        try:
+            predicates.append(parse(source, target.schema))
+        except PredicateError as error:
+            raise CommandError(f"{_place(path, at)}: {error}") from None
+        names.append(id)
+        places.append(at)
+    try:
+        target.subscribe_many(predicates, ids=names)
+    except PredicateError as error:
+        raise _uncompilable(path, target.schema, predicates, places) or error from None
+
+
+def _uncompilable(
+    path: str, schema: Schema, predicates: Sequence[Predicate], places: Sequence[int]
+) -> CommandError | None:
+    """Return which predicate it is that cannot be compiled."""
+    from rtfilter.boxes import compile_predicate
+    from rtfilter.errors import PredicateError
+
+    for at, predicate in zip(places, predicates, strict=True):
+        try:
+            compile_predicate(predicate, schema)
+        except PredicateError as error:
+            return CommandError(f"{_place(path, at)}: {error}")
+    return None
+
+
+def _subscribe_bounds(path: str, target: EventFilter, bounds: Bounds, only: int | None) -> None:
+    import numpy as np
+
+    from rtfilter.errors import PredicateError
+
+    ids = _Ids(lambda at: _place(path, at))
+    names = np.array([ids.take(*pair) for pair in zip(bounds.at, bounds.ids, strict=True)], np.int64)
+    keep = slice(None) if only is None else np.flatnonzero(names == only)
+    try:
+        target.subscribe_many(bounds.low[keep], bounds.high[keep], ids=names[keep])
+    except PredicateError as error:
+        text = str(error)
+        found = _ROW.match(text)
+        if found is None:
+            raise CommandError(f"{files.place(path)}: {text}") from None
+        at = np.asarray(bounds.at)[keep][int(found[1])]
+        raise CommandError(f"{_place(path, int(at))}: {text[found.end() :]}") from None

@@ -1,0 +1,34 @@
+"""What the command line says to people: on standard error, so that standard output is only results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class CommandError(Exception):
+    """An expected failure: its text says what is wrong, where, and what to do. Shown without a traceback."""
+
+
+def say(message: str) -> None:
+    """Print a message on standard error."""
+    print(f"rtfilter: {message}", file=sys.stderr, flush=True)
+
+
+def progress_bar(unit: str, always: bool) -> Any:
+    """Return a `tqdm` that counts on standard error, and shows only on a terminal unless `always`."""
+    from tqdm import tqdm
+
+    hidden = not (always or sys.stderr.isatty())
+    return tqdm(file=sys.stderr, unit=f" {unit}", unit_scale=True, leave=False, disable=hidden)
+
+
+def counted(items: Iterable[T], unit: str, always: bool) -> Iterable[T]:
+    """Yield `items`, and show their number as they pass; see `progress_bar`."""
+    with progress_bar(unit, always) as bar:
+        for item in items:
+            yield item
+            bar.update()

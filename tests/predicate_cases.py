@@ -1,0 +1,203 @@
+"""Random schemas, conditions and events, and a tiny independent evaluator of what they mean.
+
+A condition is a nested tuple: ``("and", parts)``, ``("or", parts)``, ``("not", part)``, ``("true",)``,
+``("null", name)`` or ``(operator, name, value)`` with an operator of `LEAVES`. It knows nothing of rtfilter.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta, timezone
+
+from hypothesis import strategies as st
+
+BIG = 2**53
+MAX = 1.7976931348623157e308
+NUMBERS = [0, 1, -1, 7, 0.1, 1.0, 2.5, 5e-324, -5e-324, -0.0, 65535, MAX, -MAX]
+NUMBERS += [BIG - 1, BIG, BIG + 1, float(BIG), float(BIG) + 2, -BIG - 1, 10**18 - 1, 10**18, 10**18 + 1, 1e18]
+NUMBERS += [math.nextafter(7, 8), math.nextafter(7, 6), math.nextafter(0.1, 1), math.nextafter(1, 0)]
+STRINGS = ["", "a", "ab", "abc", "abcde", "abcdef", "abcdefg", "abcdefh", "abcdefgh", "abcdeg", "b", "A"]
+STRINGS += [
+    "\0",
+    "a\0",
+    "a\0\0",
+    "abcde\0",
+    "abcdef\0",
+    "é",
+    "abcdé",
+    "abcdeé",
+    "日本",
+    "日本語",
+    "\U0001f600",
+]
+STRINGS += ["\ud800", "\ue000", "\uffff", "it's", "50%", "a_b", "a\\b", "\x7f", '"']
+TIMES = [datetime(1970, 1, 1, tzinfo=UTC), datetime(2024, 5, 31, 12, tzinfo=UTC), datetime(2024, 5, 31, 12)]
+END = datetime(9999, 12, 31, 23, 59, 59, 999_999)
+TIMES += [datetime(1, 1, 1), END, END - timedelta(microseconds=1)]
+TIMES += [TIMES[1] + timedelta(microseconds=1), TIMES[1].astimezone(timezone(timedelta(hours=2)))]
+POOLS = {float: NUMBERS, int: NUMBERS, str: STRINGS, bool: [False, True], datetime: TIMES}
+ALIENS = {
+    float: ["7", True, datetime(2024, 1, 1), [7], b"7"],
+    int: ["", False, "x", {1}, 1j],
+    str: [7, 0.5, True, b"ab", ["ab"]],
+    bool: [0, 1, 1.0, "true"],
+    datetime: ["soon", 0, True, 1.5],
+}
+ORDERS = ("=", "<>", "<", "<=", ">", ">=")
+NAMES = ("price", "url.resource", "symbol", "a b")
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> dict[str, type]:
+    """Up to four attributes of random types."""
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
+    return {name: draw(st.sampled_from(list(POOLS))) for name in names}
+
+
+def values(kind: type) -> st.SearchStrategy:
+    """Values of a type; few of them, so that events hit constants."""
+    pool = st.sampled_from(POOLS[kind])
+    if kind in (int, float):
+        return pool | st.integers(-3, 3) | st.floats(allow_nan=False, allow_infinity=False)
+    return pool | st.text("ab\0é", max_size=8) if kind is str else pool
+
+
+@st.composite
+def leaves(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
+    """One test of one attribute."""
+    name = draw(st.sampled_from(sorted(schema)))
+    kind = schema[name]
+    operators = ["=", "<>", "in", "null"]
+    if kind is not bool:
+        operators += ["<", "<=", ">", ">=", "between"]
+    if kind is str:
+        operators += ["prefix", "prefix"]
+    operator = draw(st.sampled_from(operators))
+    if operator == "null":
+        return ("null", name)
+    if operator == "in":
+        return (operator, name, draw(st.lists(values(kind), min_size=1, max_size=20)))
+    if operator == "between":
+        return (operator, name, (draw(values(kind)), draw(values(kind))))
+    return (operator, name, draw(values(kind)))
+
+
+def conditions(schema: dict[str, type]) -> st.SearchStrategy:
+    """Nested conditions; every operator, often contradictory or trivial."""
+    return st.recursive(
+        leaves(schema) | st.just(("true",)),
+        lambda inner: st.one_of(
+            st.tuples(st.just("not"), inner),
+            st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)),
+        ),
+        max_leaves=6,
+    )
+
+
+@st.composite
+def events(draw: st.DrawFn, schema: dict[str, type], complete: bool = False) -> dict:
+    """An event; `complete` has every attribute, with a value of its type."""
+    event = {"unrelated": 1}
+    for name, kind in schema.items():
+        state = draw(st.integers(0, 9))
+        if complete or state < 7:
+            event[name] = draw(values(kind))
+        elif state < 9:
+            event[name] = draw(st.sampled_from(ALIENS[kind]))
+        elif draw(st.booleans()):
+            event[name] = None
+    return event
+
+
+def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool = True) -> bool:
+    """Whether a condition (or, unless `wanted`, its negation) holds: the slow, obvious way."""
+    operator = condition[0]
+    if operator == "true":
+        return wanted
+    if operator == "not":
+        return truth(condition[1], event, schema, not wanted)
+    if operator in ("and", "or"):
+        results = [truth(part, event, schema, wanted) for part in condition[1]]
+        return all(results) if (operator == "and") == wanted else any(results)
+    name = condition[1]
+    value = event.get(name)
+    if operator == "null":
+        return (value is None) == wanted
+    if value is None:
+        return False
+    value = comparable(value, schema[name])
+    if value is None:
+        return False
+    constant = condition[2]
+    if operator == "prefix":
+        return value.startswith(comparable(constant, str)) == wanted
+    if operator == "in":
+        return any(value == comparable(item, schema[name]) for item in constant) == wanted
+    if operator == "between":
+        low, high = (comparable(end, schema[name]) for end in constant)
+        return (low <= value <= high) == wanted
+    constant = comparable(constant, schema[name])
+    result = {
+        "=": value == constant,
+        "<>": value != constant,
+        "<": value < constant,
+        "<=": value <= constant,
+        ">": value > constant,
+        ">=": value >= constant,
+    }[operator]
+    return result == wanted
+
+
+def comparable(value: object, kind: type) -> object:
+    """A value of the type as something Python orders; None for another type."""
+    if kind is bool:
+        return value if isinstance(value, bool) else None
+    if kind is str:
+        return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else None
+    if kind is datetime:
+        if isinstance(value, str):
+            try:
+                value = datetime.fromisoformat(value)
+            except ValueError:
+                return None
+        if not isinstance(value, datetime):
+            return None
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def sql(condition: tuple) -> str:
+    """The condition in SQL, with every part in parentheses."""
+    operator = condition[0]
+    if operator == "true":
+        return "TRUE"
+    if operator == "not":
+        return f"NOT ({sql(condition[1])})"
+    if operator in ("and", "or"):
+        return f" {operator.upper()} ".join(f"({sql(part)})" for part in condition[1])
+    name = ".".join(part if part.isidentifier() else f'"{part}"' for part in condition[1].split("."))
+    if operator == "null":
+        return f"{name} IS NULL"
+    value = condition[2]
+    if operator == "prefix":
+        escaped = "".join(f"\\{char}" if char in "%_\\" else char for char in value)
+        return f"{name} LIKE {literal(escaped + '%')}"
+    if operator == "in":
+        return f"{name} IN ({', '.join(map(literal, value))})"
+    if operator == "between":
+        return f"{name} BETWEEN {literal(value[0])} AND {literal(value[1])}"
+    return f"{name} {operator} {literal(value)}"
+
+
+def literal(value: object) -> str:
+    """A constant in SQL."""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"TIMESTAMP '{value.isoformat()}'" if isinstance(value, datetime) else repr(value)
+
+
+def inside(point, low, high) -> bool:
+    """Whether a point, float64 (D,), lies in a closed box."""
+    return bool((low <= point).all() and (point <= high).all())

@@ -1,0 +1,109 @@
+"""Workloads: reproducible, independent of how they are cut, and what they claim to be."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import as_sets, matches
+
+from experiments.workloads import BLOCK, BOXES, NARROW_SIDE, TOP, WORKLOADS, blocks, workload
+from rtfilter import EventFilter
+
+cuts = st.lists(st.integers(1, 2 * BLOCK + 5), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("name", BOXES)
+@settings(max_examples=10, deadline=None)
+@given(start=st.integers(0, 3 * BLOCK), sizes=cuts)
+def test_rows_do_not_depend_on_how_the_sequence_is_cut(name, start, sizes):
+    made = workload(name, seed=3, dimensions=2)
+    low, high = made.subscriptions(0, start + sum(sizes))
+    points = made.events(0, start + sum(sizes))
+    for size in sizes:
+        part = made.subscriptions(start, size)
+        assert np.array_equal(part.low, low[start : start + size])
+        assert np.array_equal(part.high, high[start : start + size])
+        assert np.array_equal(made.events(start, size), points[start : start + size])
+        start += size
+
+
+@pytest.mark.parametrize("start", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1])
+def test_nothing_is_an_empty_array(start):
+    made = workload("wide", dimensions=3)
+    assert [part.shape for part in made.subscriptions(start, 0)] == [(0, 3), (0, 3)]
+    assert made.events(start, 0).shape == (0, 3)
+
+
+def test_seeds_streams_and_blocks_have_generators_of_their_own():
+    def first(seed, stream, block):
+        return blocks(lambda rng, rows: rng.random(), seed, stream, block * BLOCK, 1)[0][0]
+
+    places = [(seed, stream, block) for seed in (0, 1) for stream in (0, 1) for block in (0, 1)]
+    assert len({first(*place) for place in places}) == len(places)
+    assert [first(*place) for place in places] == [first(*place) for place in places]
+
+
+def test_a_workload_follows_its_seed():
+    one, two = workload("wide", seed=1), workload("wide", seed=2)
+    assert not np.array_equal(one.events(0, 9), two.events(0, 9))
+    assert not np.array_equal(one.subscriptions(0, 9).low, two.subscriptions(0, 9).low)
+    assert np.array_equal(one.events(0, 9), workload("wide", seed=1).events(0, 9))
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_coordinates_are_integers_of_the_whole_domain(name):
+    made = workload(name)
+    low, high = made.subscriptions(0, 20_000)
+    points = made.events(0, 20_000)
+    assert low.shape == high.shape == points.shape == (20_000, 12)
+    assert (low <= high).all()
+    for values in (low, high, points):
+        assert values.dtype == np.float64
+        assert np.array_equal(values, np.round(values))
+        assert values.min() >= 0
+        assert values.max() <= TOP
+    assert low.min() <= 5
+    assert high.max() >= TOP - 5
+    assert points.mean() == pytest.approx(TOP / 2, rel=0.01)
+
+
+def test_a_wide_side_contains_a_point_with_probability_one_third():
+    made = workload("wide")
+    low, high = made.subscriptions(0, 20_000)
+    inside = (low <= made.events(0, 20_000)) & (made.events(0, 20_000) <= high)
+    assert inside.mean() == pytest.approx(1 / 3, abs=0.01)
+    middle = ((low <= TOP / 2) & (high >= TOP / 2)).mean()  # 2 v (1 - v) at v = 1/2 (W-1)
+    assert middle == pytest.approx(1 / 2, abs=0.01)
+
+
+def test_a_narrow_side_is_a_quarter_of_the_domain_less_what_is_clipped():
+    low, high = workload("narrow").subscriptions(0, 20_000)
+    clipped = (low == 0) | (high == TOP)
+    assert np.unique((high - low + 1)[~clipped]).tolist() == [NARROW_SIDE]
+    assert (high - low + 1).max() == NARROW_SIDE
+    assert clipped.mean() == pytest.approx(1 / 4, abs=0.01)
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_a_filter_takes_schema_subscriptions_and_events(name):
+    made = workload(name, dimensions=2)
+    target = EventFilter(made.schema)
+    made.subscribe(target, 0, 60)
+    ids = made.subscribe(target, 60, 40)
+    assert ids.tolist() == list(range(60, 100))
+    low, high = made.subscriptions(0, 100)
+    points = made.events(7, 50)
+    expected = matches(low, high, points)
+    assert any(expected)
+    assert as_sets(target.match_batch(points)) == expected
+
+
+def test_unusable_requests_say_what_to_do():
+    with pytest.raises(ValueError, match=f"unknown workload 'broad'; there are {', '.join(WORKLOADS)}"):
+        workload("broad")
+    with pytest.raises(ValueError, match="leave dimensions out"):
+        workload("flights", dimensions=3)
+    with pytest.raises(ValueError, match="at least one dimension"):
+        workload("wide", dimensions=0)
+    with pytest.raises(ValueError, match="must not be negative"):
+        workload("wide").events(-1, 5)
