@@ -350,9 +350,7 @@ def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema) -> Predi
 
 
 def _constant(coordinate: float, kind: type, whole: Callable[[float], int]) -> Any:
-    if kind is datetime:
-        return Timestamp(whole(coordinate))
-    return int(coordinate) if kind is int and coordinate.is_integer() else coordinate
+    return Timestamp(whole(coordinate)) if kind is datetime else coordinate
 
 
 def _refuse(wrong: BoolArray, what: str, lows: FloatArray, highs: FloatArray, schema: Schema) -> None:

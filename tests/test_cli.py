@@ -697,6 +697,12 @@ def test_help_has_an_example(capsys, command):
     assert f"  {' '.join(['rtfilter', *command])} " in text
 
 
+@pytest.mark.parametrize("command", ["match", "index", "explain", "replay"])
+def test_every_command_is_reachable(capsys, command):
+    assert main([command, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"usage: rtfilter {command}")
+
+
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("rtfilter ")

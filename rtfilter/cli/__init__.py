@@ -20,6 +20,7 @@ COMMANDS = {
     "match": "which subscriptions match each event of a file",
     "index": "build, describe and verify saved indexes",
     "explain": "why one event does or does not match one subscription",
+    "replay": "time bursts of a workload or of files, with an adaptive or a fixed plan",
 }
 """Commands and their one-line help; the module of each has its name."""
 
