@@ -11,27 +11,33 @@ from rtfilter.kernels import layout, rstar
 from rtfilter.kernels.layout import CELLS, WORD, Tree
 
 
+def require(holds: Any, otherwise: str) -> None:
+    """Raise `AssertionError` unless something holds; also where Python skips its asserts."""
+    if not holds:
+        raise AssertionError(otherwise)
+
+
 def check_tree(tree: Tree) -> None:
     """Raise `AssertionError` naming the first broken invariant of a tree."""
     state = tree.state
-    assert state[layout.TODO] == 0, "entries are still waiting for their place"
+    require(state[layout.TODO] == 0, "entries are still waiting for their place")
     seen_boxes: list[int] = []
     seen_nodes: list[int] = []
     root = int(state[layout.ROOT])
-    assert tree.nodes[root]["parent"] == -1, "the root has a parent"
-    assert tree.nodes[root]["level"] == state[layout.HEIGHT] - 1, "height differs from the root's level"
+    require(tree.nodes[root]["parent"] == -1, "the root has a parent")
+    require(tree.nodes[root]["level"] == state[layout.HEIGHT] - 1, "height differs from the root's level")
     pending = [root]
     while pending:
         node = pending.pop()
         seen_nodes.append(node)
         entries = _check_node(tree, node, is_root=node == root)
         if tree.nodes[node]["level"] == 0:
-            assert (tree.slots["leaf"][entries] == node).all(), f"a box of leaf {node} names another leaf"
+            require((tree.slots["leaf"][entries] == node).all(), f"a box of leaf {node} names another leaf")
             seen_boxes.extend(entries.tolist())
         else:
             children = tree.nodes[entries]
-            assert (children["parent"] == node).all(), f"a child of node {node} has another parent"
-            assert (children["level"] == tree.nodes[node]["level"] - 1).all(), "leaves differ in depth"
+            require((children["parent"] == node).all(), f"a child of node {node} has another parent")
+            require((children["level"] == tree.nodes[node]["level"] - 1).all(), "leaves differ in depth")
             pending.extend(entries.tolist())
     _check_pools(tree, seen_nodes)
     _check_rows(tree, np.array(seen_boxes, np.int64))
@@ -44,12 +50,12 @@ def _check_node(tree: Tree, node: int, is_root: bool) -> NDArray[Any]:
     fewest = max(2, int(capacity * rstar.MINIMUM_FILL))
     if is_root:
         fewest = 2 if level > 0 else 0
-    assert fewest <= count <= capacity, f"node {node} has {count} entries, not {fewest}..{capacity}"
+    require(fewest <= count <= capacity, f"node {node} has {count} entries, not {fewest}..{capacity}")
     entries = tree.entries[head["entries"] :][:count]
     boxes = (tree.bounds if level == 0 else tree.mbr)[entries]
     if count:
         hull = np.stack([boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)])
-        assert (tree.mbr[node] == hull).all(), f"the rectangle of node {node} is not that of its entries"
+        require((tree.mbr[node] == hull).all(), f"the rectangle of node {node} is not that of its entries")
     _check_masks(tree, node, boxes)
     return entries
 
@@ -72,22 +78,26 @@ def _check_masks(tree: Tree, node: int, boxes: NDArray[Any]) -> None:
     cell = np.arange(CELLS)[None, :, None]
     inside = (cells[:, 0].T[:, None] <= cell) & (cell <= cells[:, 1].T[:, None])
     expected[:, :, : len(boxes)] = inside
-    assert (bits == expected).all(), f"the masks of node {node} do not fit its entries"
+    require((bits == expected).all(), f"the masks of node {node} do not fit its entries")
+    ranking, tested = tree.ranking[node], int(head["tested"])
+    require((np.sort(ranking) == np.arange(dimensions)).all(), f"node {node} ranks no permutation")
+    free = bits[ranking[tested:], :, : len(boxes)]
+    require(bool(free.all()), f"node {node} does not test a dimension that excludes entries")
 
 
 def _check_pools(tree: Tree, seen: list[int]) -> None:
     """Each node row is in the tree or in one free chain, and no two nodes share a block."""
-    assert len(set(seen)) == len(seen), "a node has two parents"
+    require(len(set(seen)) == len(seen), "a node has two parents")
     free = []
     for head in (layout.FREE_LEAF, layout.FREE_INNER):
         node = int(tree.state[head])
         while node >= 0:
             free.append(node)
-            assert tree.nodes[node]["level"] == -1, f"node {node} is free and has a level"
+            require(tree.nodes[node]["level"] == -1, f"node {node} is free and has a level")
             node = int(tree.nodes[node]["parent"])
     used = int(tree.state[layout.USED_NODE])
-    assert sorted(seen + free) == list(range(used)), "a node row is neither in the tree nor free"
-    assert len(set(tree.nodes["masks"][:used].tolist())) == used, "two nodes share a block"
+    require(sorted(seen + free) == list(range(used)), "a node row is neither in the tree nor free")
+    require(len(set(tree.nodes["masks"][:used].tolist())) == used, "two nodes share a block")
 
 
 def _check_rows(tree: Tree, boxes: NDArray[np.int64]) -> None:
@@ -95,29 +105,29 @@ def _check_rows(tree: Tree, boxes: NDArray[np.int64]) -> None:
     state = tree.state
     slots = tree.slots[: state[layout.USED_BOX]]
     live = np.flatnonzero(slots["link"] >= 0)
-    assert (np.sort(boxes) == live).all(), "the leaves hold other boxes than the pool"
-    assert len(live) == state[layout.BOXES], "wrong count of boxes"
+    require((np.sort(boxes) == live).all(), "the leaves hold other boxes than the pool")
+    require(len(live) == state[layout.BOXES], "wrong count of boxes")
     sides = tree.bounds[live].reshape(len(live), 2 * tree.frame.shape[1])
-    assert len(np.unique(sides, axis=0)) == len(live), "identical boxes are stored twice"
+    require(len(np.unique(sides, axis=0)) == len(live), "identical boxes are stored twice")
     links = tree.links[: state[layout.USED_LINK]]
-    assert (links["box"] >= 0).sum() == state[layout.LINKS], "wrong count of links"
+    require((links["box"] >= 0).sum() == state[layout.LINKS], "wrong count of links")
     chained = 0
     for box in live.tolist():
         link, previous = int(slots["link"][box]), -1
         while link >= 0:
-            assert links["box"][link] == box, f"a link of box {box} names another box"
-            assert links["previous"][link] == previous, f"the chain of box {box} is torn"
+            require(links["box"][link] == box, f"a link of box {box} names another box")
+            require(links["previous"][link] == previous, f"the chain of box {box} is torn")
             link, previous = int(links["next"][link]), link
             chained += 1
-    assert chained == state[layout.LINKS], "a link is in no chain"
+    require(chained == state[layout.LINKS], "a link is in no chain")
     heads = tree.id_table[tree.id_table >= 0].tolist()
-    assert len(heads) == state[layout.IDS], "wrong count of ids"
+    require(len(heads) == state[layout.IDS], "wrong count of ids")
     siblings = 0
     for link in heads:
         own = int(links["id"][link])
         while link >= 0:
-            assert links["id"][link] == own, f"a link of id {own} names another id"
+            require(links["id"][link] == own, f"a link of id {own} names another id")
             link = int(links["sibling"][link])
             siblings += 1
-    assert siblings == state[layout.LINKS], "a link cannot be found by its id"
-    assert (np.sort(tree.box_table[tree.box_table >= 0]) == live).all(), "the hash of boxes is incomplete"
+    require(siblings == state[layout.LINKS], "a link cannot be found by its id")
+    require((np.sort(tree.box_table[tree.box_table >= 0]) == live).all(), "the hash of boxes is incomplete")

@@ -46,6 +46,7 @@ def write(
     root = Path(path)
     if root.exists() and (not root.is_dir() or (any(root.iterdir()) and not (root / MANIFEST).exists())):
         raise SnapshotError(f"{root} exists and is no snapshot; choose another path or remove it")
+    created = not root.exists()
     root.mkdir(parents=True, exist_ok=True)
     stamp = uuid.uuid4().hex[:12]
     written: list[Path] = []
@@ -78,6 +79,8 @@ def write(
     except BaseException:
         for file in written:
             file.unlink(missing_ok=True)
+        if created:
+            root.rmdir()
         raise
     kept = {entry["file"] for entry in entries.values()} | {MANIFEST}
     for file in root.iterdir():  # the older snapshot; whoever mapped it keeps its pages

@@ -150,18 +150,20 @@ class RStarTree:
 
     def insert(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: bool = True) -> None:
         """Insert one box, low and high of shape (d,). An id may own several boxes."""
-        self.insert_many(
-            np.array([id]), np.asarray(low)[None], np.asarray(high)[None], exact=np.array([exact])
-        )
+        sides = np.array((low, high), np.float64)[:, None]
+        lower, upper = _boxes(sides[0], sides[1], self.dimensions)
+        self._insert(np.array([id], np.int64), lower, upper, np.array([exact]))
 
     def insert_many(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
     ) -> None:
         """Insert n boxes one by one by the R* rules; see `bulk_load` for the parameters."""
         lower, upper = _boxes(low, high, self.dimensions)
-        identifiers, flags = _ids(ids, len(lower)), _flags(exact, len(lower))
-        self._reserve(len(lower))
-        self._run(lambda done: rstar.insert(self._tree, done, identifiers, lower, upper, flags), len(lower))
+        self._insert(_ids(ids, len(lower)), lower, upper, _flags(exact, len(lower)))
+
+    def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: NDArray[np.bool_]) -> None:
+        self._reserve(len(ids))
+        self._run(lambda done: rstar.insert(self._tree, done, ids, low, high, exact), len(ids))
 
     def extend(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
@@ -170,7 +172,7 @@ class RStarTree:
         lower, upper = _boxes(low, high, self.dimensions)
         identifiers, flags = _ids(ids, len(lower)), _flags(exact, len(lower))
         if len(lower) < max(64, len(self._tree.links) // 4):
-            self.insert_many(identifiers, lower, upper, exact=flags)
+            self._insert(identifiers, lower, upper, flags)
             return
         old_ids, old_low, old_high, old_exact = self.content()
         self._pack(
@@ -202,8 +204,12 @@ class RStarTree:
 
     def _reserve(self, count: int) -> None:
         """Make room for so many more boxes and links."""
-        self._tree = layout.with_boxes(self._tree, count)
-        rows = int(self._tree.state[layout.LINKS]) + count
+        state, tree = self._tree.state, self._tree
+        if state[layout.USED_BOX] + count > len(tree.slots) or state[layout.USED_LINK] + count > len(
+            tree.links
+        ):
+            self._tree = layout.with_boxes(tree, count)
+        rows = int(state[layout.LINKS]) + count
         if 2 * rows > len(self._tree.id_table):
             size = _power_of_two(2 * rows)
             box_table, id_table = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
@@ -454,9 +460,9 @@ def _boxes(low: ArrayLike, high: ArrayLike, dimensions: int | None = None) -> tu
         raise ValueError(f"low and high must both have shape (n, d), not {lower.shape} and {upper.shape}")
     if lower.shape[1] != (dimensions or max(lower.shape[1], 1)):
         raise ValueError(f"boxes must have {dimensions or 'at least 1'} dimensions, not {lower.shape[1]}")
-    wrong = ~(lower <= upper).all(axis=1)
-    if wrong.any():
-        row = int(wrong.argmax())
+    right = lower <= upper
+    if not right.all():
+        row = int((~right).any(axis=1).argmax())
         raise ValueError(
             f"box {row} is not a box: every low must be <= its high and neither NaN, "
             f"but low is {lower[row].tolist()} and high is {upper[row].tolist()}"

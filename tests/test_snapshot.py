@@ -130,6 +130,10 @@ def test_a_full_disk_leaves_the_old_snapshot(saved, monkeypatch):
         RStarTree(2).save(path)
     assert sorted(file.name for file in path.iterdir()) == files
     assert as_sets(RStarTree.load(path).search(points)) == matches(low, high, points)
+    calls.clear()
+    with pytest.raises(OSError, match="No space left"):
+        RStarTree(2).save(path.parent / "new")
+    assert not (path.parent / "new").exists()
 
 
 def test_a_writer_killed_in_the_middle_leaves_the_old_snapshot(saved):

@@ -3,6 +3,9 @@
 Testing a point against all entries of a node is one look-up and one AND per dimension. `cell` is monotone in
 floating point, so an entry on [low, high] that contains x always has its bit in the cell of x, wherever the
 grid lies: a grid may be stale and imprecise, but never loses a match. Candidates are verified exactly.
+
+Dimensions are tested in the order in which they exclude most, so that a point that no entry contains is known
+after a few; those that exclude nothing (no entry constrains them) are not tested at all.
 """
 
 import numpy as np
@@ -12,6 +15,7 @@ from rtfilter.kernels.layout import CELLS, INNER_CAPACITY, LEAF_CAPACITY, WORD, 
 
 OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
 ONE = np.uint64(1)
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @kernel
@@ -52,6 +56,14 @@ def set_bits(tree: Tree, node: int, j: int) -> None:
         base = head.masks + k * CELLS * stride + j // WORD
         for c in range(first, last + 1):
             tree.masks[base + c * stride] |= bit
+    for i in range(head.tested, box.shape[1]):  # this entry may be the first to constrain a dimension
+        k = tree.ranking[node, i]
+        first = cell(box[0, k], tree.grid[node, 0, k], tree.grid[node, 1, k])
+        last = cell(box[1, k], tree.grid[node, 0, k], tree.grid[node, 1, k])
+        if first > 0 or last < CELLS - 1:
+            tree.ranking[node, i] = tree.ranking[node, head.tested]
+            tree.ranking[node, head.tested] = k
+            head.tested += 1
 
 
 @kernel
@@ -74,6 +86,7 @@ def build_grid(tree: Tree, node: int) -> None:
     entries = tree.entries[head.entries : head.entries + head.count]
     dimensions = source.shape[2]
     used = (head.count + WORD - 1) // WORD
+    overlapped = np.zeros(dimensions, np.int64)  # cells that entries overlap, summed
     tree.masks[head.masks : head.masks + dimensions * CELLS * stride] = np.uint64(0)
     for k in range(dimensions):
         low, high = np.inf, -np.inf
@@ -96,13 +109,17 @@ def build_grid(tree: Tree, node: int) -> None:
             bit = ONE << np.uint64(j % WORD)
             first = cell(source[entries[j], 0, k], low, scale)
             after = cell(source[entries[j], 1, k], low, scale) + 1
+            overlapped[k] += after - first
             tree.masks[base + first * stride + j // WORD] ^= bit
             if after < CELLS:
                 tree.masks[base + after * stride + j // WORD] ^= bit
         for c in range(1, CELLS):
             row = base + c * stride
+            mask, before = tree.masks[row : row + used], tree.masks[row - stride : row - stride + used]
             for w in range(used):
-                tree.masks[row + w] ^= tree.masks[row - stride + w]
+                mask[w] ^= before[w]
+    tree.ranking[node] = np.argsort(overlapped)
+    tree.nodes[node].tested = (overlapped < CELLS * head.count).sum()
     tree.nodes[node].built = head.count
     tree.nodes[node].age = 0
 
@@ -126,19 +143,24 @@ def candidates(tree: Tree, node: int, point: Array, found: Array) -> bool:
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     used = (head.count + WORD - 1) // WORD
-    row = head.masks + cell(point[0], tree.grid[node, 0, 0], tree.grid[node, 1, 0]) * stride
     for w in range(used):
-        found[w] = tree.masks[row + w]
-    for k in range(1, len(point)):
+        found[w] = ALL
+    if head.count % WORD:
+        found[used - 1] = (ONE << np.uint64(head.count % WORD)) - ONE
+    for i in range(head.tested):
+        k = tree.ranking[node, i]
         c = cell(point[k], tree.grid[node, 0, k], tree.grid[node, 1, k])
         row = head.masks + (k * CELLS + c) * stride
+        # A slice, because its indices cannot be negative: only then does LLVM vectorise the loop (4 times).
+        mask = tree.masks[row : row + used]
         left = np.uint64(0)
         for w in range(used):
-            found[w] &= tree.masks[row + w]
-            left |= found[w]
+            both = found[w] & mask[w]
+            found[w] = both
+            left |= both
         if left == 0:
             return False
-    return True
+    return head.count > 0
 
 
 @kernel

@@ -29,7 +29,7 @@ LINK = np.dtype(
 
 #: One row per node. `entries`, `masks`: where its block starts in the flat arrays; `level`: 0 for a leaf;
 #: `parent`: -1 for the root, or the next free node; `count`: entries; `built`: entries when its grid was
-#: made, `age`: changes since.
+#: made, `age`: changes since; `tested`: dimensions whose masks can exclude any entry.
 NODE = np.dtype(
     [
         ("entries", "i8"),
@@ -39,6 +39,7 @@ NODE = np.dtype(
         ("count", "i4"),
         ("built", "i4"),
         ("age", "i4"),
+        ("tested", "i4"),
     ],
     align=True,
 )
@@ -61,6 +62,7 @@ class Tree(NamedTuple):
     nodes: Array  # NODE (nodes,)
     mbr: Array  # float64 (nodes, 2, d): exact bounding rectangle of each node
     grid: Array  # float64 (nodes, 2, d): low end and cells per unit of each node's grid
+    ranking: Array  # int16 (nodes, d): dimensions of each node, the `tested` ones first, most selective first
     entries: Array  # int32, flat: a block of `capacity` rows per node
     masks: Array  # uint64, flat: a block of d * CELLS * words per node
     box_table: Array  # int32, power of two: open-addressing hash of the boxes
@@ -96,6 +98,7 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
         nodes=np.empty(0, NODE),
         mbr=np.empty((0, 2, dimensions)),
         grid=np.empty((0, 2, dimensions)),
+        ranking=np.empty((0, dimensions), np.int16),
         entries=np.empty(0, np.int32),
         masks=np.empty(0, np.uint64),
         box_table=np.full(16, -1, np.int32),
@@ -105,7 +108,8 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
         todo=np.empty((waiting, 2), np.int32),
     )
     tree = with_nodes(tree, leaves=1, inner=0)
-    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0)
+    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0, 0)
+    tree.ranking[0] = np.arange(dimensions)
     tree.mbr[0, 0], tree.mbr[0, 1] = np.inf, -np.inf
     tree.grid[0, 0], tree.grid[0, 1] = 0.0, 1.0
     capacity, masks = _block(tree, leaf=True)
@@ -145,6 +149,7 @@ def with_nodes(tree: Tree, leaves: int, inner: int) -> Tree:
         nodes=_grown(tree.nodes, nodes),
         mbr=_grown(tree.mbr, nodes),
         grid=_grown(tree.grid, nodes),
+        ranking=_grown(tree.ranking, nodes),
         entries=_grown(tree.entries, entries),
         masks=_grown(tree.masks, masks, factor=1.25),  # the largest array: less slack
     )
@@ -160,6 +165,7 @@ def trimmed(tree: Tree) -> Tree:
         nodes=tree.nodes[: state[USED_NODE]],
         mbr=tree.mbr[: state[USED_NODE]],
         grid=tree.grid[: state[USED_NODE]],
+        ranking=tree.ranking[: state[USED_NODE]],
         entries=tree.entries[: state[USED_ENTRY]],
         masks=tree.masks[: state[USED_MASK]],
     )
