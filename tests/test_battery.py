@@ -4,10 +4,10 @@ import pickle
 
 import numpy as np
 import pytest
-from examples import SCHEMA, random_events, random_predicate
-from oracle import as_sets, subscribers
 
 from adaptive import EarlyStop, FixedPlan, LevelController, PlanController
+from examples import SCHEMA, random_events, random_predicate
+from oracle import as_sets, subscribers
 from rtfilter import EventFilter
 from rtfilter.predicate import parse
 

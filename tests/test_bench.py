@@ -6,11 +6,11 @@ import sys
 
 import numpy as np
 import pytest
-from oracle import matches
 
 from experiments import __main__ as command
 from experiments import bench, capacity, machine, output, peers
 from experiments.workloads import workload
+from oracle import matches
 
 
 @pytest.fixture(scope="module")

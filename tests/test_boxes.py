@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from predicate_cases import conditions, events, inside, schemas, sql, truth, values
 
+from predicate_cases import conditions, events, inside, schemas, sql, truth, values
 from rtfilter.boxes import MAX_BOXES, MAX_SPLIT, bounds_predicate, compile_bounds, compile_predicate
 from rtfilter.encoding import ALIEN, HIGHEST, IDENTITY_MAX, LOWEST, MISSING, ORDER_MAX, string_code
 from rtfilter.errors import PredicateError

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from predicate_cases import conditions, events, schemas, sql
 
+from predicate_cases import conditions, events, schemas, sql
 from rtfilter.explain import explain
 from rtfilter.predicate import Constraint, Filter, Predicate, parse
 from rtfilter.schema import Schema

@@ -4,13 +4,13 @@ import threading
 
 import numpy as np
 import pytest
-from examples import SCHEMA, random_events, random_predicate
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from oracle import as_sets, subscribers
 
 from adaptive import FixedPlan
+from examples import SCHEMA, random_events, random_predicate
+from oracle import as_sets, subscribers
 from rtfilter import (
     Attribute,
     EventError,

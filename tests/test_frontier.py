@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from oracle import as_sets, matches
-from test_tree import random_boxes, random_points
 
+from oracle import as_sets, matches
 from rtfilter.kernels import layout
 from rtfilter.tree import RStarTree
+from test_tree import random_boxes, random_points
 
 
 @pytest.fixture(scope="module", params=[(10, 20), (4, 4), (64, 4096)], ids=str)

@@ -6,8 +6,8 @@ from datetime import datetime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from predicate_cases import events, schemas, sql, truth, values
 
+from predicate_cases import events, schemas, sql, truth, values
 from rtfilter.errors import PredicateError
 from rtfilter.predicate import MAX_DEPTH, parse
 from rtfilter.schema import Schema

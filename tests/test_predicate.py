@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from predicate_cases import conditions, events, schemas, sql, truth
 
+from predicate_cases import conditions, events, schemas, sql, truth
 from rtfilter.encoding import Timestamp
 from rtfilter.errors import PredicateError
 from rtfilter.predicate import (

@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from predicate_cases import inside
 
 import rtfilter
+from predicate_cases import inside
 from rtfilter import boxes, events, predicate, sql
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.filter import EventFilter

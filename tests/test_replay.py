@@ -6,13 +6,13 @@ import socket
 
 import numpy as np
 import pytest
-from oracle import as_sets
 
 from adaptive import FixedPlan, LevelController
 from adaptive import replay as replay_log
 from experiments.mirror import Mirror
 from experiments.replay import PEER, Contender, Settings, draw, replay
 from experiments.workloads import file_workload, workload
+from oracle import as_sets
 from rtfilter import EventFilter, Schema
 from rtfilter.cli import main
 

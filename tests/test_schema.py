@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from predicate_cases import STRINGS, events, schemas
 
 import rtfilter
+from predicate_cases import STRINGS, events, schemas
 from rtfilter.encoding import ALIEN, IDENTITY_MAX, MISSING, ORDER_MAX, string_code
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.schema import Attribute, Schema

@@ -8,12 +8,12 @@ import threading
 
 import numpy as np
 import pytest
-from oracle import as_sets, matches
-from test_tree import random_boxes, random_points
 
+from oracle import as_sets, matches
 from rtfilter import snapshot
 from rtfilter.errors import SnapshotError
 from rtfilter.tree import KIND, RStarTree
+from test_tree import random_boxes, random_points
 
 
 @pytest.fixture

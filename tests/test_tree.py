@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from oracle import as_sets, matches
 
+from oracle import as_sets, matches
 from rtfilter.tree import RStarTree
 
 CAPACITIES = [(10, 20), (4, 4), (64, 4096), (70, 130)]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import as_sets, matches
 
 from experiments.workloads import BLOCK, BOXES, NARROW_SIDE, TOP, WORKLOADS, blocks, workload
+from oracle import as_sets, matches
 from rtfilter import EventFilter
 
 cuts = st.lists(st.integers(1, 2 * BLOCK + 5), min_size=1, max_size=4)
