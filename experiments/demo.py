@@ -14,6 +14,7 @@ from experiments.output import one_core
 from experiments.replay import Contender, Report, Settings, draw, replay
 from experiments.workloads import workload
 from rtfilter import EventFilter
+from rtfilter.kernels.jit import compilation_announced
 
 #: A demo is short: few samples of each plan, and doubt after few updates.
 ROUNDS, THRESHOLD = 4, 12_000
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
     reports: list[Report] = []
     for name, chosen in settings(given.quick).items():
         source = workload(name, chosen.seed)
-        with one_core():
+        with one_core(), compilation_announced(lambda text: print(text, file=sys.stderr, flush=True)):
             report = replay(source, chosen, contenders(), EventFilter(source.schema), sys.stderr.isatty())
         print(f"\n{report.text()}", flush=True)
         reports.append(report)

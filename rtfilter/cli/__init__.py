@@ -70,8 +70,13 @@ def _run(argv: Sequence[str] | None) -> int:
         arguments = _parser().parse_args(argv)
     except SystemExit as done:  # after --help, --version, or a usage message
         return int(done.code or 0)
-    code: int = import_module(f"rtfilter.cli.{arguments.command}").run(arguments)
-    return code
+    command = import_module(f"rtfilter.cli.{arguments.command}")
+    if not sys.stderr.isatty():
+        return int(command.run(arguments))
+    from rtfilter.kernels.jit import compilation_announced
+
+    with compilation_announced(say):
+        return int(command.run(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,13 +1,15 @@
 """The decorator of every kernel: compiled by numba, cached on disk, without the GIL."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core import event
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,6 +29,30 @@ def kernel(function: F) -> F:
         index._source_stamp = _DIGEST
     result: F = compiled
     return result
+
+
+class _Announcement(event.Listener):
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def on_start(self, event: Any) -> None:
+        if event.data["dispatcher"].py_func.__module__.startswith("rtfilter."):
+            self._say("compiling the kernels for this machine; takes up to a minute, once")
+            self._say = lambda text: None
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+@contextmanager
+def compilation_announced(say: Callable[[str], None]) -> Iterator[None]:
+    """Call `say` once if kernels must be compiled meanwhile because no cached ones are there."""
+    listener, events = _Announcement(say), cast(Any, event)
+    events.register("numba:compile", listener)
+    try:
+        yield
+    finally:
+        events.unregister("numba:compile", listener)
 
 
 def _trailing_zeros(typing_context: Any, word: Any) -> Any:
