@@ -20,6 +20,7 @@ class Experiment(NamedTuple):
 EXPERIMENTS = {
     "demo": Experiment("experiments.demo", "bursts of 12-d events and of flights, matched four ways"),
     "bench": Experiment("experiments.bench", "speed against rtree: search, insertion, bulk loading"),
+    "overheads": Experiment("experiments.overheads", "starting a process, and the cost of metrics"),
     "capacity": Experiment("experiments.capacity", "time per event by leaf capacity, to choose the default"),
 }
 

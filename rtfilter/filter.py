@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from adaptive import Controller, Plan, PlanController, Ticket, powers_of_two
+from adaptive import Controller, Plan, PlanController, Ticket
 from rtfilter import snapshot
 from rtfilter.batch import BatchRun, Stream
 from rtfilter.boxes import bounds_predicate, compile_bounds, compile_predicate
@@ -278,7 +278,7 @@ class EventFilter:
         with self._gate.reading():
             offsets, ids = self._refine(table, np.arange(len(table)), self.tree.hits(table.points))
         if self.metrics is not None and len(table):
-            self.metrics.record(powers_of_two(len(table)), perf_counter() - arrival, len(table), len(ids))
+            self.metrics.record_whole(len(table), perf_counter() - arrival, len(ids))
         return Matches(offsets, ids)
 
     def any_match(self, events: object) -> NDArray[np.bool_]:
@@ -326,14 +326,7 @@ class EventFilter:
                 with self._controller_lock:
                     self.controller.report(ticket, run.mean_busy_response)
                 if self.metrics is not None:
-                    self.metrics.record(
-                        ticket.size_class,
-                        run.ended,
-                        np.diff(run.cuts),
-                        run.match_count,
-                        run.estimation,
-                        run.workload,
-                    )
+                    self._record_stream(self.metrics, run, ticket)
 
         return close
 
@@ -391,6 +384,16 @@ class EventFilter:
                 **tree,
                 "in_flight_batches": self._gate.readers - 1,
             }
+
+    @staticmethod
+    def _record_stream(metrics: Metrics, run: BatchRun, ticket: Ticket) -> None:
+        from rtfilter.metrics import StreamRecord
+
+        sizes = np.diff(run.cuts)
+        record = StreamRecord(
+            ticket.size_class, run.ended, sizes, run.match_count, run.estimation, run.workload
+        )
+        metrics.record_stream(record)
 
     def _controller_state(self) -> dict[str, Any]:
         with self._controller_lock:

@@ -23,15 +23,15 @@ NODES = tuple(2.0**e for e in range(15))
 FOLD_AT = 1024  # records that may wait for a scrape
 
 
-class BatchRecord(NamedTuple):
-    """What one batch leaves behind; see `Metrics.record`."""
+class StreamRecord(NamedTuple):
+    """What one stream leaves behind; see `Metrics.record_stream`."""
 
     size_class: int
-    ended: Any  # float or float64 (g,)
-    sizes: Any  # int or int64 (g,)
+    ended: NDArray[np.float64]
+    sizes: NDArray[np.int64]
     matches: int
-    estimation: float | None  # None: searched as a whole, nothing estimated
-    workload: NDArray[np.int64] | None
+    estimation: float
+    workload: NDArray[np.int64]
 
 
 class _Histogram:
@@ -65,7 +65,8 @@ class Metrics(Collector):
         self.registry = registry if registry is not None else CollectorRegistry()
         self.added = 0
         self.removed = 0
-        self._records: deque[BatchRecord] = deque()  # its append and popleft are atomic
+        self._wholes: deque[tuple[int, float, int]] = deque()  # its append and popleft are atomic
+        self._streams: deque[StreamRecord] = deque()
         self._lock = threading.Lock()
         self._response: dict[int, _Histogram] = {}
         self._mean: dict[int, _Histogram] = {}
@@ -106,47 +107,53 @@ class Metrics(Collector):
 
         return stop
 
-    def record(
+    def record_whole(self, size: int, seconds: float, matches: int) -> None:
+        """Note a batch of `size` events that were all answered after `seconds`."""
+        self._wholes.append((size, seconds, matches))
+        if len(self._wholes) >= FOLD_AT:
+            self.fold()
+
+    def record_stream(self, record: StreamRecord) -> None:
+        """Note a stream: seconds from its arrival to the end of each group, and how many events that had."""
+        self._streams.append(record)
+        if len(self._streams) >= FOLD_AT:
+            self.fold()
+
+    def fold(self) -> None:
+        """Turn the records that wait into counts."""
+        with self._lock:
+            wholes = [self._wholes.popleft() for _ in range(len(self._wholes))]
+            if wholes:
+                # Column by column: a loop over the records would cost more than metrics may.
+                sizes, seconds, matches = (np.array(column) for column in zip(*wholes, strict=True))
+                classes = np.left_shift(1, np.frexp(sizes)[1] - 1)  # powers of two, as of the controllers
+                for size_class in np.unique(classes).tolist():
+                    own = classes == size_class
+                    self._add(size_class, seconds[own], sizes[own], seconds[own], int(matches[own].sum()))
+            for record in [self._streams.popleft() for _ in range(len(self._streams))]:
+                mean = np.array([np.average(record.ended, weights=record.sizes)])
+                self._add(record.size_class, record.ended, record.sizes, mean, record.matches)
+                self._estimation.add(np.array([record.estimation]))
+                self._workload.add(record.workload)
+
+    def _add(
         self,
         size_class: int,
-        ended: Any,
-        sizes: Any,
+        ended: NDArray[np.float64],
+        sizes: NDArray[np.int64],
+        means: NDArray[np.float64],
         matches: int,
-        estimation: float | None = None,
-        workload: NDArray[np.int64] | None = None,
     ) -> None:
-        """Note a finished batch: seconds from arrival to the end of each group, and the groups' sizes."""
-        self._records.append(BatchRecord(size_class, ended, sizes, matches, estimation, workload))
-        if len(self._records) >= FOLD_AT:
-            self._fold()
-
-    def _fold(self) -> None:
-        with self._lock:
-            records = [self._records.popleft() for _ in range(len(self._records))]
-            by_class: dict[int, list[BatchRecord]] = {}
-            for record in records:
-                by_class.setdefault(record.size_class, []).append(record)
-            for size_class, own in by_class.items():
-                self._fold_class(size_class, own)
-            estimated = [record for record in records if record.estimation is not None]
-            if estimated:
-                self._estimation.add(np.array([record.estimation for record in estimated]))
-                self._workload.add(np.concatenate([record.workload for record in estimated]))
-
-    def _fold_class(self, size_class: int, records: list[BatchRecord]) -> None:
-        response = self._response.setdefault(size_class, _Histogram(SECONDS))
-        ended = np.concatenate([np.atleast_1d(record.ended) for record in records])
-        sizes = np.concatenate([np.atleast_1d(record.sizes) for record in records])
-        response.add(ended, sizes)
-        means = [np.dot(record.ended, record.sizes) / np.sum(record.sizes) for record in records]
-        self._mean.setdefault(size_class, _Histogram(SECONDS)).add(np.array(means))
-        self._batches[size_class] = self._batches.get(size_class, 0) + len(records)
+        """Count batches of a class: when their groups ended, how large those were, each batch's mean."""
+        self._response.setdefault(size_class, _Histogram(SECONDS)).add(ended, sizes)
+        self._mean.setdefault(size_class, _Histogram(SECONDS)).add(means)
+        self._batches[size_class] = self._batches.get(size_class, 0) + len(means)
         self._events += int(sizes.sum())
-        self._matches += sum(record.matches for record in records)
+        self._matches += matches
 
     def collect(self) -> Iterable[Metric]:
         """Yield every metric with its present value; called by the registry at a scrape."""
-        self._fold()
+        self.fold()
         with self._lock:
             yield from self._work()
         if self._state is not None:

@@ -181,3 +181,13 @@ def test_importing_the_package_stays_light():
     code = f"import sys, experiments.__main__; print(sorted({heavy} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+def test_overheads_are_measured(tmp_path, capsys):
+    from experiments.overheads import main
+
+    out = tmp_path / "overheads.json"
+    assert main(["--boxes", "500", "--repeats", "1", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["unit"] for row in rows] == ["s", "s", "s", "% of a batch", "% of a batch"]
+    assert "first match" in capsys.readouterr().out

@@ -105,7 +105,7 @@ def test_records_are_folded_before_they_pile_up():
     filter = make()
     for _ in range(FOLD_AT + 5):
         filter.match({"a": 0.5, "b": 0.5})
-    assert len(filter.metrics._records) == 5
+    assert len(filter.metrics._wholes) == 5
     assert value(filter, "rtfilter_events_total") == FOLD_AT + 5
 
 
