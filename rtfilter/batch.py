@@ -63,7 +63,8 @@ class BatchRun:
     ) -> None:
         self._tree, self._refine, self._arrival = tree, refine, arrival
         self._lock = threading.Lock()
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
+        self._closed = False
         self._results: list[tuple[IntArray, IntArray, IntArray]] = []  # rows, offsets, ids of each group
         begun = perf_counter()
         frontier = tree.frontier(points, plan.level)
@@ -89,12 +90,15 @@ class BatchRun:
         """Rows, offsets and ids of a group, computed with those before it if they are not yet."""
         with self._lock:
             while len(self._results) <= group:
+                # Once the index was let go, the rest cannot be computed any more.
                 if self._error is not None:
                     raise self._error
+                if self._closed:
+                    raise RuntimeError("the stream was closed before this event was computed")
                 try:
                     self._advance()
-                except BaseException as error:
-                    self._error = error  # the index may change now: the rest cannot be computed any more
+                except Exception as error:
+                    self._error = error
                     raise
             return self._results[group]
 
@@ -107,6 +111,26 @@ class BatchRun:
         """`finish` on behalf of a thread to whom an error of this batch is none of its business."""
         with contextlib.suppress(Exception):  # kept, and met by the consumer
             self.finish()
+
+    def close(self, wait: bool = True) -> bool:
+        """Compute nothing any more; False when that may not be waited for and a thread is computing now."""
+        if not self._lock.acquire(blocking=wait):
+            return False
+        self._closed = True
+        self._lock.release()
+        return True
+
+    def matches(self) -> Matches:
+        """All matches of a finished run, in the order of its rows."""
+        counts = np.zeros(len(self.visits) + 1, np.int64)
+        for rows, offsets, _ in self._results:
+            counts[rows + 1] = np.diff(offsets)
+        starts = np.cumsum(counts)
+        ids = np.empty(starts[-1], np.int64)
+        for rows, offsets, own in self._results:
+            at = np.repeat(starts[rows] - offsets[:-1], np.diff(offsets)) + np.arange(len(own))
+            ids[at] = own
+        return Matches(starts, ids)
 
     def _advance(self) -> None:
         group = len(self._results)
@@ -155,16 +179,35 @@ class Stream:
         Seconds that estimating and ordering took.
     """
 
-    def __init__(self, run: BatchRun, close: Callable[[BatchRun], None]) -> None:
-        self._run, self._close = run, close
+    def __init__(
+        self, run: BatchRun, release: Callable[[], None], finished: Callable[[BatchRun], None]
+    ) -> None:
+        self._run, self._release, self._finished = run, release, finished
         self.plan, self.workload, self.estimation = run.plan, run.workload, run.estimation
-        self._completions = _completions(run, close)
+        self._group = self._at = 0  # the next group, and the next event of the present one
+        self._rows: list[int] = []
+        self._offsets = self._ids = run.order[:0]
 
     def __iter__(self) -> Iterator[Completion]:
         return self
 
     def __next__(self) -> Completion:
-        return next(self._completions)
+        if self._at == len(self._rows):
+            self._load_group()
+        at = self._at
+        self._at += 1
+        ids = self._ids[self._offsets[at] : self._offsets[at + 1]]
+        return Completion(self._rows[at], ids, float(self._run.ended[self._group - 1]))
+
+    def _load_group(self) -> None:
+        if self._group == len(self._run.ended):
+            self._settle()
+            raise StopIteration
+        rows, self._offsets, self._ids = self._run.step(self._group)
+        self._rows, self._at = rows.tolist(), 0
+        self._group += 1
+        if self._run.done:
+            self._settle()
 
     def __len__(self) -> int:
         """Number of events of the batch."""
@@ -172,24 +215,18 @@ class Stream:
 
     def close(self) -> None:
         """Give up what has not been computed; later updates need not finish it."""
-        self._close(self._run)
+        self._run.close()
+        self._settle()
 
     def __del__(self) -> None:
-        self.close()
+        # Garbage is collected anywhere, so nothing here may wait: a thread that computes lets go by itself.
+        if hasattr(self, "_release") and self._run.close(wait=False):
+            self._release()
 
     def matches(self) -> Matches:
         """All matches of the batch in arrival order; the rest of the batch is computed now."""
-        run = self._run
         self._finish()
-        counts = np.zeros(len(run.visits) + 1, np.int64)
-        for rows, offsets, _ in run._results:
-            counts[rows + 1] = np.diff(offsets)
-        starts = np.cumsum(counts)
-        ids = np.empty(starts[-1], np.int64)
-        for rows, offsets, own in run._results:
-            at = np.repeat(starts[rows] - offsets[:-1], np.diff(offsets)) + np.arange(len(own))
-            ids[at] = own
-        return Matches(starts, ids)
+        return self._run.matches()
 
     @property
     def response(self) -> FloatArray:
@@ -219,17 +256,11 @@ class Stream:
         return self._run.estimation_visits
 
     def _finish(self) -> None:
-        try:
-            self._run.finish()
-        finally:
-            self._close(self._run)
+        self._run.finish()
+        self._settle()
 
-
-def _completions(run: BatchRun, close: Callable[[BatchRun], None]) -> Iterator[Completion]:
-    for group in range(len(run.ended)):
-        rows, offsets, ids = run.step(group)
-        if run.done:
-            close(run)
-        response = float(run.ended[group])
-        for i, row in enumerate(rows.tolist()):
-            yield Completion(row, ids[offsets[i] : offsets[i + 1]], response)
+    def _settle(self) -> None:
+        """The index is needed no more."""
+        self._release()
+        if self._run.done:
+            self._finished(self._run)

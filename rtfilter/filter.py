@@ -314,21 +314,20 @@ class EventFilter:
                 arrival,
             )
             token = self._gate.open_stream(run.finish_for_change)
-        return Stream(run, self._closer(ticket, token))
+        return Stream(run, lambda: self._gate.close_stream(token), self._reporter(ticket))
 
-    def _closer(self, ticket: Ticket | None, token: int) -> Callable[[BatchRun], None]:
-        """What to do when a stream needs the index no more: let it go, and tell controller and metrics."""
+    def _reporter(self, ticket: Ticket | None) -> Callable[[BatchRun], None]:
+        """Tells controller and metrics, once, of a stream that is done."""
         reported = threading.Lock()
 
-        def close(run: BatchRun) -> None:
-            self._gate.close_stream(token)
-            if run.done and ticket is not None and reported.acquire(blocking=False):
+        def report(run: BatchRun) -> None:
+            if ticket is not None and reported.acquire(blocking=False):
                 with self._controller_lock:
                     self.controller.report(ticket, run.mean_busy_response)
                 if self.metrics is not None:
                     self._record_stream(self.metrics, run, ticket)
 
-        return close
+        return report
 
     def _refine(self, table: EventTable, rows: IntArray, hits: Hits) -> tuple[IntArray, IntArray]:
         """Ask the predicates of inexact hits. `rows` are the rows of `table` that `hits` is about."""

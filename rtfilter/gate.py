@@ -123,7 +123,5 @@ class Gate:
                 if not self._open:
                     return
                 token, finish = next(iter(self._open.items()))
-            try:
-                finish()
-            finally:
-                self.close_stream(token)
+            finish()  # fails only if this thread is interrupted: then the stream still holds the index
+            self.close_stream(token)

@@ -120,8 +120,11 @@ def test_a_change_that_fails_lets_others_in():
 def test_a_change_that_gives_up_waiting_lets_waiting_batches_in():
     gate = Gate()
 
+    interruptions = [KeyboardInterrupt]
+
     def broken():
-        raise KeyboardInterrupt
+        if interruptions:
+            raise interruptions.pop()
 
     holder = Holder(gate.reading)
     assert holder.inside.wait(WAIT)
@@ -129,6 +132,7 @@ def test_a_change_that_gives_up_waiting_lets_waiting_batches_in():
         gate.open_stream(broken)
     with pytest.raises(KeyboardInterrupt), gate.writing():
         pass
+    assert gate.readers == 2  # the stream could not be finished: it still holds the index
     late = Holder(gate.reading)
     assert late.inside.wait(WAIT)
     late.end()
