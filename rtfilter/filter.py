@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import index
 from os import PathLike
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, overload
@@ -53,7 +54,7 @@ class EventFilter:
         Entries of an inner node and of a leaf of the index; see `RStarTree`.
     policy : str or callable
         Order in which `stream` searches the events of a batch: "shortest" (first), "fifo", "longest", or a
-        function from workloads int64 (n,) to a permutation int64 (n,).
+        function from workloads int64 (n,) to a permutation int64 (n,), which must not call the filter.
     controller : Controller, optional
         Chooses the level and group size of each `stream`; by default an adaptive one, `PlanController`.
         See `adaptive`.
@@ -71,15 +72,15 @@ class EventFilter:
     ) -> None:
         if not isinstance(schema, Schema):
             raise TypeError(f"schema must be a Schema, as in Schema({{'price': float}}), not {schema!r}")
-        self._start(schema, RStarTree(schema.dimensions, capacity), PredicateStore(), (0, 0))
+        self._start(schema, RStarTree(schema.dimensions, capacity), PredicateStore(), set(), 0)
         self._configure(policy, controller, metrics)
 
     def _start(
-        self, schema: Schema, tree: RStarTree, predicates: PredicateStore, counters: tuple[int, int]
+        self, schema: Schema, tree: RStarTree, predicates: PredicateStore, boxless: set[int], next_id: int
     ) -> None:
         self.schema, self.tree, self._predicates = schema, tree, predicates
-        # Next free id, and how many subscriptions are unsatisfiable: known, but in no box.
-        self._next_id, self._boxless = counters
+        self._next_id = next_id
+        self._boxless = boxless  # ids of unsatisfiable predicates: known, but in no box
         self._gate = Gate()
         self._controller_lock = threading.Lock()
 
@@ -107,7 +108,7 @@ class EventFilter:
 
         Raises `PredicateError`, or `ValueError` for an unusable id; nothing is changed then.
         """
-        return int(self.subscribe_many([predicate], ids=None if id is None else [id])[0])
+        return int(self.subscribe_many([predicate], ids=None if id is None else [index(id)])[0])
 
     @overload
     def subscribe_many(
@@ -141,7 +142,12 @@ class EventFilter:
         lower, upper = compile_bounds(low, high, self.schema)
         with self._changing():
             names = self._new_ids(ids, len(lower))
-            self._insert(names, names, lower, upper, None)
+            try:
+                self.tree.extend(names, lower, upper)
+            except BaseException:  # interrupted: all or none
+                self._forget(names)
+                raise
+            self._count_added(names)
             return names
 
     def _subscribe_predicates(self, sources: Sequence[Source], ids: ArrayLike | None) -> IntArray:
@@ -159,12 +165,19 @@ class EventFilter:
         counts = [len(own.low) for own in boxes]
         with self._changing():
             names = self._new_ids(ids, len(predicates))
-            if predicates:
-                low, high, exact = (np.concatenate(sides) for sides in zip(*boxes, strict=True))
-                self._insert(names, np.repeat(names, counts), low, high, exact)
-            for id, predicate, count in zip(names.tolist(), predicates, counts, strict=True):
-                self._predicates.put(id, predicate)
-                self._boxless += count == 0
+            of_box = np.repeat(names, counts)
+            try:
+                for id, predicate, count in zip(names.tolist(), predicates, counts, strict=True):
+                    self._predicates.put(id, predicate)  # before its boxes: these may ask for it
+                    if not count:
+                        self._boxless.add(id)
+                if len(of_box):
+                    low, high, exact = (np.concatenate(sides) for sides in zip(*boxes, strict=True))
+                    self.tree.extend(of_box, low, high, exact=exact)
+            except BaseException:
+                self._forget(names)
+                raise
+            self._count_added(names)
             return names
 
     def unsubscribe(self, id: int) -> bool:
@@ -174,19 +187,26 @@ class EventFilter:
     def unsubscribe_many(self, ids: ArrayLike) -> NDArray[np.bool_]:
         """Remove subscriptions; bool (n,): which of the ids were known."""
         names = np.atleast_1d(np.asarray(ids))
-        if names.dtype.kind not in "iu":
+        if names.size and names.dtype.kind not in "iu":
             raise TypeError(f"ids must be integers, not {names.dtype}")
-        names = names.astype(np.int64)
         with self._changing():
-            known = self.tree.delete_many(names)
-            for row, id in enumerate(names.tolist()):
-                if id in self._predicates:
-                    self._boxless -= not known[row]
-                    known[row] = True
-                    self._predicates.remove(id)
+            known = self._forget(names.astype(np.int64))
             if self.metrics is not None:
                 self.metrics.removed += int(known.sum())
             return known
+
+    def _forget(self, names: IntArray) -> NDArray[np.bool_]:
+        """Remove all that is known of some ids; where it was interrupted, it can be done again.
+
+        Returns bool (n,): which were known; one that is named twice was known the first time.
+        """
+        known = self.tree.delete_many(names)
+        for row, id in enumerate(names.tolist()):
+            if id in self._boxless:
+                self._boxless.remove(id)
+                known[row] = True
+            self._predicates.remove(id)
+        return known
 
     def update(self, id: int, predicate: Source) -> None:
         """Replace the predicate of a subscription at once: no batch sees neither or both.
@@ -198,10 +218,22 @@ class EventFilter:
         with self._changing():
             if id not in self:
                 raise UnknownSubscriptionError(id)
-            self._boxless += (len(boxes.low) == 0) - (id not in self.tree)
-            self.tree.delete(id)
-            self.tree.extend(np.full(len(boxes.low), id), boxes.low, boxes.high, exact=boxes.exact)
-            self._predicates.put(id, parsed)
+            old, old_boxes = self._predicates.get(id), self.tree.boxes_and_exactness_of(id)
+            try:
+                self._replace(id, parsed, boxes)
+            except BaseException:
+                self._replace(id, old, old_boxes)
+                raise
+
+    def _replace(self, id: int, predicate: Predicate | None, boxes: tuple[Any, Any, Any]) -> None:
+        low, high, exact = boxes
+        self._forget(np.array([id]))
+        if predicate is not None:
+            self._predicates.put(id, predicate)
+        if len(low):
+            self.tree.extend(np.full(len(low), id), low, high, exact=exact)
+        else:
+            self._boxless.add(id)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -222,8 +254,8 @@ class EventFilter:
             if given.shape != (count,) or (count and given.dtype.kind not in "iu"):
                 raise ValueError(f"ids must be {count} integers, not {given.dtype} of shape {given.shape}")
             names = given.astype(np.int64)
-            if count and names.min() < 0:
-                raise ValueError(f"subscription ids must not be negative: {names.min()}")
+            if count and not 0 <= names.min() <= names.max() < 2**63 - 1:
+                raise ValueError(f"subscription ids must be in 0..2**63 - 2: {given.min()} to {given.max()}")
             if len(np.unique(names)) != count:
                 raise ValueError("ids must be distinct")
             for id in names.tolist():
@@ -232,26 +264,21 @@ class EventFilter:
         self._next_id = max(self._next_id, int(names.max(initial=-1)) + 1)
         return names
 
-    def _insert(self, names: IntArray, of_box: IntArray, low: Any, high: Any, exact: Any) -> None:
-        try:
-            self.tree.extend(of_box, low, high, exact=exact)
-        except BaseException:  # interrupted: all or none
-            self.tree.delete_many(names)
-            raise
+    def _count_added(self, names: IntArray) -> None:
         if self.metrics is not None:
             self.metrics.added += len(names)
 
     def ids(self) -> IntArray:
         """Ids of all subscriptions, ascending, int64 (n,)."""
         with self._gate.reading():
-            return np.union1d(self.tree.ids(), np.array(list(self._predicates), np.int64))
+            return np.union1d(self.tree.ids(), np.array(sorted(self._boxless), np.int64))
 
     def __len__(self) -> int:
         """Number of subscriptions."""
-        return len(self.tree) + self._boxless
+        return len(self.tree) + len(self._boxless)
 
     def __contains__(self, id: int) -> bool:
-        return id in self.tree or id in self._predicates
+        return id in self.tree or id in self._boxless
 
     # -- matching ------------------------------------------------------------------------------------
 
@@ -282,7 +309,7 @@ class EventFilter:
         return Matches(offsets, ids)
 
     def any_match(self, events: object) -> NDArray[np.bool_]:
-        """Whether each event matches any subscription, bool (n,); cheaper than `match_batch`."""
+        """Whether each event matches any subscription, bool (n,). Cheaper than `match_batch`; no metrics."""
         table = self._read(events)
         with self._gate.reading():
             hits = self.tree.hits(table.points, first_only=True)
@@ -298,7 +325,8 @@ class EventFilter:
 
         The controller names a level and a group size, one shared traversal to that level estimates each
         event's workload, the policy orders the events, and each group is released when it is done (W-2,
-        W-3). Subscriptions may be changed while the stream is open; it does not see the change.
+        W-3). Subscriptions may be changed while the stream is open; it does not see the change. The events
+        themselves (dicts, frames) must not be changed before it ends.
         """
         arrival = perf_counter()
         table = self._read(events)
@@ -342,8 +370,7 @@ class EventFilter:
                 seen = local[hit]
                 event = table.row(int(rows[seen]))
             predicate = self._predicates.get(int(hits.ids[hit]))
-            assert predicate is not None  # only predicates make inexact boxes
-            keep[hit] = predicate.matches(event)
+            keep[hit] = predicate is not None and predicate.matches(event)
         counts = np.bincount(local[keep], minlength=len(rows))
         return np.concatenate([[0], np.cumsum(counts)]), hits.ids[keep]
 
@@ -403,7 +430,7 @@ class EventFilter:
     def save(self, path: str | PathLike[str]) -> None:
         """Write a snapshot: a directory that `load` maps into memory. Replaces an older one atomically."""
         with self._gate.reading():
-            meta = {"schema": self.schema.to_json(), "counters": [self._next_id, self._boxless]}
+            meta = {"schema": self.schema.to_json(), "next_id": self._next_id}
             snapshot.write(path, KIND, meta, self._arrays())
 
     @classmethod
@@ -417,17 +444,20 @@ class EventFilter:
         """Open a snapshot by memory mapping; changes stay in memory until saved. Raises `SnapshotError`."""
         found = snapshot.read(path, KIND)
         loaded = cls.__new__(cls)
-        next_id, boxless = found.meta["counters"]
-        loaded._restore(Schema.from_json(found.meta["schema"]), found.arrays, (next_id, boxless))
+        loaded._restore(Schema.from_json(found.meta["schema"]), found.arrays, found.meta["next_id"])
         loaded._configure(policy, controller, metrics)
         return loaded
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self.tree.to_arrays(), **self._predicates.to_arrays()}
+        tree = {f"tree_{name}": array for name, array in self.tree.to_arrays().items()}
+        boxless = np.array(sorted(self._boxless), np.int64)
+        return {**tree, **self._predicates.to_arrays(), "boxless_ids": boxless}
 
-    def _restore(self, schema: Schema, arrays: dict[str, NDArray[Any]], counters: tuple[int, int]) -> None:
-        predicates = PredicateStore.from_arrays(arrays)
-        self._start(schema, RStarTree.from_arrays(arrays), predicates, counters)
+    def _restore(self, schema: Schema, arrays: dict[str, NDArray[Any]], next_id: int) -> None:
+        prefix = "tree_"
+        tree = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        boxless = set(arrays["boxless_ids"].tolist())
+        self._start(schema, RStarTree.from_arrays(tree), PredicateStore.from_arrays(arrays), boxless, next_id)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._gate.reading():
@@ -435,12 +465,12 @@ class EventFilter:
             return {
                 "schema": self.schema,
                 "arrays": arrays,
-                "counters": (self._next_id, self._boxless),
+                "next_id": self._next_id,
                 "policy": self.policy,
             }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._restore(state["schema"], state["arrays"], state["counters"])
+        self._restore(state["schema"], state["arrays"], state["next_id"])
         self._configure(state["policy"], None, False)  # what a controller has learnt belongs to its process
 
     def __repr__(self) -> str:

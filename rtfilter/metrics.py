@@ -151,6 +151,10 @@ class Metrics(Collector):
         self._events += int(sizes.sum())
         self._matches += matches
 
+    def describe(self) -> Iterable[Metric]:
+        """The names, so that a registry refuses a second set of them."""
+        return self._work()
+
     def collect(self) -> Iterable[Metric]:
         """Yield every metric with its present value; called by the registry at a scrape."""
         self.fold()

@@ -8,6 +8,8 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
+
 from rtfilter.encoding import HIGHEST, LOWEST, READERS, Constant, FloatArray, Timestamp, microseconds, number
 from rtfilter.errors import PredicateError
 from rtfilter.events import EventTable, Field, read_events
@@ -40,6 +42,9 @@ class Attribute:
         if self.type not in _KIND_OF:
             known = ", ".join(kind.__name__ for kind in _KIND_OF)
             raise TypeError(f"an attribute's type must be one of {known}; got {self.type!r}")
+        for name, end in (("low", self.low), ("high", self.high)):
+            if isinstance(end, np.generic) and not isinstance(end, np.datetime64):
+                object.__setattr__(self, name, end.item())  # so that it can be saved as JSON
         if self.low is None and self.high is None:
             return
         if not self.ordinal:

@@ -8,11 +8,15 @@ pages.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import re
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -25,6 +29,8 @@ from rtfilter.errors import SnapshotError
 
 VERSION = 1
 MANIFEST = "manifest.json"
+OURS = re.compile(r"[a-z_]+\.[0-9a-f]{12}\.bin|manifest\.json\.[0-9a-f]{12}")
+"""Names of files that belong to a snapshot, besides its manifest."""
 
 
 @dataclass(frozen=True)
@@ -40,51 +46,78 @@ def write(
 ) -> None:
     """Write a snapshot of this kind; an older one at the same path is replaced once the new one is whole.
 
-    Raises `SnapshotError` when `path` is something else than a snapshot, `OSError` when the disk refuses;
-    what was there before then stays valid.
+    Writers of one path wait for each other. Raises `SnapshotError` when `path` is something else than a
+    snapshot, `OSError` when the disk refuses; what was there before then stays valid.
     """
     root = Path(path)
-    if root.exists() and (not root.is_dir() or (any(root.iterdir()) and not (root / MANIFEST).exists())):
+    if root.exists() and (not root.is_dir() or not all(map(_is_ours, root.iterdir()))):
         raise SnapshotError(f"{root} exists and is no snapshot; choose another path or remove it")
-    created = not root.exists()
     root.mkdir(parents=True, exist_ok=True)
-    stamp = uuid.uuid4().hex[:12]
-    written: list[Path] = []
+    with _locked(root) as directory:
+        stamp = uuid.uuid4().hex[:12]
+        try:
+            entries = {name: _write_array(root, name, stamp, array) for name, array in arrays.items()}
+            manifest = {"format": kind, "version": VERSION, "meta": dict(meta), "arrays": entries}
+            draft = root / f"{MANIFEST}.{stamp}"
+            with open(draft, "w", encoding="utf-8") as text:
+                json.dump({**manifest, "crc32": _checksum(manifest)}, text, indent=1)
+                text.flush()
+                os.fsync(text.fileno())
+            os.replace(draft, root / MANIFEST)
+            os.fsync(directory)
+        except BaseException:
+            if not _is_current(root, stamp):  # an interruption may come after the replacement
+                _remove(root, lambda name: stamp in name)
+                with contextlib.suppress(OSError):
+                    root.rmdir()  # if this write made it
+            raise
+        # The older snapshot, and what killed writers left; whoever mapped it keeps its pages.
+        _remove(root, lambda name: stamp not in name and name != MANIFEST)
+
+
+def _write_array(root: Path, name: str, stamp: str, array: NDArray[Any]) -> dict[str, Any]:
+    """Write one array and return its entry in the manifest."""
+    data = np.ascontiguousarray(array)
+    raw = data.reshape(-1).view(np.uint8)
+    file = root / f"{name}.{stamp}.bin"
+    with open(file, "wb") as stream:
+        stream.write(raw.data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return {
+        "file": file.name,
+        "dtype": data.dtype.str,  # of records only their size: their fields belong to the version
+        "shape": data.shape,
+        "bytes": data.nbytes,
+        "crc32": zlib.crc32(raw.data),
+    }
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[int]:
+    """Keep other writers out; gives the directory's descriptor."""
+    directory = os.open(root, os.O_RDONLY)
     try:
-        entries = {}
-        for name, array in arrays.items():
-            data = np.ascontiguousarray(array)
-            raw = data.reshape(-1).view(np.uint8)
-            file = root / f"{name}.{stamp}.bin"
-            written.append(file)
-            with open(file, "wb") as stream:
-                stream.write(raw.data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            entries[name] = {
-                "file": file.name,
-                "dtype": data.dtype.str,  # of records only their size: their fields belong to the version
-                "shape": data.shape,
-                "bytes": data.nbytes,
-                "crc32": zlib.crc32(raw.data),
-            }
-        manifest = {"format": kind, "version": VERSION, "meta": dict(meta), "arrays": entries}
-        draft = root / f"{MANIFEST}.{stamp}"
-        written.append(draft)
-        with open(draft, "w", encoding="utf-8") as text:
-            json.dump({**manifest, "crc32": _checksum(manifest)}, text, indent=1)
-            text.flush()
-            os.fsync(text.fileno())
-        os.replace(draft, root / MANIFEST)
-    except BaseException:
-        for file in written:
-            file.unlink(missing_ok=True)
-        if created:
-            root.rmdir()
-        raise
-    kept = {entry["file"] for entry in entries.values()} | {MANIFEST}
-    for file in root.iterdir():  # the older snapshot; whoever mapped it keeps its pages
-        if file.name not in kept and (file.suffix == ".bin" or file.name.startswith(MANIFEST)):
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield directory
+    finally:
+        os.close(directory)
+
+
+def _is_ours(file: Path) -> bool:
+    return file.name == MANIFEST or OURS.fullmatch(file.name) is not None
+
+
+def _is_current(root: Path, stamp: str) -> bool:
+    try:
+        return stamp in (root / MANIFEST).read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+def _remove(root: Path, unwanted: Callable[[str], bool]) -> None:
+    for file in root.iterdir():
+        if OURS.fullmatch(file.name) and unwanted(file.name):
             file.unlink(missing_ok=True)
 
 

@@ -74,9 +74,9 @@ class PredicateStore:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[np.generic]]) -> PredicateStore:
-        """The store of `to_arrays`; takes its arrays out of the dict."""
+        """The store of `to_arrays`, which may be among other arrays."""
         store = cls()
-        store._ids = arrays.pop("predicate_ids").astype(np.int64, copy=False)
-        store._offsets = arrays.pop("predicate_offsets").astype(np.int64, copy=False)
-        store._text = arrays.pop("predicate_text").astype(np.uint8, copy=False)
+        store._ids = arrays["predicate_ids"].astype(np.int64, copy=False)
+        store._offsets = arrays["predicate_offsets"].astype(np.int64, copy=False)
+        store._text = arrays["predicate_text"].astype(np.uint8, copy=False)
         return store

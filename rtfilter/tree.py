@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
+from operator import index
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -70,8 +72,11 @@ class Frontier:
 
     def split(self, order: IntArray, cuts: IntArray) -> Parts:
         """Cut it into one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
-        if len(order) != len(self.points) or len(cuts) < 1 or cuts[0] != 0 or cuts[-1] != len(order):
-            raise ValueError("order must be a permutation of the batch and cuts must cover it")
+        covered = len(cuts) > 0 and cuts[0] == 0 and cuts[-1] == len(order) and (np.diff(cuts) >= 0).all()
+        if not covered or (np.bincount(order, minlength=len(self.points)) != 1).any():
+            raise ValueError(
+                "order must be a permutation of the batch, and cuts must ascend from 0 to its end"
+            )
         return Parts(self.points[order], cuts, *descend.deal(self.nodes, self.cuts, self.pairs, order, cuts))
 
 
@@ -102,12 +107,12 @@ class RStarTree:
     """
 
     def __init__(self, dimensions: int, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> None:
-        inner, leaf = capacity
-        if dimensions < 1:
+        inner, leaf = map(index, capacity)
+        if index(dimensions) < 1:
             raise ValueError(f"a tree needs at least one dimension, not {dimensions}")
         if min(inner, leaf) < 4:
             raise ValueError(f"capacities (inner, leaf) must be at least 4, not {tuple(capacity)}")
-        self._tree = layout.empty(int(dimensions), int(inner), int(leaf))
+        self._tree = layout.empty(index(dimensions), inner, leaf)
 
     # -- building ------------------------------------------------------------------------------------
 
@@ -138,10 +143,10 @@ class RStarTree:
         return tree
 
     @classmethod
-    def from_rtree(cls, index: Any, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> RStarTree:
+    def from_rtree(cls, source: Any, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> RStarTree:
         """The content of an `rtree.index.Index`, ids and boxes, bulk-loaded."""
-        dimensions = index.properties.dimension
-        items = list(index.intersection(index.bounds, objects=True)) if len(index) else []
+        dimensions = source.properties.dimension
+        items = list(source.intersection(source.bounds, objects=True)) if len(source) else []
         boxes = np.array([item.bbox for item in items]).reshape(len(items), 2, dimensions)
         ids = np.array([item.id for item in items], np.int64)
         return cls.bulk_load(boxes[:, 0], boxes[:, 1], ids, capacity=capacity)
@@ -152,7 +157,7 @@ class RStarTree:
         """Insert one box, low and high of shape (d,). An id may own several boxes."""
         sides = np.array((low, high), np.float64)[:, None]
         lower, upper = _boxes(sides[0], sides[1], self.dimensions)
-        self._insert(np.array([id], np.int64), lower, upper, np.array([exact]))
+        self._insert(_ids([index(id)], 1), lower, upper, np.array([exact]))
 
     def insert_many(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
@@ -171,7 +176,7 @@ class RStarTree:
         """Add n boxes the faster way: insert them, or pack all anew when n is not small beside them."""
         lower, upper = _boxes(low, high, self.dimensions)
         identifiers, flags = _ids(ids, len(lower)), _flags(exact, len(lower))
-        if len(lower) < max(64, len(self._tree.links) // 4):
+        if len(lower) < max(64, int(self._tree.state[layout.LINKS]) // 4):
             self._insert(identifiers, lower, upper, flags)
             return
         old_ids, old_low, old_high, old_exact = self.content()
@@ -184,23 +189,37 @@ class RStarTree:
 
     def delete(self, id: int) -> bool:
         """Remove an id with all its boxes; False when it is unknown."""
-        return bool(self.delete_many(np.array([id]))[0])
+        return bool(self.delete_many([index(id)])[0])
 
     def delete_many(self, ids: ArrayLike) -> NDArray[np.bool_]:
         """Remove ids with all their boxes; bool (n,): which were known."""
-        identifiers = np.ascontiguousarray(ids, np.int64)
+        identifiers = _ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
         self._run(lambda done: rstar.delete(self._tree, done, identifiers, removed), len(identifiers))
         return removed
 
     def _run(self, step: Callable[[int], int], total: int) -> None:
         """Run a kernel that stops between two entries when the node pools could run short."""
-        done = step(0)
-        while done < total or self._tree.state[layout.TODO] > 0:
-            self._tree = layout.with_nodes(
-                self._tree, leaves=4, inner=4 + int(self._tree.state[layout.HEIGHT])
-            )
-            done = step(done)
+        try:
+            done = step(0)
+            while done < total or self._tree.state[layout.TODO] > 0:
+                self._grow()
+                done = step(done)
+        except BaseException:  # interrupted: entries that wait would be lost to searches
+            nobody, unknown = np.empty(0, np.int64), np.empty(0, np.bool_)
+            rstar.delete(self._tree, 0, nobody, unknown)
+            while self._tree.state[layout.TODO] > 0:
+                self._grow()
+                rstar.delete(self._tree, 0, nobody, unknown)
+            raise
+
+    def _grow(self) -> None:
+        height = int(self._tree.state[layout.HEIGHT])
+        self._tree = layout.with_nodes(self._tree, leaves=4, inner=4 + height)
+
+    def _require_whole(self) -> None:
+        if self._tree.state[layout.TODO] > 0:
+            raise MemoryError("the index lost entries when memory ran out during a change; load a snapshot")
 
     def _reserve(self, count: int) -> None:
         """Make room for so many more boxes and links."""
@@ -264,6 +283,7 @@ class RStarTree:
 
     def hits(self, points: ArrayLike, *, first_only: bool = False) -> Hits:
         """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
+        self._require_whole()
         batch = self._points(points)
         parts = []
         for start in range(0, max(len(batch), 1), CHUNK):
@@ -294,6 +314,7 @@ class RStarTree:
         """
         if level < 0:
             raise ValueError(f"level must be 0 (the root) or more, not {level}")
+        self._require_whole()
         batch = self._points(points)
         level = min(int(level), self.height - 1)
         nodes, cuts, pairs, workload, visits = descend.frontier(self._tree, batch, self.height - 1 - level)
@@ -305,6 +326,8 @@ class RStarTree:
 
     def resume_part(self, parts: Parts, group: int) -> Hits:
         """Finish the points of one group, in its order."""
+        if not 0 <= group < len(parts.order_cuts) - 1:
+            raise IndexError(f"group {group} of {len(parts.order_cuts) - 1}")
         return Hits(*descend.search_part(self._tree, *parts, group))
 
     def _search(
@@ -353,7 +376,7 @@ class RStarTree:
         return int(self._tree.state[layout.IDS])
 
     def __contains__(self, id: int) -> bool:
-        return bool(tables.first_link(self._tree, int(id)) >= 0)
+        return isinstance(id, Integral) and _is_id(id) and bool(tables.first_link(self._tree, int(id)) >= 0)
 
     def ids(self) -> IntArray:
         """All ids, ascending, int64 (n,)."""
@@ -361,12 +384,18 @@ class RStarTree:
 
     def boxes_of(self, id: int) -> tuple[FloatArray, FloatArray]:
         """Low and high of the boxes of one id, each float64 (m, d); m is 0 when it is unknown."""
-        rows = []
-        link = int(tables.first_link(self._tree, int(id)))
+        low, high, _ = self.boxes_and_exactness_of(id)
+        return low, high
+
+    def boxes_and_exactness_of(self, id: int) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+        """Like `boxes_of`, and which of the boxes are exact, bool (m,)."""
+        links: list[int] = []
+        link = int(tables.first_link(self._tree, id)) if id in self else -1
         while link >= 0:
-            rows.append(int(self._tree.links["box"][link]))
+            links.append(link)
             link = int(self._tree.links["sibling"][link])
-        return self._tree.bounds[rows, 0], self._tree.bounds[rows, 1]
+        own = self._tree.links[links]
+        return self._tree.bounds[own["box"], 0], self._tree.bounds[own["box"], 1], own["exact"].astype(bool)
 
     def content(self) -> tuple[IntArray, FloatArray, FloatArray, NDArray[np.bool_]]:
         """All (id, box) pairs: ids int64 (n,), low and high float64 (n, d), exact bool (n,)."""
@@ -415,6 +444,7 @@ class RStarTree:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays the tree consists of, by name, without spare rows."""
+        self._require_whole()
         kept = layout.trimmed(self._tree)._asdict()
         del kept["todo"]
         return kept
@@ -426,7 +456,10 @@ class RStarTree:
         state = arrays["state"]
         scratch = layout.empty(1, int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY])).todo
         records = {"slots": layout.SLOT, "links": layout.LINK, "nodes": layout.NODE}
-        typed = {name: array.view(records.get(name, array.dtype)) for name, array in arrays.items()}
+        typed = {
+            name: (array if array.flags.writeable else array.copy()).view(records.get(name, array.dtype))
+            for name, array in arrays.items()
+        }
         tree._tree = layout.Tree(**typed, todo=scratch)
         return tree
 
@@ -440,7 +473,7 @@ class RStarTree:
         return cls.from_arrays(snapshot.read(path, KIND).arrays)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: np.ascontiguousarray(array) for name, array in self.to_arrays().items()}
+        return {name: np.array(array) for name, array in self.to_arrays().items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._tree = RStarTree.from_arrays(state)._tree
@@ -476,7 +509,13 @@ def _ids(ids: ArrayLike | None, count: int) -> IntArray:
     given = np.asarray(ids)
     if given.shape != (count,) or (count and given.dtype.kind not in "iu"):
         raise ValueError(f"ids must be {count} integers, not {given.dtype} of shape {given.shape}")
+    if count and not _is_id(int(given.max())):
+        raise ValueError(f"ids must be below 2**63, not {given.max()}")
     return np.ascontiguousarray(given, np.int64)
+
+
+def _is_id(id: Integral | int) -> bool:
+    return -(2**63) <= int(id) < 2**63
 
 
 def _flags(exact: ArrayLike | None, count: int) -> NDArray[np.bool_]:

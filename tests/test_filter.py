@@ -411,8 +411,12 @@ test_any_interleaving = FilterMachine.TestCase
         (lambda f: f.subscribe("price > 'x'"), PredicateError, "price"),
         (lambda f: f.subscribe("price >"), PredicateError, r"\^"),
         (lambda f: f.subscribe(5), PredicateError, "SQL condition"),
-        (lambda f: f.subscribe("price > 1", id=-1), ValueError, "negative"),
-        (lambda f: f.subscribe("price > 1", id=1.5), ValueError, "integers"),
+        (lambda f: f.subscribe("price > 1", id=-1), ValueError, "must be in 0"),
+        (lambda f: f.subscribe("price > 1", id=2**63 - 1), ValueError, "must be in 0"),
+        (lambda f: f.subscribe("price > 1", id=1.5), TypeError, "integer"),
+        (lambda f: f.subscribe_many(["price > 1"], ids=[1.5]), ValueError, "integers"),
+        (lambda f: f.update(0.0, "price > 5"), UnknownSubscriptionError, "0.0"),
+        (lambda f: f.explain({"price": 1}, 2**70), UnknownSubscriptionError, "1180591620717411303424"),
         (lambda f: f.subscribe("price > 2", id=0), ValueError, "exists already"),
         (lambda f: f.subscribe_many(["price > 1"] * 2, ids=[7, 7]), ValueError, "distinct"),
         (lambda f: f.subscribe_many(["price > 1", "prise > 1"]), PredicateError, "prise"),
@@ -470,3 +474,105 @@ def test_an_interrupted_insertion_is_taken_back(prices, monkeypatch):
     assert len(prices) == 0
     assert prices.match({"price": 5}).tolist() == []
     prices.tree.check()
+
+
+# -- interruptions and misuse --------------------------------------------------------------------------
+
+
+def fails_once(monkeypatch, owner, name, error, *, after=0):
+    """Let the method `name` fail with `error` on call number `after`, once, before doing anything."""
+    original, calls = getattr(owner, name), []
+
+    def failing(self, *arguments, **options):
+        calls.append(1)
+        if len(calls) == after + 1:
+            raise error
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(owner, name, failing)
+
+
+def test_an_update_that_fails_restores_what_was(prices, monkeypatch):
+    from rtfilter import RStarTree
+
+    text, never = prices.subscribe("symbol = 'longer than six bytes'"), prices.subscribe("FALSE")
+    event = {"symbol": "longer than six bytes", "price": 9}
+    for id in (text, never):
+        with monkeypatch.context() as patch:
+            fails_once(patch, RStarTree, "extend", MemoryError())
+            with pytest.raises(MemoryError):
+                prices.update(id, "price > 5")
+        assert prices.match(event).tolist() == [text]
+        assert len(prices) == 2
+    prices.tree.check()
+
+
+def test_a_subscription_that_fails_leaves_nothing_behind(prices, monkeypatch):
+    from rtfilter.store import PredicateStore
+
+    fails_once(monkeypatch, PredicateStore, "put", KeyboardInterrupt(), after=1)
+    with pytest.raises(KeyboardInterrupt):
+        prices.subscribe_many(["price > 1", "FALSE", "symbol = 'longer than six bytes'"])
+    assert len(prices) == 0
+    assert prices.ids().tolist() == []
+    assert prices.match({"price": 5, "symbol": "longer than six bytes"}).tolist() == []
+
+
+def test_unsubscribing_many_counts_each_id_once(prices):
+    ids = prices.subscribe_many(["price > 1", "FALSE"])
+    assert prices.unsubscribe_many([]).tolist() == []
+    assert prices.unsubscribe_many([*ids, *ids, 99]).tolist() == [True, True, False, False, False]
+    assert len(prices) == 0
+
+
+def test_ids_of_other_types_are_not_in_the_filter(prices):
+    prices.subscribe("price > 1")
+    for stranger in ("0", 0.0, None, 2**70, -1):
+        assert stranger not in prices
+
+
+def test_a_closed_stream_computes_no_more():
+    filter, events = wide_filter(controller=FixedPlan(1, 1))
+    stream = filter.stream(events)
+    first = next(stream)
+    stream.close()
+    filter.unsubscribe_many(filter.ids())
+    with pytest.raises(RuntimeError, match="closed"):
+        next(stream)
+    with pytest.raises(RuntimeError, match="closed"):
+        stream.matches()
+    assert first.event == stream.order[0]
+
+
+def test_an_error_in_a_stream_repeats_rather_than_ending_it(monkeypatch):
+    filter = EventFilter(Schema({"s": str}), controller=FixedPlan(0, 1))
+    filter.subscribe("s = 'longer than six bytes'")
+    stream = filter.stream([{"s": "longer than six bytes"}] * 2)
+    monkeypatch.setattr(Predicate, "matches", lambda *_: 1 / 0)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            next(stream)
+
+
+def test_an_interrupted_consumer_can_go_on_and_does_not_interrupt_changes(monkeypatch):
+    from rtfilter import RStarTree
+
+    filter, events = wide_filter(controller=FixedPlan(1, 1))
+    expected = as_sets(filter.match_batch(events))
+    stream = filter.stream(events)
+    with monkeypatch.context() as patch:
+        fails_once(patch, RStarTree, "resume_part", KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            next(stream)
+    filter.subscribe("TRUE")
+    assert as_sets(stream.matches()) == expected
+
+
+def test_collecting_a_finished_stream_does_not_wait_for_the_controller():
+    filter, events = wide_filter(controller=FixedPlan(1, 1))
+    stream = filter.stream(events)
+    next(stream)
+    filter.subscribe("TRUE")  # finishes the stream in place of its consumer
+    with filter._controller_lock:
+        del stream
+    assert filter.stats()["in_flight_batches"] == 0

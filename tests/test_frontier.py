@@ -156,3 +156,17 @@ def test_rectangles_and_the_transformed_space_agree():  # P-W9
     moved = RStarTree.bulk_load(*transform_boxes(low, high), capacity=(10, 20))
     assert moved.dimensions == 12
     assert as_sets(moved.search(transform_points(points))) == as_sets(plain.search(points))
+
+
+@pytest.mark.parametrize(
+    ("order", "cuts"),
+    [([0, 0, 1], [0, 3]), ([0, 1, 3], [0, 3]), ([0, 1, 2], [0, 2, 1, 3]), ([0, 1, 2], [1, 3])],
+)
+def test_wrong_splits_are_refused(order, cuts):
+    tree = RStarTree(1)
+    frontier = tree.frontier([[1.0], [2.0], [3.0]], 0)
+    with pytest.raises(ValueError, match="permutation"):
+        frontier.split(np.array(order), np.array(cuts))
+    parts = frontier.split(np.arange(3), np.array([0, 3]))
+    with pytest.raises(IndexError, match="group 1 of 1"):
+        tree.resume_part(parts, 1)

@@ -140,3 +140,10 @@ def test_metrics_are_served_and_a_closed_port_is_named():
             assert "rtfilter_events_total 1.0" in answer.read().decode()
     finally:
         stop()
+
+
+def test_one_registry_takes_the_metrics_of_one_filter():
+    registry = CollectorRegistry()
+    Metrics(registry)
+    with pytest.raises(ValueError, match="Duplicated"):
+        Metrics(registry)

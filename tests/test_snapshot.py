@@ -175,3 +175,59 @@ def test_reading_while_another_writes_gives_one_of_both(saved):
 
 def test_kind_is_kept():
     assert KIND == "rtfilter.tree"  # part of the format: changing it orphans every saved tree
+
+
+def test_two_writers_of_one_path_leave_a_whole_snapshot(tmp_path):
+    trees = [RStarTree(d) for d in (2, 3)]
+
+    def write(tree):
+        for _ in range(15):
+            tree.save(tmp_path / "index")
+
+    writers = [threading.Thread(target=write, args=(tree,)) for tree in trees]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert RStarTree.load(tmp_path / "index").dimensions in (2, 3)
+    assert len(list((tmp_path / "index").glob("*.bin"))) == len(trees[0].to_arrays())
+
+
+def test_an_interruption_just_after_the_replacement_keeps_the_new_snapshot(saved, monkeypatch):
+    path, *_ = saved
+    original = os.replace
+
+    def replace_then_interrupt(source, target):
+        original(source, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", replace_then_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        RStarTree(2).save(path)
+    monkeypatch.undo()
+    assert RStarTree.load(path).dimensions == 2
+
+
+def test_a_writer_killed_at_its_first_save_does_not_block_the_next(tmp_path):
+    script = (
+        "import os, sys; from rtfilter.tree import RStarTree\n"
+        "count = 0\n"
+        "def die(descriptor):\n"
+        "    global count; count += 1\n"
+        "    if count == 3: os._exit(9)\n"
+        "os.fsync = die\n"
+        "RStarTree(2).save(sys.argv[1])\n"
+    )
+    path = tmp_path / "index"
+    assert subprocess.run([sys.executable, "-c", script, str(path)]).returncode == 9
+    RStarTree(4).save(path)
+    assert RStarTree.load(path).dimensions == 4
+    assert len(list(path.glob("*.bin"))) == len(RStarTree(4).to_arrays())
+
+
+def test_files_of_others_are_neither_joined_nor_removed(saved):
+    path, *_ = saved
+    (path / "mine.bin").write_text("mine")
+    with pytest.raises(SnapshotError, match="choose another path"):
+        RStarTree(2).save(path)
+    assert (path / "mine.bin").read_text() == "mine"

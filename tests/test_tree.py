@@ -317,3 +317,83 @@ def test_insertion_order_does_not_change_results(seed, d):
 def test_wrong_input_says_what_is_wrong(act, message):
     with pytest.raises(ValueError, match=message):
         act()
+
+
+def test_an_interrupted_insertion_loses_no_box_that_was_there(monkeypatch):
+    """Interrupted while entries wait for their place: these must be found again."""
+    rng = np.random.default_rng(9)
+    low, high = random_boxes(rng, 400, 2)
+    points = random_points(rng, 60, 2)
+    from rtfilter.kernels import layout
+
+    for at in range(1, 8):
+        tree = RStarTree(2, (4, 4))
+        tree.insert_many(np.arange(100), low[:100], high[:100])
+        original, calls = layout.with_nodes, []
+
+        def interrupted(tree, leaves, inner, original=original, calls=calls, at=at):
+            calls.append(1)
+            if len(calls) == at:
+                raise KeyboardInterrupt
+            return original(tree, leaves, inner)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(layout, "with_nodes", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                tree.insert_many(np.arange(100, 400), low[100:], high[100:])
+        tree.check()
+        assert (tree.ids()[:100] == np.arange(100)).all()
+        kept = tree.ids()
+        assert as_sets(tree.search(points)) == matches(low[kept], high[kept], points, kept)
+
+
+def test_a_tree_that_lost_entries_for_want_of_memory_refuses_to_answer(monkeypatch):
+    from rtfilter.kernels import layout
+
+    tree = RStarTree(1, (4, 4))
+
+    def full(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(layout, "with_nodes", full)
+    sides = np.arange(100.0)[:, None]
+    with pytest.raises(MemoryError):
+        tree.insert_many(np.arange(100), sides, sides)
+    with pytest.raises(MemoryError, match="load a snapshot"):
+        tree.search([[1.0]])
+    with pytest.raises(MemoryError, match="load a snapshot"):
+        pickle.dumps(tree)
+
+
+def test_a_shallow_copy_is_independent():
+    import copy
+
+    tree = RStarTree(1)
+    tree.insert(1, [0], [1])
+    other = copy.copy(tree)
+    other.delete(1)
+    tree.check()
+    assert 1 in tree
+
+
+def test_many_boxes_of_one_id_take_linear_time():
+    n = 50_000
+    sides = np.arange(n, dtype=float)[:, None]
+    tree = RStarTree.bulk_load(sides, sides, np.zeros(n, int))  # quadratic: minutes
+    assert tree.count([[3.0]]).tolist() == [1]
+    assert tree.delete(0)
+    assert len(tree) == 0
+
+
+@pytest.mark.parametrize("stranger", [1.5, "1", None, 2**70])
+def test_ids_are_integers(stranger):
+    tree = RStarTree(1)
+    tree.insert(1, [0], [1])
+    assert stranger not in tree
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        tree.insert(stranger, [0], [1])
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        tree.delete(stranger)
+    assert len(tree) == 1
+    with pytest.raises(ValueError, match=r"2\*\*63"):
+        tree.insert_many(np.array([2**63 + 5], np.uint64), [[0.0]], [[1.0]])

@@ -129,7 +129,7 @@ def _grown(array: Array, rows: int, factor: float = 1.5) -> Array:
 
 
 def with_boxes(tree: Tree, count: int) -> Tree:
-    """`tree` with room for `count` more boxes and links (hash tables are grown by `rstar.rehash`)."""
+    """`tree` with room for `count` more boxes and links (hash tables are grown by `tables.rehash`)."""
     boxes = int(tree.state[USED_BOX]) + count
     return tree._replace(
         bounds=_grown(tree.bounds, boxes),

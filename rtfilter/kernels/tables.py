@@ -168,13 +168,14 @@ def add_link(tree: Tree, identifier: int, box: int, exact: bool) -> None:
     """Tie an id to a box; nothing new when it is tied already (then exactness may only be gained)."""
     place = place_of_id(tree, identifier)
     first = tree.id_table[place]
-    other = first
-    while other >= 0:
-        if tree.links[other].box == box:
+    by_id, by_box = first, tree.slots[box].link  # walked in step: an end of the shorter chain is enough
+    while by_id >= 0 and by_box >= 0:
+        known = by_id if tree.links[by_id].box == box else by_box
+        if tree.links[known].box == box and tree.links[known].id == identifier:
             if exact:
-                tree.links[other].exact = 1
+                tree.links[known].exact = 1
             return
-        other = tree.links[other].sibling
+        by_id, by_box = tree.links[by_id].sibling, tree.links[by_box].next
     link = tree.state[FREE_LINK]
     if link >= 0:
         tree.state[FREE_LINK] = tree.links[link].next
