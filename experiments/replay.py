@@ -124,12 +124,15 @@ class Report:
             "events": "events",
             "response_us": "mean response µs",
             "settled_us": "second half µs",
-            "peer_ratio": "times faster than rtree",
+            "peer_ratio": "times rtree on its bursts",
             "plans": "last plans (events: level/group)",
         }
         if PEER not in self.contenders:
             del columns["peer_ratio"]
-        return f"{heading}\n{table(self.summary(), columns)}"
+        notes = (
+            "" if PEER not in self.contenders else f"\n(rtree ran every {self.settings.peer_every}th burst)"
+        )
+        return f"{heading}\n{table(self.summary(), columns)}{notes}"
 
     def to_json(self) -> dict[str, Any]:
         """All of it, JSON-able, with the machine."""

@@ -6,7 +6,7 @@ Neither pandas nor pyarrow is imported here: whoever passes such an object has i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,16 +38,33 @@ def read(fields: tuple[Field, ...], events: Any) -> EventTable:
     # Any class of the family counts, so that subclasses (geopandas) are read as well.
     families = {(base.__module__.partition(".")[0], base.__name__) for base in type(events).__mro__}
     if ("pandas", "DataFrame") in families:
+        _require_known(fields, map(str, events.columns))
         return _table([_pandas_column(field, events) for field in fields], fields, len(events))
     if ("pyarrow", "RecordBatch") in families:
         events = sys.modules["pyarrow"].Table.from_batches([events])
         families.add(("pyarrow", "Table"))
     if ("pyarrow", "Table") in families:
+        _require_known(fields, events.column_names)
         return _read_arrow(fields, events)
     raise EventError(
         f"cannot read events from {type(events).__name__}; pass a dict, a list of dicts, "
         "a NumPy array, a pandas DataFrame or an Arrow table"
     )
+
+
+def _require_known(fields: tuple[Field, ...], names: Iterable[str]) -> None:
+    """Refuse a table that has none of the attributes: it is another table, or its columns are misspelt.
+
+    One that shares some is taken, since attributes may be missing and others may be there (P-8).
+    """
+    given = list(names)
+    # A dotted attribute may lie in a column of structs (M-10).
+    known = {field.name for field in fields} | {field.name.partition(".")[0] for field in fields}
+    if given and not known.intersection(given):
+        raise EventError(
+            f"the table has none of the attributes {', '.join(field.name for field in fields[:8])}; "
+            f"its columns are {', '.join(given[:8])}"
+        )
 
 
 def _table(columns: list[Column], fields: tuple[Field, ...], count: int) -> EventTable:

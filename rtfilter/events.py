@@ -214,7 +214,10 @@ def refusal(field: Field, row: int, value: Any) -> EventError:
     """Say why `value` is no coordinate."""
     where = f"event {row}: attribute {field.name!r}"
     if isinstance(value, float | np.floating) and math.isnan(value):
-        return EventError(f"{where} is NaN; leave the attribute out (or None) where it is unknown")
+        return EventError(
+            f"{where} is NaN; where it is unknown, leave it out: no key or None in a dict, "
+            "null in JSON, a masked cell in an array, or pass the pandas DataFrame itself"
+        )
     canonical = field.read(value)
     if canonical is None or not math.isfinite(_float(canonical)):
         return EventError(f"{where} is infinite or beyond float64; leave it out or clip it")

@@ -17,7 +17,7 @@ from adaptive import Controller, Plan, PlanController, Ticket
 from rtfilter import snapshot
 from rtfilter.batch import BatchRun, Stream
 from rtfilter.boxes import bounds_predicate, compile_bounds, compile_predicate
-from rtfilter.errors import PredicateError, UnknownSubscriptionError
+from rtfilter.errors import EventError, PredicateError, UnknownSubscriptionError
 from rtfilter.events import EventTable
 from rtfilter.explain import Explanation, explain
 from rtfilter.gate import Gate
@@ -86,6 +86,11 @@ class EventFilter:
 
     def _configure(self, policy: str | Order, controller: Controller | None, metrics: bool | Metrics) -> None:
         self.policy = resolve(policy)
+        for method in ("plan", "report", "on_update", "snapshot"):
+            if controller is not None and not callable(getattr(controller, method, None)):
+                raise TypeError(
+                    f"a controller has the methods of those in `adaptive`; {controller!r} has no {method}"
+                )
         self.controller: Controller = controller if controller is not None else PlanController(rounds=ROUNDS)
         self.metrics: Metrics | None = None
         if metrics is not False:
@@ -283,21 +288,25 @@ class EventFilter:
     # -- matching ------------------------------------------------------------------------------------
 
     def _read(self, events: object) -> EventTable:
-        return events if isinstance(events, EventTable) else self.schema.read(events)
+        if isinstance(events, EventTable):
+            return events
+        if isinstance(events, Mapping):
+            raise EventError("a batch is a list of dicts, an array or a table; for a single event use match")
+        return self.schema.read(events)
 
     def match(self, event: object) -> IntArray:
         """Ids of the subscriptions that match one event (a dict, or a batch of one), int64 (k,)."""
-        matches = self.match_batch(event)
-        if len(matches) != 1:
-            raise ValueError(f"match takes one event, not {len(matches)}; use match_batch")
-        return matches.ids
+        table = event if isinstance(event, EventTable) else self.schema.read(event)
+        if len(table) != 1:
+            raise ValueError(f"match takes one event, not {len(table)}; use match_batch")
+        return self.match_batch(table).ids
 
     def match_batch(self, events: object) -> Matches:
         """Match a batch as a whole: the least work, all results at once.
 
         Parameters
         ----------
-        events : dict, list of dict, ndarray, masked array, pandas.DataFrame or pyarrow.Table
+        events : list of dict, ndarray, masked array, pandas.DataFrame or pyarrow.Table
             See `Schema.read`, whose result is taken as well.
         """
         arrival = perf_counter()
@@ -381,7 +390,7 @@ class EventFilter:
 
         Raises `UnknownSubscriptionError`.
         """
-        table = self._read(event)
+        table = self.schema.read(event)
         if len(table) != 1:
             raise ValueError(f"explain takes one event, not {len(table)}")
         with self._gate.reading():

@@ -94,10 +94,10 @@ class Metrics(Collector):
         """
         try:
             server, thread = start_http_server(port, address, registry=self.registry)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
             raise OSError(
-                error.errno,
-                f"cannot serve metrics on {address}:{port} ({error.strerror}); choose another port",
+                f"cannot serve metrics on {address}:{port} ({reason}); choose another port"
             ) from None
 
         def stop() -> None:

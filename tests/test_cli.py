@@ -619,7 +619,7 @@ def test_index_info(index, capsys):
 def test_index_check_finds_damage(index, capsys):
     assert main(["index", "check", "index"]) == 0
     assert "7 subscriptions, checksums and tree are in order" in capsys.readouterr().out
-    file = next(Path("index").glob("bounds.*.bin"))
+    file = next(Path("index").glob("tree_bounds.*.bin"))
     data = bytearray(file.read_bytes())
     data[0] ^= 1
     file.write_bytes(data)

@@ -170,11 +170,14 @@ def test_replaying_files(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense"], "is no workload"),
+        (["nonsense"], "give a file of events too"),
         (["wide", "--level", "1"], "needs a fixed --group"),
         (["wide", "--level", "top", "--group", "1"], "--level must be"),
         (["wide", "--group", "0"], "--group must be"),
         (["wide", "--sizes", "0"], "at least 1"),
+        (["wide", "--poisson", "-3"], "mean size above 0"),
+        (["wide", "--figure", "x.foo"], ".png"),
+        (["wide", *QUICK, "--metrics-port", "99999"], "choose another port"),
         (["wide", "--subscriptions", "-1"], "is not a whole number"),
         (["missing.jsonl", "missing2.jsonl"], "No such file"),
     ],

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sizes", type=_sizes, default=(16, 128, 1024), help="events of a burst (16,128,1024)"
     )
     parser.add_argument(
-        "--poisson", type=float, metavar="MEAN", help="draw burst sizes from a Poisson law instead"
+        "--poisson", type=_mean, metavar="MEAN", help="draw burst sizes from a Poisson law instead"
     )
     parser.add_argument(
         "--insert", type=_whole, default=0, metavar="N", help="new subscriptions between bursts"
@@ -96,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     from rtfilter import EventFilter
     from rtfilter.tree import DEFAULT_CAPACITY
 
+    if arguments.figure is not None and arguments.figure.suffix not in (".png", ".svg", ".pdf"):
+        raise CommandError(f"{arguments.figure}: a figure is a .png, .svg or .pdf")
     for path in (arguments.json, arguments.csv, arguments.figure, arguments.log):
         if path is not None and not path.parent.is_dir():  # said now, not after minutes
             raise CommandError(f"{path}: there is no folder {path.parent}")
@@ -177,7 +179,7 @@ def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
     path = arguments.workload
     if arguments.events is None:
         raise CommandError(
-            f"{path!r} is no workload (wide, narrow, flights); subscriptions of a file need a file of events"
+            f"{path!r}: give a file of events too, or name a workload: wide, narrow or flights"
         )
     file = open_events(arguments.events)
     if is_index(path):
@@ -215,6 +217,16 @@ def _positive(text: str) -> int:
     if _whole(text) < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return int(text)
+
+
+def _mean(text: str) -> float:
+    try:
+        mean = float(text)
+    except ValueError:
+        mean = -1.0
+    if not 0 < mean < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a mean size above 0")
+    return mean
 
 
 def _sizes(text: str) -> tuple[int, ...]:
