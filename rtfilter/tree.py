@@ -155,9 +155,10 @@ class RStarTree:
 
     def insert(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: bool = True) -> None:
         """Insert one box, low and high of shape (d,). An id may own several boxes."""
-        sides = np.array((low, high), np.float64)[:, None]
-        lower, upper = _boxes(sides[0], sides[1], self.dimensions)
-        self._insert(_ids([index(id)], 1), lower, upper, np.array([exact]))
+        sides = np.array((low, high), np.float64) + 0.0
+        if sides.shape != (2, self.dimensions) or not (sides[0] <= sides[1]).all():
+            _boxes(sides[:1], sides[1:], self.dimensions)  # says what is wrong
+        self._insert(np.array([index(id)], np.int64), sides[:1], sides[1:], np.array([exact]))
 
     def insert_many(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
