@@ -95,13 +95,9 @@ def test_estimate_and_search_visit_what_a_plain_search_visits(case):  # P-W8
 
 def test_events_that_reach_no_node_are_answered_without_search(case):  # P-W10
     tree, _, _, _ = case
-    if tree.height == 1:
-        pytest.skip("the root is a leaf: every event reaches it")
     outside = np.full((3, 4), 1e9)
-    low = np.full((1, 4), 0.0)
-    bounded = RStarTree.bulk_load(
-        low + np.arange(900)[:, None], low + np.arange(900)[:, None], capacity=tree.capacity
-    )
+    diagonal = np.tile(np.arange(5000.0)[:, None], 4)  # more than one leaf of any capacity
+    bounded = RStarTree.bulk_load(diagonal, diagonal, capacity=tree.capacity)
     frontier = bounded.frontier(outside, 1)
     assert frontier.workload.tolist() == [0, 0, 0]
     hits = bounded.resume(frontier)
