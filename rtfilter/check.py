@@ -21,6 +21,7 @@ def check_tree(tree: Tree) -> None:
     """Raise `AssertionError` naming the first broken invariant of a tree."""
     state = tree.state
     require(state[layout.TODO] == 0, "entries are still waiting for their place")
+    require(state[layout.STALE] == -1, "masks are still waiting to be drawn")
     seen_boxes: list[int] = []
     seen_nodes: list[int] = []
     root = int(state[layout.ROOT])
@@ -72,8 +73,9 @@ def _check_masks(tree: Tree, node: int, boxes: NDArray[Any]) -> None:
     )
     low, scale = tree.grid[node]
     with np.errstate(over="ignore"):  # open ends lie infinitely many cells away
-        cells = np.clip((boxes - low) * scale, 0, CELLS - 2).astype(int) + 1
+        cells = np.clip((boxes - low) * scale, 0, CELLS - 3).astype(int) + 1
     cells[boxes == -np.inf] = 0
+    cells[boxes == np.inf] = CELLS - 1
     expected = np.zeros_like(bits)
     cell = np.arange(CELLS)[None, :, None]
     inside = (cells[:, 0].T[:, None] <= cell) & (cell <= cells[:, 1].T[:, None])
@@ -81,8 +83,10 @@ def _check_masks(tree: Tree, node: int, boxes: NDArray[Any]) -> None:
     require((bits == expected).all(), f"the masks of node {node} do not fit its entries")
     ranking, tested = tree.ranking[node], int(head["tested"])
     require((np.sort(ranking) == np.arange(dimensions)).all(), f"node {node} ranks no permutation")
-    free = bits[ranking[tested:], :, : len(boxes)]
-    require(bool(free.all()), f"node {node} does not test a dimension that excludes entries")
+    free = np.isinf(boxes[:, :, ranking[tested:]])
+    require(bool(free.all()), f"node {node} does not test a dimension that entries constrain")
+    require(head["drawn"] == head["count"], f"entries of node {node} are not drawn")
+    require(head["stale"] == -2, f"node {node} still waits to be drawn")
 
 
 def _check_pools(tree: Tree, seen: list[int]) -> None:
@@ -120,6 +124,8 @@ def _check_rows(tree: Tree, boxes: NDArray[np.int64]) -> None:
             link, previous = int(links["next"][link]), link
             chained += 1
     require(chained == state[layout.LINKS], "a link is in no chain")
+    inexact = (links["box"] >= 0) & (links["exact"] == 0)
+    require(inexact.sum() == state[layout.INEXACT], "wrong count of inexact links")
     heads = tree.id_table[tree.id_table >= 0].tolist()
     require(len(heads) == state[layout.IDS], "wrong count of ids")
     siblings = 0

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from rtfilter.errors import SnapshotError
 
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 OURS = re.compile(r"[a-z_]+\.[0-9a-f]{12}\.bin|manifest\.json\.[0-9a-f]{12}")
 """Names of files that belong to a snapshot, besides its manifest."""

@@ -219,7 +219,7 @@ class RStarTree:
         self._tree = layout.with_nodes(self._tree, leaves=4, inner=4 + height)
 
     def _require_whole(self) -> None:
-        if self._tree.state[layout.TODO] > 0:
+        if self._tree.state[layout.TODO] > 0 or self._tree.state[layout.STALE] >= 0:
             raise MemoryError("the index lost entries when memory ran out during a change; load a snapshot")
 
     def _reserve(self, count: int) -> None:

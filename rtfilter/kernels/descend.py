@@ -7,11 +7,24 @@ one in the arena, and those of its children are appended behind it, so memory st
 
 import numpy as np
 
-from rtfilter.kernels.grid import candidates, capacity_of, contains
-from rtfilter.kernels.jit import kernel, trailing_zeros
-from rtfilter.kernels.layout import HEIGHT, IDS, INNER_CAPACITY, LINKS, ROOT, WORD, Array, Tree
+from rtfilter.kernels.grid import ONE, candidates, fetch, locate, verify, words_of
+from rtfilter.kernels.jit import kernel
+from rtfilter.kernels.layout import (
+    CELLS,
+    HEIGHT,
+    IDS,
+    INNER_CAPACITY,
+    LANES,
+    LINKS,
+    ROOT,
+    WORD,
+    Array,
+    Tree,
+)
+from rtfilter.kernels.vector import prefetch, trailing_zeros
 
-ONE = np.uint64(1)
+AHEAD = 2  # points whose masks are under way from memory while one is tested
+MANY = 64  # points that use most of a leaf's masks: then all of them are fetched, in order
 
 
 @kernel
@@ -23,8 +36,15 @@ def doubled(array: Array) -> Array:
 
 
 @kernel
+def scratch(tree: Tree) -> tuple[Array, Array]:
+    """Room to test AHEAD + 1 points at once: `rows` of `locate` for each, and `found` of `candidates`."""
+    rows = np.empty((AHEAD + 1, tree.mbr.shape[2]), np.int64)
+    return rows, np.empty(max(words_of(tree, 0), words_of(tree, 1)), np.uint64)
+
+
+@kernel
 def expand(
-    tree: Tree, node: int, points: Array, arena: Array, start: int, stop: int, found: Array
+    tree: Tree, node: int, points: Array, arena: Array, start: int, stop: int, rows: Array, found: Array
 ) -> tuple[Array, Array]:
     """Distribute the points arena[start:stop] of an inner node over its children.
 
@@ -36,21 +56,22 @@ def expand(
     used = 0
     for i in range(start, stop):
         point = arena[i]
-        if not candidates(tree, node, points[point], found):
+        locate(tree, node, points[point], rows[0])
+        if not candidates(tree, node, rows[0], found):
             continue
+        verify(tree, node, points[point], rows[0], found)
+        if used + head.count > len(hits):
+            larger = np.empty((2 * len(hits) + head.count, 2), np.int32)
+            larger[:used] = hits[:used]
+            hits = larger
         for w in range((head.count + WORD - 1) // WORD):
             bits = found[w]
             while bits != 0:
                 j = w * WORD + trailing_zeros(bits)
                 bits &= bits - ONE
-                if contains(tree.mbr, tree.entries[head.entries + j], points[point]):
-                    if used == len(hits):
-                        larger = np.empty((2 * used, 2), np.int32)
-                        larger[:used] = hits
-                        hits = larger
-                    hits[used, 0], hits[used, 1] = j, point
-                    used += 1
-                    sizes[j] += 1
+                hits[used, 0], hits[used, 1] = j, point
+                used += 1
+                sizes[j] += 1
     place = np.cumsum(sizes) - sizes
     by_child = np.empty(used, np.int32)
     for h in range(used):
@@ -78,13 +99,13 @@ def frontier(tree: Tree, points: Array, stop_level: int) -> tuple[Array, Array, 
     cuts = np.zeros(65, np.int64)
     pairs = np.empty(2 * n + 64, np.int32)
     known, used, visits = 0, 0, 0
-    found = np.empty(len_found(tree), np.uint64)
+    rows, found = scratch(tree)
     while depth > 0:
         depth -= 1
         node, start, stop = stack[depth, 0], stack[depth, 1], stack[depth, 2]
         if tree.nodes[node].level > stop_level:
             visits += stop - start
-            sizes, by_child = expand(tree, node, points, arena, start, stop, found)
+            sizes, by_child = expand(tree, node, points, arena, start, stop, rows, found)
             arena, depth = push_children(tree, node, sizes, by_child, arena, stop, stack, depth)
             continue
         while used + stop - start > len(pairs):
@@ -99,12 +120,6 @@ def frontier(tree: Tree, points: Array, stop_level: int) -> tuple[Array, Array, 
         known += 1
         cuts[known] = used
     return nodes[:known].copy(), cuts[: known + 1].copy(), pairs[:used].copy(), workload, visits
-
-
-@kernel
-def len_found(tree: Tree) -> int:
-    """Words that the masks of the widest node take."""
-    return (max(capacity_of(tree, 0), capacity_of(tree, 1)) + WORD - 1) // WORD
 
 
 @kernel
@@ -133,25 +148,51 @@ def push_children(
 
 
 @kernel
-def gather(
-    n: int, hit_point: Array, hit_id: Array, hit_exact: Array, distinct: bool
-) -> tuple[Array, Array, Array]:
-    """Hits point by point: offsets int64 (n + 1,), ids int64, exact uint8.
+def collect(tree: Tree, node: int, found: Array, ids: Array, exact: Array, used: int) -> int:
+    """Put the ids of the entries in `found` of a leaf behind the `used` first of `ids`.
 
-    With `distinct` the ids of a point are sorted and each is kept once, exact if any of its hits was.
+    Returns how many are used then, or -1 when `ids` is too short. (An array that may be replaced in the inner
+    loop would cost ten times the rest of the loop, in reference counts.)
+    """
+    head = tree.nodes[node]
+    for w in range((head.count + WORD - 1) // WORD):
+        bits = found[w]
+        first = head.entries + w * WORD
+        while bits != 0:
+            link = tree.slots[tree.entries[first + trailing_zeros(bits)]].link
+            bits &= bits - ONE
+            while link >= 0:
+                if used == len(ids):
+                    return -1
+                ids[used] = tree.links[link].id
+                exact[used] = tree.links[link].exact
+                used += 1
+                link = tree.links[link].next
+    return used
+
+
+@kernel
+def gather(
+    n: int, points: Array, cuts: Array, hit_ids: Array, hit_exact: Array, distinct: bool
+) -> tuple[Array, Array, Array]:
+    """Hits point by point, from runs: those at cuts[r]:cuts[r + 1] are of points[r].
+
+    Returns offsets int64 (n + 1,), ids int64, exact uint8. With `distinct` the ids of a point are sorted and
+    each is kept once, exact if any of its hits was.
     """
     offsets = np.zeros(n + 1, np.int64)
-    for point in hit_point:
-        offsets[point + 1] += 1
+    for r in range(len(points)):
+        offsets[points[r] + 1] += cuts[r + 1] - cuts[r]
     for i in range(n):
         offsets[i + 1] += offsets[i]
     place = offsets[:-1].copy()
-    ids = np.empty(len(hit_id), np.int64)
-    exact = np.empty(len(hit_id), np.uint8)
-    for h in range(len(hit_id)):
-        at = place[hit_point[h]]
-        ids[at], exact[at] = hit_id[h], hit_exact[h]
-        place[hit_point[h]] += 1
+    ids = np.empty(offsets[n], np.int64)
+    exact = np.empty(offsets[n], np.uint8)
+    for r in range(len(points)):
+        at, many = place[points[r]], cuts[r + 1] - cuts[r]
+        ids[at : at + many] = hit_ids[cuts[r] : cuts[r + 1]]
+        exact[at : at + many] = hit_exact[cuts[r] : cuts[r + 1]]
+        place[points[r]] += many
     if not distinct:
         return offsets, ids, exact
     used = 0
@@ -168,6 +209,18 @@ def gather(
                 used += 1
     offsets[n] = used
     return offsets, ids[:used].copy(), exact[:used].copy()
+
+
+@kernel
+def to_fetch(tree: Tree, stack: Array, depth: int, points: int) -> tuple[int, int, int]:
+    """Masks of the next leaf on the stack: from, to, and how many to fetch with each point of this one."""
+    if depth == 0 or stack[depth - 1, 2] - stack[depth - 1, 1] < MANY:
+        return 0, 0, 0
+    following = tree.nodes[stack[depth - 1, 0]]
+    if following.level > 0:
+        return 0, 0, 0
+    words = tree.mbr.shape[2] * CELLS * words_of(tree, 0)
+    return following.masks, following.masks + words, (words // points // LANES + 1) * LANES
 
 
 @kernel
@@ -188,49 +241,54 @@ def search(
     depth = len(nodes)
     arena = np.empty(2 * len(pairs) + 64, np.int32)
     arena[: len(pairs)] = pairs
-    found = np.empty(len_found(tree), np.uint64)
-    hit_point = np.empty(len(points) + 64, np.int32)
-    hit_id = np.empty(len(points) + 64, np.int64)
+    rows, found = scratch(tree)
+    hit_ids = np.empty(len(points) + 64, np.int64)
     hit_exact = np.empty(len(points) + 64, np.uint8)
-    used = 0
+    run_points = np.empty(len(points) + 64, np.int32)
+    run_cuts = np.zeros(len(points) + 65, np.int64)
+    runs, used = 0, 0
     while depth > 0:
         depth -= 1
         node, start, stop = stack[depth, 0], stack[depth, 1], stack[depth, 2]
-        head = tree.nodes[node]
         for i in range(start, stop):
             visits[arena[i]] += 1
-        if head.level > 0:
-            sizes, by_child = expand(tree, node, points, arena, start, stop, found)
+        if tree.nodes[node].level > 0:
+            sizes, by_child = expand(tree, node, points, arena, start, stop, rows, found)
             arena, depth = push_children(tree, node, sizes, by_child, arena, stop, stack, depth)
             continue
-        for i in range(start, stop):
-            point = arena[i]
-            if done[point] or not candidates(tree, node, points[point], found):
+        next_mask, last_mask, share = to_fetch(tree, stack, depth, stop - start)
+        for i in range(start, stop + AHEAD):
+            if i < stop:
+                ahead = rows[i % len(rows)]
+                locate(tree, node, points[arena[i]], ahead)
+                if stop - start < MANY:
+                    fetch(tree, node, ahead)
+                for mask in range(next_mask, min(next_mask + share, last_mask), LANES):
+                    prefetch(tree.masks, mask)
+                next_mask += share
+            if i < start + AHEAD:
                 continue
-            for w in range((head.count + WORD - 1) // WORD):
-                bits = found[w]
-                while bits != 0:
-                    box = tree.entries[head.entries + w * WORD + trailing_zeros(bits)]
-                    bits &= bits - ONE
-                    if not contains(tree.bounds, box, points[point]):
-                        continue
-                    link = tree.slots[box].link
-                    while link >= 0:
-                        if used == len(hit_id):
-                            hit_point, hit_id, hit_exact = (
-                                doubled(hit_point),
-                                doubled(hit_id),
-                                doubled(hit_exact),
-                            )
-                        hit_point[used] = point
-                        hit_id[used] = tree.links[link].id
-                        hit_exact[used] = tree.links[link].exact
-                        if first_only and tree.links[link].exact:
-                            done[point] = True
-                        used += 1
-                        link = tree.links[link].next
+            point, own = arena[i - AHEAD], rows[(i - AHEAD) % len(rows)]
+            if done[point] or not candidates(tree, node, own, found):
+                continue
+            verify(tree, node, points[point], own, found)
+            after = collect(tree, node, found, hit_ids, hit_exact, used)
+            while after < 0:
+                hit_ids, hit_exact = doubled(hit_ids), doubled(hit_exact)
+                after = collect(tree, node, found, hit_ids, hit_exact, used)
+            used = after
+            if used == run_cuts[runs]:
+                continue
+            done[point] = first_only and hit_exact[run_cuts[runs] : used].any()
+            if runs == len(run_points):
+                run_points, run_cuts = doubled(run_points), doubled(run_cuts)
+            run_points[runs] = point
+            runs += 1
+            run_cuts[runs] = used
     several = tree.state[LINKS] > tree.state[IDS]  # then an id may be met twice
-    offsets, ids, exact = gather(len(points), hit_point[:used], hit_id[:used], hit_exact[:used], several)
+    offsets, ids, exact = gather(
+        len(points), run_points[:runs], run_cuts[: runs + 1], hit_ids, hit_exact, several
+    )
     return offsets, ids, exact, visits
 
 

@@ -2,27 +2,42 @@
 
 Testing a point against all entries of a node is one look-up and one AND per dimension. `cell` is monotone in
 floating point, so an entry on [low, high] that contains x always has its bit in the cell of x, wherever the
-grid lies: a grid may be stale and imprecise, but never loses a match. Candidates are verified exactly.
+grid lies: a grid may be imprecise, but never loses a match. By the same token an entry with bits in the cells
+before *and* after that of x contains x: only entries that end in the cell of x are compared with it (`verify`).
 
 Dimensions are tested in the order in which they exclude most, so that a point that no entry contains is known
-after a few; those that exclude nothing (no entry constrains them) are not tested at all.
+after a few; those that no entry constrains are not tested at all.
 """
 
 import numpy as np
 
 from rtfilter.kernels.jit import kernel
-from rtfilter.kernels.layout import CELLS, INNER_CAPACITY, LEAF_CAPACITY, WORD, Array, Tree
+from rtfilter.kernels.layout import (
+    CELLS,
+    INNER_CAPACITY,
+    LANES,
+    LEAF_CAPACITY,
+    STALE,
+    WORD,
+    Array,
+    Tree,
+)
+from rtfilter.kernels.vector import intersect, not_in_both, ones, prefetch, trailing_zeros
 
 OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
+FETCHED = 8  # dimensions whose masks are fetched ahead; few points get further
+UP_TO_DATE = -2  # of `Node.stale`
+PASS = 32  # building a grid anew costs as much per entry as drawing one in so many
+FEW = 16  # candidates that are compared in all dimensions: looking up the cells beside theirs costs more
 ONE = np.uint64(1)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @kernel
 def cell(x: float, low: float, scale: float) -> int:
-    """Cell of coordinate x: 0 is kept for a missing value (-inf), 1..63 ascend with x."""
-    inside = int(min(max((x - low) * scale, 0.0), CELLS - 2.0)) + 1
-    return inside if x > -np.inf else 0
+    """Cell of coordinate x: the first is kept for -inf, the last for inf, those between ascend with x."""
+    inside = int(min(max((x - low) * scale, 0.0), CELLS - 3.0)) + 1
+    return inside + int(x == np.inf) - int(x == -np.inf)
 
 
 @kernel
@@ -33,8 +48,9 @@ def capacity_of(tree: Tree, level: int) -> int:
 
 @kernel
 def words_of(tree: Tree, level: int) -> int:
-    """Mask words of a node of this level."""
-    return (capacity_of(tree, level) + WORD - 1) // WORD
+    """Mask words of a node of this level, as `layout.words`."""
+    least = (capacity_of(tree, level) + WORD - 1) // WORD
+    return least if least <= LANES // 2 else (least + LANES - 1) // LANES * LANES
 
 
 @kernel
@@ -58,9 +74,7 @@ def set_bits(tree: Tree, node: int, j: int) -> None:
             tree.masks[base + c * stride] |= bit
     for i in range(head.tested, box.shape[1]):  # this entry may be the first to constrain a dimension
         k = tree.ranking[node, i]
-        first = cell(box[0, k], tree.grid[node, 0, k], tree.grid[node, 1, k])
-        last = cell(box[1, k], tree.grid[node, 0, k], tree.grid[node, 1, k])
-        if first > 0 or last < CELLS - 1:
+        if box[0, k] > -np.inf or box[1, k] < np.inf:
             tree.ranking[node, i] = tree.ranking[node, head.tested]
             tree.ranking[node, head.tested] = k
             head.tested += 1
@@ -73,8 +87,16 @@ def clear_bits(tree: Tree, node: int, j: int) -> None:
     stride = words_of(tree, head.level)
     keep = ~(ONE << np.uint64(j % WORD))
     base = head.masks + j // WORD
-    for row in range(tree.mbr.shape[2] * CELLS):
-        tree.masks[base + row * stride] &= keep
+    if head.level > 0:  # its rectangle may have changed since it was drawn
+        for row in range(tree.mbr.shape[2] * CELLS):
+            tree.masks[base + row * stride] &= keep
+        return
+    box = tree.bounds[tree.entries[head.entries + j]]
+    for k in range(box.shape[1]):
+        first = cell(box[0, k], tree.grid[node, 0, k], tree.grid[node, 1, k])
+        last = cell(box[1, k], tree.grid[node, 0, k], tree.grid[node, 1, k])
+        for c in range(first, last + 1):
+            tree.masks[base + (k * CELLS + c) * stride] &= keep
 
 
 @kernel
@@ -98,7 +120,7 @@ def build_grid(tree: Tree, node: int) -> None:
         if low > high:  # no finite end
             low, high = 0.0, 1.0
         # One cell below and one above all ends, so that values outside are told from values inside.
-        step = max((high - low) / (CELLS - 4), max(abs(low), abs(high)) * 2.0**-50, 2.0**-500)
+        step = max((high - low) / (CELLS - 5), max(abs(low), abs(high)) * 2.0**-50, 2.0**-500)
         low -= step
         scale = 1.0 / step
         tree.grid[node, 0, k] = low
@@ -119,55 +141,138 @@ def build_grid(tree: Tree, node: int) -> None:
             for w in range(used):
                 mask[w] ^= before[w]
     tree.ranking[node] = np.argsort(overlapped)
-    tree.nodes[node].tested = (overlapped < CELLS * head.count).sum()
-    tree.nodes[node].built = head.count
-    tree.nodes[node].age = 0
+    head.tested = (overlapped < CELLS * head.count).sum()
+    head.built = head.drawn = head.count
+    head.age = 0
 
 
 @kernel
-def touch(tree: Tree, node: int) -> bool:
-    """Count a change of the node; once it has changed as much as was built, rebuild its grid and say so."""
-    tree.nodes[node].age += 1
-    if tree.nodes[node].age >= max(tree.nodes[node].built, 8):
-        build_grid(tree, node)
-        return True
-    return False
+def postpone(tree: Tree, node: int) -> None:
+    """Let the masks of a node wait for `redraw`."""
+    if tree.nodes[node].stale == UP_TO_DATE:
+        tree.nodes[node].stale = tree.state[STALE]
+        tree.state[STALE] = node
 
 
 @kernel
-def candidates(tree: Tree, node: int, point: Array, found: Array) -> bool:
-    """AND the masks of the cells `point` falls into: a superset of the entries that contain it.
+def redraw(tree: Tree) -> None:
+    """Bring all masks up to date. One pass over a node costs as much as drawing a few entries one by one."""
+    while tree.state[STALE] >= 0:
+        node = tree.state[STALE]
+        head = tree.nodes[node]
+        tree.state[STALE] = head.stale
+        head.stale = UP_TO_DATE
+        if head.level < 0:  # freed meanwhile
+            continue
+        if head.age >= max(head.built, 8) or (head.count - head.drawn) * PASS >= head.count:
+            build_grid(tree, node)
+            continue
+        for j in range(head.drawn, head.count):
+            set_bits(tree, node, j)
+        head.drawn = head.count
 
-    Fills `found` (uint64, at least the words in use) and tells whether any bit is left.
+
+@kernel
+def locate(tree: Tree, node: int, point: Array, rows: Array) -> None:
+    """Where the masks of the cells `point` falls into begin, by rank of the tested dimensions, into `rows`."""
+    head = tree.nodes[node]
+    stride = words_of(tree, head.level)
+    for i in range(head.tested):
+        k = tree.ranking[node, i]
+        c = cell(point[k], tree.grid[node, 0, k], tree.grid[node, 1, k])
+        rows[i] = head.masks + (k * CELLS + c) * stride
+
+
+@kernel
+def fetch(tree: Tree, node: int, rows: Array) -> None:
+    """Have the masks at `rows` brought to the cache while other work goes on."""
+    head = tree.nodes[node]
+    for i in range(min(head.tested, FETCHED)):
+        for w in range(0, (head.count + WORD - 1) // WORD, LANES):
+            prefetch(tree.masks, rows[i] + w)
+
+
+@kernel
+def candidates(tree: Tree, node: int, rows: Array, found: Array) -> bool:
+    """AND the masks at `rows`: a superset of the entries that contain the point.
+
+    Fills `found` (uint64, words in use, rounded up to `LANES`) and tells whether any bit is left.
+    """
+    head = tree.nodes[node]
+    used = (head.count + WORD - 1) // WORD
+    if head.tested == 0:
+        for w in range(used):
+            found[w] = ALL
+        if head.count % WORD:
+            found[used - 1] = (ONE << np.uint64(head.count % WORD)) - ONE
+        return head.count > 0
+    some = False
+    if words_of(tree, head.level) % LANES == 0:
+        for w in range(0, used, LANES):
+            some |= intersect(tree.masks, rows, head.tested, w, found)
+        return some
+    for w in range(used):
+        bits = ALL
+        for i in range(head.tested):
+            bits &= tree.masks[rows[i] + w]
+            if bits == 0:
+                break
+        found[w] = bits
+        some |= bits != 0
+    return some
+
+
+@kernel
+def verify(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> None:
+    """Leave in `found` only the entries that contain the point.
+
+    No branch depends on a bound, so that the processor may load many bounds at once.
     """
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     used = (head.count + WORD - 1) // WORD
+    boxes = rectangles(tree, head.level)
+    several = 0
     for w in range(used):
-        found[w] = ALL
-    if head.count % WORD:
-        found[used - 1] = (ONE << np.uint64(head.count % WORD)) - ONE
+        several += ones(found[w])
+    if stride % LANES or several <= FEW:
+        for w in range(used):
+            bits = found[w]
+            while bits != 0:
+                j = trailing_zeros(bits)
+                bits &= bits - ONE
+                outside = not contains(boxes, tree.entries[head.entries + w * WORD + j], point)
+                found[w] ^= np.uint64(outside) << np.uint64(j)
+        return
+    ending, wrong = np.empty(stride, np.uint64), np.zeros(stride, np.uint64)
     for i in range(head.tested):
         k = tree.ranking[node, i]
-        c = cell(point[k], tree.grid[node, 0, k], tree.grid[node, 1, k])
-        row = head.masks + (k * CELLS + c) * stride
-        # A slice, because its indices cannot be negative: only then does LLVM vectorise the loop (4 times).
-        mask = tree.masks[row : row + used]
-        left = np.uint64(0)
-        for w in range(used):
-            both = found[w] & mask[w]
-            found[w] = both
-            left |= both
-        if left == 0:
-            return False
-    return head.count > 0
+        x = point[k]
+        if abs(x) == np.inf:  # these cells hold no other value
+            continue
+        for start in range(0, used, WORD):  # so many words at a time that a word has a bit for each
+            words = np.uint64(0)
+            for w in range(start, min(start + WORD, used), LANES):
+                lanes = not_in_both(tree.masks, rows[i] - stride, rows[i] + stride, w, found, ending)
+                words |= lanes << np.uint64(w - start)
+            while words != 0:
+                w = start + trailing_zeros(words)
+                words &= words - ONE
+                first, bits = head.entries + w * WORD, ending[w]
+                while bits != 0:
+                    j = trailing_zeros(bits)
+                    bits &= bits - ONE
+                    entry = tree.entries[first + j]
+                    outside = (boxes[entry, 0, k] > x) | (boxes[entry, 1, k] < x)
+                    wrong[w] |= np.uint64(outside) << np.uint64(j)
+    for w in range(used):
+        found[w] &= ~wrong[w]
 
 
 @kernel
 def contains(boxes: Array, box: int, point: Array) -> bool:
     """Whether the closed box in row `box` contains `point`."""
+    inside = True
     for k in range(len(point)):
-        x = point[k]
-        if not (boxes[box, 0, k] <= x <= boxes[box, 1, k]):
-            return False
-    return True
+        inside &= (boxes[box, 0, k] <= point[k]) & (point[k] <= boxes[box, 1, k])
+    return inside

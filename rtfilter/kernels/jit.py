@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from llvmlite import ir
-from numba import types
 from numba.core import event
-from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,14 +50,3 @@ def compilation_announced(say: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         events.unregister("numba:compile", listener)
-
-
-def _trailing_zeros(typing_context: Any, word: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.uint64), generate
-
-
-#: Number of zero bits below the lowest set bit of a non-zero uint64.
-trailing_zeros: Any = intrinsic(_trailing_zeros)

@@ -15,6 +15,7 @@ Array = NDArray[Any]
 
 CELLS = 64  # cells of a node's grid in each dimension
 WORD = 64  # bits of a mask word
+LANES = 8  # words that `vector.intersect` takes at once
 
 #: One row per box. `link`: first link of the box, -1 when the row is free; `leaf`: node that holds it,
 #: or the next free row.
@@ -28,8 +29,10 @@ LINK = np.dtype(
 )
 
 #: One row per node. `entries`, `masks`: where its block starts in the flat arrays; `level`: 0 for a leaf;
-#: `parent`: -1 for the root, or the next free node; `count`: entries; `built`: entries when its grid was
-#: made, `age`: changes since; `tested`: dimensions whose masks can exclude any entry.
+#: `parent`: -1 for the root, or the next free node; `count`: entries; `drawn`: how many of the first of them
+#: are in the masks (all, but within a change); `built`: entries when its grid was made, `age`: changes since;
+#: `tested`: dimensions that any entry constrains; `stale`: the next node whose masks are behind, -1 for none,
+#: -2 when this one is up to date.
 NODE = np.dtype(
     [
         ("entries", "i8"),
@@ -40,6 +43,8 @@ NODE = np.dtype(
         ("built", "i4"),
         ("age", "i4"),
         ("tested", "i4"),
+        ("drawn", "i4"),
+        ("stale", "i4"),
     ],
     align=True,
 )
@@ -50,7 +55,8 @@ LEAF_CAPACITY, INNER_CAPACITY = 6, 7
 FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER = 8, 9, 10, 11  # heads of the free chains, -1 when empty
 USED_BOX, USED_LINK, USED_NODE, USED_ENTRY, USED_MASK = 12, 13, 14, 15, 16  # rows ever used
 TODO, REINSERTED = 17, 18  # entries waiting for their place; bit per level that was reinserted from
-STATE_SIZE = 20
+INEXACT, STALE = 19, 20  # links that are not exact; first node whose masks are behind its entries, or -1
+STATE_SIZE = 24
 
 
 class Tree(NamedTuple):
@@ -73,8 +79,9 @@ class Tree(NamedTuple):
 
 
 def words(capacity: int) -> int:
-    """Mask words of a node of `capacity` entries."""
-    return (capacity + WORD - 1) // WORD
+    """Mask words of a node of `capacity` entries; many are a multiple of `LANES`."""
+    least = -(-capacity // WORD)
+    return least if least <= LANES // 2 else -(-least // LANES) * LANES
 
 
 def _block(tree: Tree, leaf: bool) -> tuple[int, int]:
@@ -86,7 +93,7 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
     """A tree whose root is an empty leaf."""
     state = np.zeros(STATE_SIZE, np.int64)
     state[[LEAF_CAPACITY, INNER_CAPACITY]] = leaf_capacity, inner_capacity
-    state[[FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER]] = -1
+    state[[FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER, STALE]] = -1
     frame = np.array([[np.inf], [-np.inf], [0.0]]) * np.ones((1, dimensions))
     frame[2] = 1.0
     # At most one node per level is dissolved or reinserted from before its entries are placed again.
@@ -108,7 +115,7 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
         todo=np.empty((waiting, 2), np.int32),
     )
     tree = with_nodes(tree, leaves=1, inner=0)
-    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0, 0)
+    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0, 0, 0, -2)
     tree.ranking[0] = np.arange(dimensions)
     tree.mbr[0, 0], tree.mbr[0, 1] = np.inf, -np.inf
     tree.grid[0, 0], tree.grid[0, 1] = 0.0, 1.0

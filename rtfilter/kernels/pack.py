@@ -7,6 +7,7 @@ are tried; the cut with the least expected work wins, work being entries x chanc
 
 import numpy as np
 
+from rtfilter.kernels.grid import redraw
 from rtfilter.kernels.jit import kernel
 from rtfilter.kernels.layout import HEIGHT, ROOT, Array, Tree
 from rtfilter.kernels.rstar import area, fill_node, framed, new_node, widen_frame
@@ -145,6 +146,7 @@ def stack_nodes(tree: Tree, level: int, rows: Array, cuts: Array) -> Array:
     for g in range(len(nodes)):
         nodes[g] = new_node(tree, level)
         fill_node(tree, nodes[g], rows[cuts[g] : cuts[g + 1]].astype(np.int32))
+        redraw(tree)
     return nodes
 
 
@@ -161,8 +163,10 @@ def fill_tables(
     for row in rows:
         sides[0], sides[1] = low[row], high[row]
         box_of[row] = add_box(tree, sides)
+        add_link(tree, ids[row], box_of[row], exact[row])  # links lie as the boxes do: searches stay local
     for i in range(len(ids)):
-        add_link(tree, ids[i], box_of[first[i]], exact[i])
+        if first[i] != i:
+            add_link(tree, ids[i], box_of[first[i]], exact[i])
 
 
 @kernel

@@ -4,6 +4,8 @@ Entries that need a place wait in `todo` as (row, level) pairs: new boxes, entri
 entries of dissolved nodes. `drain` places them until none is left, or stops *between* two entries when the
 node pools could run short; the caller then grows the pools and calls it again.
 
+No decision here looks at masks, so they are left behind and brought up to date once, at the end (`redraw`).
+
 Areas and margins are computed in `frame` coordinates, the tree's finite extent mapped to [0, 1], with open
 ends cut off, so that infinite sides and any number of dimensions are safe. Heuristics see these, search does
 not.
@@ -13,12 +15,13 @@ import numpy as np
 
 from rtfilter.kernels.grid import (
     OPEN,
-    build_grid,
+    UP_TO_DATE,
     capacity_of,
     clear_bits,
+    postpone,
     rectangles,
+    redraw,
     set_bits,
-    touch,
     words_of,
 )
 from rtfilter.kernels.jit import kernel
@@ -160,11 +163,13 @@ def new_node(tree: Tree, level: int) -> int:
         tree.state[USED_NODE] += 1
         tree.nodes[node].entries = tree.state[USED_ENTRY]
         tree.nodes[node].masks = tree.state[USED_MASK]
+        tree.nodes[node].stale = UP_TO_DATE
         tree.state[USED_ENTRY] += capacity_of(tree, level)
         tree.state[USED_MASK] += tree.mbr.shape[2] * CELLS * words_of(tree, level)
     tree.nodes[node].level = level
     tree.nodes[node].parent = -1
     tree.nodes[node].count = 0
+    tree.nodes[node].drawn = 0
     return node
 
 
@@ -220,12 +225,11 @@ def wait(tree: Tree, row: int, level: int) -> None:
 def append_entry(tree: Tree, node: int, row: int) -> None:
     """Add an entry to a node with room; rectangles are the caller's."""
     head = tree.nodes[node]
-    j = head.count
-    tree.entries[head.entries + j] = row
+    tree.entries[head.entries + head.count] = row
     head.count += 1
+    head.age += 1
     own(tree, node, row)
-    if not touch(tree, node):
-        set_bits(tree, node, j)
+    postpone(tree, node)
 
 
 @kernel
@@ -233,25 +237,31 @@ def remove_entry(tree: Tree, node: int, j: int) -> None:
     """Take entry j out of a node, the last entry filling its place; rectangles are the caller's."""
     head = tree.nodes[node]
     last = head.count - 1
-    clear_bits(tree, node, j)
+    if j < head.drawn:
+        clear_bits(tree, node, j)
     if j != last:
-        clear_bits(tree, node, last)
+        if last < head.drawn:
+            clear_bits(tree, node, last)
         tree.entries[head.entries + j] = tree.entries[head.entries + last]
-        set_bits(tree, node, j)
+        if j < head.drawn:
+            set_bits(tree, node, j)
     head.count = last
-    touch(tree, node)
+    head.drawn = min(head.drawn, last)
+    head.age += 1
+    postpone(tree, node)
 
 
 @kernel
 def fill_node(tree: Tree, node: int, rows: Array) -> None:
-    """Make `rows` the entries of a node, with exact rectangle and fresh grid."""
+    """Make `rows` the entries of a node, with exact rectangle; its masks are all to be drawn."""
     head = tree.nodes[node]
     head.count = len(rows)
+    head.drawn = 0
     for j in range(len(rows)):
         tree.entries[head.entries + j] = rows[j]
         own(tree, node, rows[j])
     measure(tree, node)
-    build_grid(tree, node)
+    postpone(tree, node)
 
 
 @kernel
@@ -288,8 +298,9 @@ def extend(tree: Tree, node: int, sides: Array) -> bool:
 @kernel
 def refresh_entry(tree: Tree, node: int, j: int) -> None:
     """Redraw the mask bits of an entry whose rectangle changed."""
-    clear_bits(tree, node, j)
-    set_bits(tree, node, j)
+    if j < tree.nodes[node].drawn:
+        clear_bits(tree, node, j)
+        set_bits(tree, node, j)
 
 
 @kernel
@@ -455,7 +466,8 @@ def insert(tree: Tree, start: int, ids: Array, low: Array, high: Array, exact: A
             wait(tree, box, 0)
         add_link(tree, ids[i], box, exact[i])
         tree.state[UPDATES] += 1
-    drain(tree)
+    if drain(tree):
+        redraw(tree)
     return len(ids)
 
 
@@ -512,4 +524,5 @@ def delete(tree: Tree, start: int, ids: Array, removed: Array) -> int:
                 condense(tree, leaf)
     if drain(tree):
         lower_root(tree)
+        redraw(tree)
     return len(ids)

@@ -12,6 +12,7 @@ from rtfilter.kernels.layout import (
     FREE_BOX,
     FREE_LINK,
     IDS,
+    INEXACT,
     LINKS,
     USED_BOX,
     USED_LINK,
@@ -172,8 +173,9 @@ def add_link(tree: Tree, identifier: int, box: int, exact: bool) -> None:
     while by_id >= 0 and by_box >= 0:
         known = by_id if tree.links[by_id].box == box else by_box
         if tree.links[known].box == box and tree.links[known].id == identifier:
-            if exact:
+            if exact and not tree.links[known].exact:
                 tree.links[known].exact = 1
+                tree.state[INEXACT] -= 1
             return
         by_id, by_box = tree.links[by_id].sibling, tree.links[by_box].next
     link = tree.state[FREE_LINK]
@@ -191,6 +193,8 @@ def add_link(tree: Tree, identifier: int, box: int, exact: bool) -> None:
     row.sibling = first
     tree.id_table[place] = link
     tree.state[LINKS] += 1
+    if not exact:
+        tree.state[INEXACT] += 1
     if first < 0:
         tree.state[IDS] += 1
 
@@ -217,6 +221,8 @@ def remove_first_link(tree: Tree, identifier: int) -> int:
     row.next = tree.state[FREE_LINK]
     tree.state[FREE_LINK] = link
     tree.state[LINKS] -= 1
+    if not row.exact:
+        tree.state[INEXACT] -= 1
     return box if tree.slots[box].link < 0 else -1
 
 
