@@ -368,7 +368,7 @@ class EventFilter:
 
     def _refine(self, table: EventTable, rows: IntArray, hits: Hits) -> tuple[IntArray, IntArray]:
         """Ask the predicates of inexact hits. `rows` are the rows of `table` that `hits` is about."""
-        if hits.exact.all():
+        if hits.exact is None or hits.exact.all():
             return hits.offsets, hits.ids
         asked = np.flatnonzero(hits.exact == 0)
         keep = np.ones(len(hits.ids), np.bool_)

@@ -6,6 +6,7 @@ run alone (`EventFilter` sees to that).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
@@ -29,7 +30,11 @@ DEFAULT_CAPACITY = (64, 4096)
 PACKED_FILL = 0.9
 #: Points searched together at most; more brings no further sharing and larger scratch arrays.
 CHUNK = 4096
+#: Hits for which a thread keeps room from one search to the next; 4 bytes each.
+KEPT = 1 << 24
 KIND = "rtfilter.tree"
+
+_scratch = threading.local()
 
 
 class Hits(NamedTuple):
@@ -37,7 +42,7 @@ class Hits(NamedTuple):
 
     offsets: IntArray  # int64 (n + 1,)
     ids: IntArray  # int64 (hits,), at most once per point
-    exact: NDArray[np.uint8]  # (hits,): 0 where the box is only a superset of its predicate
+    exact: NDArray[np.uint8] | None  # (hits,): 0 where the box is only a superset; None when all are exact
     visits: IntArray  # int64 (n,): nodes visited per point
 
 
@@ -286,21 +291,33 @@ class RStarTree:
         """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
         self._require_whole()
         batch = self._points(points)
-        parts = []
-        for start in range(0, max(len(batch), 1), CHUNK):
-            chunk = batch[start : start + CHUNK]
-            every = np.arange(len(chunk), dtype=np.int32)
-            root = np.array([self._tree.state[layout.ROOT]])
-            parts.append(self._search(chunk, root, np.array([0, len(chunk)]), every, first_only))
-        if len(parts) == 1:
-            return parts[0]
+        if len(batch) <= CHUNK:
+            return self._hits(descend.search_all, batch, first_only)
+        parts = [
+            self._hits(descend.search_all, batch[start : start + CHUNK], first_only)
+            for start in range(0, len(batch), CHUNK)
+        ]
         counts = np.concatenate([np.diff(part.offsets) for part in parts])
         return Hits(
             np.concatenate([[0], np.cumsum(counts)]),
             np.concatenate([part.ids for part in parts]),
-            np.concatenate([part.exact for part in parts]),
+            None if parts[0].exact is None else np.concatenate([part.exact for part in parts]),
             np.concatenate([part.visits for part in parts]),
         )
+
+    def _hits(self, search: Callable[..., Any], *what: Any) -> Hits:
+        """Run a search kernel of `descend` and put its hits in order."""
+        runs, count, offsets, visits = search(self._tree, *what, getattr(_scratch, "runs", None) or _runs())
+        # Memory from NumPy, which asks for huge pages: with small ones, first touching it takes longest.
+        ids = np.empty(int(offsets[-1]), np.int64)
+        state = self._tree.state
+        exact = np.empty(len(ids) if state[layout.INEXACT] else 0, np.uint8)
+        descend.gather(self._tree, runs, count, offsets, ids, exact)
+        _scratch.runs = runs if len(runs.links) <= KEPT else None
+        if state[layout.LINKS] > state[layout.IDS]:  # an id may be met twice
+            descend.distinct(offsets, ids, exact)
+            ids, exact = ids[: offsets[-1]], exact[: offsets[-1]]
+        return Hits(offsets, ids, exact if state[layout.INEXACT] else None, visits)
 
     def frontier(self, points: ArrayLike, level: int) -> Frontier:
         """Share one traversal down to `level` and keep where it stopped (W-2, normalised levels).
@@ -323,18 +340,15 @@ class RStarTree:
 
     def resume(self, frontier: Frontier) -> Hits:
         """Finish the search of all points of a frontier from where they stopped."""
-        return self._search(frontier.points, frontier.nodes, frontier.cuts, frontier.pairs, False)
+        return self._hits(
+            descend.search, frontier.points, frontier.nodes, frontier.cuts, frontier.pairs, False
+        )
 
     def resume_part(self, parts: Parts, group: int) -> Hits:
         """Finish the points of one group, in its order."""
         if not 0 <= group < len(parts.order_cuts) - 1:
             raise IndexError(f"group {group} of {len(parts.order_cuts) - 1}")
-        return Hits(*descend.search_part(self._tree, *parts, group))
-
-    def _search(
-        self, points: FloatArray, nodes: IntArray, cuts: IntArray, pairs: NDArray[np.int32], first_only: bool
-    ) -> Hits:
-        return Hits(*descend.search(self._tree, points, nodes, cuts, pairs, first_only))
+        return self._hits(descend.search_part, *parts, group)
 
     def _points(self, points: ArrayLike) -> FloatArray:
         batch = np.ascontiguousarray(points, np.float64)
@@ -481,6 +495,11 @@ class RStarTree:
 
     def __repr__(self) -> str:
         return f"RStarTree({self.dimensions} dimensions, {len(self)} ids, height {self.height})"
+
+
+def _runs() -> descend.Runs:
+    """Room for the hits of one search; it grows when it is short."""
+    return descend.Runs(np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1025, np.int64))
 
 
 def _power_of_two(least: int) -> int:

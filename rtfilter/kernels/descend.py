@@ -5,14 +5,16 @@ corrected form). The lists live on one stack, `arena`: the list of the node on t
 one in the arena, and those of its children are appended behind it, so memory stays at one list per level.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rtfilter.kernels.grid import ONE, candidates, fetch, locate, verify, words_of
 from rtfilter.kernels.jit import kernel
 from rtfilter.kernels.layout import (
+    BOXES,
     CELLS,
     HEIGHT,
-    IDS,
     INNER_CAPACITY,
     LANES,
     LINKS,
@@ -147,68 +149,84 @@ def push_children(
     return arena, depth
 
 
-@kernel
-def collect(tree: Tree, node: int, found: Array, ids: Array, exact: Array, used: int) -> int:
-    """Put the ids of the entries in `found` of a leaf behind the `used` first of `ids`.
+class Runs(NamedTuple):
+    """Room for what a search finds: hits leaf by leaf, and in a leaf point by point.
 
-    Returns how many are used then, or -1 when `ids` is too short. (An array that may be replaced in the inner
-    loop would cost ten times the rest of the loop, in reference counts.)
+    The same arrays serve the next search: memory that is new to the process costs more than to search it.
+    """
+
+    links: Array  # int32: rows of `Tree.links`
+    points: Array  # int32: the point of each run of hits
+    cuts: Array  # int64: where each run begins, one more at the end; longer than `points`
+
+
+@kernel
+def collect(tree: Tree, node: int, found: Array, links: Array, used: int) -> int:
+    """Put the links of the entries in `found` of a leaf behind the `used` first of `links`.
+
+    Returns how many are used then, or -1 when `links` is too short. (An array that may be replaced in the
+    inner loop would cost ten times the rest of the loop, in reference counts.)
     """
     head = tree.nodes[node]
+    shared = tree.state[LINKS] > tree.state[BOXES]
     for w in range((head.count + WORD - 1) // WORD):
         bits = found[w]
         first = head.entries + w * WORD
         while bits != 0:
             link = tree.slots[tree.entries[first + trailing_zeros(bits)]].link
             bits &= bits - ONE
+            if used == len(links):
+                return -1
+            links[used] = link
+            used += 1
+            if not shared:
+                continue
+            link = tree.links[link].next
             while link >= 0:
-                if used == len(ids):
+                if used == len(links):
                     return -1
-                ids[used] = tree.links[link].id
-                exact[used] = tree.links[link].exact
+                links[used] = link
                 used += 1
                 link = tree.links[link].next
     return used
 
 
 @kernel
-def gather(
-    n: int, points: Array, cuts: Array, hit_ids: Array, hit_exact: Array, distinct: bool
-) -> tuple[Array, Array, Array]:
-    """Hits point by point, from runs: those at cuts[r]:cuts[r + 1] are of points[r].
+def gather(tree: Tree, runs: Runs, count: int, offsets: Array, ids: Array, exact: Array) -> None:
+    """Write ids (and exactness, unless `exact` is empty) of the first `count` runs point by point.
 
-    Returns offsets int64 (n + 1,), ids int64, exact uint8. With `distinct` the ids of a point are sorted and
-    each is kept once, exact if any of its hits was.
+    `offsets` int64 (n + 1,) says where those of each point go.
     """
-    offsets = np.zeros(n + 1, np.int64)
-    for r in range(len(points)):
-        offsets[points[r] + 1] += cuts[r + 1] - cuts[r]
-    for i in range(n):
-        offsets[i + 1] += offsets[i]
     place = offsets[:-1].copy()
-    ids = np.empty(offsets[n], np.int64)
-    exact = np.empty(offsets[n], np.uint8)
-    for r in range(len(points)):
-        at, many = place[points[r]], cuts[r + 1] - cuts[r]
-        ids[at : at + many] = hit_ids[cuts[r] : cuts[r + 1]]
-        exact[at : at + many] = hit_exact[cuts[r] : cuts[r + 1]]
-        place[points[r]] += many
-    if not distinct:
-        return offsets, ids, exact
+    for r in range(count):
+        at = place[runs.points[r]]
+        for h in range(runs.cuts[r], runs.cuts[r + 1]):
+            link = tree.links[runs.links[h]]
+            ids[at] = link.id
+            if len(exact) > 0:
+                exact[at] = link.exact
+            at += 1
+        place[runs.points[r]] = at
+
+
+@kernel
+def distinct(offsets: Array, ids: Array, exact: Array) -> None:
+    """Sort the ids of each point and keep each once, exact if any of its hits was; all arrays in place."""
     used = 0
-    for i in range(n):
+    for i in range(len(offsets) - 1):
         start, stop = offsets[i], offsets[i + 1]
         order = np.argsort(ids[start:stop])
-        own_ids, own_exact = ids[start:stop][order], exact[start:stop][order]
+        own_ids = ids[start:stop][order]
+        own_exact = exact[start:stop][order] if len(exact) > 0 else exact
         offsets[i] = used
         for h in range(len(order)):
-            if h > 0 and own_ids[h] == own_ids[h - 1]:
-                exact[used - 1] |= own_exact[h]
-            else:
-                ids[used], exact[used] = own_ids[h], own_exact[h]
+            again = h > 0 and own_ids[h] == own_ids[h - 1]
+            if not again:
+                ids[used] = own_ids[h]
                 used += 1
-    offsets[n] = used
-    return offsets, ids[:used].copy(), exact[:used].copy()
+            if len(exact) > 0:
+                exact[used - 1] = own_exact[h] | (exact[used - 1] if again else np.uint8(0))
+    offsets[-1] = used
 
 
 @kernel
@@ -225,11 +243,12 @@ def to_fetch(tree: Tree, stack: Array, depth: int, points: int) -> tuple[int, in
 
 @kernel
 def search(
-    tree: Tree, points: Array, nodes: Array, cuts: Array, pairs: Array, first_only: bool
-) -> tuple[Array, Array, Array, Array]:
+    tree: Tree, points: Array, nodes: Array, cuts: Array, pairs: Array, first_only: bool, runs: Runs
+) -> tuple[Runs, int, Array, Array]:
     """Finish points from a frontier: the rows pairs[cuts[i]:cuts[i + 1]] of `points` stopped at nodes[i].
 
-    With `first_only` a point is dropped after its first exact hit. Returns the hits of `gather` and visits
+    With `first_only` a point is dropped after its first exact hit. Returns the runs (in larger arrays if
+    those given were too small), how many there are, offsets int64 (n + 1,) of the hits per point, and visits
     int64 (n,): nodes visited per point.
     """
     visits = np.zeros(len(points), np.int64)
@@ -242,11 +261,10 @@ def search(
     arena = np.empty(2 * len(pairs) + 64, np.int32)
     arena[: len(pairs)] = pairs
     rows, found = scratch(tree)
-    hit_ids = np.empty(len(points) + 64, np.int64)
-    hit_exact = np.empty(len(points) + 64, np.uint8)
-    run_points = np.empty(len(points) + 64, np.int32)
-    run_cuts = np.zeros(len(points) + 65, np.int64)
-    runs, used = 0, 0
+    links, run_points, run_cuts = runs.links, runs.points, runs.cuts
+    offsets = np.zeros(len(points) + 1, np.int64)
+    count, used = 0, 0
+    run_cuts[0] = 0
     while depth > 0:
         depth -= 1
         node, start, stop = stack[depth, 0], stack[depth, 1], stack[depth, 2]
@@ -272,24 +290,35 @@ def search(
             if done[point] or not candidates(tree, node, own, found):
                 continue
             verify(tree, node, points[point], own, found)
-            after = collect(tree, node, found, hit_ids, hit_exact, used)
+            after = collect(tree, node, found, links, used)
             while after < 0:
-                hit_ids, hit_exact = doubled(hit_ids), doubled(hit_exact)
-                after = collect(tree, node, found, hit_ids, hit_exact, used)
-            used = after
-            if used == run_cuts[runs]:
+                links = doubled(links)
+                after = collect(tree, node, found, links, used)
+            if after == used:
                 continue
-            done[point] = first_only and hit_exact[run_cuts[runs] : used].any()
-            if runs == len(run_points):
+            if first_only:
+                for h in range(used, after):
+                    done[point] |= tree.links[links[h]].exact
+            if count == len(run_points):
                 run_points, run_cuts = doubled(run_points), doubled(run_cuts)
-            run_points[runs] = point
-            runs += 1
-            run_cuts[runs] = used
-    several = tree.state[LINKS] > tree.state[IDS]  # then an id may be met twice
-    offsets, ids, exact = gather(
-        len(points), run_points[:runs], run_cuts[: runs + 1], hit_ids, hit_exact, several
-    )
-    return offsets, ids, exact, visits
+            offsets[point + 1] += after - used
+            used = after
+            run_points[count] = point
+            count += 1
+            run_cuts[count] = used
+    for i in range(len(points)):
+        offsets[i + 1] += offsets[i]
+    return Runs(links, run_points, run_cuts), count, offsets, visits
+
+
+@kernel
+def search_all(
+    tree: Tree, points: Array, first_only: bool, runs: Runs
+) -> tuple[Runs, int, Array, Array]:
+    """`search` of all points from the root."""
+    nodes, cuts = np.empty(1, np.int64), np.zeros(2, np.int64)
+    nodes[0], cuts[1] = tree.state[ROOT], len(points)
+    return search(tree, points, nodes, cuts, np.arange(len(points)).astype(np.int32), first_only, runs)
 
 
 @kernel
@@ -349,7 +378,8 @@ def search_part(
     part_starts: Array,
     part_pairs: Array,
     g: int,
-) -> tuple[Array, Array, Array, Array]:
+    runs: Runs,
+) -> tuple[Runs, int, Array, Array]:
     """`search` for group g of `deal`; `points` are those of the batch, in its order."""
     first, last = part_cuts[g], part_cuts[g + 1]
     starts = part_starts[first : last + 1]
@@ -360,4 +390,5 @@ def search_part(
         starts - starts[0],
         part_pairs[starts[0] : starts[-1]],
         False,
+        runs,
     )

@@ -3,7 +3,7 @@
 Testing a point against all entries of a node is one look-up and one AND per dimension. `cell` is monotone in
 floating point, so an entry on [low, high] that contains x always has its bit in the cell of x, wherever the
 grid lies: a grid may be imprecise, but never loses a match. By the same token an entry with bits in the cells
-before *and* after that of x contains x: only entries that end in the cell of x are compared with it (`verify`).
+before *and* after that of x contains x: only entries that end in the cell of x are compared (`verify`).
 
 Dimensions are tested in the order in which they exclude most, so that a point that no entry contains is known
 after a few; those that no entry constrains are not tested at all.
@@ -174,7 +174,7 @@ def redraw(tree: Tree) -> None:
 
 @kernel
 def locate(tree: Tree, node: int, point: Array, rows: Array) -> None:
-    """Where the masks of the cells `point` falls into begin, by rank of the tested dimensions, into `rows`."""
+    """Where the masks of the cells of `point` begin, into `rows`, by rank of the tested dimensions."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     for i in range(head.tested):

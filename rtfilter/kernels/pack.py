@@ -3,6 +3,10 @@
 Each cut is chosen on a sample. Sorting by low ends separates wide boxes (the half that begins late cannot
 contain an early point), sorting by centres separates narrow ones, so low, high and centre of every dimension
 are tried; the cut with the least expected work wins, work being entries x chance that a point visits them.
+
+A cut by width gains nothing by itself, but its thin boxes can then be cut along that dimension as finely as
+they are thin. Where equalities or don't-care sides stand among ranges, such a cut is what separates them, so
+it is tried too, and judged by what the cuts after it should bring.
 """
 
 import numpy as np
@@ -10,27 +14,32 @@ import numpy as np
 from rtfilter.kernels.grid import redraw
 from rtfilter.kernels.jit import kernel
 from rtfilter.kernels.layout import HEIGHT, ROOT, Array, Tree
-from rtfilter.kernels.rstar import area, fill_node, framed, new_node, widen_frame
+from rtfilter.kernels.rstar import THIN, area, fill_node, framed, new_node, widen_frame
 from rtfilter.kernels.tables import add_box, add_link
 
 LEAST_SAMPLE, MOST_SAMPLE = 64, 512
+LOW, HIGH, CENTRE, WIDTH = 0, 1, 2, 3  # kinds of sort keys
 
 
 @kernel
 def sort_key(box: Array, k: int, kind: int) -> float:
-    """Low end, high end or centre (doubled) of a framed box in dimension k."""
-    if kind == 2:
+    """Low end, high end, centre (doubled) or width of a framed box in dimension k."""
+    if kind == CENTRE:
         return box[0, k] + box[1, k]
+    if kind == WIDTH:
+        return box[1, k] - box[0, k]
     return box[kind, k]
 
 
 @kernel
 def expected_work(boxes: Array, sample: Array, order: Array, cut: int) -> float:
-    """Work of the two halves of a sample: entries times volume of their common rectangle, summed."""
+    """Work of the two parts of a sample: entries times volume of their common rectangle, summed."""
     total = 0.0
     dimensions = boxes.shape[2]
     hull = np.empty((2, dimensions))
     for start, stop in ((0, cut), (cut, len(order))):
+        if start == stop:
+            continue
         hull[0], hull[1] = np.inf, -np.inf
         for i in range(start, stop):
             box = boxes[sample[order[i]]]
@@ -42,21 +51,43 @@ def expected_work(boxes: Array, sample: Array, order: Array, cut: int) -> float:
 
 
 @kernel
-def choose_cut(boxes: Array, rows: Array, share: float, sample_size: int) -> tuple[int, int]:
-    """Dimension and kind of key by which `rows` should be cut at `share` of their number."""
+def choose_cut(boxes: Array, rows: Array, groups: int, sample_size: int) -> tuple[int, int, int]:
+    """How to cut `rows` that are to become so many groups: dimension, kind of key, groups of the first part."""
     n = min(len(rows), sample_size)
     sample = rows[np.arange(n) * len(rows) // n]
-    cut = min(max(int(n * share), 1), n - 1)
+    half = groups // 2
+    cut = min(max(n * half // groups, 1), n - 1)
     keys = np.empty(n)
-    best = (0, 0)
+    best = (0, 0, half)
     least = np.inf
     for k in range(boxes.shape[2]):
-        for kind in range(3):
+        for kind in (LOW, HIGH, CENTRE):
             for i in range(n):
                 keys[i] = sort_key(boxes[sample[i]], k, kind)
             work = expected_work(boxes, sample, np.argsort(keys), cut)
             if work < least:
-                best, least = (k, kind), work
+                best, least = (k, kind, half), work
+    if groups < 4:
+        return best
+    # One halving leaves this share of the work; assume the same of all that follow.
+    share = least / expected_work(boxes, sample, np.arange(n), n)
+    least = share ** np.log2(groups)
+    for k in range(boxes.shape[2]):
+        for i in range(n):
+            keys[i] = sort_key(boxes[sample[i]], k, WIDTH)
+        keys.sort()
+        low, high = np.inf, -np.inf
+        for i in range(n):
+            low, high = min(low, boxes[sample[i], 0, k]), max(high, boxes[sample[i], 1, k])
+        side = high - low + THIN
+        thin = half
+        while thin > 1:
+            cut = max(n * thin // groups, 1)
+            visited = min(1.0, 1.0 / thin + keys[:cut].mean() / side)
+            work = (thin * visited + (groups - thin) * share ** np.log2(groups - thin)) / groups
+            if work < least:
+                best, least = (k, WIDTH, thin), work
+            thin //= 2
     return best
 
 
@@ -103,14 +134,13 @@ def group(boxes: Array, target: int) -> tuple[Array, Array]:
         cuts[first], cuts[last] = start, stop
         if last - first < 2:
             continue
-        half = (last - first) // 2
-        middle = start + (stop - start) * half // (last - first)
-        k, kind = choose_cut(boxes, rows[start:stop], (middle - start) / (stop - start), sample_size)
+        k, kind, parts = choose_cut(boxes, rows[start:stop], last - first, sample_size)
+        middle = start + (stop - start) * parts // (last - first)
         for i in range(start, stop):
             keys[i] = sort_key(boxes[rows[i]], k, kind)
         select(keys[start:stop], rows[start:stop], middle - start)
-        pending.append((middle, stop, first + half, last))
-        pending.append((start, middle, first, first + half))
+        pending.append((middle, stop, first + parts, last))
+        pending.append((start, middle, first, first + parts))
     return rows, cuts
 
 

@@ -282,6 +282,30 @@ def measure(tree: Tree, node: int) -> bool:
 
 
 @kernel
+def shrink(tree: Tree, node: int, gone: Array) -> bool:
+    """Fit a node's rectangle after the entry with the sides `gone` has left it; whether it changed.
+
+    Only where that entry reached the rectangle's side can another side be due.
+    """
+    head = tree.nodes[node]
+    source = rectangles(tree, head.level)
+    changed = False
+    for k in range(gone.shape[1]):
+        for end in range(2):
+            if gone[end, k] != tree.mbr[node, end, k]:
+                continue
+            most = -np.inf  # outward
+            sign = 2.0 * end - 1.0
+            for j in range(head.count):
+                most = max(most, sign * source[tree.entries[head.entries + j], end, k])
+                if most == sign * gone[end, k]:
+                    break
+            changed |= most != sign * gone[end, k]
+            tree.mbr[node, end, k] = sign * most
+    return changed
+
+
+@kernel
 def extend(tree: Tree, node: int, sides: Array) -> bool:
     """Let a node's rectangle cover `sides`; whether it had to grow."""
     grown = False
@@ -472,21 +496,24 @@ def insert(tree: Tree, start: int, ids: Array, low: Array, high: Array, exact: A
 
 
 @kernel
-def condense(tree: Tree, node: int) -> None:
+def condense(tree: Tree, node: int, sides: Array) -> None:
     """After an entry left `node`: dissolve nodes that are too empty, shrink rectangles, up to the root."""
+    gone = sides.copy()
     while tree.nodes[node].parent >= 0:
         head = tree.nodes[node]
         parent = head.parent
-        j = position(tree, parent, node)
+        before = tree.mbr[node].copy()
         if head.count < minimum_of(tree, head.level):
             for i in range(head.count):
                 wait(tree, tree.entries[head.entries + i], head.level)
-            remove_entry(tree, parent, j)
+            remove_entry(tree, parent, position(tree, parent, node))
             free_node(tree, node)
-        elif measure(tree, node):
-            refresh_entry(tree, parent, j)
-        node = parent
-    measure(tree, node)
+        elif shrink(tree, node, gone):
+            refresh_entry(tree, parent, position(tree, parent, node))
+        else:
+            return
+        gone, node = before, parent
+    shrink(tree, node, gone)
 
 
 @kernel
@@ -521,7 +548,7 @@ def delete(tree: Tree, start: int, ids: Array, removed: Array) -> int:
                 remove_entry(tree, leaf, position(tree, leaf, box))
                 remove_box(tree, box)
                 tree.state[REINSERTED] = 0
-                condense(tree, leaf)
+                condense(tree, leaf, tree.bounds[box])
     if drain(tree):
         lower_root(tree)
         redraw(tree)
