@@ -52,7 +52,7 @@ def expected_work(boxes: Array, sample: Array, order: Array, cut: int) -> float:
 
 @kernel
 def choose_cut(boxes: Array, rows: Array, groups: int, sample_size: int) -> tuple[int, int, int]:
-    """How to cut `rows` that are to become so many groups: dimension, kind of key, groups of the first part."""
+    """How to cut `rows` into so many groups: dimension, kind of key, and groups of the first part."""
     n = min(len(rows), sample_size)
     sample = rows[np.arange(n) * len(rows) // n]
     half = groups // 2

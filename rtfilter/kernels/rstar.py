@@ -44,6 +44,7 @@ from rtfilter.kernels.tables import add_box, add_link, first_link, place_of_box,
 
 MINIMUM_FILL = 0.4
 REINSERTED_SHARE = 0.3
+REINSERTED_MOST = 64  # of a wide node: more improve nothing and cost as much as all the rest
 NEAR = 32  # candidates of least area enlargement whose overlap is computed
 SAMPLE = 256  # entries from which a wide node chooses its split axis
 THIN = 2.0**-14  # what every side counts at least, so that degenerate sides do not make all areas zero
@@ -390,14 +391,14 @@ def running_boxes(boxes: Array, order: Array) -> tuple[Array, Array]:
 
 @kernel
 def reinsert(tree: Tree, node: int, rows: Array, boxes: Array) -> None:
-    """Keep the entries nearest to the node's centre, let the farthest 30 % wait, nearest of them first."""
+    """Keep the entries nearest to the node's centre, let the farthest wait, nearest of them first."""
     n = len(rows)
     distance = np.zeros(n)
     for k in range(boxes.shape[2]):
         centre = (boxes[:, 0, k].min() + boxes[:, 1, k].max()) / 2
         distance += ((boxes[:, 0, k] + boxes[:, 1, k]) / 2 - centre) ** 2
     order = np.argsort(distance, kind="mergesort")
-    kept = n - max(1, int(n * REINSERTED_SHARE))
+    kept = n - min(max(1, int(n * REINSERTED_SHARE)), REINSERTED_MOST)
     level = tree.nodes[node].level
     tree.state[REINSERTED] |= 1 << level
     fill_node(tree, node, rows[order[:kept]])
