@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rtfilter import snapshot
-from rtfilter.kernels import descend, layout, pack, rstar, tables
+from rtfilter import bulk, snapshot
+from rtfilter.kernels import descend, layout, rstar, tables
 from rtfilter.matches import Matches
 
 IntArray = NDArray[np.int64]
@@ -26,8 +26,6 @@ FloatArray = NDArray[np.float64]
 
 #: Entries of an inner node and of a leaf, chosen by `experiments`' capacity benchmark.
 DEFAULT_CAPACITY = (64, 4096)
-#: How full bulk loading leaves its nodes: room for later insertions before the first split.
-PACKED_FILL = 0.9
 #: Points searched together at most; more brings no further sharing and larger scratch arrays.
 CHUNK = 4096
 #: Hits for which a thread keeps room from one search to the next; 4 bytes each.
@@ -160,7 +158,7 @@ class RStarTree:
 
     def insert(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: bool = True) -> None:
         """Insert one box, low and high of shape (d,). An id may own several boxes."""
-        sides = np.array((low, high), np.float64) + 0.0
+        sides = np.array((low, high), np.float64)
         if sides.shape != (2, self.dimensions) or not (sides[0] <= sides[1]).all():
             _boxes(sides[:1], sides[1:], self.dimensions)  # says what is wrong
         self._insert(np.array([index(id)], np.int64), sides[:1], sides[1:], np.array([exact]))
@@ -243,26 +241,10 @@ class RStarTree:
 
     def _pack(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: NDArray[np.bool_]) -> None:
         """Replace the content by these boxes."""
-        inner, leaf = self.capacity
-        fresh = RStarTree(low.shape[1], (inner, leaf))
+        fresh = RStarTree(low.shape[1], self.capacity)
         fresh._reserve(len(ids))
-        first = tables.distinct(low, high, np.full(_power_of_two(2 * len(ids)), -1, np.int32))
-        rows, cuts = pack.group_boxes(
-            fresh._tree, low, high, np.flatnonzero(first == np.arange(len(ids))), int(leaf * PACKED_FILL)
-        )
-        pack.fill_tables(fresh._tree, ids, low, high, exact, first, rows)
-        rstar.free_node(fresh._tree, 0)  # the empty root
-        nodes, level = np.arange(len(rows)), 0
-        while level == 0 or len(nodes) > 1:
-            if level > 0:
-                nodes, cuts = pack.group_nodes(fresh._tree, nodes, int(inner * PACKED_FILL))
-            count = len(cuts) - 1
-            fresh._tree = layout.with_nodes(
-                fresh._tree, leaves=count if level == 0 else 0, inner=count if level > 0 else 0
-            )
-            nodes = pack.stack_nodes(fresh._tree, level, nodes, cuts)
-            level += 1
-        pack.crown(fresh._tree, nodes[0])
+        if len(ids):
+            fresh._tree = bulk.load(fresh._tree, ids, low, high, exact)
         fresh._tree.state[layout.UPDATES] = self.updates + len(ids) - int(self._tree.state[layout.LINKS])
         self._tree = fresh._tree
 
@@ -507,8 +489,8 @@ def _power_of_two(least: int) -> int:
 
 
 def _boxes(low: ArrayLike, high: ArrayLike, dimensions: int | None = None) -> tuple[FloatArray, FloatArray]:
-    """Both ends as contiguous float64 (n, d), checked, without negative zeros."""
-    lower, upper = (np.ascontiguousarray(side, np.float64) + 0.0 for side in (low, high))
+    """Both ends as contiguous float64 (n, d), checked."""
+    lower, upper = (np.ascontiguousarray(side, np.float64) for side in (low, high))
     if lower.ndim != 2 or lower.shape != upper.shape:
         raise ValueError(f"low and high must both have shape (n, d), not {lower.shape} and {upper.shape}")
     if lower.shape[1] != (dimensions or max(lower.shape[1], 1)):

@@ -312,9 +312,7 @@ def search(
 
 
 @kernel
-def search_all(
-    tree: Tree, points: Array, first_only: bool, runs: Runs
-) -> tuple[Runs, int, Array, Array]:
+def search_all(tree: Tree, points: Array, first_only: bool, runs: Runs) -> tuple[Runs, int, Array, Array]:
     """`search` of all points from the root."""
     nodes, cuts = np.empty(1, np.int64), np.zeros(2, np.int64)
     nodes[0], cuts[1] = tree.state[ROOT], len(points)

@@ -11,13 +11,12 @@ it is tried too, and judged by what the cuts after it should bring.
 
 import numpy as np
 
-from rtfilter.kernels.grid import redraw
+from rtfilter.kernels.grid import build_grid
 from rtfilter.kernels.jit import kernel
-from rtfilter.kernels.layout import HEIGHT, ROOT, Array, Tree
-from rtfilter.kernels.rstar import THIN, area, fill_node, framed, new_node, widen_frame
-from rtfilter.kernels.tables import add_box, add_link
+from rtfilter.kernels.layout import BOXES, HEIGHT, ROOT, USED_BOX, Array, Tree
+from rtfilter.kernels.rstar import THIN, area, framed, new_node, set_entries, widen_frame
+from rtfilter.kernels.tables import add_link
 
-LEAST_SAMPLE, MOST_SAMPLE = 64, 512
 LOW, HIGH, CENTRE, WIDTH = 0, 1, 2, 3  # kinds of sort keys
 
 
@@ -117,36 +116,43 @@ def select(keys: Array, rows: Array, nth: int) -> None:
 
 
 @kernel
-def group(boxes: Array, target: int) -> tuple[Array, Array]:
-    """Order of framed boxes (n, 2, d) and the bounds of its groups of at most `target`, none small.
+def cut_once(boxes: Array, rows: Array, groups: int, sample_size: int, keys: Array) -> int:
+    """Reorder `rows`, at least two groups of them, for the best cut; returns how many groups stand before it.
 
-    Returns rows int64 (n,) and cuts int64 (groups + 1,).
+    `keys` is scratch, float64 (n,).
     """
-    n = len(boxes)
-    rows = np.arange(n)
-    groups = max(1, (n + target - 1) // target)
-    cuts = np.zeros(groups + 1, np.int64)
-    keys = np.empty(n)
-    sample_size = min(max(target, LEAST_SAMPLE), MOST_SAMPLE)
-    pending = [(0, n, 0, groups)]  # rows [start, stop) are to become groups [first, last)
-    while len(pending) > 0:
-        start, stop, first, last = pending.pop()
-        cuts[first], cuts[last] = start, stop
-        if last - first < 2:
-            continue
-        k, kind, parts = choose_cut(boxes, rows[start:stop], last - first, sample_size)
-        middle = start + (stop - start) * parts // (last - first)
-        for i in range(start, stop):
-            keys[i] = sort_key(boxes[rows[i]], k, kind)
-        select(keys[start:stop], rows[start:stop], middle - start)
-        pending.append((middle, stop, first + parts, last))
-        pending.append((start, middle, first, first + parts))
-    return rows, cuts
+    k, kind, parts = choose_cut(boxes, rows, groups, sample_size)
+    for i in range(len(rows)):
+        keys[i] = sort_key(boxes[rows[i]], k, kind)
+    select(keys, rows, len(rows) * parts // groups)
+    return parts
 
 
 @kernel
-def group_boxes(tree: Tree, low: Array, high: Array, rows: Array, target: int) -> tuple[Array, Array]:
-    """Rows of the input in the order of the leaves, and the bounds of these; widens the tree's frame."""
+def group(boxes: Array, rows: Array, groups: int, sample_size: int) -> Array:
+    """Reorder `rows` of framed boxes (n, 2, d) so that so many groups of one size stand one after another.
+
+    Returns their bounds, int64 (groups + 1,).
+    """
+    cuts = np.zeros(groups + 1, np.int64)
+    cuts[groups] = len(rows)
+    keys = np.empty(len(rows))
+    pending = [(0, groups)]  # these groups are still one
+    while len(pending) > 0:
+        first, last = pending.pop()
+        if last - first < 2:
+            continue
+        own = rows[cuts[first] : cuts[last]]
+        parts = cut_once(boxes, own, last - first, sample_size, keys[: len(own)])
+        cuts[first + parts] = cuts[first] + len(own) * parts // (last - first)
+        pending.append((first + parts, last))
+        pending.append((first, first + parts))
+    return cuts
+
+
+@kernel
+def frame_boxes(tree: Tree, low: Array, high: Array, rows: Array) -> Array:
+    """The boxes of these rows of the input in frame coordinates, (n, 2, d); widens the tree's frame."""
     sides = np.empty((2, low.shape[1]))
     for row in rows:
         sides[0], sides[1] = low[row], high[row]
@@ -155,45 +161,60 @@ def group_boxes(tree: Tree, low: Array, high: Array, rows: Array, target: int) -
     for i in range(len(rows)):
         sides[0], sides[1] = low[rows[i]], high[rows[i]]
         framed(tree, sides, boxes[i])
-    order, cuts = group(boxes, target)
-    return rows[order], cuts
+    return boxes
 
 
 @kernel
-def group_nodes(tree: Tree, nodes: Array, target: int) -> tuple[Array, Array]:
-    """Nodes of one level in the order of their future parents, and the bounds of these."""
+def frame_nodes(tree: Tree, nodes: Array) -> Array:
+    """The rectangles of nodes in frame coordinates, (n, 2, d)."""
     boxes = np.empty((len(nodes), 2, tree.mbr.shape[2]))
     for i in range(len(nodes)):
         framed(tree, tree.mbr[nodes[i]], boxes[i])
-    order, cuts = group(boxes, target)
-    return nodes[order], cuts
+    return boxes
 
 
 @kernel
-def stack_nodes(tree: Tree, level: int, rows: Array, cuts: Array) -> Array:
-    """One new node of `level` for each group of entries; returns the nodes, int64 (groups,)."""
-    nodes = np.empty(len(cuts) - 1, np.int64)
-    for g in range(len(nodes)):
+def new_nodes(tree: Tree, level: int, count: int) -> Array:
+    """So many empty nodes, int64 (count,); the caller has made room."""
+    nodes = np.empty(count, np.int64)
+    for g in range(count):
         nodes[g] = new_node(tree, level)
-        fill_node(tree, nodes[g], rows[cuts[g] : cuts[g + 1]].astype(np.int32))
-        redraw(tree)
     return nodes
 
 
 @kernel
+def fill_nodes(tree: Tree, nodes: Array, rows: Array, cuts: Array, first: int, last: int) -> None:
+    """Make each of the groups first..last of `rows` the entries of its node, in `nodes`, all of them new.
+
+    Threads may fill different nodes at once.
+    """
+    for g in range(first, last):
+        set_entries(tree, nodes[g], rows[cuts[g] : cuts[g + 1]])
+        build_grid(tree, nodes[g])
+
+
+@kernel
 def fill_tables(
-    tree: Tree, ids: Array, low: Array, high: Array, exact: Array, first: Array, rows: Array
+    tree: Tree, ids: Array, low: Array, high: Array, exact: Array, first: Array, table: Array, rows: Array
 ) -> None:
     """Enter boxes and links in an empty tree with room: box b is row `rows[b]` of the input.
 
-    `first` int64 (n,) names for each input row the identical row that became a box.
+    `first` int64 (n,) names for each input row the identical row that became a box, and `table` is the hash
+    table of these; both of `tables.distinct`.
     """
-    box_of = np.empty(len(ids), np.int64)
-    sides = np.empty((2, low.shape[1]))
-    for row in rows:
-        sides[0], sides[1] = low[row], high[row]
-        box_of[row] = add_box(tree, sides)
-        add_link(tree, ids[row], box_of[row], exact[row])  # links lie as the boxes do: searches stay local
+    box_of = np.empty(len(ids), np.int32)
+    for box in range(len(rows)):
+        row = rows[box]
+        box_of[row] = box
+        for k in range(low.shape[1]):
+            tree.bounds[box, 0, k] = low[row, k] + 0.0  # no negative zeros
+            tree.bounds[box, 1, k] = high[row, k] + 0.0
+        tree.slots[box].link = tree.slots[box].leaf = -1
+    for place in range(len(table)):
+        tree.box_table[place] = box_of[table[place]] if table[place] >= 0 else -1
+    tree.state[USED_BOX] = tree.state[BOXES] = len(rows)
+    for row in rows:  # links lie as the boxes do: searches stay local
+        add_link(tree, ids[row], box_of[row], exact[row])
     for i in range(len(ids)):
         if first[i] != i:
             add_link(tree, ids[i], box_of[first[i]], exact[i])

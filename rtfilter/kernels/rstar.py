@@ -253,8 +253,8 @@ def remove_entry(tree: Tree, node: int, j: int) -> None:
 
 
 @kernel
-def fill_node(tree: Tree, node: int, rows: Array) -> None:
-    """Make `rows` the entries of a node, with exact rectangle; its masks are all to be drawn."""
+def set_entries(tree: Tree, node: int, rows: Array) -> None:
+    """Make `rows` the entries of a node, with exact rectangle; nothing is drawn."""
     head = tree.nodes[node]
     head.count = len(rows)
     head.drawn = 0
@@ -262,6 +262,12 @@ def fill_node(tree: Tree, node: int, rows: Array) -> None:
         tree.entries[head.entries + j] = rows[j]
         own(tree, node, rows[j])
     measure(tree, node)
+
+
+@kernel
+def fill_node(tree: Tree, node: int, rows: Array) -> None:
+    """`set_entries`, to be drawn at the end of the change."""
+    set_entries(tree, node, rows)
     postpone(tree, node)
 
 
@@ -482,7 +488,7 @@ def insert(tree: Tree, start: int, ids: Array, low: Array, high: Array, exact: A
     for i in range(start, len(ids)):
         if not drain(tree):
             return i
-        sides[0], sides[1] = low[i], high[i]
+        sides[0], sides[1] = low[i] + 0.0, high[i] + 0.0  # no negative zeros
         box = tree.box_table[place_of_box(tree, sides)]
         if box < 0:
             widen_frame(tree, sides)

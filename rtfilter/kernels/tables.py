@@ -127,14 +127,14 @@ def rehash(tree: Tree, box_table: Array, id_table: Array) -> None:
 def distinct(low: Array, high: Array, table: Array) -> Array:
     """First row identical to each row, int64 (n,): its own number where the row is new.
 
-    `table` is scratch: int32, a power of two above n, filled with -1.
+    `table`, int32, a power of two above n, filled with -1, becomes the hash table of the new ones.
     """
     n, dimensions = low.shape
     first = np.empty(n, np.int64)
     sides = np.empty((2, dimensions))
     last = np.uint64(len(table) - 1)
     for i in range(n):
-        sides[0], sides[1] = low[i], high[i]
+        sides[0], sides[1] = low[i] + 0.0, high[i] + 0.0  # no negative zeros
         place = hash_box(sides) & last
         while table[place] >= 0:
             other = table[place]
