@@ -23,6 +23,7 @@ from experiments.workloads import BOXES, Bounds, FloatArray, IntArray
 from rtfilter.matches import Matches
 from rtfilter.tree import RStarTree
 
+NAMES = ("wide", "narrow")
 #: Boxes from which on the targets hold.
 TARGET_BOXES = 100_000
 #: Least speed-up per event in a batch of 1000, by workload.
@@ -210,8 +211,8 @@ def main(arguments: list[str] | None = None) -> int:
     size = size._replace(boxes=given.boxes or size.boxes, repeats=given.repeats or size.repeats)
 
     rows: list[Row] = []
-    with one_core(), tqdm(total=STEPS * len(BOXES), unit="step", leave=False) as bar:
-        for name, make in BOXES.items():
+    with one_core(), tqdm(total=STEPS * len(NAMES), unit="step", leave=False) as bar:
+        for name, make in ((name, BOXES[name]) for name in NAMES):
 
             def step(text: str, name: str = name) -> None:
                 bar.set_postfix_str(f"{name}: {text}")
