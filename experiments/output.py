@@ -16,13 +16,21 @@ from experiments.machine import describe
 Row = dict[str, Any]
 
 
-def medians(calls: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median duration of each call, in seconds, without garbage collection.
+def rounds(calls: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """Durations of each call, in seconds, without garbage collection.
 
     All are called once, then all again, `repeats` times: other load on the machine slows them alike.
     """
-    rounds = [{name: timeit(call, number=1) for name, call in calls.items()} for _ in range(repeats)]
-    return {name: median(times[name] for times in rounds) for name in calls}
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            times[name].append(timeit(call, number=1))
+    return times
+
+
+def medians(calls: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median duration of each call by `rounds`."""
+    return {name: median(times) for name, times in rounds(calls, repeats).items()}
 
 
 @contextmanager
