@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments import machine, peers
-from experiments.output import Row, keep, one_core, rounds, table
+from experiments.output import WARM, Row, keep, one_core, rounds, table
 from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.peers.trees import Rtree
@@ -157,7 +157,7 @@ def contenders(boxes: Bounds, points: FloatArray, say: Callable[[str, str], None
     for name, kind in peers.PEERS.items():
         if name == peers.OURS:
             continue
-        reason = peers.unable(kind, boxes) or too_much(kind, boxes, points, BUILD_SECONDS)
+        reason = peers.unable(kind, boxes) or too_much(kind, boxes, points, BUILD_SECONDS, BUILD_SECONDS)
         if reason:
             say(name, reason)
             continue
@@ -206,7 +206,7 @@ def measure(
         alone = few[: other.alone]
         calls[other.name + ALONE] = partial(ask_each, other.ask, alone)
         counts |= {other.name: other.events, other.name + ALONE: len(alone)}
-    times = per(rounds(calls, size.repeats), counts)
+    times = per(rounds(calls, size.repeats, WARM), counts)
     matches = float(np.mean(tree.count(few)))
     for what in questions:
         suffix = ALONE if what == "1" else ""
@@ -214,7 +214,8 @@ def measure(
         rows.append(compare(name, f"search, batch of {what}", times[what], theirs) | {"matches": matches})
 
     step("timing insertion and deletion")
-    # Into the index and out again, so that every round begins with the same boxes.
+    # Into the index and out again, so that every round begins with the same boxes. Those of `nested` repeat
+    # from `PREDICATES` on, and boxes that the index has already cost next to nothing.
     calls = {
         "insertion, one call": partial(tree.insert_many, np.array(ids), *fresh),
         "deletion, one call": partial(tree.delete_many, np.array(ids)),

@@ -55,7 +55,9 @@ class Plan(NamedTuple):
     workloads: tuple[str, ...]
     """Once each at the default number of subscriptions."""
     repeats: int
-    budget: float
+    build_seconds: float
+    ask_seconds: float
+    """Both as in `Case`."""
 
     def cases(self, chosen: Sequence[str], seed: int) -> list[Case]:
         """Cases of the chosen peers, small indexes first."""
@@ -66,8 +68,9 @@ class Plan(NamedTuple):
             batches = self.batches if own else self.few
             for peer in chosen:
                 case = Case(
-                    peer, workload, subscriptions, dimensions, side, batches, seed, self.repeats, self.budget
-                )
+                    peer, workload, subscriptions, dimensions, side, batches, seed,
+                    self.repeats, self.build_seconds, self.ask_seconds,
+                )  # fmt: skip
                 made.setdefault(case.key, case)
 
         for name in self.varied:
@@ -92,7 +95,8 @@ FULL = Plan(
     few=(1, 1000),
     workloads=tuple(BOXES),
     repeats=5,
-    budget=60,
+    build_seconds=300,
+    ask_seconds=10,
 )
 QUICK = FULL._replace(
     subscriptions=(10_000, 100_000, 1_000_000),
@@ -101,7 +105,8 @@ QUICK = FULL._replace(
     batches=(1, 100, 1000),
     workloads=("geo",),
     repeats=3,
-    budget=1,
+    build_seconds=5,
+    ask_seconds=0.5,
 )
 
 

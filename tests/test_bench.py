@@ -43,7 +43,7 @@ def test_ours_answers_as_brute_force(small, batch):
 def test_answers_are_compared_before_timing(monkeypatch):
     lossy = property(lambda self: {"lossy": lambda points: [[] for _ in points]})
     monkeypatch.setattr(peers.PEERS["NumPy"], "ways", lossy)
-    monkeypatch.setattr(bench, "rounds", lambda calls, repeats: pytest.fail("timed before compared"))
+    monkeypatch.setattr(bench, "rounds", lambda *given: pytest.fail("timed before compared"))
     with pytest.raises(AssertionError, match="NumPy by lossy"):
         bench.measure(workload("wide", dimensions=3), bench.QUICK, lambda text: None, lambda *skipped: None)
 
@@ -175,6 +175,15 @@ def test_medians_takes_turns():
     times = output.medians({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
     assert calls == ["a", "b"] * 3
     assert set(times) == {"a", "b"}
+
+
+def test_short_calls_are_made_twice_where_caches_should_be_warm():
+    calls = []
+    times = output.rounds({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2, warm=60)
+    assert calls == ["a", "a", "b", "b"] * 2
+    assert [len(taken) for taken in times.values()] == [2, 2]
+    output.rounds({"a": lambda: calls.append("c")}, 1)
+    assert calls[8:] == ["c"]
 
 
 def test_table_aligns_and_leaves_missing_cells_empty():

@@ -45,25 +45,25 @@ POINTS = np.zeros((50, 2))
 
 
 def test_costs_are_extrapolated_from_a_sample(clock):
-    assert cost.too_much(Slow, BOXES, POINTS, 10) == ""
+    assert cost.too_much(Slow, BOXES, POINTS, 10, 10) == ""
     clock.build = 1e-3
-    assert cost.too_much(Slow, BOXES, POINTS, 99) == "building would take 100 s"
+    assert cost.too_much(Slow, BOXES, POINTS, 99, 1) == "building would take 100 s"
     assert clock.now < 10
-    assert cost.too_much(Slow, BOXES, POINTS, 101) == ""
+    assert cost.too_much(Slow, BOXES, POINTS, 101, 1) == ""
     clock.event = 2e-3
-    assert cost.too_much(Slow, BOXES, POINTS, 101) == "an event would take 200 s"
+    assert cost.too_much(Slow, BOXES, POINTS, 101, 199) == "an event would take 200 s"
 
 
 def test_memory_is_extrapolated(clock, monkeypatch):
     held = iter([0, 2**30])
     monkeypatch.setattr(cost, "memory", lambda: next(held))
     monkeypatch.setattr(cost, "available_memory", lambda: 10 * 2**30)
-    assert cost.too_much(Slow, BOXES, POINTS, 10) == "it would need 50 GiB of 10"
+    assert cost.too_much(Slow, BOXES, POINTS, 10, 10) == "it would need 50 GiB of 10"
 
 
 def test_few_boxes_are_always_tried(clock):
     clock.build = 1e3
-    assert cost.too_much(Slow, Bounds(BOXES.low[:1000], BOXES.high[:1000]), POINTS, 1) == ""
+    assert cost.too_much(Slow, Bounds(BOXES.low[:1000], BOXES.high[:1000]), POINTS, 1, 1) == ""
 
 
 @pytest.mark.parametrize(("event", "expected"), [(1e-9, 50), (1e-6, 10), (1e-5, 1), (1.0, 1)])
@@ -85,4 +85,6 @@ def test_memory_of_this_process_is_known():
 
 def test_ours_costs_little():
     made = workload("narrow")
-    assert cost.too_much(peers.PEERS["rtfilter"], made.subscriptions(0, 5000), made.events(0, 20), 60) == ""
+    assert (
+        cost.too_much(peers.PEERS["rtfilter"], made.subscriptions(0, 5000), made.events(0, 20), 60, 60) == ""
+    )

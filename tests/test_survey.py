@@ -18,13 +18,14 @@ SMALL = survey.FULL._replace(
     few=(50,),
     workloads=("geo", "sparse"),
     repeats=2,
-    budget=1,
+    build_seconds=5,
+    ask_seconds=0.5,
 )
 FAKE = {"us": 2.0, "way": "x", "asked": 1, "matches": 0.0, "build_us": 1.0, "bytes": 8.0, "peak_bytes": 8}
 
 
 def case(peer="NumPy", **changes):
-    return Case(peer, "narrow", 300, 3, None, (1, 50), 1, 2, 1.0)._replace(**changes)
+    return Case(peer, "narrow", 300, 3, None, (1, 50), 1, 2, 5.0, 0.5)._replace(**changes)
 
 
 def row(peer, us, subscriptions=300, batch=1):
@@ -50,7 +51,7 @@ def test_a_plan_varies_each_variable_around_its_default():
     assert {tuple(c.batches) for c in cases if c.subscriptions == 300} == {(50,)}
     sizes = [c.subscriptions * c.dimensions for c in cases]
     assert sizes == sorted(sizes)
-    assert {(c.seed, c.repeats, c.budget) for c in cases} == {(7, 2, 1)}
+    assert {(c.seed, c.repeats, c.build_seconds, c.ask_seconds) for c in cases} == {(7, 2, 5, 0.5)}
 
 
 @pytest.mark.parametrize("plan", [survey.FULL, survey.QUICK])
@@ -84,6 +85,12 @@ def test_what_a_peer_cannot_do_is_skipped_with_its_reason():
         {"peer": "boostree", "workload": "narrow", "subscriptions": 300, "dimensions": 5, "side": None}
         | {"skipped": "takes 2 to 4 dimensions"}
     ]
+
+
+def test_what_takes_too_long_is_skipped_but_never_ours():
+    too_long = {"subscriptions": 3000, "build_seconds": 1e-9}
+    assert trial.measure(case("NumPy", **too_long))[0]["skipped"] == "building would take 0 s"
+    assert len(trial.measure(case("rtfilter", **too_long))) == 2
 
 
 def test_a_crash_is_a_reason():

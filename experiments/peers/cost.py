@@ -55,11 +55,13 @@ def available_memory() -> int | None:
         return None
 
 
-def too_much(peer: type[Peer], boxes: Bounds, points: FloatArray, budget: float) -> str:
+def too_much(
+    peer: type[Peer], boxes: Bounds, points: FloatArray, build_seconds: float, event_seconds: float
+) -> str:
     """Why a peer should not be tried on these boxes, or nothing.
 
-    Compiles it, then extrapolates linearly from a sample: seconds to build, seconds of an event, both at most
-    `budget`, and memory, at most what is available.
+    Compiles it, then extrapolates linearly from a sample: seconds to build, seconds of an event, and memory,
+    which may take nearly all that is available.
     """
     tiny = peer(Bounds(boxes.low[:50], boxes.high[:50]))
     for ask in tiny.ways.values():
@@ -74,14 +76,14 @@ def too_much(peer: type[Peer], boxes: Bounds, points: FloatArray, budget: float)
     index = peer(few)
     build = (perf_counter() - begun) * times
     after, room = memory(), available_memory()
-    if build > budget:
+    if build > build_seconds:
         return f"building would take {build:,.0f} s"
     if before is not None and after is not None and room is not None:
         need = (after - before) * times
         if need > 0.9 * room:
             return f"it would need {need / 2**30:,.0f} GiB of {room / 2**30:,.0f}"
     event = times * min(seconds(partial(ask, points[:1])) for ask in index.ways.values())
-    return f"an event would take {event:,.0f} s" if event > budget else ""
+    return f"an event would take {event:,.0f} s" if event > event_seconds else ""
 
 
 def affordable(ask: Way, points: FloatArray, budget: float) -> int:
