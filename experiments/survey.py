@@ -105,8 +105,8 @@ QUICK = FULL._replace(
     batches=(1, 100, 1000),
     workloads=("geo",),
     repeats=3,
-    build_seconds=5,
-    ask_seconds=0.5,
+    build_seconds=3,
+    ask_seconds=0.3,
 )
 
 
