@@ -4,7 +4,7 @@ BIN := .venv/bin
 PACKAGES := rtfilter scheduler adaptive experiments
 OUT ?= out
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench bench-compare clean
 
 demo: .venv/installed ## replay bursts of 12-d events and of flights, with table and picture
 	$(BIN)/python -m experiments demo --out $(OUT)
@@ -21,9 +21,16 @@ format: .venv/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/installed ## speed beside rtree, in the same run
+bench: .venv/installed ## speed beside all peers, in the same run; minutes
 	@mkdir -p $(OUT)
+	@rm -f $(OUT)/peers.json # or it would be continued
 	$(BIN)/python -m experiments bench --out $(OUT)/bench.json --figure $(OUT)/bench.png
+	$(BIN)/python -m experiments peers --quick --out $(OUT)/peers.json --figure $(OUT)/peers.png
+
+bench-compare: .venv/installed ## what became slower between two kept results, beyond noise
+	@test -n "$(OLD)" && test -n "$(NEW)" \
+		|| { echo "two results are needed: make bench-compare OLD=before/bench.json NEW=out/bench.json"; exit 2; }
+	$(BIN)/python -m experiments compare $(OLD) $(NEW)
 
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

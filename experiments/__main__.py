@@ -19,7 +19,9 @@ class Experiment(NamedTuple):
 
 EXPERIMENTS = {
     "demo": Experiment("experiments.demo", "bursts of 12-d events and of flights, matched four ways"),
-    "bench": Experiment("experiments.bench", "speed against rtree: search, insertion, bulk loading"),
+    "bench": Experiment("experiments.bench", "speed beside all peers: search, updates, bulk loading"),
+    "peers": Experiment("experiments.survey", "all peers by subscriptions, dimensions, batch size and side"),
+    "compare": Experiment("experiments.compare", "two kept results of bench or peers: faster or slower"),
     "overheads": Experiment("experiments.overheads", "starting a process, and the cost of metrics"),
     "capacity": Experiment("experiments.capacity", "time per event by leaf capacity, to choose the default"),
 }

@@ -19,6 +19,7 @@ LEAVES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 INNER = 64
 BATCHES = (1000, 100, 1)
 EVENTS, SAMPLE = 1000, 200
+NAMES = ("wide", "narrow")  # one that no tree can prune, one that it can
 COLUMNS = {
     "workload": "workload",
     "boxes": "boxes",
@@ -65,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     given = parser.parse_args(arguments)
-    cases = [(name, boxes, leaf) for boxes in given.boxes for name in BOXES for leaf in given.leaves]
+    cases = [(name, boxes, leaf) for boxes in given.boxes for name in NAMES for leaf in given.leaves]
     with one_core():
         rows = [
             measure(name, boxes, leaf, given.repeats, given.seed)

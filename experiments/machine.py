@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 PACKAGES = ("rtfilter", "numpy", "numba", "rtree")
+PEERS = ("boostree", "duckdb", "mokaccino", "perq", "polars", "shapely")
 
 
 def describe() -> dict[str, object]:
@@ -17,7 +20,8 @@ def describe() -> dict[str, object]:
     -------
     dict
         ``cpu`` (model), ``cores`` (usable by this process), ``memory_gb`` (GiB; None where the system does
-        not tell), ``system``, ``python``, and ``versions`` by package, None for one not installed.
+        not tell), ``system``, ``python``, ``revision`` (of the checkout; None elsewhere), and ``versions`` by
+        package, None for one not installed.
     """
     return {
         "cpu": _cpu(),
@@ -25,7 +29,8 @@ def describe() -> dict[str, object]:
         "memory_gb": _memory(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "versions": {package: _version(package) for package in PACKAGES},
+        "revision": _revision(),
+        "versions": {package: _version(package) for package in PACKAGES + PEERS},
     }
 
 
@@ -34,10 +39,30 @@ def one_line(machine: dict[str, object] | None = None) -> str:
     facts = describe() if machine is None else machine
     versions = facts["versions"]
     assert isinstance(versions, dict)
-    known = ", ".join(f"{package} {number}" for package, number in versions.items() if number)
+    known = _listed(versions, PACKAGES)
     memory = "" if facts["memory_gb"] is None else f", {facts['memory_gb']} GiB"
     hardware = f"{facts['cpu']}, {facts['cores']} cores{memory}, {facts['system']}"
     return f"{hardware}, Python {facts['python']}, {known}"
+
+
+def peers_line() -> str:
+    """The peers that are installed, with their versions, in one line of text."""
+    return _listed({package: _version(package) for package in PEERS}, PEERS)
+
+
+def _listed(versions: Mapping[str, str | None], packages: Sequence[str]) -> str:
+    return ", ".join(f"{package} {versions[package]}" for package in packages if versions.get(package))
+
+
+def _revision() -> str | None:
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        run = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return run.stdout.strip()
 
 
 def _cpu() -> str:

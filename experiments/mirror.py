@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 from rtree.index import Index
 
-from experiments.peers import properties
+from experiments.peers.trees import properties
 from experiments.workloads import FloatArray, IntArray
 from rtfilter import EventFilter
 from rtfilter.tree import RStarTree

@@ -14,15 +14,30 @@ from typing import Any
 from experiments.machine import describe
 
 Row = dict[str, Any]
+#: Searches shorter than so many seconds are timed with warm caches.
+WARM = 0.05
+
+
+def rounds(
+    calls: Mapping[str, Callable[[], object]], repeats: int, warm: float = 0
+) -> dict[str, list[float]]:
+    """Durations of each call, in seconds, without garbage collection.
+
+    All are called once, then all again, `repeats` times: other load on the machine slows them alike. A call
+    shorter than `warm` seconds is made twice in a row, and the second counts: the first found the caches
+    full of what the others left there, which long calls hardly notice.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            time = timeit(call, number=1)
+            times[name].append(timeit(call, number=1) if time < warm else time)
+    return times
 
 
 def medians(calls: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median duration of each call, in seconds, without garbage collection.
-
-    All are called once, then all again, `repeats` times: other load on the machine slows them alike.
-    """
-    rounds = [{name: timeit(call, number=1) for name, call in calls.items()} for _ in range(repeats)]
-    return {name: median(times[name] for times in rounds) for name in calls}
+    """Median duration of each call by `rounds`."""
+    return {name: median(times) for name, times in rounds(calls, repeats).items()}
 
 
 @contextmanager

@@ -1,0 +1,96 @@
+"""What a peer would cost, measured on few boxes, so that nothing runs for hours or out of memory."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+from experiments.peers.peer import Peer, Way
+from experiments.workloads import Bounds, FloatArray
+
+#: Share of the boxes, and least number, that costs are extrapolated from.
+SAMPLE, LEAST = 1 / 50, 1000
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Duration of one call."""
+    begun = perf_counter()
+    call()
+    return perf_counter() - begun
+
+
+def memory() -> int | None:
+    """Bytes that this process holds for itself alone, after giving back what it can; None if unknown."""
+    gc.collect()
+    with suppress(OSError, AttributeError, TypeError):  # where the C library is not GNU's
+        ctypes.CDLL(None).malloc_trim(0)
+    return _status("RssAnon")
+
+
+def peak_memory() -> int | None:
+    """Most bytes that this process ever held; None where the system does not tell."""
+    return _status("VmHWM")
+
+
+def _status(field: str) -> int | None:
+    listing = Path("/proc/self/status")
+    if listing.exists():
+        for line in listing.read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def available_memory() -> int | None:
+    """Bytes that may still be taken without swapping; None where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def too_much(
+    peer: type[Peer], boxes: Bounds, points: FloatArray, build_seconds: float, event_seconds: float
+) -> str:
+    """Why a peer should not be tried on these boxes, or nothing.
+
+    Compiles it, then extrapolates linearly from a sample: seconds to build, seconds of an event, and memory,
+    which may take nearly all that is available.
+    """
+    tiny = peer(Bounds(boxes.low[:50], boxes.high[:50]))
+    for ask in tiny.ways.values():
+        ask(points[:2])
+    sample = max(LEAST, int(len(boxes.low) * SAMPLE))
+    times = len(boxes.low) / sample
+    if times <= 1:
+        return ""
+    few = Bounds(boxes.low[:sample], boxes.high[:sample])
+    before = memory()
+    begun = perf_counter()
+    index = peer(few)
+    build = (perf_counter() - begun) * times
+    after, room = memory(), available_memory()
+    if build > build_seconds:
+        return f"building would take {build:,.0f} s"
+    if before is not None and after is not None and room is not None:
+        need = (after - before) * times
+        if need > 0.9 * room:
+            return f"it would need {need / 2**30:,.0f} GiB of {room / 2**30:,.0f}"
+    event = times * min(seconds(partial(ask, points[:1])) for ask in index.ways.values())
+    return f"an event would take {event:,.0f} s" if event > event_seconds else ""
+
+
+def affordable(ask: Way, points: FloatArray, budget: float) -> int:
+    """How many of the points can be asked in about `budget` seconds, at least 1, by asking one, then ten."""
+    count = 1
+    for few in (1, 10):
+        count = int(budget / max(seconds(partial(ask, points[:few])) / few, 1e-9))
+        if count < 10:
+            break
+    return min(max(count, 1), len(points))
