@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from experiments.peers.peer import Peer, Way, grouped
 from experiments.workloads import Bounds, FloatArray, IntArray
-from rtfilter.kernels.jit import trailing_zeros
+from rtfilter.kernels.vector import trailing_zeros
 from rtfilter.matches import Matches
 
 F = TypeVar("F", bound=Callable[..., Any])
