@@ -81,6 +81,11 @@ def _check_masks(tree: Tree, node: int, boxes: NDArray[Any]) -> None:
     inside = (cells[:, 0].T[:, None] <= cell) & (cell <= cells[:, 1].T[:, None])
     expected[:, :, : len(boxes)] = inside
     require((bits == expected).all(), f"the masks of node {node} do not fit its entries")
+    if stride % layout.LANES == 0:
+        codes = tree.masks[head["masks"] + words.size :][: dimensions * layout.CODES * stride]
+        inside = np.clip((boxes - low) * scale, 0, CELLS - 3) % 1 * 256
+        held = codes.view(np.uint8).reshape(dimensions, 2, -1)[:, :, : len(boxes)]
+        require((held == inside.astype(int).T).all(), f"the codes of node {node} do not fit its entries")
     ranking, tested = tree.ranking[node], int(head["tested"])
     require((np.sort(ranking) == np.arange(dimensions)).all(), f"node {node} ranks no permutation")
     free = np.isinf(boxes[:, :, ranking[tested:]])
@@ -118,6 +123,7 @@ def _check_rows(tree: Tree, boxes: NDArray[np.int64]) -> None:
     chained = 0
     for box in live.tolist():
         link, previous = int(slots["link"][box]), -1
+        require(slots["id"][box] == links["id"][link], f"box {box} does not have the id of its first link")
         while link >= 0:
             require(links["box"][link] == box, f"a link of box {box} names another box")
             require(links["previous"][link] == previous, f"the chain of box {box} is torn")

@@ -28,8 +28,8 @@ FloatArray = NDArray[np.float64]
 DEFAULT_CAPACITY = (64, 4096)
 #: Points searched together at most; more brings no further sharing and larger scratch arrays.
 CHUNK = 4096
-#: Hits for which a thread keeps room from one search to the next; 4 bytes each.
-KEPT = 1 << 24
+#: Hits for which a thread keeps room from one search to the next; 9 bytes each.
+KEPT = 1 << 25
 KIND = "rtfilter.tree"
 
 _scratch = threading.local()
@@ -294,8 +294,8 @@ class RStarTree:
         ids = np.empty(int(offsets[-1]), np.int64)
         state = self._tree.state
         exact = np.empty(len(ids) if state[layout.INEXACT] else 0, np.uint8)
-        descend.gather(self._tree, runs, count, offsets, ids, exact)
-        _scratch.runs = runs if len(runs.links) <= KEPT else None
+        descend.gather(runs, count, offsets, ids, exact)
+        _scratch.runs = runs if len(runs.ids) <= KEPT else None
         if state[layout.LINKS] > state[layout.IDS]:  # an id may be met twice
             descend.distinct(offsets, ids, exact)
             ids, exact = ids[: offsets[-1]], exact[: offsets[-1]]
@@ -481,7 +481,9 @@ class RStarTree:
 
 def _runs() -> descend.Runs:
     """Room for the hits of one search; it grows when it is short."""
-    return descend.Runs(np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1025, np.int64))
+    return descend.Runs(
+        np.empty(1024, np.int64), np.empty(1024, np.uint8), np.empty(1024, np.int32), np.empty(1025, np.int64)
+    )
 
 
 def _power_of_two(least: int) -> int:

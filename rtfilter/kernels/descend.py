@@ -15,6 +15,7 @@ from rtfilter.kernels.layout import (
     BOXES,
     CELLS,
     HEIGHT,
+    INEXACT,
     INNER_CAPACITY,
     LANES,
     LINKS,
@@ -32,7 +33,7 @@ MANY = 64  # points that use most of a leaf's masks: then all of them are fetche
 @kernel
 def doubled(array: Array) -> Array:
     """The array with twice the room."""
-    larger = np.empty(2 * len(array) + 64, array.dtype)
+    larger = np.empty(max(2 * len(array), 64), array.dtype)
     larger[: len(array)] = array
     return larger
 
@@ -155,58 +156,59 @@ class Runs(NamedTuple):
     The same arrays serve the next search: memory that is new to the process costs more than to search it.
     """
 
-    links: Array  # int32: rows of `Tree.links`
+    ids: Array  # int64
+    exact: Array  # uint8, as long as `ids`; not used where each box has one link and all are exact
     points: Array  # int32: the point of each run of hits
     cuts: Array  # int64: where each run begins, one more at the end; longer than `points`
 
 
 @kernel
-def collect(tree: Tree, node: int, found: Array, links: Array, used: int) -> int:
-    """Put the links of the entries in `found` of a leaf behind the `used` first of `links`.
+def collect(tree: Tree, node: int, found: Array, ids: Array, exact: Array, used: int) -> int:
+    """Put the ids of the entries in `found` of a leaf, and their exactness, behind the `used` first.
 
-    Returns how many are used then, or -1 when `links` is too short. (An array that may be replaced in the
+    Returns how many are used then, or -1 when there is no more room. (An array that may be replaced in the
     inner loop would cost ten times the rest of the loop, in reference counts.)
     """
     head = tree.nodes[node]
-    shared = tree.state[LINKS] > tree.state[BOXES]
+    plain = tree.state[LINKS] == tree.state[BOXES] and tree.state[INEXACT] == 0
     for w in range((head.count + WORD - 1) // WORD):
         bits = found[w]
         first = head.entries + w * WORD
+        if used + WORD > len(ids):
+            return -1
         while bits != 0:
-            link = tree.slots[tree.entries[first + trailing_zeros(bits)]].link
+            slot = tree.slots[tree.entries[first + trailing_zeros(bits)]]
             bits &= bits - ONE
-            if used == len(links):
-                return -1
-            links[used] = link
-            used += 1
-            if not shared:
+            if plain:
+                ids[used] = slot.id
+                used += 1
                 continue
-            link = tree.links[link].next
+            link = slot.link
             while link >= 0:
-                if used == len(links):
+                if used == len(ids):
                     return -1
-                links[used] = link
+                ids[used], exact[used] = tree.links[link].id, tree.links[link].exact
                 used += 1
                 link = tree.links[link].next
     return used
 
 
 @kernel
-def gather(tree: Tree, runs: Runs, count: int, offsets: Array, ids: Array, exact: Array) -> None:
+def gather(runs: Runs, count: int, offsets: Array, ids: Array, exact: Array) -> None:
     """Write ids (and exactness, unless `exact` is empty) of the first `count` runs point by point.
 
     `offsets` int64 (n + 1,) says where those of each point go.
     """
     place = offsets[:-1].copy()
     for r in range(count):
+        first, size = runs.cuts[r], runs.cuts[r + 1] - runs.cuts[r]
         at = place[runs.points[r]]
-        for h in range(runs.cuts[r], runs.cuts[r + 1]):
-            link = tree.links[runs.links[h]]
-            ids[at] = link.id
-            if len(exact) > 0:
-                exact[at] = link.exact
-            at += 1
-        place[runs.points[r]] = at
+        for h in range(size):
+            ids[at + h] = runs.ids[first + h]
+        if len(exact) > 0:
+            for h in range(size):
+                exact[at + h] = runs.exact[first + h]
+        place[runs.points[r]] = at + size
 
 
 @kernel
@@ -261,7 +263,7 @@ def search(
     arena = np.empty(2 * len(pairs) + 64, np.int32)
     arena[: len(pairs)] = pairs
     rows, found = scratch(tree)
-    links, run_points, run_cuts = runs.links, runs.points, runs.cuts
+    ids, exact, run_points, run_cuts = runs.ids, runs.exact, runs.points, runs.cuts
     offsets = np.zeros(len(points) + 1, np.int64)
     count, used = 0, 0
     run_cuts[0] = 0
@@ -290,15 +292,15 @@ def search(
             if done[point] or not candidates(tree, node, own, found):
                 continue
             verify(tree, node, points[point], own, found)
-            after = collect(tree, node, found, links, used)
+            after = collect(tree, node, found, ids, exact, used)
             while after < 0:
-                links = doubled(links)
-                after = collect(tree, node, found, links, used)
+                ids, exact = doubled(ids), doubled(exact)
+                after = collect(tree, node, found, ids, exact, used)
             if after == used:
                 continue
             if first_only:
                 for h in range(used, after):
-                    done[point] |= tree.links[links[h]].exact
+                    done[point] |= tree.state[INEXACT] == 0 or exact[h] != 0
             if count == len(run_points):
                 run_points, run_cuts = doubled(run_points), doubled(run_cuts)
             offsets[point + 1] += after - used
@@ -308,7 +310,7 @@ def search(
             run_cuts[count] = used
     for i in range(len(points)):
         offsets[i + 1] += offsets[i]
-    return Runs(links, run_points, run_cuts), count, offsets, visits
+    return Runs(ids, exact, run_points, run_cuts), count, offsets, visits
 
 
 @kernel

@@ -3,7 +3,9 @@
 Testing a point against all entries of a node is one look-up and one AND per dimension. `cell` is monotone in
 floating point, so an entry on [low, high] that contains x always has its bit in the cell of x, wherever the
 grid lies: a grid may be imprecise, but never loses a match. By the same token an entry with bits in the cells
-before *and* after that of x contains x: only entries that end in the cell of x are compared (`verify`).
+before *and* after that of x contains x: only entries that end in the cell of x are compared (`verify`), 64
+at once by the `code` of their ends, a byte that ascends within the cell. Only where codes are equal are the
+bounds themselves read: they are three times the size of masks and codes, and would not fit the cache.
 
 Dimensions are tested in the order in which they exclude most, so that a point that no entry contains is known
 after a few; those that no entry constrains are not tested at all.
@@ -14,6 +16,7 @@ import numpy as np
 from rtfilter.kernels.jit import kernel
 from rtfilter.kernels.layout import (
     CELLS,
+    CODES,
     INNER_CAPACITY,
     LANES,
     LEAF_CAPACITY,
@@ -22,13 +25,14 @@ from rtfilter.kernels.layout import (
     Array,
     Tree,
 )
-from rtfilter.kernels.vector import intersect, not_in_both, ones, prefetch, trailing_zeros
+from rtfilter.kernels.vector import compare, intersect, not_in_both, ones, prefetch, trailing_zeros
 
 OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
 FETCHED = 8  # dimensions whose masks are fetched ahead; few points get further
 UP_TO_DATE = -2  # of `Node.stale`
 PASS = 32  # building a grid anew costs as much per entry as drawing one in so many
-FEW = 16  # candidates that are compared in all dimensions: looking up the cells beside theirs costs more
+FEW = 16  # candidates whose bounds are compared at once: looking up the cells beside theirs costs more
+LEFT = 2.0  # of the entries in `LANES` words, so many expected to be left make it useless to test for none
 ONE = np.uint64(1)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -38,6 +42,13 @@ def cell(x: float, low: float, scale: float) -> int:
     """Cell of coordinate x: the first is kept for -inf, the last for inf, those between ascend with x."""
     inside = int(min(max((x - low) * scale, 0.0), CELLS - 3.0)) + 1
     return inside + int(x == np.inf) - int(x == -np.inf)
+
+
+@kernel
+def code(x: float, low: float, scale: float) -> int:
+    """Place of x within its cell, 0..255, ascending with x."""
+    inside = min(max((x - low) * scale, 0.0), CELLS - 3.0)
+    return int((inside - int(inside)) * 256.0)
 
 
 @kernel
@@ -54,6 +65,28 @@ def words_of(tree: Tree, level: int) -> int:
 
 
 @kernel
+def block_of(tree: Tree, level: int) -> int:
+    """Words of a node of this level in `Tree.masks`, as `layout.block`."""
+    stride = words_of(tree, level)
+    return tree.mbr.shape[2] * (CELLS + (CODES if stride % LANES == 0 else 0)) * stride
+
+
+@kernel
+def codes_of(tree: Tree, node: int, k: int) -> int:
+    """Where the codes in dimension k begin: a byte for the low end of each entry, then for each high end."""
+    head = tree.nodes[node]
+    stride = words_of(tree, head.level)
+    return head.masks + (tree.mbr.shape[2] * CELLS + k * CODES) * stride
+
+
+@kernel
+def put_code(tree: Tree, codes: int, j: int, value: int) -> None:
+    """Write byte j of those that begin at `codes`."""
+    at, shift = codes + j // 8, np.uint64(j % 8 * 8)
+    tree.masks[at] = tree.masks[at] & ~(np.uint64(0xFF) << shift) | np.uint64(value) << shift
+
+
+@kernel
 def rectangles(tree: Tree, level: int) -> Array:
     """The array that the entries of a node of this level are rows of: boxes, or other nodes' rectangles."""
     return tree.bounds if level == 0 else tree.mbr
@@ -67,11 +100,14 @@ def set_bits(tree: Tree, node: int, j: int) -> None:
     box = rectangles(tree, head.level)[tree.entries[head.entries + j]]
     bit = ONE << np.uint64(j % WORD)
     for k in range(box.shape[1]):
-        first = cell(box[0, k], tree.grid[node, 0, k], tree.grid[node, 1, k])
-        last = cell(box[1, k], tree.grid[node, 0, k], tree.grid[node, 1, k])
+        low, scale = tree.grid[node, 0, k], tree.grid[node, 1, k]
         base = head.masks + k * CELLS * stride + j // WORD
-        for c in range(first, last + 1):
+        for c in range(cell(box[0, k], low, scale), cell(box[1, k], low, scale) + 1):
             tree.masks[base + c * stride] |= bit
+        if stride % LANES == 0:
+            codes = codes_of(tree, node, k)
+            put_code(tree, codes, j, code(box[0, k], low, scale))
+            put_code(tree, codes + stride * (WORD // 8), j, code(box[1, k], low, scale))
     for i in range(head.tested, box.shape[1]):  # this entry may be the first to constrain a dimension
         k = tree.ranking[node, i]
         if box[0, k] > -np.inf or box[1, k] < np.inf:
@@ -135,6 +171,11 @@ def build_grid(tree: Tree, node: int) -> None:
             tree.masks[base + first * stride + j // WORD] ^= bit
             if after < CELLS:
                 tree.masks[base + after * stride + j // WORD] ^= bit
+        if stride % LANES == 0:
+            codes = codes_of(tree, node, k)
+            for j in range(head.count):
+                put_code(tree, codes, j, code(source[entries[j], 0, k], low, scale))
+                put_code(tree, codes + stride * (WORD // 8), j, code(source[entries[j], 1, k], low, scale))
         for c in range(1, CELLS):
             row = base + c * stride
             mask, before = tree.masks[row : row + used], tree.masks[row - stride : row - stride + used]
@@ -142,6 +183,10 @@ def build_grid(tree: Tree, node: int) -> None:
                 mask[w] ^= before[w]
     tree.ranking[node] = np.argsort(overlapped)
     head.tested = (overlapped < CELLS * head.count).sum()
+    head.sure, left = 0, float(min(head.count, LANES * WORD))
+    while head.sure < head.tested and left >= LEFT:
+        left *= overlapped[tree.ranking[node, head.sure]] / (CELLS * head.count)
+        head.sure += 1
     head.built = head.drawn = head.count
     head.age = 0
 
@@ -209,7 +254,7 @@ def candidates(tree: Tree, node: int, rows: Array, found: Array) -> bool:
     some = False
     if words_of(tree, head.level) % LANES == 0:
         for w in range(0, used, LANES):
-            some |= intersect(tree.masks, rows, head.tested, w, found)
+            some |= intersect(tree.masks, rows, head.sure, head.tested, w, found)
         return some
     for w in range(used):
         bits = ALL
@@ -224,10 +269,7 @@ def candidates(tree: Tree, node: int, rows: Array, found: Array) -> bool:
 
 @kernel
 def verify(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> None:
-    """Leave in `found` only the entries that contain the point.
-
-    No branch depends on a bound, so that the processor may load many bounds at once.
-    """
+    """Leave in `found` only the entries that contain the point."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     used = (head.count + WORD - 1) // WORD
@@ -244,29 +286,32 @@ def verify(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> No
                 outside = not contains(boxes, tree.entries[head.entries + w * WORD + j], point)
                 found[w] ^= np.uint64(outside) << np.uint64(j)
         return
-    ending, wrong = np.empty(stride, np.uint64), np.zeros(stride, np.uint64)
     for i in range(head.tested):
         k = tree.ranking[node, i]
         x = point[k]
         if abs(x) == np.inf:  # these cells hold no other value
             continue
+        own = code(x, tree.grid[node, 0, k], tree.grid[node, 1, k])
+        before, after, codes = rows[i] - stride, rows[i] + stride, codes_of(tree, node, k)
         for start in range(0, used, WORD):  # so many words at a time that a word has a bit for each
             words = np.uint64(0)
             for w in range(start, min(start + WORD, used), LANES):
-                lanes = not_in_both(tree.masks, rows[i] - stride, rows[i] + stride, w, found, ending)
-                words |= lanes << np.uint64(w - start)
+                words |= not_in_both(tree.masks, before, after, w, found) << np.uint64(w - start)
             while words != 0:
                 w = start + trailing_zeros(words)
                 words &= words - ONE
-                first, bits = head.entries + w * WORD, ending[w]
-                while bits != 0:
-                    j = trailing_zeros(bits)
-                    bits &= bits - ONE
-                    entry = tree.entries[first + j]
-                    outside = (boxes[entry, 0, k] > x) | (boxes[entry, 1, k] < x)
-                    wrong[w] |= np.uint64(outside) << np.uint64(j)
-    for w in range(used):
-        found[w] &= ~wrong[w]
+                # An entry whose low end is in this cell has no bit in the cell before it.
+                lows, highs = found[w] & ~tree.masks[before + w], found[w] & ~tree.masks[after + w]
+                above, at_low = compare(tree.masks, codes + w * (WORD // 8), own)
+                not_below, at_high = compare(tree.masks, codes + (stride + w) * (WORD // 8), own)
+                wrong = lows & above | highs & ~(not_below | at_high)
+                unsure = lows & at_low | highs & at_high
+                while unsure != 0:
+                    j = trailing_zeros(unsure)
+                    unsure &= unsure - ONE
+                    box = tree.entries[head.entries + w * WORD + j]
+                    wrong |= np.uint64((boxes[box, 0, k] > x) | (boxes[box, 1, k] < x)) << np.uint64(j)
+                found[w] &= ~wrong
 
 
 @kernel

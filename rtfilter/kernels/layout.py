@@ -15,11 +15,13 @@ Array = NDArray[Any]
 
 CELLS = 64  # cells of a node's grid in each dimension
 WORD = 64  # bits of a mask word
+CODES = 16  # words that take a byte for both ends of all entries of a mask word
+LINE = 64  # bytes of a cache line
 LANES = 8  # words that `vector.intersect` takes at once
 
-#: One row per box. `link`: first link of the box, -1 when the row is free; `leaf`: node that holds it,
-#: or the next free row.
-SLOT = np.dtype([("link", "i4"), ("leaf", "i4")])
+#: One row per box. `link`: first link of the box, -1 when the row is free, and `id`: the id of that link;
+#: `leaf`: node that holds it, or the next free row.
+SLOT = np.dtype([("id", "i8"), ("link", "i4"), ("leaf", "i4")], align=True)
 
 #: One row per (id, box). `box`: -1 when the row is free, `next` then chains the free rows. `next` and
 #: `previous` chain the links of one box, `sibling` those of one id. `exact`: the box alone decides.
@@ -31,8 +33,8 @@ LINK = np.dtype(
 #: One row per node. `entries`, `masks`: where its block starts in the flat arrays; `level`: 0 for a leaf;
 #: `parent`: -1 for the root, or the next free node; `count`: entries; `drawn`: how many of the first of them
 #: are in the masks (all, but within a change); `built`: entries when its grid was made, `age`: changes since;
-#: `tested`: dimensions that any entry constrains; `stale`: the next node whose masks are behind, -1 for none,
-#: -2 when this one is up to date.
+#: `tested`: dimensions that any entry constrains; `sure`: so many of them are tested in any case; `stale`:
+#: the next node whose masks are behind, -1 for none, -2 when this one is up to date.
 NODE = np.dtype(
     [
         ("entries", "i8"),
@@ -43,6 +45,7 @@ NODE = np.dtype(
         ("built", "i4"),
         ("age", "i4"),
         ("tested", "i4"),
+        ("sure", "i4"),
         ("drawn", "i4"),
         ("stale", "i4"),
     ],
@@ -70,7 +73,9 @@ class Tree(NamedTuple):
     grid: Array  # float64 (nodes, 2, d): low end and cells per unit of each node's grid
     ranking: Array  # int16 (nodes, d): dimensions of each node, the `tested` ones first, most selective first
     entries: Array  # int32, flat: a block of `capacity` rows per node
-    masks: Array  # uint64, flat: a block of d * CELLS * words per node
+    masks: (
+        Array  # uint64, flat: `block` words per node: in each dimension CELLS masks; then codes, see `grid`
+    )
     box_table: Array  # int32, power of two: open-addressing hash of the boxes
     id_table: Array  # int32, power of two: open-addressing hash of the ids, to their first link
     state: Array  # int64 (STATE_SIZE,)
@@ -84,9 +89,14 @@ def words(capacity: int) -> int:
     return least if least <= LANES // 2 else -(-least // LANES) * LANES
 
 
+def block(dimensions: int, words: int) -> int:
+    """Words that a node with masks of so many words has in `Tree.masks`; only long masks come with codes."""
+    return dimensions * (CELLS + (CODES if words % LANES == 0 else 0)) * words
+
+
 def _block(tree: Tree, leaf: bool) -> tuple[int, int]:
     capacity = int(tree.state[LEAF_CAPACITY if leaf else INNER_CAPACITY])
-    return capacity, tree.frame.shape[1] * CELLS * words(capacity)
+    return capacity, block(tree.frame.shape[1], words(capacity))
 
 
 def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
@@ -115,7 +125,7 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
         todo=np.empty((waiting, 2), np.int32),
     )
     tree = with_nodes(tree, leaves=1, inner=0)
-    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0, 0, 0, -2)
+    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0, 0, 0, 0, -2)
     tree.ranking[0] = np.arange(dimensions)
     tree.mbr[0, 0], tree.mbr[0, 1] = np.inf, -np.inf
     tree.grid[0, 0], tree.grid[0, 1] = 0.0, 1.0
@@ -126,11 +136,22 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
     return tree
 
 
+def aligned(rows: int, like: Array) -> Array:
+    """An uninitialised array of so many rows as those of `like`, which begins with a cache line.
+
+    NumPy begins big arrays 16 bytes into one, so that each vector of mask words would lie in two.
+    """
+    row = int(np.prod(like.shape[1:])) * like.itemsize
+    room = np.empty(rows * row + LINE, np.uint8)
+    start = -room.__array_interface__["data"][0] % LINE
+    return room[start : start + rows * row].view(like.dtype).reshape(rows, *like.shape[1:])
+
+
 def _grown(array: Array, rows: int, factor: float = 1.5) -> Array:
     """`array` with room for `rows` rows, its content kept; itself when it has the room."""
     if len(array) >= rows:
         return array
-    larger = np.empty((max(rows, int(len(array) * factor)), *array.shape[1:]), array.dtype)
+    larger = aligned(max(rows, int(len(array) * factor)), array)
     larger[: len(array)] = array
     return larger
 

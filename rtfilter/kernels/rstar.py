@@ -16,17 +16,16 @@ import numpy as np
 from rtfilter.kernels.grid import (
     OPEN,
     UP_TO_DATE,
+    block_of,
     capacity_of,
     clear_bits,
     postpone,
     rectangles,
     redraw,
     set_bits,
-    words_of,
 )
 from rtfilter.kernels.jit import kernel
 from rtfilter.kernels.layout import (
-    CELLS,
     FREE_INNER,
     FREE_LEAF,
     HEIGHT,
@@ -166,7 +165,7 @@ def new_node(tree: Tree, level: int) -> int:
         tree.nodes[node].masks = tree.state[USED_MASK]
         tree.nodes[node].stale = UP_TO_DATE
         tree.state[USED_ENTRY] += capacity_of(tree, level)
-        tree.state[USED_MASK] += tree.mbr.shape[2] * CELLS * words_of(tree, level)
+        tree.state[USED_MASK] += block_of(tree, level)
     tree.nodes[node].level = level
     tree.nodes[node].parent = -1
     tree.nodes[node].count = 0
@@ -187,11 +186,11 @@ def free_node(tree: Tree, node: int) -> None:
 def has_room(tree: Tree) -> bool:
     """Whether one entry can be placed: at worst every level splits and the tree grows."""
     inner = tree.state[HEIGHT] + 1
-    masks = words_of(tree, 0) + inner * words_of(tree, 1)
+    masks = block_of(tree, 0) + inner * block_of(tree, 1)
     return (
         tree.state[USED_NODE] + 1 + inner <= len(tree.nodes)
         and tree.state[USED_ENTRY] + capacity_of(tree, 0) + inner * capacity_of(tree, 1) <= len(tree.entries)
-        and tree.state[USED_MASK] + tree.mbr.shape[2] * CELLS * masks <= len(tree.masks)
+        and tree.state[USED_MASK] + masks <= len(tree.masks)
     )
 
 

@@ -189,7 +189,7 @@ def add_link(tree: Tree, identifier: int, box: int, exact: bool) -> None:
     row.previous, row.next = -1, tree.slots[box].link
     if row.next >= 0:
         tree.links[row.next].previous = link
-    tree.slots[box].link = link
+    tree.slots[box].link, tree.slots[box].id = link, identifier
     row.sibling = first
     tree.id_table[place] = link
     tree.state[LINKS] += 1
@@ -215,6 +215,8 @@ def remove_first_link(tree: Tree, identifier: int) -> int:
         tree.links[row.previous].next = row.next
     else:
         tree.slots[box].link = row.next
+        if row.next >= 0:
+            tree.slots[box].id = tree.links[row.next].id
     if row.next >= 0:
         tree.links[row.next].previous = row.previous
     row.box = -1
