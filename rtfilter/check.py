@@ -83,7 +83,8 @@ def _check_masks(tree: Tree, node: int, boxes: NDArray[Any]) -> None:
     require((bits == expected).all(), f"the masks of node {node} do not fit its entries")
     if stride % layout.LANES == 0:
         codes = tree.masks[head["masks"] + words.size :][: dimensions * layout.CODES * stride]
-        inside = np.clip((boxes - low) * scale, 0, CELLS - 3) % 1 * 256
+        with np.errstate(over="ignore"):
+            inside = np.clip((boxes - low) * scale, 0, CELLS - 3) % 1 * 256
         held = codes.view(np.uint8).reshape(dimensions, 2, -1)[:, :, : len(boxes)]
         require((held == inside.astype(int).T).all(), f"the codes of node {node} do not fit its entries")
     ranking, tested = tree.ranking[node], int(head["tested"])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rtfilter.kernels.grid import ONE, candidates, fetch, locate, verify, words_of
+from rtfilter.kernels.grid import ONE, candidates, fetch_first, fetch_rest, locate, verify, words_of
 from rtfilter.kernels.jit import kernel
 from rtfilter.kernels.layout import (
     BOXES,
@@ -26,7 +26,9 @@ from rtfilter.kernels.layout import (
 )
 from rtfilter.kernels.vector import prefetch, trailing_zeros
 
-AHEAD = 2  # points whose masks are under way from memory while one is tested
+AHEAD = (
+    2  # points whose masks are under way from memory while one is tested: the first of them, then the rest
+)
 MANY = 64  # points that use most of a leaf's masks: then all of them are fetched, in order
 
 
@@ -276,16 +278,19 @@ def search(
             sizes, by_child = expand(tree, node, points, arena, start, stop, rows, found)
             arena, depth = push_children(tree, node, sizes, by_child, arena, stop, stack, depth)
             continue
+        few = stop - start < MANY
         next_mask, last_mask, share = to_fetch(tree, stack, depth, stop - start)
         for i in range(start, stop + AHEAD):
             if i < stop:
                 ahead = rows[i % len(rows)]
                 locate(tree, node, points[arena[i]], ahead)
-                if stop - start < MANY:
-                    fetch(tree, node, ahead)
+                if few:
+                    fetch_first(tree, node, ahead)
                 for mask in range(next_mask, min(next_mask + share, last_mask), LANES):
                     prefetch(tree.masks, mask)
                 next_mask += share
+            if few and start < i <= stop:
+                fetch_rest(tree, node, rows[(i - 1) % len(rows)])
             if i < start + AHEAD:
                 continue
             point, own = arena[i - AHEAD], rows[(i - AHEAD) % len(rows)]

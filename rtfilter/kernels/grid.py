@@ -7,8 +7,10 @@ before *and* after that of x contains x: only entries that end in the cell of x 
 at once by the `code` of their ends, a byte that ascends within the cell. Only where codes are equal are the
 bounds themselves read: they are three times the size of masks and codes, and would not fit the cache.
 
-Dimensions are tested in the order in which they exclude most, so that a point that no entry contains is known
-after a few; those that no entry constrains are not tested at all.
+Dimensions are tested in the order in which they exclude most; those that no entry constrains are not tested
+at all. Bulk loading sorts the entries of a leaf along one dimension (`pack.sort_blocks`): that comes first,
+for it leaves most vectors of words without a bit. In the others so many dimensions follow, without looking,
+as are expected to leave a bit: a test for none costs as much as the next mask.
 """
 
 import numpy as np
@@ -25,7 +27,7 @@ from rtfilter.kernels.layout import (
     Array,
     Tree,
 )
-from rtfilter.kernels.vector import compare, intersect, not_in_both, ones, prefetch, trailing_zeros
+from rtfilter.kernels.vector import compare, intersect, not_in_both, ones, prefetch, some_left, trailing_zeros
 
 OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
 FETCHED = 8  # dimensions whose masks are fetched ahead; few points get further
@@ -145,6 +147,7 @@ def build_grid(tree: Tree, node: int) -> None:
     dimensions = source.shape[2]
     used = (head.count + WORD - 1) // WORD
     overlapped = np.zeros(dimensions, np.int64)  # cells that entries overlap, summed
+    empty = np.zeros(dimensions, np.int64)  # vectors of words without a bit, summed over the cells
     tree.masks[head.masks : head.masks + dimensions * CELLS * stride] = np.uint64(0)
     for k in range(dimensions):
         low, high = np.inf, -np.inf
@@ -171,17 +174,25 @@ def build_grid(tree: Tree, node: int) -> None:
             tree.masks[base + first * stride + j // WORD] ^= bit
             if after < CELLS:
                 tree.masks[base + after * stride + j // WORD] ^= bit
-        if stride % LANES == 0:
-            codes = codes_of(tree, node, k)
-            for j in range(head.count):
-                put_code(tree, codes, j, code(source[entries[j], 0, k], low, scale))
-                put_code(tree, codes + stride * (WORD // 8), j, code(source[entries[j], 1, k], low, scale))
         for c in range(1, CELLS):
             row = base + c * stride
             mask, before = tree.masks[row : row + used], tree.masks[row - stride : row - stride + used]
             for w in range(used):
                 mask[w] ^= before[w]
+        if stride % LANES == 0:
+            for row in range(base, base + CELLS * stride, stride):
+                for w in range(0, used, LANES):
+                    empty[k] += not some_left(tree.masks, row + w)
+            codes = codes_of(tree, node, k)
+            for j in range(head.count):
+                put_code(tree, codes, j, code(source[entries[j], 0, k], low, scale))
+                put_code(tree, codes + stride * (WORD // 8), j, code(source[entries[j], 1, k], low, scale))
     tree.ranking[node] = np.argsort(overlapped)
+    clustered = np.argmax(empty)
+    if empty[clustered] * LANES * 5 > CELLS * used:  # it leaves whole blocks behind, and comes first
+        rank = np.argmax(tree.ranking[node] == clustered)
+        tree.ranking[node, 1 : rank + 1] = tree.ranking[node, :rank].copy()
+        tree.ranking[node, 0] = clustered
     head.tested = (overlapped < CELLS * head.count).sum()
     head.sure, left = 0, float(min(head.count, LANES * WORD))
     while head.sure < head.tested and left >= LEFT:
@@ -229,12 +240,24 @@ def locate(tree: Tree, node: int, point: Array, rows: Array) -> None:
 
 
 @kernel
-def fetch(tree: Tree, node: int, rows: Array) -> None:
-    """Have the masks at `rows` brought to the cache while other work goes on."""
+def fetch_first(tree: Tree, node: int, rows: Array) -> None:
+    """Have the first of the masks at `rows` brought to the cache while other work goes on."""
     head = tree.nodes[node]
-    for i in range(min(head.tested, FETCHED)):
+    if head.tested > 0:
         for w in range(0, (head.count + WORD - 1) // WORD, LANES):
-            prefetch(tree.masks, rows[i] + w)
+            prefetch(tree.masks, rows[0] + w)
+
+
+@kernel
+def fetch_rest(tree: Tree, node: int, rows: Array) -> None:
+    """Likewise the others, where the first leaves any bit."""
+    head = tree.nodes[node]
+    if words_of(tree, head.level) % LANES or head.tested == 0:
+        return
+    for w in range(0, (head.count + WORD - 1) // WORD, LANES):
+        if some_left(tree.masks, rows[0] + w):
+            for i in range(1, min(head.tested, FETCHED)):
+                prefetch(tree.masks, rows[i] + w)
 
 
 @kernel

@@ -13,7 +13,7 @@ import numpy as np
 
 from rtfilter.kernels.grid import build_grid
 from rtfilter.kernels.jit import kernel
-from rtfilter.kernels.layout import BOXES, HEIGHT, ROOT, USED_BOX, Array, Tree
+from rtfilter.kernels.layout import BOXES, HEIGHT, LANES, ROOT, USED_BOX, WORD, Array, Tree
 from rtfilter.kernels.rstar import THIN, area, framed, new_node, set_entries, widen_frame
 from rtfilter.kernels.tables import add_link
 
@@ -148,6 +148,47 @@ def group(boxes: Array, rows: Array, groups: int, sample_size: int) -> Array:
         pending.append((first + parts, last))
         pending.append((first, first + parts))
     return cuts
+
+
+@kernel
+def sort_blocks(boxes: Array, rows: Array, cuts: Array, sample_size: int) -> None:
+    """Reorder each group of `rows` so that the entries of a few mask words lie together in one dimension.
+
+    Then most points leave whole words behind at the first dimension.
+    """
+    for g in range(len(cuts) - 1):
+        own = rows[cuts[g] : cuts[g + 1]]
+        blocks = (len(own) + LANES * WORD - 1) // (LANES * WORD)
+        if blocks < 2:
+            continue
+        n = min(len(own), sample_size)
+        sample = own[np.arange(n) * len(own) // n]
+        keys = np.empty(n)
+        best, least = (0, LOW), np.inf
+        for k in range(boxes.shape[2]):
+            for kind in (LOW, CENTRE):
+                for i in range(n):
+                    keys[i] = sort_key(boxes[sample[i]], k, kind)
+                visited = slab_width(boxes, sample[np.argsort(keys)], k, blocks)
+                if visited < least:
+                    best, least = (k, kind), visited
+        keys = np.empty(len(own))
+        for i in range(len(own)):
+            keys[i] = sort_key(boxes[own[i]], best[0], best[1])
+        own[:] = own[np.argsort(keys)]
+
+
+@kernel
+def slab_width(boxes: Array, sorted_rows: Array, k: int, slabs: int) -> float:
+    """Share of dimension k's extent that each of equal slabs of the rows takes, summed."""
+    total, least, most = 0.0, np.inf, -np.inf
+    for s in range(slabs):
+        low, high = np.inf, -np.inf
+        for i in range(len(sorted_rows) * s // slabs, len(sorted_rows) * (s + 1) // slabs):
+            low, high = min(low, boxes[sorted_rows[i], 0, k]), max(high, boxes[sorted_rows[i], 1, k])
+        total += high - low
+        least, most = min(least, low), max(most, high)
+    return total / (most - least + THIN)
 
 
 @kernel

@@ -69,7 +69,7 @@ def _intersect(
         blind, narrow, test, again, done = (
             builder.append_basic_block(name) for name in ("blind", "narrow", "test", "again", "done")
         )
-        builder.branch(blind)
+        builder.cbranch(builder.icmp_unsigned("!=", _nonzero(builder, first), _LANES(0)), blind, done)
         builder.position_at_end(blind)
         h, some = builder.phi(_I64), builder.phi(_VECTOR)
         builder.cbranch(builder.icmp_signed("<", h, sure), narrow, test)
@@ -92,8 +92,12 @@ def _intersect(
         both.add_incoming(some, blind)
         both.add_incoming(narrowed, again)
         builder.position_at_end(done)
-        builder.store(both, _vector_at(context, builder, kinds[5], found, shift), align=8)
-        return left
+        last, any_left = builder.phi(_VECTOR), builder.phi(ir.IntType(1))
+        for vector, bit, block in ((first, ir.IntType(1)(0), entry), (both, left, test)):
+            last.add_incoming(vector, block)
+            any_left.add_incoming(bit, block)
+        builder.store(last, _vector_at(context, builder, kinds[5], found, shift), align=8)
+        return any_left
 
     return types.boolean(masks, rows, types.int64, types.int64, types.int64, found), generate
 
@@ -102,6 +106,18 @@ def _intersect(
 #: `count` > 0 rows into found[shift:][:LANES], all of the first `sure`, then on until none is left.
 #: Returns whether any bit is left.
 intersect: Any = intrinsic(_intersect)
+
+
+def _some_left(typing_context: Any, masks: Any, index: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        words = builder.load(_vector_at(context, builder, signature.args[0], *arguments), align=8)
+        return builder.icmp_unsigned("!=", _nonzero(builder, words), _LANES(0))
+
+    return types.boolean(masks, types.int64), generate
+
+
+#: (masks, index): whether any bit of masks[index:][:LANES] is set.
+some_left: Any = intrinsic(_some_left)
 
 
 def _not_in_both(typing_context: Any, masks: Any, one: Any, other: Any, shift: Any, found: Any) -> Any:
