@@ -7,12 +7,14 @@ sizes and is in one of two modes:
   begin a new *episode*.
 * **UNSTABLE**: successive batches run round robin at the current position c and its neighbours. When each
   has `rounds` samples (a *loop*), or a test has seen enough (:mod:`adaptive.stopping`), the machine either
-  settles at c or moves one step to the best neighbour and starts the next loop.
+  settles, or moves one step to the best neighbour and starts the next loop.
 
 What the paper leaves open is decided so:
 
-* ties: c stays if its mean is <= (1 + tolerance) x every neighbour's; tolerance None is the paper's strict
-  "<", which walks on when equal;
+* ties: the walk ends if c's mean is <= (1 + tolerance) x every neighbour's; tolerance None is the paper's
+  strict "<", which walks on when equal;
+* where it settles then: at the smallest mean of the loop. A neighbour better by less than the tolerance is
+  not worth a loop around it, but it has been sampled, and costs nothing to use;
 * every neighbour along an axis is better than c (noise; in a valley it cannot be): counted as an anomaly,
   the better one is taken;
 * oscillation: the second time in one episode that a move would undo the direction of an earlier one, the
@@ -72,7 +74,8 @@ class Rule:
     threshold : int
         Index updates in STABLE mode that begin a new episode; >= 1.
     tolerance : float or None
-        Stay while the mean is <= (1 + tolerance) x each neighbour's; None: only while strictly smaller.
+        Walk no further while the mean is <= (1 + tolerance) x each neighbour's; None: only while strictly
+        smaller.
     early_stop : EarlyStop or None
         A test that may end a loop before `rounds`; None is the paper.
     """
@@ -91,7 +94,7 @@ class Rule:
             raise ValueError(f"tolerance is a share >= 0, or None for strictly smaller; got {self.tolerance}")
 
     def content(self, own: float, other: float) -> bool:
-        """Whether a position with mean `own` may stay beside a neighbour with mean `other`."""
+        """Whether from a mean of `own` it is not worth walking on to a neighbour with mean `other`."""
         return own < other if self.tolerance is None else own <= other * (1 + self.tolerance)
 
 
@@ -100,7 +103,7 @@ class Outcome(StrEnum):
 
     PROBE = "probe"  # a new episode begins
     MOVE = "move"  # a neighbour is better: next loop around it
-    SETTLE = "settle"  # no neighbour is better
+    SETTLE = "settle"  # no neighbour is better by more than the tolerance
     OSCILLATION = "oscillation"  # second reversal: settled at the smallest mean of the episode
     ALONE = "alone"  # nothing to compare with: settled
     CLAMP = "clamp"  # the index lost levels under a settled position
@@ -222,7 +225,7 @@ class Probing(Generic[P]):
         if better:
             self._move(min(better, key=lambda step: self._samples[self._steps[step]].mean))
         else:
-            self._settle(Outcome.SETTLE, self.position, self._samples)
+            self._settle(Outcome.SETTLE, _smallest(self._samples), self._samples)
 
     def _race(self, test: EarlyStop) -> list[int]:
         """Take one look: close the neighbours shown to be no better; the steps to those shown better."""
@@ -247,8 +250,7 @@ class Probing(Generic[P]):
             self._begin_loop()
         else:
             self.oscillations += 1
-            best = min(self._pooled, key=lambda p: self._pooled[p].mean)
-            self._settle(Outcome.OSCILLATION, best, self._pooled, anomaly)
+            self._settle(Outcome.OSCILLATION, _smallest(self._pooled), self._pooled, anomaly)
 
     def _settle(
         self, outcome: Outcome, position: P, samples: dict[P, Samples], anomaly: bool = False
@@ -274,3 +276,8 @@ class Probing(Generic[P]):
             self._begin_episode(position)
         elif position != self.position:
             self._decide(Outcome.CLAMP, position, {})
+
+
+def _smallest(samples: dict[P, Samples]) -> P:
+    """The position with the smallest mean, the first of equals."""
+    return min(samples, key=lambda position: samples[position].mean)

@@ -30,8 +30,11 @@ class Line:
 class Grid:
     """Positions (x, y) of a grid `height` x 4."""
 
+    def __init__(self, start=(0, 0)):
+        self._start = start
+
     def start(self, height):
-        return (0, 0)
+        return self._start
 
     def clamp(self, position, height):
         return (min(position[0], height - 1), position[1])
@@ -133,11 +136,19 @@ def test_strict_rule_walks_on_when_equal():
 
 
 @pytest.mark.parametrize("stop", [None, EarlyStop(minimum=2)])
-@pytest.mark.parametrize(("tolerance", "end"), [(0.0, 2), (0.049, 2), (0.051, 3)])
-def test_tolerance_accepts_a_slightly_better_neighbour(tolerance, end, stop):
+@pytest.mark.parametrize(("tolerance", "loops"), [(0.0, 2), (0.049, 2), (0.051, 1)])
+def test_a_slightly_better_neighbour_is_settled_at_without_a_loop_around_it(tolerance, loops, stop):
     run = Run(Rule(rounds=3, tolerance=tolerance, early_stop=stop), 7, 3)
-    run.settle([9.0, 9.0, 1.0, 1.05, 9.0, 9.0, 9.0].__getitem__)
-    assert run.machine.position == end
+    assert run.settle([9.0, 9.0, 1.0, 1.05, 9.0, 9.0, 9.0].__getitem__) == loops
+    assert run.machine.position == 2
+    assert run.machine.moves == 1
+
+
+def test_of_slightly_better_neighbours_the_best_is_settled_at():
+    run = Run(Rule(rounds=3, tolerance=0.05), 6, space=Grid((3, 2)))
+    run.settle({(3, 2): 1.04, (2, 2): 1.02, (4, 2): 1.03, (3, 1): 9.0, (3, 3): 1.0}.__getitem__)
+    assert run.machine.position == (3, 3)
+    assert run.outcomes == [Outcome.PROBE, Outcome.SETTLE]
 
 
 @given(st.data(), st.integers(2, 8), st.booleans(), tolerances)
