@@ -28,8 +28,8 @@ from rtfilter.tree import RStarTree
 
 #: Events searched together. A slow peer is asked fewer, as many as it answers in `ASK_SECONDS`.
 BATCHES = (1000, 100, 1)
-#: A peer that would build longer or take longer for one event is left out.
-BUILD_SECONDS = 5.0
+#: A peer that would take longer for one event is left out.
+EVENT_SECONDS = 5.0
 ASK_SECONDS = 0.05
 #: A peer that answers all events in so much is asked all: with many matches, memory for them costs the most.
 ALL_SECONDS = 0.6
@@ -66,10 +66,12 @@ class Size(NamedTuple):
     updates: int
     """Boxes inserted into the index and deleted again."""
     repeats: int
+    build_seconds: float
+    """That a peer may take to build; it may take `EVENT_SECONDS` for an event."""
 
 
-FULL = Size(boxes=100_000, events=1000, sample=200, updates=300, repeats=5)
-QUICK = Size(boxes=3000, events=1000, sample=50, updates=100, repeats=1)
+FULL = Size(boxes=100_000, events=1000, sample=200, updates=300, repeats=5, build_seconds=5)
+QUICK = Size(boxes=3000, events=1000, sample=50, updates=100, repeats=1, build_seconds=5)
 
 
 class Target(NamedTuple):
@@ -150,7 +152,9 @@ def change_rtree(change: Callable[[int, list[float]], None], ids: Sequence[int],
         change(id, box)
 
 
-def contenders(boxes: Bounds, points: FloatArray, say: Callable[[str, str], None]) -> Iterator[Contender]:
+def contenders(
+    boxes: Bounds, points: FloatArray, build_seconds: float, say: Callable[[str, str], None]
+) -> Iterator[Contender]:
     """Build the peers that can do these boxes in time; `say` is told who cannot, and why.
 
     Their answers are compared with brute force; those of `rtfilter` are left to the caller.
@@ -159,7 +163,7 @@ def contenders(boxes: Bounds, points: FloatArray, say: Callable[[str, str], None
     for name, kind in peers.PEERS.items():
         if name == peers.OURS:
             continue
-        reason = peers.unable(kind, boxes) or too_much(kind, boxes, points, BUILD_SECONDS, BUILD_SECONDS)
+        reason = peers.unable(kind, boxes) or too_much(kind, boxes, points, build_seconds, EVENT_SECONDS)
         if reason:
             say(name, reason)
             continue
@@ -196,7 +200,7 @@ def measure(
     for batch in BATCHES:
         answers = (found for matches in search(tree, few, batch) for found in matches)
         require_equal(f"RStarTree, batches of {batch}", answers, expected)
-    others = list(contenders(boxes, points, say))
+    others = list(contenders(boxes, points, size.build_seconds, say))
     rows: list[Row] = []
 
     step("timing searches")
@@ -347,13 +351,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help=f"a trial: {QUICK.boxes} boxes, no targets")
     parser.add_argument("--boxes", type=int, help=f"boxes in the index ({FULL.boxes})")
     parser.add_argument("--repeats", type=int, help=f"runs whose median counts ({FULL.repeats})")
+    parser.add_argument(
+        "--build-seconds",
+        type=float,
+        default=FULL.build_seconds,
+        help="leave out a peer that would take longer to build (%(default)s)",
+    )
     parser.add_argument("--workloads", nargs="+", choices=BOXES, default=list(BOXES), help="all by default")
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--figure", type=Path, help="picture file for the time per event")
     given = parser.parse_args(arguments)
     size = QUICK if given.quick else FULL
-    size = size._replace(boxes=given.boxes or size.boxes, repeats=given.repeats or size.repeats)
+    size = size._replace(
+        boxes=given.boxes or size.boxes,
+        repeats=given.repeats or size.repeats,
+        build_seconds=given.build_seconds,
+    )
 
     rows: list[Row] = []
     skipped: list[Row] = []

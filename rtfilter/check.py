@@ -73,20 +73,19 @@ def _check_masks(tree: Tree, node: int, boxes: NDArray[Any]) -> None:
     )
     low, scale = tree.grid[node]
     with np.errstate(over="ignore"):  # open ends lie infinitely many cells away
-        cells = np.clip((boxes - low) * scale, 0, CELLS - 3).astype(int) + 1
+        inside = np.clip((boxes - low) * scale, 0, CELLS - 3)
+    cells = inside.astype(int) + 1
     cells[boxes == -np.inf] = 0
     cells[boxes == np.inf] = CELLS - 1
     expected = np.zeros_like(bits)
     cell = np.arange(CELLS)[None, :, None]
-    inside = (cells[:, 0].T[:, None] <= cell) & (cell <= cells[:, 1].T[:, None])
-    expected[:, :, : len(boxes)] = inside
+    expected[:, :, : len(boxes)] = (cells[:, 0].T[:, None] <= cell) & (cell <= cells[:, 1].T[:, None])
     require((bits == expected).all(), f"the masks of node {node} do not fit its entries")
     if stride % layout.LANES == 0:
         codes = tree.masks[head["masks"] + words.size :][: dimensions * layout.CODES * stride]
-        with np.errstate(over="ignore"):
-            inside = np.clip((boxes - low) * scale, 0, CELLS - 3) % 1 * 256
         held = codes.view(np.uint8).reshape(dimensions, 2, -1)[:, :, : len(boxes)]
-        require((held == inside.astype(int).T).all(), f"the codes of node {node} do not fit its entries")
+        expected = (inside % 1 * 256).astype(int).T
+        require((held == expected).all(), f"the codes of node {node} do not fit its entries")
     ranking, tested = tree.ranking[node], int(head["tested"])
     require((np.sort(ranking) == np.arange(dimensions)).all(), f"node {node} ranks no permutation")
     free = np.isinf(boxes[:, :, ranking[tested:]])
