@@ -181,13 +181,20 @@ def main(arguments: list[str] | None = None) -> int:
         "--peers", nargs="+", choices=peers.PEERS, default=list(peers.PEERS), help="all by default"
     )
     parser.add_argument("--subscriptions", type=int, nargs="+", help="instead of the plan's")
+    parser.add_argument("--build-seconds", type=float, help="a peer may take to build an index")
+    parser.add_argument(
+        "--ask-seconds", type=float, help="a peer may take for an event, and for a batch size"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results; continued if it is there")
     parser.add_argument("--figure", type=Path, help="picture file")
     given = parser.parse_args(arguments)
     plan = QUICK if given.quick else FULL
-    if given.subscriptions:
-        plan = plan._replace(subscriptions=tuple(given.subscriptions))
+    plan = plan._replace(
+        subscriptions=tuple(given.subscriptions or plan.subscriptions),
+        build_seconds=given.build_seconds or plan.build_seconds,
+        ask_seconds=given.ask_seconds or plan.ask_seconds,
+    )
     settings = plan._asdict() | {"peers": given.peers, "seed": given.seed}
     try:
         rows = survey(plan.cases(given.peers, given.seed), given.out, settings)
