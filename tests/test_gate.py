@@ -69,7 +69,7 @@ def test_changes_and_batches_alternate():
     first = Holder(gate.writing, journal, "w1")
     assert first.inside.wait(WAIT)
     second = Holder(gate.writing, journal, "w2")
-    until(lambda: gate._writers_waiting == 1)
+    until(lambda: len(gate._writers_waiting) == 1)
     readers = [Holder(gate.reading, journal, "r") for _ in range(3)]
     until(lambda: gate._readers_waiting == 3)
     first.end()
@@ -84,6 +84,31 @@ def test_changes_and_batches_alternate():
     assert late.inside.wait(WAIT)
     late.end()
     assert journal == ["w1", "r", "r", "r", "w2", "late"]
+
+
+def test_changes_that_wait_together_take_one_turn():
+    """A turn takes the changes that waited when it began, first come first; later ones wait for batches."""
+    gate, journal = Gate(), []
+    reader = Holder(gate.reading, journal, "r1")
+    assert reader.inside.wait(WAIT)
+    waiting = []
+    for name in ("w1", "w2", "w3"):
+        waiting.append(Holder(gate.writing, journal, name))
+        until(lambda: len(gate._writers_waiting) == len(waiting))
+    late_reader = Holder(gate.reading, journal, "r2")
+    until(lambda: gate._readers_waiting == 1)
+    reader.end()
+    assert waiting[0].inside.wait(WAIT)
+    late = Holder(gate.writing, journal, "w4")
+    until(lambda: len(gate._writers_waiting) == 1)
+    for one in waiting:
+        assert one.inside.wait(WAIT)
+        one.end()
+    assert late_reader.inside.wait(WAIT)
+    late_reader.end()
+    assert late.inside.wait(WAIT)
+    late.end()
+    assert journal == ["r1", "w1", "w2", "w3", "r2", "w4"]
 
 
 def test_a_change_finishes_open_streams_itself():
@@ -102,7 +127,7 @@ def test_a_stream_opened_while_a_change_waits_is_finished_too():
     gate, finished = Gate(), []
     with gate.reading():
         writer = Holder(gate.writing)
-        until(lambda: gate._writers_waiting == 1)
+        until(lambda: len(gate._writers_waiting) == 1)
         gate.open_stream(lambda: finished.append(1))
     assert writer.inside.wait(WAIT)
     assert finished == [1]
