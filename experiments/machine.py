@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from time import perf_counter
 
 PACKAGES = ("rtfilter", "numpy", "numba", "rtree")
 PEERS = ("boostree", "duckdb", "mokaccino", "perq", "polars", "shapely")
@@ -48,6 +49,28 @@ def one_line(machine: dict[str, object] | None = None) -> str:
 def peers_line() -> str:
     """The peers that are installed, with their versions, in one line of text."""
     return _listed({package: _version(package) for package in PEERS}, PEERS)
+
+
+class Others:
+    """How busy other processes keep the machine, from the making of this object on."""
+
+    def __init__(self) -> None:
+        self._begun, self._busy = perf_counter(), _busy_others()
+
+    def cores(self) -> float:
+        """Cores that others used on average since then; NaN where the system does not tell."""
+        return max(_busy_others() - self._busy, 0) / (perf_counter() - self._begun)
+
+
+def _busy_others() -> float:
+    """CPU seconds since the machine's start that were not those of this process or its finished children."""
+    listing = Path("/proc/stat")
+    if not listing.exists():
+        return float("nan")
+    ticks = [int(field) for field in listing.read_text().split("\n", 1)[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    own = os.times()
+    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK") - sum(own[:4])
 
 
 def _listed(versions: Mapping[str, str | None], packages: Sequence[str]) -> str:
