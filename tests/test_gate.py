@@ -164,3 +164,52 @@ def test_a_change_that_gives_up_waiting_lets_waiting_batches_in():
     holder.end()
     with gate.writing():
         assert gate.readers == 0
+
+
+class Interrupted(Gate):
+    """A gate at which the changes of one thread wait until they are told to give up."""
+
+    def __init__(self):
+        super().__init__()
+        self.victim, self.give_up = None, threading.Event()
+
+    def _writing_begun(self, change):
+        if threading.current_thread() is not self.victim:
+            return super()._writing_begun(change)
+        assert self.give_up.wait(WAIT)
+        raise KeyboardInterrupt
+
+    def change(self):
+        self.victim = threading.current_thread()
+        with pytest.raises(KeyboardInterrupt), self.writing():
+            pass
+
+
+@pytest.mark.parametrize("moment", ["before its turn", "in its turn", "when it is next"])
+def test_a_change_that_gives_up_holds_nobody_up(moment):
+    gate = Interrupted()
+    reader = Holder(gate.reading)
+    assert reader.inside.wait(WAIT)
+    first = None
+    if moment == "in its turn":
+        first = Holder(gate.writing)
+        until(lambda: len(gate._writers_waiting) == 1)
+    victim = start(gate.change)
+    until(lambda: len(gate._writers_waiting) == 1 + (first is not None))
+    late = Holder(gate.reading)
+    until(lambda: gate._readers_waiting == 1)
+    if moment != "before its turn":
+        reader.end()
+    if first is not None:
+        assert first.inside.wait(WAIT)
+    gate.give_up.set()
+    victim.join(WAIT)
+    if first is not None:
+        first.end()
+    assert late.inside.wait(WAIT)
+    late.end()
+    if moment == "before its turn":
+        reader.end()
+    assert gate.readers == 0
+    with gate.writing():
+        pass

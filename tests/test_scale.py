@@ -70,6 +70,7 @@ def test_waiting_for_quiet_ends():
     machine.wait_for_quiet(-1, 0.01)
 
 
+@pytest.mark.slow
 def test_quick_runs_keep_their_rows_and_leave_nothing_behind(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(scale.tempfile, "tempdir", None)
