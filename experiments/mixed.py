@@ -44,7 +44,7 @@ KINDS = ("subscribe", "update", "unsubscribe")
 #: Different batches; after the last comes the first again.
 BATCHES = 500
 #: Closed loops whose median is the capacity.
-TRIALS = 3
+TRIALS = 5
 TIMES = np.dtype([(name, np.float64) for name in ("due", "asked", "begun", "left", "done")])
 """An operation, in seconds: when it should begin, asked for the index, had it, let it go, and returned."""
 COLUMNS = {
@@ -98,39 +98,63 @@ class Turn(NamedTuple):
 
 
 class WatchedGate(Gate):
-    """A gate that remembers the last turn of each thread."""
+    """A gate that remembers the last turn of each thread.
+
+    A turn begins when it is granted, which may be a while before the thread goes on: times are taken where
+    the gate decides, under its lock.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._last = threading.local()
+        self._own = threading.local()
+        self._granted = 0.0
 
     @property
     def last(self) -> Turn:
         """The last turn of this thread."""
-        turn: Turn = self._last.turn
+        turn: Turn = self._own.turn
         return turn
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Hold the index unchanged."""
-        asked = perf_counter()
-        with super().reading(), self._remembered(asked):
+        self._own.asked = None
+        with super().reading(), self._remembered():
             yield
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Have the index alone."""
-        asked = perf_counter()
-        with super().writing(), self._remembered(asked):
+        self._own.asked = None
+        with super().writing(), self._remembered():
             yield
 
     @contextmanager
-    def _remembered(self, asked: float) -> Iterator[None]:
-        begun = perf_counter()
+    def _remembered(self) -> Iterator[None]:
+        # While this thread holds the index, no turn is granted but to batches that need not wait.
+        asked = self._own.asked
+        begun = perf_counter() if asked is None else self._granted
         try:
             yield
         finally:
-            self._last.turn = Turn(asked, begun, perf_counter())
+            self._own.turn = Turn(begun if asked is None else asked, begun, perf_counter())
+
+    def _wait(self) -> None:
+        self._own.asked = perf_counter()
+        super()._wait()
+
+    def _writing_begun(self, change: threading.Condition) -> bool:
+        if self._own.asked is None and self._writer is not change:
+            self._own.asked = perf_counter()
+        return super()._writing_begun(change)
+
+    def _admit(self) -> None:
+        self._granted = perf_counter()
+        super()._admit()
+
+    def _next_change(self) -> None:
+        self._granted = perf_counter()
+        super()._next_change()
 
 
 class Changes:

@@ -281,6 +281,7 @@ def apart(call: Callable[[], Result]) -> Result:
 def search_times(tree: RStarTree, points: FloatArray, size: Size) -> tuple[float, float]:
     """Microseconds per event of the first batch ever, and the median of all batches afterwards."""
     batches = cut(points)
+    machine.wait_for_quiet(QUIET, PATIENCE)
     first = seconds(partial(tree.search, batches[0]))
     later = medians({"all": partial(in_turn, tree.search, batches)}, size.repeats)["all"]
     return first / BATCH * 1e6, later / len(points) * 1e6

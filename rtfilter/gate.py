@@ -85,17 +85,21 @@ class Gate:
         with self._lock:
             if self._writer is None and not self._writers_waiting:
                 self._readers += 1
-                return
-            mine = self._round
-            self._readers_waiting += 1
-            try:
-                self._admitted.wait_for(lambda: self._round != mine)  # whoever ends the round counts us in
-            except BaseException:
-                if self._round != mine:
-                    self._release()
-                else:
-                    self._readers_waiting -= 1
-                raise
+            else:
+                self._wait()
+
+    def _wait(self) -> None:
+        """Wait for the end of a turn of changes: whoever ends it counts us in."""
+        mine = self._round
+        self._readers_waiting += 1
+        try:
+            self._admitted.wait_for(lambda: self._round != mine)
+        except BaseException:
+            if self._round != mine:
+                self._release()
+            else:
+                self._readers_waiting -= 1
+            raise
 
     def _release(self) -> None:
         self._readers -= 1
