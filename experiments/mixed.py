@@ -2,9 +2,11 @@
 
 The capacity is measured first, as a closed loop: the same threads on the same cores match batches and make
 changes back to back. Then an open loop asks for a share of that, and nobody waits for an answer before asking
-again: a response counts from the arrival of the batch, however long it waits. What waited for what at the
-gate is counted from the times at which batches and changes asked for the index, had it and let it go. A
-sample of the answers is compared with brute force on the version of the subscriptions that the batch saw.
+again: a response counts from the arrival of the batch, however long it waits. Beside it stands the mean that
+queueing theory expects of such a load, if batches and their changes took what they take in the closed loop.
+What waited for what at the gate is counted from the times at which batches and changes asked for the index,
+had it and let it go. A sample of the answers is compared with brute force on the version of the subscriptions
+that the batch saw.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ COLUMNS = {
     "rate": "asked /s",
     "asked": "asked",
     "done": "done",
+    "expected_ms": "expected ms",
     "mean_ms": "mean ms",
     "p50_ms": "p50",
     "p99_ms": "p99",
@@ -325,6 +328,11 @@ def waiting(log: NDArray[Any]) -> IntArray:
     return ahead
 
 
+def queueing(service: float, load: float) -> float:
+    """Mean response time of one server, Poisson arrivals and constant service (M/D/1), in its unit."""
+    return service * (1 + load / (2 * (1 - load))) if load < 1 else float("inf")
+
+
 def describe(log: NDArray[Any], seconds: float, weight: int = 1) -> Row:
     """Response times of some operations in ms, from when they were due, and how many were asked for.
 
@@ -433,6 +441,7 @@ def measure(workload: BoxWorkload, size: Size, bar: Any) -> tuple[list[Row], Log
         "alone": size.events / times["alone"],
         "capacity": size.events / times["mixed"],
         **describe(log.batches, size.seconds, size.events),
+        "expected_ms": queueing(times["mixed"], size.load) * 1e3 if size.matchers == 1 else None,
         "queue": float(queue.mean()),
         "longest": int(queue.max()),
         "batches": int(counted["batches"].max()),

@@ -52,6 +52,12 @@ def test_waits_are_counted_at_the_gate():
     assert mixed.waiting(batches).tolist() == [0, 0, 1]  # when the third came, the second was not in yet
 
 
+def test_queueing_theory():
+    assert mixed.queueing(2.0, 0.9) == pytest.approx(11)
+    assert mixed.queueing(2.0, 0) == 2
+    assert mixed.queueing(2.0, 1) == float("inf")
+
+
 def test_responses_count_from_when_operations_were_due():
     times = log(*((i, i + 1, i + 1, i + 2, i + 0.001 * (i + 1)) for i in range(100)), (5, 5, 5, 5, 0))
     row = mixed.describe(times, seconds=50, weight=10)
@@ -115,8 +121,8 @@ def test_errors_of_threads_are_raised(small):
 def test_a_run_keeps_rows_and_draws_a_picture(tmp_path, matchers):
     out, figure = tmp_path / "m.json", tmp_path / "p" / "m.png"
     arguments = ["--quick", "--boxes", "4000", "--seconds", "0.1", "--workloads", "narrow", "--load", "0.3"]
-    more = ["--matchers", str(matchers), "--out", str(out), "--figure", str(figure)]
-    assert mixed.main([*arguments, *more]) == 0
+    arguments += ["--matchers", str(matchers), "--out", str(out), "--figure", str(figure)]
+    assert mixed.main(arguments) == 0
     kept = json.loads(out.read_text())
     events, changes = kept["rows"]
     assert kept["settings"]["load"] == 0.3
@@ -125,6 +131,8 @@ def test_a_run_keeps_rows_and_draws_a_picture(tmp_path, matchers):
         assert row["done"] == row["asked"] > 0
         assert row["verdict"] == "met"
         assert row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
-    assert set(events) - set(changes) == {"alone", "capacity", "queue", "longest", "changes", "others"}
+    more = {"alone", "capacity", "expected_ms", "queue", "longest", "changes", "others"}
+    assert set(events) - set(changes) == more
+    assert (events["expected_ms"] is None) == (matchers > 1)
     assert set(changes) - set(events) == {"batches_since_due"}
     assert figure.read_bytes().startswith(b"\x89PNG")
