@@ -23,6 +23,8 @@ EXPERIMENTS = {
     "peers": Experiment("experiments.survey", "all peers by subscriptions, dimensions, batch size and side"),
     "compare": Experiment("experiments.compare", "two kept results of bench or peers: faster or slower"),
     "bursts": Experiment("experiments.bursts", "mean response of a burst by level and group, and as adapted"),
+    "mixed": Experiment("experiments.mixed", "response times under Poisson arrivals and changes at once"),
+    "scale": Experiment("experiments.scale", "two threads beside one, and indexes of millions of boxes"),
     "overheads": Experiment("experiments.overheads", "starting a process, and the cost of metrics"),
     "capacity": Experiment("experiments.capacity", "time per event by leaf capacity, to choose the default"),
 }

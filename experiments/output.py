@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from statistics import median
 from timeit import timeit
@@ -41,17 +41,22 @@ def medians(calls: Mapping[str, Callable[[], object]], repeats: int) -> dict[str
 
 
 @contextmanager
-def one_core() -> Iterator[None]:
-    """Keep this process on one core meanwhile, where the system can."""
+def cores(count: int) -> Iterator[None]:
+    """Keep this process on so many of its cores meanwhile, the last ones, where the system can."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(cores)})
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[-count:])
     try:
         yield
     finally:
-        os.sched_setaffinity(0, cores)
+        os.sched_setaffinity(0, before)
+
+
+def one_core() -> AbstractContextManager[None]:
+    """Keep this process on one core meanwhile, where the system can."""
+    return cores(1)
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:

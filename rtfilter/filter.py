@@ -24,7 +24,7 @@ from rtfilter.gate import Gate
 from rtfilter.matches import Matches
 from rtfilter.predicate import Predicate, parse
 from rtfilter.schema import Schema
-from rtfilter.store import PredicateStore
+from rtfilter.store import Kept, PredicateStore, kept
 from rtfilter.tree import DEFAULT_CAPACITY, Hits, IntArray, RStarTree
 from scheduler import Order, resolve
 
@@ -168,11 +168,12 @@ class EventFilter:
                 raise
         boxes = [compile_predicate(predicate, self.schema) for predicate in predicates]
         counts = [len(own.low) for own in boxes]
+        keep = [kept(predicate, own.exact) for predicate, own in zip(predicates, boxes, strict=True)]
         with self._changing():
             names = self._new_ids(ids, len(predicates))
             of_box = np.repeat(names, counts)
             try:
-                for id, predicate, count in zip(names.tolist(), predicates, counts, strict=True):
+                for id, predicate, count in zip(names.tolist(), keep, counts, strict=True):
                     self._predicates.put(id, predicate)  # before its boxes: these may ask for it
                     if not count:
                         self._boxless.add(id)
@@ -220,17 +221,18 @@ class EventFilter:
         """
         parsed = parse(predicate, self.schema)
         boxes = compile_predicate(parsed, self.schema)
+        new = kept(parsed, boxes.exact)
         with self._changing():
             if id not in self:
                 raise UnknownSubscriptionError(id)
-            old, old_boxes = self._predicates.get(id), self.tree.boxes_and_exactness_of(id)
+            old, old_boxes = self._predicates.kept(id), self.tree.boxes_and_exactness_of(id)
             try:
-                self._replace(id, parsed, boxes)
+                self._replace(id, new, boxes)
             except BaseException:
                 self._replace(id, old, old_boxes)
                 raise
 
-    def _replace(self, id: int, predicate: Predicate | None, boxes: tuple[Any, Any, Any]) -> None:
+    def _replace(self, id: int, predicate: Kept | None, boxes: tuple[Any, Any, Any]) -> None:
         low, high, exact = boxes
         self._forget(np.array([id]))
         if predicate is not None:

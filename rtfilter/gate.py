@@ -1,7 +1,9 @@
 """Who may use the index: many batches at once, or one change alone.
 
-Turns alternate: a change waits for the batches that run, batches that arrive meanwhile wait for that one
-change, and the next change waits for them. So neither starves, and no batch waits for more than one other.
+Turns alternate. A change waits for the batches that run. Batches that arrive meanwhile wait for the changes
+that wait already; these go one after another, in the order they came. The next changes wait for the batches
+that waited. So neither starves: a change waits for one turn of batches and the changes before it, a batch for
+one turn of batches and one of changes.
 
 A stream of results is a batch that pauses whenever its consumer does. A change does not wait for a consumer
 (who may be the very thread that wants the change): it finishes the open streams itself, their remaining
@@ -11,6 +13,7 @@ results being kept until they are asked for.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -19,12 +22,15 @@ class Gate:
     """A fair lock for many readers or one writer, with readers that can be told to finish."""
 
     def __init__(self) -> None:
-        self._turn = threading.Condition()
+        self._lock = threading.Lock()
         self._readers = 0
-        self._writing = False
-        self._writers_waiting = 0
+        self._admitted = threading.Condition(self._lock)
         self._readers_waiting = 0
-        self._round = 0  # changes that have ended; waiting readers are let in by the next
+        self._round = 0  # turns of changes that have ended; waiting readers are let in by the next
+        # A change is the condition on which its thread alone is woken.
+        self._writer: threading.Condition | None = None
+        self._turn: deque[threading.Condition] = deque()  # the changes of this turn that are still to come
+        self._writers_waiting: deque[threading.Condition] = deque()  # those of the next
         self._open: dict[int, Callable[[], None]] = {}
         self._next_token = 0
 
@@ -40,86 +46,108 @@ class Gate:
         try:
             yield
         finally:
-            self._leave()
+            with self._lock:
+                self._release()
 
     def open_stream(self, finish: Callable[[], None]) -> int:
         """While `reading`: hold the index beyond it, until `close_stream`. A change may call `finish`."""
-        with self._turn:
+        with self._lock:
             self._readers += 1
             self._next_token += 1
             self._open[self._next_token] = finish
-            self._turn.notify_all()  # a change that waits already has one more stream to finish
+            for change in self._writers_waiting:  # they have one more stream to finish
+                change.notify()
             return self._next_token
 
     def close_stream(self, token: int) -> None:
         """Let the index go; a second call does nothing."""
-        with self._turn:
+        with self._lock:
             if self._open.pop(token, None) is not None:
                 self._release()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Have the index alone."""
-        with self._turn:
-            self._writers_waiting += 1
-        begun = False
+        change = threading.Condition(self._lock)
         try:
-            while not (begun := self._writing_begun()):
+            with self._lock:
+                self._writers_waiting.append(change)
+                if self._writer is None and not self._readers:
+                    self._begin_turn()
+            while not self._writing_begun(change):
                 self._finish_streams()
-        finally:
-            with self._turn:
-                self._writers_waiting -= 1
-                if not begun and not self._writing and not self._writers_waiting:  # gave up
-                    self._admit()
-        try:
             yield
         finally:
-            with self._turn:
-                self._writing = False
-                self._admit()
+            with self._lock:
+                self._withdraw(change)
 
     def _enter(self) -> None:
-        with self._turn:
-            if not self._writing and not self._writers_waiting:
+        with self._lock:
+            if self._writer is None and not self._writers_waiting:
                 self._readers += 1
-                return
-            mine = self._round
-            self._readers_waiting += 1
-            try:
-                self._turn.wait_for(lambda: self._round != mine)  # whoever ends the round counts us in
-            except BaseException:
-                if self._round != mine:
-                    self._release()
-                else:
-                    self._readers_waiting -= 1
-                raise
+            else:
+                self._wait()
 
-    def _leave(self) -> None:
-        with self._turn:
-            self._release()
+    def _wait(self) -> None:
+        """Wait for the end of a turn of changes: whoever ends it counts us in."""
+        mine = self._round
+        self._readers_waiting += 1
+        try:
+            self._admitted.wait_for(lambda: self._round != mine)
+        except BaseException:
+            if self._round != mine:
+                self._release()
+            else:
+                self._readers_waiting -= 1
+            raise
 
     def _release(self) -> None:
         self._readers -= 1
-        self._turn.notify_all()
+        if not self._readers:
+            self._begin_turn()
+
+    def _begin_turn(self) -> None:
+        """Nobody holds the index: the changes that wait are next."""
+        self._turn, self._writers_waiting = self._writers_waiting, deque()
+        self._next_change()
+
+    def _next_change(self) -> None:
+        """Let the next change of this turn in, or after the last one the batches that wait."""
+        if self._turn:
+            self._writer = self._turn.popleft()
+            self._writer.notify()
+            return
+        self._writer = None
+        self._admit()
+        if self._writers_waiting and not self._readers:
+            self._begin_turn()
 
     def _admit(self) -> None:
         self._round += 1
         self._readers += self._readers_waiting
         self._readers_waiting = 0
-        self._turn.notify_all()
+        self._admitted.notify_all()
 
-    def _writing_begun(self) -> bool:
-        """Wait until the index is free, and take it, or until a stream must be finished first."""
-        with self._turn:
-            self._turn.wait_for(lambda: self._open or not (self._readers or self._writing))
-            if self._open:
-                return False
-            self._writing = True
-            return True
+    def _withdraw(self, change: threading.Condition) -> None:
+        """A change is done, or gave up waiting."""
+        if self._writer is change:
+            self._next_change()
+        elif change in self._turn:
+            self._turn.remove(change)
+        elif change in self._writers_waiting:
+            self._writers_waiting.remove(change)
+            if self._writer is None and not self._writers_waiting:
+                self._admit()
+
+    def _writing_begun(self, change: threading.Condition) -> bool:
+        """Wait for this change's turn, or until a stream must be finished first."""
+        with self._lock:
+            change.wait_for(lambda: self._open or self._writer is change)
+            return self._writer is change
 
     def _finish_streams(self) -> None:
         while True:
-            with self._turn:
+            with self._lock:
                 if not self._open:
                     return
                 token, finish = next(iter(self._open.items()))

@@ -1,5 +1,7 @@
 """The predicates of subscriptions, by id: needed to decide inexact boxes, to explain and to save.
 
+Only those with an inexact box are asked for while events are matched. The others are kept as JSON text: a
+fifth of the memory, and no objects for Python's garbage collector to walk through while everybody waits.
 Predicates of a loaded snapshot stay JSON in mapped memory until they are asked for.
 """
 
@@ -13,27 +15,41 @@ from numpy.typing import NDArray
 
 from rtfilter.predicate import Predicate
 
+#: A predicate, or its JSON text.
+Kept = Predicate | bytes
+
+
+def kept(predicate: Predicate, exact: NDArray[np.bool_]) -> Kept:
+    """What to keep of a predicate whose boxes are exact or not, bool (m,)."""
+    return _encode(predicate) if exact.all() else predicate
+
+
+def _encode(predicate: Predicate) -> bytes:
+    return json.dumps(predicate.to_json(), separators=(",", ":")).encode()
+
 
 class PredicateStore:
     """Map of subscription id to predicate."""
 
     def __init__(self) -> None:
-        self._changed: dict[int, Predicate | None] = {}  # None: removed from what was loaded
+        self._changed: dict[int, Kept | None] = {}  # None: removed from what was loaded
         self._ids = np.empty(0, np.int64)  # ascending
         self._offsets = np.zeros(1, np.int64)
         self._text = np.empty(0, np.uint8)
 
     def get(self, id: int) -> Predicate | None:
         """The predicate of an id, None when there is none."""
+        found = self.kept(id)
+        return Predicate.from_json(json.loads(found)) if isinstance(found, bytes) else found
+
+    def kept(self, id: int) -> Kept | None:
+        """What is kept of the predicate of an id, to be put again; None when there is none."""
         if id in self._changed:
             return self._changed[id]
         place = self._place(id)
-        if place < 0:
-            return None
-        raw = self._text[self._offsets[place] : self._offsets[place + 1]].tobytes()
-        return Predicate.from_json(json.loads(raw))
+        return self._text[self._offsets[place] : self._offsets[place + 1]].tobytes() if place >= 0 else None
 
-    def put(self, id: int, predicate: Predicate) -> None:
+    def put(self, id: int, predicate: Kept) -> None:
         """Set the predicate of an id."""
         self._changed[id] = predicate
 
@@ -58,19 +74,13 @@ class PredicateStore:
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Ids, and their predicates as one block of JSON texts."""
         ids = sorted(self)
-        texts = [self._json(id) for id in ids]
+        found = map(self.kept, ids)
+        texts = [_encode(one) if isinstance(one, Predicate) else one or b"" for one in found]
         return {
             "predicate_ids": np.array(ids, np.int64),
             "predicate_offsets": np.cumsum([0, *map(len, texts)], dtype=np.int64),
             "predicate_text": np.frombuffer(b"".join(texts), np.uint8),
         }
-
-    def _json(self, id: int) -> bytes:
-        predicate = self._changed.get(id)
-        if predicate is not None:
-            return json.dumps(predicate.to_json(), separators=(",", ":")).encode()
-        place = self._place(id)
-        return self._text[self._offsets[place] : self._offsets[place + 1]].tobytes()
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[np.generic]]) -> PredicateStore:

@@ -69,7 +69,7 @@ def test_changes_and_batches_alternate():
     first = Holder(gate.writing, journal, "w1")
     assert first.inside.wait(WAIT)
     second = Holder(gate.writing, journal, "w2")
-    until(lambda: gate._writers_waiting == 1)
+    until(lambda: len(gate._writers_waiting) == 1)
     readers = [Holder(gate.reading, journal, "r") for _ in range(3)]
     until(lambda: gate._readers_waiting == 3)
     first.end()
@@ -84,6 +84,31 @@ def test_changes_and_batches_alternate():
     assert late.inside.wait(WAIT)
     late.end()
     assert journal == ["w1", "r", "r", "r", "w2", "late"]
+
+
+def test_changes_that_wait_together_take_one_turn():
+    """A turn takes the changes that waited when it began, first come first; later ones wait for batches."""
+    gate, journal = Gate(), []
+    reader = Holder(gate.reading, journal, "r1")
+    assert reader.inside.wait(WAIT)
+    waiting = []
+    for name in ("w1", "w2", "w3"):
+        waiting.append(Holder(gate.writing, journal, name))
+        until(lambda: len(gate._writers_waiting) == len(waiting))
+    late_reader = Holder(gate.reading, journal, "r2")
+    until(lambda: gate._readers_waiting == 1)
+    reader.end()
+    assert waiting[0].inside.wait(WAIT)
+    late = Holder(gate.writing, journal, "w4")
+    until(lambda: len(gate._writers_waiting) == 1)
+    for one in waiting:
+        assert one.inside.wait(WAIT)
+        one.end()
+    assert late_reader.inside.wait(WAIT)
+    late_reader.end()
+    assert late.inside.wait(WAIT)
+    late.end()
+    assert journal == ["r1", "w1", "w2", "w3", "r2", "w4"]
 
 
 def test_a_change_finishes_open_streams_itself():
@@ -102,7 +127,7 @@ def test_a_stream_opened_while_a_change_waits_is_finished_too():
     gate, finished = Gate(), []
     with gate.reading():
         writer = Holder(gate.writing)
-        until(lambda: gate._writers_waiting == 1)
+        until(lambda: len(gate._writers_waiting) == 1)
         gate.open_stream(lambda: finished.append(1))
     assert writer.inside.wait(WAIT)
     assert finished == [1]
@@ -139,3 +164,52 @@ def test_a_change_that_gives_up_waiting_lets_waiting_batches_in():
     holder.end()
     with gate.writing():
         assert gate.readers == 0
+
+
+class Interrupted(Gate):
+    """A gate at which the changes of one thread wait until they are told to give up."""
+
+    def __init__(self):
+        super().__init__()
+        self.victim, self.give_up = None, threading.Event()
+
+    def _writing_begun(self, change):
+        if threading.current_thread() is not self.victim:
+            return super()._writing_begun(change)
+        assert self.give_up.wait(WAIT)
+        raise KeyboardInterrupt
+
+    def change(self):
+        self.victim = threading.current_thread()
+        with pytest.raises(KeyboardInterrupt), self.writing():
+            pass
+
+
+@pytest.mark.parametrize("moment", ["before its turn", "in its turn", "when it is next"])
+def test_a_change_that_gives_up_holds_nobody_up(moment):
+    gate = Interrupted()
+    reader = Holder(gate.reading)
+    assert reader.inside.wait(WAIT)
+    first = None
+    if moment == "in its turn":
+        first = Holder(gate.writing)
+        until(lambda: len(gate._writers_waiting) == 1)
+    victim = start(gate.change)
+    until(lambda: len(gate._writers_waiting) == 1 + (first is not None))
+    late = Holder(gate.reading)
+    until(lambda: gate._readers_waiting == 1)
+    if moment != "before its turn":
+        reader.end()
+    if first is not None:
+        assert first.inside.wait(WAIT)
+    gate.give_up.set()
+    victim.join(WAIT)
+    if first is not None:
+        first.end()
+    assert late.inside.wait(WAIT)
+    late.end()
+    if moment == "before its turn":
+        reader.end()
+    assert gate.readers == 0
+    with gate.writing():
+        pass
