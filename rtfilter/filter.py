@@ -201,6 +201,14 @@ class EventFilter:
                 self.metrics.removed += int(known.sum())
             return known
 
+    def repack(self) -> None:
+        """Pack the index anew: one that has grown by single subscriptions may then answer twice as fast.
+
+        Batches wait meanwhile, about 2 us a box (`RStarTree.repack`).
+        """
+        with self._changing():
+            self.tree.repack()
+
     def _forget(self, names: IntArray) -> NDArray[np.bool_]:
         """Remove all that is known of some ids; where it was interrupted, it can be done again.
 

@@ -202,6 +202,14 @@ class RStarTree:
         self._run(lambda done: rstar.delete(self._tree, done, identifiers, removed), len(identifiers))
         return removed
 
+    def repack(self) -> None:
+        """Pack all boxes anew, as `bulk_load` does: an index grown by insertions may answer twice as fast.
+
+        Takes about as long as `bulk_load`, and room for a second tree meanwhile. When it fails, the tree is
+        what it was.
+        """
+        self._pack(*self.content())
+
     def _run(self, step: Callable[[int], int], total: int) -> None:
         """Run a kernel that stops between two entries when the node pools could run short."""
         try:

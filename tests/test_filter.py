@@ -315,7 +315,7 @@ def test_several_threads_may_change_at_once():
 
 
 class FilterMachine(RuleBasedStateMachine):
-    """subscribe, unsubscribe, update, match, save, load in any order against a dict of predicates (P-9)."""
+    """subscribe, unsubscribe, update, repack, match, save, load in any order against a dict of predicates (P-9)."""
 
     @initialize(capacity=st.sampled_from([(4, 4), (4, 9), (64, 4096)]))
     def start(self, capacity):
@@ -380,6 +380,10 @@ class FilterMachine(RuleBasedStateMachine):
     def save_and_load(self):
         self.filter.save(self.folder.name + "/filter")
         self.filter = EventFilter.load(self.folder.name + "/filter")
+
+    @rule()
+    def repack(self):
+        self.filter.repack()
 
     @rule(seed=st.integers(0, 10_000), streamed=st.booleans())
     def match(self, seed, streamed):

@@ -126,6 +126,24 @@ def test_extend_packs_or_inserts_to_the_same_result(capacity):
     assert tree.updates == 500
 
 
+def test_repacking_keeps_the_content_and_tightens_the_tree():
+    rng = np.random.default_rng(8)
+    low = rng.random((3000, 2))
+    tree = RStarTree(2, capacity=(8, 16))
+    tree.insert_many(np.arange(3000) // 2, low, low + 0.05, exact=np.arange(3000) % 3 > 0)
+    points = rng.random((200, 2))
+    before, visits = [sorted(ids) for ids in tree.search(points)], tree.hits(points).visits.sum()
+    content, updates = tree.content(), tree.updates
+    tree.repack()
+    tree.check()
+    assert [sorted(ids) for ids in tree.search(points)] == before
+    assert all(
+        np.array_equal(np.sort(a, 0), np.sort(b, 0)) for a, b in zip(content, tree.content(), strict=True)
+    )
+    assert tree.hits(points).visits.sum() < visits
+    assert tree.updates == updates
+
+
 def test_batches_larger_than_a_chunk_equal_small_ones(monkeypatch):
     rng = np.random.default_rng(4)
     low, high = random_boxes(rng, 200, 2)
