@@ -315,7 +315,7 @@ def test_several_threads_may_change_at_once():
 
 
 class FilterMachine(RuleBasedStateMachine):
-    """subscribe, unsubscribe, update, repack, match, save, load in any order against a dict of predicates (P-9)."""
+    """Changes, repacking, matching, saving, loading in any order against a dict of predicates (P-9)."""
 
     @initialize(capacity=st.sampled_from([(4, 4), (4, 9), (64, 4096)]))
     def start(self, capacity):
