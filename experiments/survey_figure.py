@@ -51,14 +51,10 @@ def columns(plan: Plan) -> list[Column]:
 def draw(rows: Sequence[Row], plan: Plan, path: Path) -> None:
     """Write the picture."""
     chosen = columns(plan)
-    figure = Figure(figsize=(4 * len(chosen), 9), layout="constrained")
+    figure = Figure(figsize=(3.6 * len(chosen), 9), layout="constrained")
     grid = figure.subplots(len(MEASURES), len(chosen), squeeze=False)
     for column, below in zip(chosen, grid.T, strict=True):
-        found = [
-            row
-            for row in rows
-            if "skipped" not in row and all(row[key] == value for key, value in column.fixed.items())
-        ]
+        found = [row for row in rows if "skipped" not in row and _has(row, column.fixed)]
         below[0].set_title(f"{column.title}, by {column.variable}")
         for (measure, label), axes in zip(MEASURES.items(), below, strict=True):
             if measure in column.measures:
@@ -69,7 +65,7 @@ def draw(rows: Sequence[Row], plan: Plan, path: Path) -> None:
     lines = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}
     figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=6)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=90)
 
 
 def _has(row: Row, fixed: Mapping[str, Any]) -> bool:
@@ -87,3 +83,6 @@ def _panel(axes: Axes, rows: Sequence[Row], variable: str, measure: str) -> None
                 *zip(*own, strict=True), ".-", color=color, label=peer, lw=3 if peer == peers.OURS else 1
             )
     axes.set(xscale="log", yscale="log")
+    values = sorted({row[variable] for row in rows})
+    axes.set_xticks(values, [f"{value:,}" for value in values])
+    axes.minorticks_off()
