@@ -19,6 +19,8 @@ from experiments.output import Row, table
 
 #: Medians that differ by less are never called different: runs differ in more than their rounds show.
 LEAST = 0.1
+#: Rounds of a row at least: fewer have no range to speak of.
+ROUNDS = 3
 #: What names a row of each experiment.
 KEYS = {
     "bench": ("workload", "measure"),
@@ -41,7 +43,7 @@ def read(path: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
-    if content.get("experiment") not in KEYS:
+    if not isinstance(content, dict) or content.get("experiment") not in KEYS:
         raise ValueError(f"{path}: no result of {' or '.join(KEYS)}")
     return content
 
@@ -75,12 +77,12 @@ def judge(old: Sequence[float], new: Sequence[float]) -> Row:
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Row]:
-    """A row for everything that both results have.
+    """A row for everything that both results have, from at least `ROUNDS` rounds each.
 
     Raises
     ------
     ValueError
-        The results are of different experiments or settings.
+        The results are of different experiments or settings, or of too few rounds.
     """
     if old["experiment"] != new["experiment"]:
         raise ValueError(
@@ -93,6 +95,8 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Row]:
     if differing:
         raise ValueError(f"the results differ in {', '.join(differing)}")
     before, after = normalised(old), normalised(new)
+    if min(map(len, [*before.values(), *after.values()]), default=ROUNDS) < ROUNDS:
+        raise ValueError(f"fewer than {ROUNDS} rounds do not show their noise: measure again without --quick")
     return [
         dict(zip(keys, name, strict=True)) | judge(before[name], after[name])
         for name in before
@@ -110,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
         old, new = read(given.old), read(given.new)
         rows = compare(old, new)
         if not rows:
-            raise ValueError("the results have no row in common")
+            raise ValueError("the results have no row of rtfilter in common")
     except ValueError as error:
         parser.error(str(error))
     for name, content in (("old", old), ("new", new)):
@@ -122,4 +126,8 @@ def main(arguments: list[str] | None = None) -> int:
     print(table(rows, {key: key for key in keys} | COLUMNS))
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in ("SLOWER", "faster")}
     print(f"\n{counts['SLOWER']} slower, {counts['faster']} faster, of {len(rows)}")
+    for name, content in (("old", old), ("new", new)):
+        alone = len(normalised(content)) - len(rows)
+        if alone:
+            print(f"{alone} more only in {name}")
     return 1 if counts["SLOWER"] else 0

@@ -1,4 +1,4 @@
-"""Packing a whole tree at once, on two threads where there are two cores."""
+"""Packing a whole tree at once; many leaves on two threads where there are two cores."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rtfilter.kernels.layout import Tree
 
 Array = NDArray[Any]
 
-#: How full bulk loading leaves its nodes: room for later insertions before the first split, and whole vectors
-#: of mask words.
+#: How full bulk loading leaves its nodes: room for later insertions before the first split. Leaves of the
+#: default capacity hold seven whole vectors of mask words.
 FILL = 7 / 8
 #: Boxes from which a second thread is worth its start.
 PARALLEL = 50_000
 #: Boxes a cut is chosen on.
 LEAST_SAMPLE, MOST_SAMPLE = 64, 512
-#: Those of a leaf that its order is chosen on.
-LEAF_SAMPLE = 128
+#: Entries of a node that their order is chosen on.
+NODE_SAMPLE = 128
 
 
 def load(tree: Tree, ids: Array, low: Array, high: Array, exact: Array) -> Tree:
@@ -69,7 +69,7 @@ def _group(boxes: Array, rows: Array, target: int, threads: int) -> Array:
     def cut(first: int, last: int) -> None:
         start, stop = len(rows) * first // groups, len(rows) * last // groups
         own = pack.group(boxes, places[start:stop], last - first, sample)
-        pack.sort_blocks(boxes, places[start:stop], own, LEAF_SAMPLE)
+        pack.sort_blocks(boxes, places[start:stop], own, NODE_SAMPLE)
         cuts[first + 1 : last + 1] = start + own[1:]
 
     _in_parallel(cut, list(pairwise(bounds)))

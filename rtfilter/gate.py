@@ -26,8 +26,8 @@ class Gate:
         self._readers = 0
         self._admitted = threading.Condition(self._lock)
         self._readers_waiting = 0
-        self._round = 0  # turns of changes that have ended; waiting readers are let in by the next
-        # A change is the condition on which its thread alone is woken.
+        self._round = 0  # how often waiting readers have been let in
+        # Each waiting change has a condition of its own, so that its thread alone is woken.
         self._writer: threading.Condition | None = None
         self._turn: deque[threading.Condition] = deque()  # the changes of this turn that are still to come
         self._writers_waiting: deque[threading.Condition] = deque()  # those of the next

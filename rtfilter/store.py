@@ -2,7 +2,7 @@
 
 Only those with an inexact box are asked for while events are matched. The others are kept as JSON text: a
 fifth of the memory, and no objects for Python's garbage collector to walk through while everybody waits.
-Predicates of a loaded snapshot stay JSON in mapped memory until they are asked for.
+Predicates of a loaded snapshot stay JSON in mapped memory. What has been asked for once stays parsed.
 """
 
 from __future__ import annotations
@@ -33,14 +33,22 @@ class PredicateStore:
 
     def __init__(self) -> None:
         self._changed: dict[int, Kept | None] = {}  # None: removed from what was loaded
+        self._parsed: dict[int, Predicate] = {}  # of what was loaded
         self._ids = np.empty(0, np.int64)  # ascending
         self._offsets = np.zeros(1, np.int64)
         self._text = np.empty(0, np.uint8)
 
     def get(self, id: int) -> Predicate | None:
         """The predicate of an id, None when there is none."""
+        if id in self._parsed:
+            return self._parsed[id]
         found = self.kept(id)
-        return Predicate.from_json(json.loads(found)) if isinstance(found, bytes) else found
+        if not isinstance(found, bytes):
+            return found
+        predicate = Predicate.from_json(json.loads(found))
+        if id not in self._changed:
+            self._parsed[id] = predicate
+        return predicate
 
     def kept(self, id: int) -> Kept | None:
         """What is kept of the predicate of an id, to be put again; None when there is none."""
@@ -52,9 +60,11 @@ class PredicateStore:
     def put(self, id: int, predicate: Kept) -> None:
         """Set the predicate of an id."""
         self._changed[id] = predicate
+        self._parsed.pop(id, None)
 
     def remove(self, id: int) -> None:
         """Forget an id; unknown ones are ignored."""
+        self._parsed.pop(id, None)
         if self._place(id) >= 0:
             self._changed[id] = None
         else:

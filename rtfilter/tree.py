@@ -44,6 +44,13 @@ class Hits(NamedTuple):
     visits: IntArray  # int64 (n,): nodes visited per point
 
 
+class Version(NamedTuple):
+    """What tells one content of one tree from any other."""
+
+    state: NDArray[np.int64]  # compared by identity: repacking makes another
+    updates: int
+
+
 @dataclass(frozen=True, eq=False)
 class Frontier:
     """Where the search paths of a batch stop at one level (W-2): pairs of a node and a point.
@@ -63,6 +70,8 @@ class Frontier:
         Nodes at which each point's paths stop: the estimate of its remaining work.
     visits : int
         (node, point) pairs expanded above the frontier.
+    version : Version
+        Of the tree, which must not change before the search is finished.
     """
 
     points: FloatArray
@@ -72,6 +81,7 @@ class Frontier:
     pairs: NDArray[np.int32]
     workload: IntArray
     visits: int
+    version: Version
 
     def split(self, order: IntArray, cuts: IntArray) -> Parts:
         """Cut it into one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
@@ -80,12 +90,14 @@ class Frontier:
             raise ValueError(
                 "order must be a permutation of the batch, and cuts must ascend from 0 to its end"
             )
-        return Parts(self.points[order], cuts, *descend.deal(self.nodes, self.cuts, self.pairs, order, cuts))
+        dealt = descend.deal(self.nodes, self.cuts, self.pairs, order, cuts)
+        return Parts(self.version, self.points[order], cuts, *dealt)
 
 
 class Parts(NamedTuple):
     """A frontier cut into groups; see `Frontier.split`. Arrays as `descend.search_part` takes them."""
 
+    version: Version
     points: FloatArray  # in the order of the groups
     order_cuts: IntArray
     part_cuts: IntArray
@@ -111,8 +123,8 @@ class RStarTree:
 
     def __init__(self, dimensions: int, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> None:
         inner, leaf = map(index, capacity)
-        if index(dimensions) < 1:
-            raise ValueError(f"a tree needs at least one dimension, not {dimensions}")
+        if not 1 <= index(dimensions) <= layout.DIMENSIONS:
+            raise ValueError(f"a tree has 1 to {layout.DIMENSIONS} dimensions, not {dimensions}")
         if min(inner, leaf) < 4:
             raise ValueError(f"capacities (inner, leaf) must be at least 4, not {tuple(capacity)}")
         self._tree = layout.empty(index(dimensions), inner, leaf)
@@ -161,6 +173,8 @@ class RStarTree:
         sides = np.array((low, high), np.float64)
         if sides.shape != (2, self.dimensions) or not (sides[0] <= sides[1]).all():
             _boxes(sides[:1], sides[1:], self.dimensions)  # says what is wrong
+        if not _is_id(index(id)):
+            _ids([id], 1)  # says what is wrong
         self._insert(np.array([index(id)], np.int64), sides[:1], sides[1:], np.array([exact]))
 
     def insert_many(
@@ -297,13 +311,16 @@ class RStarTree:
 
     def _hits(self, search: Callable[..., Any], *what: Any) -> Hits:
         """Run a search kernel of `descend` and put its hits in order."""
-        runs, count, offsets, visits = search(self._tree, *what, getattr(_scratch, "runs", None) or _runs())
+        # Taken away meanwhile: a signal handler or a finalizer may search, too.
+        mine = vars(_scratch).pop("runs", None) or _runs()
+        runs, count, offsets, visits = search(self._tree, *what, mine)
         # Memory from NumPy, which asks for huge pages: with small ones, first touching it takes longest.
         ids = np.empty(int(offsets[-1]), np.int64)
         state = self._tree.state
         exact = np.empty(len(ids) if state[layout.INEXACT] else 0, np.uint8)
         descend.gather(runs, count, offsets, ids, exact)
-        _scratch.runs = runs if len(runs.ids) <= KEPT else None
+        if len(runs.ids) <= KEPT:
+            _scratch.runs = runs
         if state[layout.LINKS] > state[layout.IDS]:  # an id may be met twice
             descend.distinct(offsets, ids, exact)
             ids, exact = ids[: offsets[-1]], exact[: offsets[-1]]
@@ -318,7 +335,7 @@ class RStarTree:
         level : int
             0 (the root: every workload is 1) to H - 1 (the leaves); higher levels mean H - 1.
 
-        The frontier is valid until the tree changes.
+        The frontier can be finished until the tree changes.
         """
         if level < 0:
             raise ValueError(f"level must be 0 (the root) or more, not {level}")
@@ -326,19 +343,35 @@ class RStarTree:
         batch = self._points(points)
         level = min(int(level), self.height - 1)
         nodes, cuts, pairs, workload, visits = descend.frontier(self._tree, batch, self.height - 1 - level)
-        return Frontier(batch, level, nodes, cuts, pairs, workload, int(visits))
+        return Frontier(batch, level, nodes, cuts, pairs, workload, int(visits), self._version)
 
     def resume(self, frontier: Frontier) -> Hits:
-        """Finish the search of all points of a frontier from where they stopped."""
+        """Finish the search of all points of a frontier from where they stopped.
+
+        Raises
+        ------
+        ValueError
+            The frontier is of another tree, or the tree has changed since.
+        """
+        self._require(frontier.version)
         return self._hits(
             descend.search, frontier.points, frontier.nodes, frontier.cuts, frontier.pairs, False
         )
 
     def resume_part(self, parts: Parts, group: int) -> Hits:
-        """Finish the points of one group, in its order."""
+        """Finish the points of one group, in its order; see `resume`."""
+        self._require(parts.version)
         if not 0 <= group < len(parts.order_cuts) - 1:
             raise IndexError(f"group {group} of {len(parts.order_cuts) - 1}")
-        return self._hits(descend.search_part, *parts, group)
+        return self._hits(descend.search_part, *parts[1:], group)
+
+    @property
+    def _version(self) -> Version:
+        return Version(self._tree.state, self.updates)
+
+    def _require(self, version: Version) -> None:
+        if version.state is not self._tree.state or version.updates != self.updates:
+            raise ValueError("the tree has changed since the frontier was made, or is another: make it again")
 
     def _points(self, points: ArrayLike) -> FloatArray:
         batch = np.ascontiguousarray(points, np.float64)

@@ -101,12 +101,21 @@ def test_what_cannot_be_compared_says_why(tmp_path, capsys):
     (tmp_path / "bad.json").write_text("{")
     empty = bench(tmp_path, "empty", 1.0)
     empty.write_text(json.dumps(json.loads(empty.read_text()) | {"rows": []}))
+    few = bench(tmp_path, "few", 1.0)
+    rows = json.loads(few.read_text())["rows"]
+    short = [
+        row | {key: row[key][:2] for key in ("rounds", "yardstick_rounds") if key in row} for row in rows
+    ]
+    few.write_text(json.dumps(json.loads(few.read_text()) | {"rows": short}))
+    (tmp_path / "list.json").write_text("[]")
     for new, text in (
+        (few, "fewer than 3 rounds"),
+        (tmp_path / "list.json", "no result of bench or peers"),
         (other, "differ in boxes"),
         (tmp_path / "none.json", "no result of bench or peers"),
         (tmp_path / "bad.json", "bad.json:"),
         (tmp_path / "missing.json", "No such file"),
-        (empty, "no row in common"),
+        (empty, "no row of rtfilter in common"),
     ):
         with pytest.raises(SystemExit, match="2"):
             compare.main([str(one), str(new)])

@@ -47,6 +47,17 @@ def test_what_was_put_is_got(reload):
     assert store.get(3) == predicates[1]
 
 
+def test_what_was_loaded_is_parsed_once():
+    store = PredicateStore()
+    store.put(1, parse("price > 1", PRICES))
+    loaded = PredicateStore.from_arrays(store.to_arrays())
+    assert loaded.get(1) is loaded.get(1)
+    loaded.put(1, parse("price > 2", PRICES))
+    assert loaded.get(1) == parse("price > 2", PRICES)
+    loaded.remove(1)
+    assert loaded.get(1) is None
+
+
 def test_every_type_of_constant_survives():
     rng = np.random.default_rng(4)
     for _ in range(200):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from oracle import as_sets, matches
+from rtfilter.kernels import descend
 from rtfilter.tree import RStarTree
 
 CAPACITIES = [(10, 20), (4, 4), (64, 4096), (70, 130)]
@@ -142,6 +143,41 @@ def test_repacking_keeps_the_content_and_tightens_the_tree():
     )
     assert tree.hits(points).visits.sum() < visits
     assert tree.updates == updates
+
+
+def test_a_search_within_a_search_on_the_same_thread_disturbs_neither(monkeypatch):
+    rng = np.random.default_rng(9)
+    low = rng.random((2000, 2)) / 2
+    tree = RStarTree.bulk_load(low, low + 0.4)
+    points, others = rng.random((2, 300, 2))
+    expected = tree.search(points)
+    gather = descend.gather
+
+    def interrupted(*arguments):  # as by a signal handler or a finalizer
+        monkeypatch.setattr(descend, "gather", gather)
+        tree.search(others)
+        gather(*arguments)
+
+    monkeypatch.setattr(descend, "gather", interrupted)
+    assert np.array_equal(tree.search(points).ids, expected.ids)
+
+
+@pytest.mark.parametrize("change", ["delete", "repack", "another"])
+def test_a_frontier_of_what_no_longer_is_cannot_be_finished(change):
+    low = np.random.default_rng(10).random((500, 2))
+    tree = RStarTree.bulk_load(low, low + 0.1, capacity=(8, 16))
+    frontier = tree.frontier(low[:20], 1)
+    parts = frontier.split(np.arange(20), np.array([0, 20]))
+    if change == "delete":
+        tree.delete(3)
+    elif change == "repack":
+        tree.repack()
+    else:
+        tree = RStarTree.bulk_load(low, low + 0.1, capacity=(8, 16))
+    with pytest.raises(ValueError, match="make it again"):
+        tree.resume(frontier)
+    with pytest.raises(ValueError, match="make it again"):
+        tree.resume_part(parts, 0)
 
 
 def test_batches_larger_than_a_chunk_equal_small_ones(monkeypatch):
@@ -318,7 +354,9 @@ def test_insertion_order_does_not_change_results(seed, d):
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (lambda: RStarTree(0), "at least one dimension"),
+        (lambda: RStarTree(0), "1 to 32767 dimensions"),
+        (lambda: RStarTree(32768), "1 to 32767 dimensions"),
+        (lambda: RStarTree(1).insert(2**63, [0], [1]), "below 2"),
         (lambda: RStarTree(2, (3, 20)), "at least 4"),
         (lambda: RStarTree(2).insert(1, [0, 0], [1, -1]), "box 0 is not a box"),
         (lambda: RStarTree(2).insert(1, [0, np.nan], [1, 1]), "box 0 is not a box"),

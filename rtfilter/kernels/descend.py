@@ -26,10 +26,10 @@ from rtfilter.kernels.layout import (
 )
 from rtfilter.kernels.vector import prefetch, trailing_zeros
 
-AHEAD = (
-    2  # points whose masks are under way from memory while one is tested: the first of them, then the rest
-)
-MANY = 64  # points that use most of a leaf's masks: then all of them are fetched, in order
+#: Points whose masks are under way from memory while one is tested: the first mask of each, then the rest.
+AHEAD = 2
+#: Points that use most of a leaf's masks: then all of them are fetched, in order.
+MANY = 64
 
 
 @kernel

@@ -3,9 +3,10 @@
 Testing a point against all entries of a node is one look-up and one AND per dimension. `cell` is monotone in
 floating point, so an entry on [low, high] that contains x always has its bit in the cell of x, wherever the
 grid lies: a grid may be imprecise, but never loses a match. By the same token an entry with bits in the cells
-before *and* after that of x contains x: only entries that end in the cell of x are compared (`verify`), 64
-at once by the `code` of their ends, a byte that ascends within the cell. Only where codes are equal are the
-bounds themselves read: they are three times the size of masks and codes, and would not fit the cache.
+before *and* after that of a finite x contains x: only entries that end in the cell of x are compared
+(`verify`), 64 at once by the `code` of their ends, a byte that ascends within the cell. Where codes are
+equal, where there are few candidates, and in narrow nodes, which have no codes, the bounds themselves are
+read: they are larger than masks and codes together, and would not fit the cache.
 
 Dimensions are tested in the order in which they exclude most; those that no entry constrains are not tested
 at all. Bulk loading sorts the entries of a leaf along one dimension (`pack.sort_blocks`): that comes first,
@@ -32,9 +33,12 @@ from rtfilter.kernels.vector import compare, intersect, not_in_both, ones, prefe
 OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
 FETCHED = 8  # dimensions whose masks are fetched ahead; few points get further
 UP_TO_DATE = -2  # of `Node.stale`
-PASS = 32  # building a grid anew costs as much per entry as drawing one in so many
-FEW = 16  # candidates whose bounds are compared at once: looking up the cells beside theirs costs more
-LEFT = 2.0  # of the entries in `LANES` words, so many expected to be left make it useless to test for none
+PASS = 32  # drawing one entry by itself costs as much as its share, and that of so many, in building a grid
+FEW = (
+    16  # up to so many candidates the bounds are read straight away: looking into the cells beside costs more
+)
+LEFT = 2.0  # while more entries of a vector are expected to be left, it is not worth a test whether any is
+EMPTIED = 0.2  # share of vectors without a bit that makes a dimension the first to be tested
 ONE = np.uint64(1)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -189,7 +193,7 @@ def build_grid(tree: Tree, node: int) -> None:
                 put_code(tree, codes + stride * (WORD // 8), j, code(source[entries[j], 1, k], low, scale))
     tree.ranking[node] = np.argsort(overlapped)
     clustered = np.argmax(empty)
-    if empty[clustered] * LANES * 5 > CELLS * used:  # it leaves whole blocks behind, and comes first
+    if empty[clustered] * LANES > EMPTIED * CELLS * used:
         rank = np.argmax(tree.ranking[node] == clustered)
         tree.ranking[node, 1 : rank + 1] = tree.ranking[node, :rank].copy()
         tree.ranking[node, 0] = clustered

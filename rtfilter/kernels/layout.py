@@ -15,9 +15,10 @@ Array = NDArray[Any]
 
 CELLS = 64  # cells of a node's grid in each dimension
 WORD = 64  # bits of a mask word
-CODES = 16  # words that take a byte for both ends of all entries of a mask word
+CODES = 16  # words of codes for each mask word: 64 entries x 2 ends x 1 byte
 LINE = 64  # bytes of a cache line
-LANES = 8  # words that `vector.intersect` takes at once
+LANES = 8  # words of a vector, see `kernels.vector`
+DIMENSIONS = 2**15 - 1  # at most: `Tree.ranking`
 
 #: One row per box. `link`: first link of the box, -1 when the row is free, and `id`: the id of that link;
 #: `leaf`: node that holds it, or the next free row.
@@ -71,11 +72,9 @@ class Tree(NamedTuple):
     nodes: Array  # NODE (nodes,)
     mbr: Array  # float64 (nodes, 2, d): exact bounding rectangle of each node
     grid: Array  # float64 (nodes, 2, d): low end and cells per unit of each node's grid
-    ranking: Array  # int16 (nodes, d): dimensions of each node, the `tested` ones first, most selective first
+    ranking: Array  # int16 (nodes, d): dimensions of each node in the order of testing, untested ones last
     entries: Array  # int32, flat: a block of `capacity` rows per node
-    masks: (
-        Array  # uint64, flat: `block` words per node: in each dimension CELLS masks; then codes, see `grid`
-    )
+    masks: Array  # uint64, flat: `block` words per node: CELLS masks for each dimension, then codes (`grid`)
     box_table: Array  # int32, power of two: open-addressing hash of the boxes
     id_table: Array  # int32, power of two: open-addressing hash of the ids, to their first link
     state: Array  # int64 (STATE_SIZE,)

@@ -225,7 +225,7 @@ def new_nodes(tree: Tree, level: int, count: int) -> Array:
 
 @kernel
 def fill_nodes(tree: Tree, nodes: Array, rows: Array, cuts: Array, first: int, last: int) -> None:
-    """Make each of the groups first..last of `rows` the entries of its node, in `nodes`, all of them new.
+    """Make each of the groups `first` to `last` (exclusive) of `rows` the entries of its node, a new one.
 
     Threads may fill different nodes at once.
     """

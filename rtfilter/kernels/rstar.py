@@ -107,6 +107,15 @@ def overlap(a: Array, b: Array) -> float:
 
 
 @kernel
+def covers(a: Array, b: Array) -> bool:
+    """Whether box `a` contains box `b`."""
+    covered = True
+    for k in range(a.shape[1]):
+        covered &= a[0, k] <= b[0, k] and b[1, k] <= a[1, k]
+    return covered
+
+
+@kernel
 def overlap_growth(children: Array, i: int, box: Array, bound: float) -> float:
     """How much more child i overlaps its siblings once it includes `box`; stops early above `bound`."""
     union = np.empty_like(box)
@@ -130,6 +139,16 @@ def choose_child(tree: Tree, node: int, sides: Array) -> int:
     head = tree.nodes[node]
     count = head.count
     box = np.empty_like(sides)
+    best, least = -1, np.inf
+    for j in range(count):  # mostly some entry covers the box already, and need not grow
+        rectangle = tree.mbr[tree.entries[head.entries + j]]
+        if covers(rectangle, sides):
+            framed(tree, rectangle, box)
+            size = area(box)
+            if size < least:
+                best, least = j, size
+    if best >= 0:
+        return best
     framed(tree, sides, box)
     children = np.empty((count, 2, sides.shape[1]))
     growth = np.empty(count)
