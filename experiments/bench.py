@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments import machine, peers
-from experiments.output import WARM, Row, keep, one_core, rounds, table
+from experiments.output import WARM, Row, keep, one_core, positive, rounds, table
 from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.peers.trees import Rtree
@@ -349,8 +349,8 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m experiments bench", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--quick", action="store_true", help=f"a trial: {QUICK.boxes} boxes, no targets")
-    parser.add_argument("--boxes", type=int, help=f"boxes in the index ({FULL.boxes})")
-    parser.add_argument("--repeats", type=int, help=f"runs whose median counts ({FULL.repeats})")
+    parser.add_argument("--boxes", type=positive, help=f"boxes in the index ({FULL.boxes})")
+    parser.add_argument("--repeats", type=positive, help=f"runs whose median counts ({FULL.repeats})")
     parser.add_argument(
         "--build-seconds",
         type=float,

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from adaptive import Controller, FixedPlan, Plan, Ticket
 from experiments import estimates, machine
-from experiments.output import WARM, Row, keep, one_core, table
+from experiments.output import WARM, Row, keep, one_core, positive, table
 from experiments.workloads import BOXES, BoxWorkload
 from rtfilter import EventFilter
 from rtfilter.events import EventTable
@@ -362,9 +362,11 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m experiments bursts", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--quick", action="store_true", help=f"a trial: {QUICK.boxes} boxes")
-    parser.add_argument("--boxes", type=int, help=f"boxes in the index ({FULL.boxes})")
-    parser.add_argument("--burst", type=int, help=f"events of a burst ({FULL.burst})")
-    parser.add_argument("--repeats", type=int, help=f"bursts that each plan is timed with ({FULL.repeats})")
+    parser.add_argument("--boxes", type=positive, help=f"boxes in the index ({FULL.boxes})")
+    parser.add_argument("--burst", type=positive, help=f"events of a burst ({FULL.burst})")
+    parser.add_argument(
+        "--repeats", type=positive, help=f"bursts that each plan is timed with ({FULL.repeats})"
+    )
     parser.add_argument("--workloads", nargs="+", choices=BOXES, default=WORKLOADS, help="%(default)s")
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from experiments import machine
 from experiments.bench import search
-from experiments.output import Row, keep, medians, one_core, table
+from experiments.output import Row, keep, medians, one_core, positive, table
 from experiments.workloads import BOXES
 from rtfilter.tree import RStarTree
 
@@ -60,9 +60,11 @@ def measure(name: str, boxes: int, leaf: int, repeats: int, seed: int) -> Row:
 def main(arguments: list[str] | None = None) -> int:
     """Print the table; see ``--help``."""
     parser = argparse.ArgumentParser(prog="python -m experiments capacity", description=__doc__)
-    parser.add_argument("--boxes", type=int, nargs="+", default=[100_000, 1_000_000], help="%(default)s")
-    parser.add_argument("--leaves", type=int, nargs="+", default=LEAVES, help="leaf capacities, %(default)s")
-    parser.add_argument("--repeats", type=int, default=5, help="runs whose median counts (%(default)s)")
+    parser.add_argument("--boxes", type=positive, nargs="+", default=[100_000, 1_000_000], help="%(default)s")
+    parser.add_argument(
+        "--leaves", type=positive, nargs="+", default=LEAVES, help="leaf capacities, %(default)s"
+    )
+    parser.add_argument("--repeats", type=positive, default=5, help="runs whose median counts (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     given = parser.parse_args(arguments)

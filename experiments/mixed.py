@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from experiments import machine
-from experiments.output import Row, cores, keep, rounds, table
+from experiments.output import Row, cores, keep, positive, rounds, table
 from experiments.peers.scans import brute_force, require_equal
 from experiments.workloads import BOXES, Bounds, BoxWorkload, FloatArray, IntArray
 from rtfilter import EventFilter
@@ -488,12 +488,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--quick", action="store_true", help=f"a trial: {QUICK.boxes:,} boxes, {QUICK.seconds:g} s"
     )
-    parser.add_argument("--boxes", type=int, help=f"boxes in the index ({FULL.boxes:,})")
-    parser.add_argument("--events", type=int, help=f"events of a batch ({FULL.events})")
+    parser.add_argument("--boxes", type=positive, help=f"boxes in the index ({FULL.boxes:,})")
+    parser.add_argument("--events", type=positive, help=f"events of a batch ({FULL.events})")
     parser.add_argument("--seconds", type=float, help=f"that operations arrive for ({FULL.seconds:g})")
     parser.add_argument("--load", type=float, help=f"share of the capacity that is asked for ({FULL.load:g})")
-    parser.add_argument("--matchers", type=int, help=f"threads that match, a core each ({FULL.matchers})")
-    parser.add_argument("--changers", type=int, help=f"threads that change subscriptions ({FULL.changers})")
+    parser.add_argument(
+        "--matchers", type=positive, help=f"threads that match, a core each ({FULL.matchers})"
+    )
+    parser.add_argument(
+        "--changers", type=positive, help=f"threads that change subscriptions ({FULL.changers})"
+    )
     parser.add_argument("--workloads", nargs="+", choices=BOXES, default=["wide", "narrow"])
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")

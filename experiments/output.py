@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,13 @@ from experiments.machine import describe
 Row = dict[str, Any]
 #: Searches shorter than so many seconds are timed with warm caches.
 WARM = 0.05
+
+
+def positive(text: str) -> int:
+    """An argument that counts something: an integer of at least 1."""
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
+    return int(text)
 
 
 def rounds(

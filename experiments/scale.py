@@ -27,7 +27,7 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments import machine
-from experiments.output import Row, keep, medians, table
+from experiments.output import Row, keep, medians, positive, table
 from experiments.peers.cost import peak_memory, seconds
 from experiments.peers.scans import brute_force, require_equal
 from experiments.workloads import BOXES, Bounds, BoxWorkload, FloatArray
@@ -388,9 +388,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="a trial with few boxes, no targets")
     parser.add_argument("--parts", nargs="+", choices=("threads", "sizes"), default=["threads", "sizes"])
-    parser.add_argument("--boxes", type=int, help=f"boxes that threads share ({FULL.boxes:,})")
-    parser.add_argument("--sizes", type=int, nargs="+", help="boxes that are loaded (1000000 10000000)")
-    parser.add_argument("--repeats", type=int, help=f"rounds whose median counts ({FULL.repeats})")
+    parser.add_argument("--boxes", type=positive, help=f"boxes that threads share ({FULL.boxes:,})")
+    parser.add_argument("--sizes", type=positive, nargs="+", help="boxes that are loaded (1000000 10000000)")
+    parser.add_argument("--repeats", type=positive, help=f"rounds whose median counts ({FULL.repeats})")
     parser.add_argument("--workloads", nargs="+", choices=BOXES, default=["wide", "narrow"])
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")

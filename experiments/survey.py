@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from experiments import machine, peers, trial
-from experiments.output import Row, keep, table
+from experiments.output import Row, keep, positive, table
 from experiments.trial import Case
 from experiments.workloads import BOXES
 
@@ -180,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--peers", nargs="+", choices=peers.PEERS, default=list(peers.PEERS), help="all by default"
     )
-    parser.add_argument("--subscriptions", type=int, nargs="+", help="instead of the plan's")
+    parser.add_argument("--subscriptions", type=positive, nargs="+", help="instead of the plan's")
     parser.add_argument("--build-seconds", type=float, help="a peer may take to build an index")
     parser.add_argument(
         "--ask-seconds", type=float, help="a peer may take for an event, and for a batch size"

@@ -244,3 +244,10 @@ def test_overheads_are_measured(tmp_path, capsys):
     rows = json.loads(out.read_text())["rows"]
     assert [row["unit"] for row in rows] == ["s", "s", "s", "% of a batch", "% of a batch"]
     assert "first match" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--boxes=0", "--repeats=-1", "--boxes=many"])
+def test_counts_are_positive(option, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        bench.main([option])
+    assert "must be 1 or more" in capsys.readouterr().err
