@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments import machine, peers
-from experiments.output import WARM, Row, keep, one_core, positive, rounds, table
+from experiments.output import WARM, Row, keep, one_core, outcome, positive, rounds, save_picture, table
 from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.peers.trees import Rtree
@@ -309,7 +309,7 @@ def judge(row: Row, boxes: int) -> Row:
         return row
     target = applying[-1]
     met = target.met(row)
-    return row | {"target": str(target), "met": met, "verdict": "met" if met else "NOT MET"}
+    return row | {"target": str(target), "met": met, "verdict": outcome(met)}
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
@@ -331,8 +331,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         axes.title.set_fontsize(9)
         axes.margins(y=0.15)
     grid.flat[0].legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    save_picture(figure, path, dpi=150)
 
 
 def _bar(row: Row, label: str) -> float:

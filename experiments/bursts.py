@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from adaptive import Controller, FixedPlan, Plan, Ticket
 from experiments import estimates, machine
-from experiments.output import WARM, Row, keep, one_core, positive, table
+from experiments.output import WARM, Row, keep, one_core, outcome, positive, save_picture, table
 from experiments.workloads import BOXES, BoxWorkload
 from rtfilter import EventFilter
 from rtfilter.events import EventTable
@@ -303,18 +303,14 @@ def judge(taken: Times, finalists: Sequence[str], alone: str, twin: str) -> Row:
         "alone_plan": alone,
         "over_twin": over[twin],
         "over_best": over[best],
-        "verdict_best": _verdict(over[best] <= WORSE),
+        "verdict_best": outcome(over[best] <= WORSE),
         "over_better": over[better],
-        "verdict_better": _verdict(over[better] <= WORSE),
+        "verdict_better": outcome(over[better] <= WORSE),
         "gain_whole": gains[0],
         "gain_alone": gains[1],
         "possible": f"{possible[0]:.3g}, {possible[1]:.3g}",
-        "verdict_gain": "out of reach" if min(possible) < GAIN else _verdict(min(gains) >= GAIN),
+        "verdict_gain": "out of reach" if min(possible) < GAIN else outcome(min(gains) >= GAIN),
     }
-
-
-def _verdict(met: bool) -> str:
-    return "met" if met else "NOT MET"
 
 
 def grid(rows: Sequence[Row]) -> str:
@@ -352,8 +348,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         axes.set_xscale("log", base=2)
         axes.set(title=name, xlabel="events in a group", ylabel="mean response, ms", ylim=(0, None))
         axes.legend(fontsize=8, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    save_picture(figure, path, dpi=120)
 
 
 def main(arguments: list[str] | None = None) -> int:

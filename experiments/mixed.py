@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from experiments import machine
-from experiments.output import Row, cores, keep, positive, rounds, table
+from experiments.output import Row, cores, keep, outcome, positive, rounds, save_picture, table
 from experiments.peers.scans import brute_force, require_equal
 from experiments.workloads import BOXES, Bounds, BoxWorkload, FloatArray, IntArray
 from rtfilter import EventFilter
@@ -373,7 +373,7 @@ def waits(log: Log) -> dict[str, IntArray]:
 
 def verdict(row: Row, most: int) -> str:
     """Whether all was done, and nothing waited for more than `most` batches: one turn of others."""
-    return "met" if row["done"] == row["asked"] and row["batches"] <= most else "NOT MET"
+    return outcome(row["done"] == row["asked"] and row["batches"] <= most)
 
 
 def check(log: Log, points: FloatArray, changes: Changes, before: int, rng: np.random.Generator) -> None:
@@ -476,8 +476,7 @@ def draw(logs: dict[str, Log], path: Path) -> None:
         )
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_picture(figure, path, dpi=110)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,9 +10,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from statistics import median
 from timeit import timeit
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.machine import describe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Row = dict[str, Any]
 #: Searches shorter than so many seconds are timed with warm caches.
@@ -24,6 +27,17 @@ def positive(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
     return int(text)
+
+
+def outcome(met: bool) -> str:
+    """What becomes of a target."""
+    return "met" if met else "NOT MET"
+
+
+def save_picture(figure: Figure, path: Path, dpi: int) -> None:
+    """Write a figure, in a folder that is made when it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=dpi)
 
 
 def rounds(

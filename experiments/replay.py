@@ -18,7 +18,7 @@ from tqdm import tqdm
 from adaptive import Controller, powers_of_two
 from experiments.machine import describe
 from experiments.mirror import Mirror
-from experiments.output import Row, table
+from experiments.output import Row, save_picture, table
 from experiments.workloads import Bounds, IntArray, Workload
 from rtfilter import EventFilter
 from rtfilter.events import EventTable
@@ -341,8 +341,7 @@ def draw(reports: Sequence[Report], path: Path) -> None:
     for (left, right), report in zip(axes, reports, strict=True):
         _draw_response(left, report)
         _draw_plans(right, report)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_picture(figure, path, dpi=110)
 
 
 def _draw_response(axes: Any, report: Report) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments import machine
-from experiments.output import Row, keep, medians, positive, table
+from experiments.output import Row, keep, medians, outcome, positive, table
 from experiments.peers.cost import peak_memory, seconds
 from experiments.peers.scans import brute_force, require_equal
 from experiments.workloads import BOXES, Bounds, BoxWorkload, FloatArray
@@ -266,7 +266,7 @@ def compare(workload: str, boxes: int, events: int, what: str, laps: Sequence[La
     }
     if what == CEILING or boxes < FULL.boxes:
         return row
-    return row | {"target": f">= {SPEED_UP:g}", "verdict": "met" if speed_up >= SPEED_UP else "NOT MET"}
+    return row | {"target": f">= {SPEED_UP:g}", "verdict": outcome(speed_up >= SPEED_UP)}
 
 
 # -- sizes -----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import peers
-from experiments.output import Row
+from experiments.output import Row, save_picture
 from experiments.survey import Plan
 
 #: Batch size of the panels that do not vary it.
@@ -64,8 +64,7 @@ def draw(rows: Sequence[Row], plan: Plan, path: Path) -> None:
                 axes.set_axis_off()
     lines = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}
     figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=6)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=90)
+    save_picture(figure, path, dpi=90)
 
 
 def _has(row: Row, fixed: Mapping[str, Any]) -> bool:

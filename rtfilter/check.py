@@ -81,7 +81,7 @@ def _check_masks(tree: Tree, node: int, boxes: NDArray[Any]) -> None:
     cell = np.arange(CELLS)[None, :, None]
     expected[:, :, : len(boxes)] = (cells[:, 0].T[:, None] <= cell) & (cell <= cells[:, 1].T[:, None])
     require((bits == expected).all(), f"the masks of node {node} do not fit its entries")
-    if stride % layout.LANES == 0:
+    if layout.in_vectors(stride):
         codes = tree.masks[head["masks"] + words.size :][: dimensions * layout.CODES * stride]
         held = codes.view(np.uint8).reshape(dimensions, 2, -1)[:, :, : len(boxes)]
         expected = (inside % 1 * 256).astype(int).T

@@ -23,6 +23,7 @@ from rtfilter.kernels.layout import (
     WORD,
     Array,
     Tree,
+    words_for,
 )
 from rtfilter.kernels.vector import prefetch, trailing_zeros
 
@@ -69,7 +70,7 @@ def expand(
             larger = np.empty((2 * len(hits) + head.count, 2), np.int32)
             larger[:used] = hits[:used]
             hits = larger
-        for w in range((head.count + WORD - 1) // WORD):
+        for w in range(words_for(head.count)):
             bits = found[w]
             while bits != 0:
                 j = w * WORD + trailing_zeros(bits)
@@ -173,7 +174,7 @@ def collect(tree: Tree, node: int, found: Array, ids: Array, exact: Array, used:
     """
     head = tree.nodes[node]
     plain = tree.state[LINKS] == tree.state[BOXES] and tree.state[INEXACT] == 0
-    for w in range((head.count + WORD - 1) // WORD):
+    for w in range(words_for(head.count)):
         bits = found[w]
         first = head.entries + w * WORD
         if used + WORD > len(ids):

@@ -27,6 +27,10 @@ from rtfilter.kernels.layout import (
     WORD,
     Array,
     Tree,
+    block,
+    in_vectors,
+    words,
+    words_for,
 )
 from rtfilter.kernels.vector import compare, intersect, not_in_both, ones, prefetch, some_left, trailing_zeros
 
@@ -65,16 +69,14 @@ def capacity_of(tree: Tree, level: int) -> int:
 
 @kernel
 def words_of(tree: Tree, level: int) -> int:
-    """Mask words of a node of this level, as `layout.words`."""
-    least = (capacity_of(tree, level) + WORD - 1) // WORD
-    return least if least <= LANES // 2 else (least + LANES - 1) // LANES * LANES
+    """Mask words of a node of this level."""
+    return words(capacity_of(tree, level))
 
 
 @kernel
 def block_of(tree: Tree, level: int) -> int:
-    """Words of a node of this level in `Tree.masks`, as `layout.block`."""
-    stride = words_of(tree, level)
-    return tree.mbr.shape[2] * (CELLS + (CODES if stride % LANES == 0 else 0)) * stride
+    """Words of a node of this level in `Tree.masks`."""
+    return block(tree.mbr.shape[2], words_of(tree, level))
 
 
 @kernel
@@ -110,7 +112,7 @@ def set_bits(tree: Tree, node: int, j: int) -> None:
         base = head.masks + k * CELLS * stride + j // WORD
         for c in range(cell(box[0, k], low, scale), cell(box[1, k], low, scale) + 1):
             tree.masks[base + c * stride] |= bit
-        if stride % LANES == 0:
+        if in_vectors(stride):
             codes = codes_of(tree, node, k)
             put_code(tree, codes, j, code(box[0, k], low, scale))
             put_code(tree, codes + stride * (WORD // 8), j, code(box[1, k], low, scale))
@@ -149,7 +151,7 @@ def build_grid(tree: Tree, node: int) -> None:
     source = rectangles(tree, head.level)
     entries = tree.entries[head.entries : head.entries + head.count]
     dimensions = source.shape[2]
-    used = (head.count + WORD - 1) // WORD
+    used = words_for(head.count)
     overlapped = np.zeros(dimensions, np.int64)  # cells that entries overlap, summed
     empty = np.zeros(dimensions, np.int64)  # vectors of words without a bit, summed over the cells
     tree.masks[head.masks : head.masks + dimensions * CELLS * stride] = np.uint64(0)
@@ -183,7 +185,7 @@ def build_grid(tree: Tree, node: int) -> None:
             mask, before = tree.masks[row : row + used], tree.masks[row - stride : row - stride + used]
             for w in range(used):
                 mask[w] ^= before[w]
-        if stride % LANES == 0:
+        if in_vectors(stride):
             for row in range(base, base + CELLS * stride, stride):
                 for w in range(0, used, LANES):
                     empty[k] += not some_left(tree.masks, row + w)
@@ -248,7 +250,7 @@ def fetch_first(tree: Tree, node: int, rows: Array) -> None:
     """Have the first of the masks at `rows` brought to the cache while other work goes on."""
     head = tree.nodes[node]
     if head.tested > 0:
-        for w in range(0, (head.count + WORD - 1) // WORD, LANES):
+        for w in range(0, words_for(head.count), LANES):
             prefetch(tree.masks, rows[0] + w)
 
 
@@ -256,9 +258,9 @@ def fetch_first(tree: Tree, node: int, rows: Array) -> None:
 def fetch_rest(tree: Tree, node: int, rows: Array) -> None:
     """Likewise the others, where the first leaves any bit."""
     head = tree.nodes[node]
-    if words_of(tree, head.level) % LANES or head.tested == 0:
+    if not in_vectors(words_of(tree, head.level)) or head.tested == 0:
         return
-    for w in range(0, (head.count + WORD - 1) // WORD, LANES):
+    for w in range(0, words_for(head.count), LANES):
         if some_left(tree.masks, rows[0] + w):
             for i in range(1, min(head.tested, FETCHED)):
                 prefetch(tree.masks, rows[i] + w)
@@ -271,7 +273,7 @@ def candidates(tree: Tree, node: int, rows: Array, found: Array) -> bool:
     Fills `found` (uint64, words in use, rounded up to `LANES`) and tells whether any bit is left.
     """
     head = tree.nodes[node]
-    used = (head.count + WORD - 1) // WORD
+    used = words_for(head.count)
     if head.tested == 0:
         for w in range(used):
             found[w] = ALL
@@ -279,7 +281,7 @@ def candidates(tree: Tree, node: int, rows: Array, found: Array) -> bool:
             found[used - 1] = (ONE << np.uint64(head.count % WORD)) - ONE
         return head.count > 0
     some = False
-    if words_of(tree, head.level) % LANES == 0:
+    if in_vectors(words_of(tree, head.level)):
         for w in range(0, used, LANES):
             some |= intersect(tree.masks, rows, head.sure, head.tested, w, found)
         return some
@@ -299,12 +301,12 @@ def verify(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> No
     """Leave in `found` only the entries that contain the point."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
-    used = (head.count + WORD - 1) // WORD
+    used = words_for(head.count)
     boxes = rectangles(tree, head.level)
     several = 0
     for w in range(used):
         several += ones(found[w])
-    if stride % LANES or several <= FEW:
+    if several <= FEW or not in_vectors(stride):
         for w in range(used):
             bits = found[w]
             while bits != 0:
@@ -321,12 +323,12 @@ def verify(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> No
         own = code(x, tree.grid[node, 0, k], tree.grid[node, 1, k])
         before, after, codes = rows[i] - stride, rows[i] + stride, codes_of(tree, node, k)
         for start in range(0, used, WORD):  # so many words at a time that a word has a bit for each
-            words = np.uint64(0)
+            ending = np.uint64(0)  # words with entries that end in this cell
             for w in range(start, min(start + WORD, used), LANES):
-                words |= not_in_both(tree.masks, before, after, w, found) << np.uint64(w - start)
-            while words != 0:
-                w = start + trailing_zeros(words)
-                words &= words - ONE
+                ending |= not_in_both(tree.masks, before, after, w, found) << np.uint64(w - start)
+            while ending != 0:
+                w = start + trailing_zeros(ending)
+                ending &= ending - ONE
                 # An entry whose low end is in this cell has no bit in the cell before it.
                 lows, highs = found[w] & ~tree.masks[before + w], found[w] & ~tree.masks[after + w]
                 above, at_low = compare(tree.masks, codes + w * (WORD // 8), own)

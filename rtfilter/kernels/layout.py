@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rtfilter.kernels.jit import kernel
+
 Array = NDArray[Any]
 
 CELLS = 64  # cells of a node's grid in each dimension
@@ -82,15 +84,29 @@ class Tree(NamedTuple):
     todo: Array  # int32 (k, 2): (row, level) of entries waiting for their place; scratch
 
 
+@kernel
+def words_for(count: int) -> int:
+    """Mask words that have a bit for each of so many entries."""
+    return (count + WORD - 1) // WORD
+
+
+@kernel
 def words(capacity: int) -> int:
     """Mask words of a node of `capacity` entries; many are a multiple of `LANES`."""
-    least = -(-capacity // WORD)
-    return least if least <= LANES // 2 else -(-least // LANES) * LANES
+    least = words_for(capacity)
+    return least if least <= LANES // 2 else (least + LANES - 1) // LANES * LANES
 
 
+@kernel
+def in_vectors(words: int) -> bool:
+    """Whether masks of so many words are worked on as vectors, and have codes."""
+    return words % LANES == 0
+
+
+@kernel
 def block(dimensions: int, words: int) -> int:
-    """Words that a node with masks of so many words has in `Tree.masks`; only long masks come with codes."""
-    return dimensions * (CELLS + (CODES if words % LANES == 0 else 0)) * words
+    """Words in `Tree.masks` of a node with masks of so many words."""
+    return dimensions * (CELLS + (CODES if in_vectors(words) else 0)) * words
 
 
 def _block(tree: Tree, leaf: bool) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rtfilter.kernels.grid import build_grid
 from rtfilter.kernels.jit import kernel
-from rtfilter.kernels.layout import BOXES, HEIGHT, LANES, ROOT, USED_BOX, WORD, Array, Tree
+from rtfilter.kernels.layout import BOXES, HEIGHT, LANES, ROOT, USED_BOX, Array, Tree, words_for
 from rtfilter.kernels.rstar import THIN, area, framed, new_node, set_entries, widen_frame
 from rtfilter.kernels.tables import add_link
 
@@ -28,6 +28,29 @@ def sort_key(box: Array, k: int, kind: int) -> float:
     if kind == WIDTH:
         return box[1, k] - box[0, k]
     return box[kind, k]
+
+
+@kernel
+def sort_keys(boxes: Array, rows: Array, k: int, kind: int, keys: Array) -> None:
+    """Write the sort keys of these rows of framed boxes into `keys`, float64, as long as `rows`."""
+    for i in range(len(rows)):
+        keys[i] = sort_key(boxes[rows[i]], k, kind)
+
+
+@kernel
+def extent(boxes: Array, rows: Array, k: int) -> tuple[float, float]:
+    """Least low and greatest high end of these rows in dimension k."""
+    low, high = np.inf, -np.inf
+    for row in rows:
+        low, high = min(low, boxes[row, 0, k]), max(high, boxes[row, 1, k])
+    return low, high
+
+
+@kernel
+def sampled(rows: Array, size: int) -> Array:
+    """At most so many of the rows, evenly spread."""
+    n = min(len(rows), size)
+    return rows[np.arange(n) * len(rows) // n]
 
 
 @kernel
@@ -52,8 +75,8 @@ def expected_work(boxes: Array, sample: Array, order: Array, cut: int) -> float:
 @kernel
 def choose_cut(boxes: Array, rows: Array, groups: int, sample_size: int) -> tuple[int, int, int]:
     """How to cut `rows` into so many groups: dimension, kind of key, and groups of the first part."""
-    n = min(len(rows), sample_size)
-    sample = rows[np.arange(n) * len(rows) // n]
+    sample = sampled(rows, sample_size)
+    n = len(sample)
     half = groups // 2
     cut = min(max(n * half // groups, 1), n - 1)
     keys = np.empty(n)
@@ -61,8 +84,7 @@ def choose_cut(boxes: Array, rows: Array, groups: int, sample_size: int) -> tupl
     least = np.inf
     for k in range(boxes.shape[2]):
         for kind in (LOW, HIGH, CENTRE):
-            for i in range(n):
-                keys[i] = sort_key(boxes[sample[i]], k, kind)
+            sort_keys(boxes, sample, k, kind, keys)
             work = expected_work(boxes, sample, np.argsort(keys), cut)
             if work < least:
                 best, least = (k, kind, half), work
@@ -72,12 +94,9 @@ def choose_cut(boxes: Array, rows: Array, groups: int, sample_size: int) -> tupl
     share = least / expected_work(boxes, sample, np.arange(n), n)
     least = share ** np.log2(groups)
     for k in range(boxes.shape[2]):
-        for i in range(n):
-            keys[i] = sort_key(boxes[sample[i]], k, WIDTH)
+        sort_keys(boxes, sample, k, WIDTH, keys)
         keys.sort()
-        low, high = np.inf, -np.inf
-        for i in range(n):
-            low, high = min(low, boxes[sample[i], 0, k]), max(high, boxes[sample[i], 1, k])
+        low, high = extent(boxes, sample, k)
         side = high - low + THIN
         thin = half
         while thin > 1:
@@ -122,8 +141,7 @@ def cut_once(boxes: Array, rows: Array, groups: int, sample_size: int, keys: Arr
     `keys` is scratch, float64 (n,).
     """
     k, kind, parts = choose_cut(boxes, rows, groups, sample_size)
-    for i in range(len(rows)):
-        keys[i] = sort_key(boxes[rows[i]], k, kind)
+    sort_keys(boxes, rows, k, kind, keys)
     select(keys, rows, len(rows) * parts // groups)
     return parts
 
@@ -158,37 +176,32 @@ def sort_blocks(boxes: Array, rows: Array, cuts: Array, sample_size: int) -> Non
     """
     for g in range(len(cuts) - 1):
         own = rows[cuts[g] : cuts[g + 1]]
-        blocks = (len(own) + LANES * WORD - 1) // (LANES * WORD)
+        blocks = (words_for(len(own)) + LANES - 1) // LANES
         if blocks < 2:
             continue
-        n = min(len(own), sample_size)
-        sample = own[np.arange(n) * len(own) // n]
-        keys = np.empty(n)
+        sample = sampled(own, sample_size)
+        keys = np.empty(len(sample))
         best, least = (0, LOW), np.inf
         for k in range(boxes.shape[2]):
             for kind in (LOW, CENTRE):
-                for i in range(n):
-                    keys[i] = sort_key(boxes[sample[i]], k, kind)
+                sort_keys(boxes, sample, k, kind, keys)
                 visited = slab_width(boxes, sample[np.argsort(keys)], k, blocks)
                 if visited < least:
                     best, least = (k, kind), visited
         keys = np.empty(len(own))
-        for i in range(len(own)):
-            keys[i] = sort_key(boxes[own[i]], best[0], best[1])
+        sort_keys(boxes, own, best[0], best[1], keys)
         own[:] = own[np.argsort(keys)]
 
 
 @kernel
 def slab_width(boxes: Array, sorted_rows: Array, k: int, slabs: int) -> float:
     """Share of dimension k's extent that each of equal slabs of the rows takes, summed."""
-    total, least, most = 0.0, np.inf, -np.inf
+    n, total = len(sorted_rows), 0.0
     for s in range(slabs):
-        low, high = np.inf, -np.inf
-        for i in range(len(sorted_rows) * s // slabs, len(sorted_rows) * (s + 1) // slabs):
-            low, high = min(low, boxes[sorted_rows[i], 0, k]), max(high, boxes[sorted_rows[i], 1, k])
+        low, high = extent(boxes, sorted_rows[n * s // slabs : n * (s + 1) // slabs], k)
         total += high - low
-        least, most = min(least, low), max(most, high)
-    return total / (most - least + THIN)
+    low, high = extent(boxes, sorted_rows, k)
+    return total / (high - low + THIN)
 
 
 @kernel
