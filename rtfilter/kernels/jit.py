@@ -13,17 +13,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # numba's cache notices a changed file, but not a change in another file whose kernels were inlined.
 # One digest over all kernels is the stamp of each, so a cached kernel is never older than its parts.
+# numba looks at the stamp only after unpickling it beside the kernels' types, which fails where a class of an
+# earlier version is gone; it looks at its own version before, so that is where the digest must be as well.
 _DIGEST = hashlib.blake2b(
     b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-).digest()
+).hexdigest()
 
 
 def kernel(function: F) -> F:
     """Compile `function` on first call (nopython, GIL released) and cache the machine code on disk."""
     compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     index: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if hasattr(index, "_source_stamp"):
+    if hasattr(index, "_source_stamp") and hasattr(index, "_version"):
         index._source_stamp = _DIGEST
+        index._version += _DIGEST
     result: F = compiled
     return result
 
