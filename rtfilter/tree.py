@@ -313,12 +313,12 @@ class RStarTree:
         """Run a search kernel of `descend` and put its hits in order."""
         # Taken away meanwhile: a signal handler or a finalizer may search, too.
         mine = vars(_scratch).pop("runs", None) or _runs()
-        runs, count, offsets, visits = search(self._tree, *what, mine)
+        runs, offsets, visits = search(self._tree, *what, mine)
         # Memory from NumPy, which asks for huge pages: with small ones, first touching it takes longest.
         ids = np.empty(int(offsets[-1]), np.int64)
         state = self._tree.state
         exact = np.empty(len(ids) if state[layout.INEXACT] else 0, np.uint8)
-        descend.gather(runs, count, offsets, ids, exact)
+        descend.gather(runs, offsets, ids, exact)
         if len(runs.ids) <= KEPT:
             _scratch.runs = runs
         if state[layout.LINKS] > state[layout.IDS]:  # an id may be met twice
@@ -523,7 +523,11 @@ class RStarTree:
 def _runs() -> descend.Runs:
     """Room for the hits of one search; it grows when it is short."""
     return descend.Runs(
-        np.empty(1024, np.int64), np.empty(1024, np.uint8), np.empty(1024, np.int32), np.empty(1025, np.int64)
+        ids=np.empty(1024, np.int64),
+        exact=np.empty(1024, np.uint8),
+        points=np.empty(1024, np.int32),
+        cuts=np.empty(1025, np.int64),
+        size=np.zeros(2, np.int64),
     )
 
 

@@ -25,7 +25,7 @@ from rtfilter.kernels.layout import (
     Tree,
     words_for,
 )
-from rtfilter.kernels.vector import prefetch, trailing_zeros
+from rtfilter.kernels.vector import borrowed, prefetch, trailing_zeros
 
 #: Points whose masks are under way from memory while one is tested: the first mask of each, then the rest.
 AHEAD = 2
@@ -42,49 +42,49 @@ def doubled(array: Array) -> Array:
 
 
 @kernel
-def scratch(tree: Tree) -> tuple[Array, Array]:
-    """Room to test AHEAD + 1 points at once: `rows` of `locate` for each, and `found` of `candidates`."""
-    rows = np.empty((AHEAD + 1, tree.mbr.shape[2]), np.int64)
-    return rows, np.empty(max(words_of(tree, 0), words_of(tree, 1)), np.uint64)
+def overlapping(tree: Tree, node: int, points: Array, reached: Array, rows: Array, found: Array) -> None:
+    """The entries of a node that contain each of the points in `reached`: a row of bits for each."""
+    tree, points, reached, rows, found = borrowed((tree, points, reached, rows, found))
+    for i in range(len(reached)):
+        point = points[reached[i]]
+        locate(tree, node, point, rows)
+        if candidates(tree, node, rows, found[i]):
+            verify(tree, node, point, rows, found[i])
 
 
 @kernel
-def expand(
-    tree: Tree, node: int, points: Array, arena: Array, start: int, stop: int, rows: Array, found: Array
-) -> tuple[Array, Array]:
-    """Distribute the points arena[start:stop] of an inner node over its children.
+def expand(tree: Tree, node: int, points: Array, reached: Array) -> tuple[Array, Array, Array]:
+    """Distribute points that reached an inner node over its children.
 
-    Returns `sizes` int64 (count,): points per child, and the points child by child, int32.
+    Returns the children, int64 (k,), where each one's points begin, int64 (k + 1,), and those points, int32.
     """
     head = tree.nodes[node]
+    found = np.empty((len(reached), words_of(tree, head.level)), np.uint64)
+    overlapping(tree, node, points, reached, np.empty(tree.mbr.shape[2], np.int64), found)
+    used = words_for(head.count)
     sizes = np.zeros(head.count, np.int64)
-    hits = np.empty((max(64, 2 * (stop - start)), 2), np.int32)  # (child, point) in order of points
-    used = 0
-    for i in range(start, stop):
-        point = arena[i]
-        locate(tree, node, points[point], rows[0])
-        if not candidates(tree, node, rows[0], found):
-            continue
-        verify(tree, node, points[point], rows[0], found)
-        if used + head.count > len(hits):
-            larger = np.empty((2 * len(hits) + head.count, 2), np.int32)
-            larger[:used] = hits[:used]
-            hits = larger
-        for w in range(words_for(head.count)):
-            bits = found[w]
+    for i in range(len(reached)):
+        for w in range(used):
+            bits = found[i, w]
+            while bits != 0:
+                sizes[w * WORD + trailing_zeros(bits)] += 1
+                bits &= bits - ONE
+    children = np.empty(head.count, np.int64)
+    cuts = np.zeros(head.count + 1, np.int64)
+    for j in range(head.count):
+        children[j] = tree.entries[head.entries + j]
+        cuts[j + 1] = cuts[j] + sizes[j]
+    place = cuts[:-1].copy()
+    by_child = np.empty(cuts[-1], np.int32)
+    for i in range(len(reached)):
+        for w in range(used):
+            bits = found[i, w]
             while bits != 0:
                 j = w * WORD + trailing_zeros(bits)
                 bits &= bits - ONE
-                hits[used, 0], hits[used, 1] = j, point
-                used += 1
-                sizes[j] += 1
-    place = np.cumsum(sizes) - sizes
-    by_child = np.empty(used, np.int32)
-    for h in range(used):
-        j = hits[h, 0]
-        by_child[place[j]] = hits[h, 1]
-        place[j] += 1
-    return sizes, by_child
+                by_child[place[j]] = reached[i]
+                place[j] += 1
+    return children, cuts, by_child
 
 
 @kernel
@@ -94,6 +94,7 @@ def frontier(tree: Tree, points: Array, stop_level: int) -> tuple[Array, Array, 
     Returns nodes int64 (k,); cuts int64 (k + 1,) into pairs; pairs int32: the points of each node, ascending;
     workload int64 (n,): nodes per point; visits: (node, point) pairs expanded above.
     """
+    tree = borrowed(tree)
     n = len(points)
     workload = np.zeros(n, np.int64)
     arena = np.empty(4 * n + 64, np.int32)
@@ -105,14 +106,13 @@ def frontier(tree: Tree, points: Array, stop_level: int) -> tuple[Array, Array, 
     cuts = np.zeros(65, np.int64)
     pairs = np.empty(2 * n + 64, np.int32)
     known, used, visits = 0, 0, 0
-    rows, found = scratch(tree)
     while depth > 0:
         depth -= 1
         node, start, stop = stack[depth, 0], stack[depth, 1], stack[depth, 2]
         if tree.nodes[node].level > stop_level:
             visits += stop - start
-            sizes, by_child = expand(tree, node, points, arena, start, stop, rows, found)
-            arena, depth = push_children(tree, node, sizes, by_child, arena, stop, stack, depth)
+            children, child_cuts, by_child = expand(tree, node, points, arena[start:stop])
+            arena, depth = push(children, child_cuts, by_child, arena, stop, stack, depth)
             continue
         while used + stop - start > len(pairs):
             pairs = doubled(pairs)
@@ -129,26 +129,16 @@ def frontier(tree: Tree, points: Array, stop_level: int) -> tuple[Array, Array, 
 
 
 @kernel
-def push_children(
-    tree: Tree,
-    node: int,
-    sizes: Array,
-    by_child: Array,
-    arena: Array,
-    top: int,
-    stack: Array,
-    depth: int,
+def push(
+    nodes: Array, cuts: Array, pairs: Array, arena: Array, top: int, stack: Array, depth: int
 ) -> tuple[Array, int]:
-    """Put the children that points reached on the stack, their lists behind `top` in the arena."""
-    while top + len(by_child) > len(arena):
+    """Put the nodes that points reached on the stack, their lists behind `top` in the arena."""
+    while top + len(pairs) > len(arena):
         arena = doubled(arena)
-    arena[top : top + len(by_child)] = by_child
-    for j in range(len(sizes)):
-        if sizes[j] > 0:
-            stack[depth, 0] = tree.entries[tree.nodes[node].entries + j]
-            stack[depth, 1] = top
-            stack[depth, 2] = top + sizes[j]
-            top += sizes[j]
+    arena[top : top + len(pairs)] = pairs
+    for i in range(len(nodes)):
+        if cuts[i + 1] > cuts[i]:
+            stack[depth, 0], stack[depth, 1], stack[depth, 2] = nodes[i], top + cuts[i], top + cuts[i + 1]
             depth += 1
     return arena, depth
 
@@ -163,6 +153,7 @@ class Runs(NamedTuple):
     exact: Array  # uint8, as long as `ids`; not used where each box has one link and all are exact
     points: Array  # int32: the point of each run of hits
     cuts: Array  # int64: where each run begins, one more at the end; longer than `points`
+    size: Array  # int64 (2,): how many runs there are, and hits in them
 
 
 @kernel
@@ -197,13 +188,27 @@ def collect(tree: Tree, node: int, found: Array, ids: Array, exact: Array, used:
 
 
 @kernel
-def gather(runs: Runs, count: int, offsets: Array, ids: Array, exact: Array) -> None:
-    """Write ids (and exactness, unless `exact` is empty) of the first `count` runs point by point.
+def larger(runs: Runs) -> Runs:
+    """The runs with twice the room."""
+    return Runs(doubled(runs.ids), doubled(runs.exact), doubled(runs.points), doubled(runs.cuts), runs.size)
 
-    `offsets` int64 (n + 1,) says where those of each point go.
-    """
+
+@kernel
+def offsets_of(runs: Runs, points: int) -> Array:
+    """Where the hits of each of so many points go, int64 (points + 1,)."""
+    offsets = np.zeros(points + 1, np.int64)
+    for r in range(runs.size[0]):
+        offsets[runs.points[r] + 1] += runs.cuts[r + 1] - runs.cuts[r]
+    for i in range(points):
+        offsets[i + 1] += offsets[i]
+    return offsets
+
+
+@kernel
+def gather(runs: Runs, offsets: Array, ids: Array, exact: Array) -> None:
+    """Write ids (and exactness, unless `exact` is empty) of the runs point by point, to `offsets_of`."""
     place = offsets[:-1].copy()
-    for r in range(count):
+    for r in range(runs.size[0]):
         first, size = runs.cuts[r], runs.cuts[r + 1] - runs.cuts[r]
         at = place[runs.points[r]]
         for h in range(size):
@@ -235,92 +240,119 @@ def distinct(offsets: Array, ids: Array, exact: Array) -> None:
 
 
 @kernel
-def to_fetch(tree: Tree, stack: Array, depth: int, points: int) -> tuple[int, int, int]:
-    """Masks of the next leaf on the stack: from, to, and how many to fetch with each point of this one."""
-    if depth == 0 or stack[depth - 1, 2] - stack[depth - 1, 1] < MANY:
+def to_fetch(tree: Tree, nodes: Array, cuts: Array, i: int) -> tuple[int, int, int]:
+    """Masks of the leaf after nodes[i]: from, to, and how many to fetch with each point of nodes[i]."""
+    if i + 2 >= len(cuts) or cuts[i + 2] - cuts[i + 1] < MANY:
         return 0, 0, 0
-    following = tree.nodes[stack[depth - 1, 0]]
-    if following.level > 0:
-        return 0, 0, 0
+    first = tree.nodes[nodes[i + 1]].masks
     words = tree.mbr.shape[2] * CELLS * words_of(tree, 0)
-    return following.masks, following.masks + words, (words // points // LANES + 1) * LANES
+    return first, first + words, (words // (cuts[i + 1] - cuts[i]) // LANES + 1) * LANES
+
+
+@kernel
+def search_leaves(
+    tree: Tree,
+    points: Array,
+    leaves: Array,
+    cuts: Array,
+    pairs: Array,
+    start: int,
+    done: Array,
+    runs: Runs,
+    room: tuple[Array, Array, Array],
+) -> int:
+    """Add the hits of pairs[start:] to the runs; the points pairs[cuts[i]:cuts[i + 1]] reached leaves[i].
+
+    `done` (bool, n) tells which points need no further hit; empty if all are wanted. Returns the first pair
+    that was not dealt with, because the runs are full, or the number of pairs.
+    """
+    tree, points, leaves, cuts, pairs = borrowed((tree, points, leaves, cuts, pairs))
+    done, runs = borrowed((done, runs))
+    rows, leaf_of, found = borrowed(room)
+    run, used = runs.size
+    leaf, few = -1, False
+    mask, last_mask, share = 0, 0, 0
+    for i in range(start, len(pairs) + AHEAD):
+        if i < len(pairs):
+            while leaf < 0 or cuts[leaf + 1] <= i:
+                leaf += 1
+                few = cuts[leaf + 1] - cuts[leaf] < MANY
+                mask, last_mask, share = to_fetch(tree, leaves, cuts, leaf)
+            place = i % len(rows)
+            leaf_of[place] = leaves[leaf]
+            locate(tree, leaves[leaf], points[pairs[i]], rows[place])
+            if few:
+                fetch_first(tree, leaves[leaf], rows[place])
+            for m in range(mask, min(mask + share, last_mask), LANES):
+                prefetch(tree.masks, m)
+            mask += share
+        if few and start < i <= len(pairs):
+            place = (i - 1) % len(rows)
+            fetch_rest(tree, leaf_of[place], rows[place])
+        if i < start + AHEAD:
+            continue
+        place, point = (i - AHEAD) % len(rows), pairs[i - AHEAD]
+        if (len(done) > 0 and done[point]) or not candidates(tree, leaf_of[place], rows[place], found):
+            continue
+        verify(tree, leaf_of[place], points[point], rows[place], found)
+        after = collect(tree, leaf_of[place], found, runs.ids, runs.exact, used)
+        if after < 0 or run == len(runs.points):
+            return i - AHEAD
+        if after == used:
+            continue
+        for h in range(used if len(done) > 0 else after, after):
+            done[point] |= tree.state[INEXACT] == 0 or runs.exact[h] != 0
+        used = after
+        runs.points[run] = point
+        run += 1
+        runs.cuts[run] = used
+        runs.size[0], runs.size[1] = run, used
+    return len(pairs)
 
 
 @kernel
 def search(
     tree: Tree, points: Array, nodes: Array, cuts: Array, pairs: Array, first_only: bool, runs: Runs
-) -> tuple[Runs, int, Array, Array]:
+) -> tuple[Runs, Array, Array]:
     """Finish points from a frontier: the rows pairs[cuts[i]:cuts[i + 1]] of `points` stopped at nodes[i].
 
     With `first_only` a point is dropped after its first exact hit. Returns the runs (in larger arrays if
-    those given were too small), how many there are, offsets int64 (n + 1,) of the hits per point, and visits
-    int64 (n,): nodes visited per point.
+    those given were too small), `offsets_of` them, and visits int64 (n,): nodes visited per point.
     """
+    tree, points = borrowed((tree, points))
     visits = np.zeros(len(points), np.int64)
-    done = np.zeros(len(points), np.bool_)
+    done = np.zeros(len(points) if first_only else 0, np.bool_)
+    # Of the points whose masks are under way: where their masks begin, their leaf; and one point's entries.
+    room = (
+        np.empty((AHEAD + 1, tree.mbr.shape[2]), np.int64),
+        np.empty(AHEAD + 1, np.int64),
+        np.empty(words_of(tree, 0), np.uint64),
+    )
     stack = np.empty((len(nodes) + tree.state[HEIGHT] * tree.state[INNER_CAPACITY] + 1, 3), np.int64)
-    stack[: len(nodes), 0] = nodes
-    stack[: len(nodes), 1] = cuts[:-1]
-    stack[: len(nodes), 2] = cuts[1:]
-    depth = len(nodes)
-    arena = np.empty(2 * len(pairs) + 64, np.int32)
-    arena[: len(pairs)] = pairs
-    rows, found = scratch(tree)
-    ids, exact, run_points, run_cuts = runs.ids, runs.exact, runs.points, runs.cuts
-    offsets = np.zeros(len(points) + 1, np.int64)
-    count, used = 0, 0
-    run_cuts[0] = 0
-    while depth > 0:
+    arena, top, depth = np.empty(2 * len(pairs) + 64, np.int32), 0, 0
+    runs.size[:] = 0
+    runs.cuts[0] = 0
+    while len(nodes) > 0:
+        for point in pairs:
+            visits[point] += 1
+        if tree.nodes[nodes[0]].level > 0:
+            arena, depth = push(nodes, cuts, pairs, arena, top, stack, depth)
+        else:
+            dealt_with = 0
+            while dealt_with < len(pairs):
+                dealt_with = search_leaves(tree, points, nodes, cuts, pairs, dealt_with, done, runs, room)
+                if dealt_with < len(pairs):
+                    runs = larger(runs)
+        if depth == 0:
+            break
         depth -= 1
-        node, start, stop = stack[depth, 0], stack[depth, 1], stack[depth, 2]
-        for i in range(start, stop):
-            visits[arena[i]] += 1
-        if tree.nodes[node].level > 0:
-            sizes, by_child = expand(tree, node, points, arena, start, stop, rows, found)
-            arena, depth = push_children(tree, node, sizes, by_child, arena, stop, stack, depth)
-            continue
-        few = stop - start < MANY
-        next_mask, last_mask, share = to_fetch(tree, stack, depth, stop - start)
-        for i in range(start, stop + AHEAD):
-            if i < stop:
-                ahead = rows[i % len(rows)]
-                locate(tree, node, points[arena[i]], ahead)
-                if few:
-                    fetch_first(tree, node, ahead)
-                for mask in range(next_mask, min(next_mask + share, last_mask), LANES):
-                    prefetch(tree.masks, mask)
-                next_mask += share
-            if few and start < i <= stop:
-                fetch_rest(tree, node, rows[(i - 1) % len(rows)])
-            if i < start + AHEAD:
-                continue
-            point, own = arena[i - AHEAD], rows[(i - AHEAD) % len(rows)]
-            if done[point] or not candidates(tree, node, own, found):
-                continue
-            verify(tree, node, points[point], own, found)
-            after = collect(tree, node, found, ids, exact, used)
-            while after < 0:
-                ids, exact = doubled(ids), doubled(exact)
-                after = collect(tree, node, found, ids, exact, used)
-            if after == used:
-                continue
-            if first_only:
-                for h in range(used, after):
-                    done[point] |= tree.state[INEXACT] == 0 or exact[h] != 0
-            if count == len(run_points):
-                run_points, run_cuts = doubled(run_points), doubled(run_cuts)
-            offsets[point + 1] += after - used
-            used = after
-            run_points[count] = point
-            count += 1
-            run_cuts[count] = used
-    for i in range(len(points)):
-        offsets[i + 1] += offsets[i]
-    return Runs(ids, exact, run_points, run_cuts), count, offsets, visits
+        top = stack[depth, 1]
+        nodes, cuts, pairs = expand(tree, stack[depth, 0], points, arena[top : stack[depth, 2]])
+    return runs, offsets_of(runs, len(points)), visits
 
 
 @kernel
-def search_all(tree: Tree, points: Array, first_only: bool, runs: Runs) -> tuple[Runs, int, Array, Array]:
+def search_all(tree: Tree, points: Array, first_only: bool, runs: Runs) -> tuple[Runs, Array, Array]:
     """`search` of all points from the root."""
     nodes, cuts = np.empty(1, np.int64), np.zeros(2, np.int64)
     nodes[0], cuts[1] = tree.state[ROOT], len(points)
@@ -385,7 +417,7 @@ def search_part(
     part_pairs: Array,
     g: int,
     runs: Runs,
-) -> tuple[Runs, int, Array, Array]:
+) -> tuple[Runs, Array, Array]:
     """`search` for group g of `deal`; `points` are those of the batch, in its order."""
     first, last = part_cuts[g], part_cuts[g + 1]
     starts = part_starts[first : last + 1]

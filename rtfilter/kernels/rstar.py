@@ -40,6 +40,7 @@ from rtfilter.kernels.layout import (
     Tree,
 )
 from rtfilter.kernels.tables import add_box, add_link, first_link, place_of_box, remove_box, remove_first_link
+from rtfilter.kernels.vector import borrowed
 
 MINIMUM_FILL = 0.4
 REINSERTED_SHARE = 0.3
@@ -502,6 +503,7 @@ def insert(tree: Tree, start: int, ids: Array, low: Array, high: Array, exact: A
     Fewer than n, or entries still waiting: the node pools must grow first. The pools of boxes and links and
     the tables must have room for all n.
     """
+    tree = borrowed(tree)
     sides = np.empty((2, low.shape[1]))
     for i in range(start, len(ids)):
         if not drain(tree):
@@ -560,6 +562,7 @@ def delete(tree: Tree, start: int, ids: Array, removed: Array) -> int:
 
     `removed` (bool, n) is set where the id was known.
     """
+    tree = borrowed(tree)
     for i in range(start, len(ids)):
         while first_link(tree, ids[i]) >= 0:
             if not drain(tree):
