@@ -25,7 +25,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 #: Entries of an inner node and of a leaf, chosen by `experiments`' capacity benchmark.
-DEFAULT_CAPACITY = (64, 4096)
+DEFAULT_CAPACITY = (512, 4096)
 #: Points searched together at most; more brings no further sharing and larger scratch arrays.
 CHUNK = 4096
 #: Hits for which a thread keeps room from one search to the next; 9 bytes each.

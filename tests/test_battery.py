@@ -58,7 +58,7 @@ def build(rng, count, **options):
     return filter, predicates
 
 
-@pytest.mark.parametrize("capacity", [(4, 4), (64, 4096)], ids=str)
+@pytest.mark.parametrize("capacity", [(4, 4), (512, 4096)], ids=str)
 @pytest.mark.parametrize("controller", CONTROLLERS)
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p if isinstance(p, str) else "callable")
 def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, policy):  # P-1, P-10

@@ -317,7 +317,7 @@ def test_several_threads_may_change_at_once():
 class FilterMachine(RuleBasedStateMachine):
     """Changes, repacking, matching, saving, loading in any order against a dict of predicates (P-9)."""
 
-    @initialize(capacity=st.sampled_from([(4, 4), (4, 9), (64, 4096)]))
+    @initialize(capacity=st.sampled_from([(4, 4), (4, 9), (512, 4096)]))
     def start(self, capacity):
         import tempfile
 

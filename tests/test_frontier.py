@@ -9,7 +9,7 @@ from rtfilter.tree import RStarTree
 from test_tree import random_boxes, random_points
 
 
-@pytest.fixture(scope="module", params=[(10, 20), (4, 4), (64, 4096)], ids=str)
+@pytest.fixture(scope="module", params=[(10, 20), (4, 4), (512, 4096)], ids=str)
 def case(request):
     rng = np.random.default_rng(0)
     low, high = random_boxes(rng, 900, 4, top=30)

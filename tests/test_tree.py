@@ -12,7 +12,7 @@ from oracle import as_sets, matches
 from rtfilter.kernels import descend
 from rtfilter.tree import RStarTree
 
-CAPACITIES = [(10, 20), (4, 4), (64, 4096), (70, 130)]
+CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130)]
 INF = np.inf
 
 
@@ -275,7 +275,7 @@ def test_grids_follow_a_drift_of_the_data():
 class TreeMachine(RuleBasedStateMachine):
     """Any interleaving of changes against a dict of boxes; `check()` after every operation (P-9)."""
 
-    @initialize(capacity=st.sampled_from([(4, 4), (4, 7), (10, 20), (64, 4096)]), d=st.integers(1, 3))
+    @initialize(capacity=st.sampled_from([(4, 4), (4, 7), (10, 20), (512, 4096)]), d=st.integers(1, 3))
     def start(self, capacity, d):
         self.tree, self.d = RStarTree(d, capacity), d
         self.model: dict[int, list] = {}

@@ -30,7 +30,7 @@ from rtfilter.kernels.vector import borrowed, prefetch, trailing_zeros
 #: Points whose masks are under way from memory while one is tested: the first mask of each, then the rest.
 AHEAD = 2
 #: Points that use most of a leaf's masks: then all of them are fetched, in order.
-MANY = 64
+MANY = 128
 
 
 @kernel
@@ -48,7 +48,7 @@ def overlapping(tree: Tree, node: int, points: Array, reached: Array, rows: Arra
     for i in range(len(reached)):
         point = points[reached[i]]
         locate(tree, node, point, rows)
-        if candidates(tree, node, rows, found[i]):
+        if candidates(tree, node, rows, True, found[i]):
             verify(tree, node, point, rows, found[i])
 
 
@@ -292,7 +292,9 @@ def search_leaves(
         if i < start + AHEAD:
             continue
         place, point = (i - AHEAD) % len(rows), pairs[i - AHEAD]
-        if (len(done) > 0 and done[point]) or not candidates(tree, leaf_of[place], rows[place], found):
+        if (len(done) > 0 and done[point]) or not candidates(
+            tree, leaf_of[place], rows[place], not few, found
+        ):
             continue
         verify(tree, leaf_of[place], points[point], rows[place], found)
         after = collect(tree, leaf_of[place], found, runs.ids, runs.exact, used)

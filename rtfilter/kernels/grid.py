@@ -32,7 +32,17 @@ from rtfilter.kernels.layout import (
     words,
     words_for,
 )
-from rtfilter.kernels.vector import compare, intersect, not_in_both, ones, prefetch, some_left, trailing_zeros
+from rtfilter.kernels.vector import (
+    TOGETHER,
+    compare,
+    intersect,
+    intersect_together,
+    not_in_both,
+    ones,
+    prefetch,
+    some_left,
+    trailing_zeros,
+)
 
 OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
 FETCHED = 8  # dimensions whose masks are fetched ahead; few points get further
@@ -267,10 +277,11 @@ def fetch_rest(tree: Tree, node: int, rows: Array) -> None:
 
 
 @kernel
-def candidates(tree: Tree, node: int, rows: Array, found: Array) -> bool:
+def candidates(tree: Tree, node: int, rows: Array, cached: bool, found: Array) -> bool:
     """AND the masks at `rows`: a superset of the entries that contain the point.
 
-    Fills `found` (uint64, words in use, rounded up to `LANES`) and tells whether any bit is left.
+    When most of them are in the cache, it pays to read more of them for fewer branches to guess. Fills
+    `found` (uint64, words in use, rounded up to `LANES`) and tells whether any bit is left.
     """
     head = tree.nodes[node]
     used = words_for(head.count)
@@ -281,8 +292,13 @@ def candidates(tree: Tree, node: int, rows: Array, found: Array) -> bool:
             found[used - 1] = (ONE << np.uint64(head.count % WORD)) - ONE
         return head.count > 0
     some = False
-    if in_vectors(words_of(tree, head.level)):
-        for w in range(0, used, LANES):
+    stride = words_of(tree, head.level)
+    if in_vectors(stride):
+        done = 0
+        while cached and done < used and done + TOGETHER * LANES <= stride:
+            some |= intersect_together(tree.masks, rows, head.sure, head.tested, done, found)
+            done += TOGETHER * LANES
+        for w in range(done, used, LANES):
             some |= intersect(tree.masks, rows, head.sure, head.tested, w, found)
         return some
     for w in range(used):

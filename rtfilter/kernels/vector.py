@@ -12,6 +12,9 @@ from numba.extending import intrinsic
 
 from rtfilter.kernels.layout import LANES
 
+#: Vectors of a full leaf that was packed.
+TOGETHER = 7
+
 _I64 = ir.IntType(64)
 _LANES = ir.IntType(LANES)
 _VECTOR = ir.VectorType(_I64, LANES)
@@ -53,59 +56,92 @@ def _ones(typing_context: Any, word: Any) -> Any:
 ones: Any = intrinsic(_ones)
 
 
-def _intersect(
-    typing_context: Any, masks: Any, rows: Any, sure: Any, count: Any, shift: Any, found: Any
-) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        masks, rows, sure, count, shift, found = arguments
-        kinds = signature.args
+def _intersecting(vectors: int) -> Any:
+    """`intersect` of so many vectors at once."""
 
-        def row(i: Any) -> Any:
-            at = builder.add(builder.load(_pointer(context, builder, kinds[1], rows, i)), shift)
-            return builder.load(_vector_at(context, builder, kinds[0], masks, at), align=8)
+    def _intersect(
+        typing_context: Any, masks: Any, rows: Any, sure: Any, count: Any, shift: Any, found: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            masks, rows, sure, count, shift, found = arguments
+            kinds = signature.args
 
-        first = row(_I64(0))
-        entry = builder.block
-        blind, narrow, test, again, done = (
-            builder.append_basic_block(name) for name in ("blind", "narrow", "test", "again", "done")
-        )
-        builder.cbranch(builder.icmp_unsigned("!=", _nonzero(builder, first), _LANES(0)), blind, done)
-        builder.position_at_end(blind)
-        h, some = builder.phi(_I64), builder.phi(_VECTOR)
-        builder.cbranch(builder.icmp_signed("<", h, sure), narrow, test)
-        builder.position_at_end(narrow)
-        fewer, after = builder.and_(some, row(h)), builder.add(h, _I64(1))
-        builder.branch(blind)
-        h.add_incoming(_I64(1), entry)
-        h.add_incoming(after, narrow)
-        some.add_incoming(first, entry)
-        some.add_incoming(fewer, narrow)
-        builder.position_at_end(test)
-        i, both = builder.phi(_I64), builder.phi(_VECTOR)
-        left = builder.icmp_unsigned("!=", _nonzero(builder, both), _LANES(0))
-        builder.cbranch(builder.and_(left, builder.icmp_signed("<", i, count)), again, done)
-        builder.position_at_end(again)
-        narrowed, following = builder.and_(both, row(i)), builder.add(i, _I64(1))
-        builder.branch(test)
-        i.add_incoming(h, blind)
-        i.add_incoming(following, again)
-        both.add_incoming(some, blind)
-        both.add_incoming(narrowed, again)
-        builder.position_at_end(done)
-        last, any_left = builder.phi(_VECTOR), builder.phi(ir.IntType(1))
-        for vector, bit, block in ((first, ir.IntType(1)(0), entry), (both, left, test)):
-            last.add_incoming(vector, block)
-            any_left.add_incoming(bit, block)
-        builder.store(last, _vector_at(context, builder, kinds[5], found, shift), align=8)
-        return any_left
+            def row(i: Any) -> list[Any]:
+                at = builder.add(builder.load(_pointer(context, builder, kinds[1], rows, i)), shift)
+                return [
+                    builder.load(
+                        _vector_at(context, builder, kinds[0], masks, builder.add(at, _I64(v * LANES))),
+                        align=8,
+                    )
+                    for v in range(vectors)
+                ]
 
-    return types.boolean(masks, rows, types.int64, types.int64, types.int64, found), generate
+            def some(parts: list[Any]) -> Any:
+                total = parts[0]
+                for part in parts[1:]:
+                    total = builder.or_(total, part)
+                return builder.icmp_unsigned("!=", _nonzero(builder, total), _LANES(0))
+
+            def narrowed(parts: list[Any], i: Any) -> list[Any]:
+                return [builder.and_(*pair) for pair in zip(parts, row(i), strict=True)]
+
+            def merge() -> list[Any]:
+                return [builder.phi(_VECTOR) for _ in range(vectors)]
+
+            def enter(phis: list[Any], parts: list[Any], block: Any) -> None:
+                for phi, part in zip(phis, parts, strict=True):
+                    phi.add_incoming(part, block)
+
+            first = row(_I64(0))
+            entry = builder.block
+            blind, narrow, test, again, done = (
+                builder.append_basic_block(name) for name in ("blind", "narrow", "test", "again", "done")
+            )
+            builder.cbranch(some(first), blind, done)
+            builder.position_at_end(blind)
+            h, unseen = builder.phi(_I64), merge()
+            builder.cbranch(builder.icmp_signed("<", h, sure), narrow, test)
+            builder.position_at_end(narrow)
+            fewer, after = narrowed(unseen, h), builder.add(h, _I64(1))
+            builder.branch(blind)
+            h.add_incoming(_I64(1), entry)
+            h.add_incoming(after, narrow)
+            enter(unseen, first, entry)
+            enter(unseen, fewer, narrow)
+            builder.position_at_end(test)
+            i, seen = builder.phi(_I64), merge()
+            left = some(seen)
+            builder.cbranch(builder.and_(left, builder.icmp_signed("<", i, count)), again, done)
+            builder.position_at_end(again)
+            rest, following = narrowed(seen, i), builder.add(i, _I64(1))
+            builder.branch(test)
+            i.add_incoming(h, blind)
+            i.add_incoming(following, again)
+            enter(seen, unseen, blind)
+            enter(seen, rest, again)
+            builder.position_at_end(done)
+            last, any_left = merge(), builder.phi(ir.IntType(1))
+            enter(last, first, entry)
+            enter(last, seen, test)
+            any_left.add_incoming(ir.IntType(1)(0), entry)
+            any_left.add_incoming(left, test)
+            for v, part in enumerate(last):
+                at = _vector_at(context, builder, kinds[5], found, builder.add(shift, _I64(v * LANES)))
+                builder.store(part, at, align=8)
+            return any_left
+
+        return types.boolean(masks, rows, types.int64, types.int64, types.int64, found), generate
+
+    return _intersect
 
 
 #: (masks, rows, sure, count, shift, found): AND the words masks[rows[i] + shift :][:LANES] of the first
 #: `count` > 0 rows into found[shift:][:LANES], all of the first `sure`, then on until none is left.
 #: Returns whether any bit is left.
-intersect: Any = intrinsic(_intersect)
+intersect: Any = intrinsic(_intersecting(1))
+
+#: The same of `TOGETHER` vectors, until none is left in all of them: reads more, but guesses one end only.
+intersect_together: Any = intrinsic(_intersecting(TOGETHER))
 
 
 def _some_left(typing_context: Any, masks: Any, index: Any) -> Any:
