@@ -91,19 +91,19 @@ class Frontier:
                 "order must be a permutation of the batch, and cuts must ascend from 0 to its end"
             )
         dealt = descend.deal(self.nodes, self.cuts, self.pairs, order, cuts)
-        return Parts(self.version, self.points[order], cuts, *dealt)
+        arrays = descend.Parts(self.points[order], np.ascontiguousarray(cuts, np.int64), *dealt)
+        return Parts(self.version, arrays, descend.PARTS.addresses(arrays))
 
 
 class Parts(NamedTuple):
-    """A frontier cut into groups; see `Frontier.split`. Arrays as `descend.search_part` takes them."""
+    """A frontier cut into groups; see `Frontier.split`."""
 
     version: Version
-    points: FloatArray  # in the order of the groups
-    order_cuts: IntArray
-    part_cuts: IntArray
-    part_nodes: IntArray
-    part_starts: IntArray
-    part_pairs: NDArray[np.int32]
+    arrays: descend.Parts
+    where: IntArray  # for kernels
+
+    def __len__(self) -> int:
+        return len(self.arrays.cuts) - 1
 
 
 class RStarTree:
@@ -120,6 +120,8 @@ class RStarTree:
 
     Sides may be infinite: [-inf, inf] is a don't-care side. NaN and low > high are refused.
     """
+
+    _hits_per_point = 1.0  # of the last search
 
     def __init__(self, dimensions: int, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> None:
         inner, leaf = map(index, capacity)
@@ -184,9 +186,17 @@ class RStarTree:
         lower, upper = _boxes(low, high, self.dimensions)
         self._insert(_ids(ids, len(lower)), lower, upper, _flags(exact, len(lower)))
 
+    @property
+    def _tree(self) -> layout.Tree:
+        return self._arrays
+
+    @_tree.setter
+    def _tree(self, arrays: layout.Tree) -> None:
+        self._arrays, self._where = arrays, layout.LENDER.addresses(arrays)
+
     def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: NDArray[np.bool_]) -> None:
         self._reserve(len(ids))
-        self._run(lambda done: rstar.insert(self._tree, done, ids, low, high, exact), len(ids))
+        self._run(lambda done: rstar.insert(self._where, done, ids, low, high, exact), len(ids))
 
     def extend(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
@@ -213,7 +223,7 @@ class RStarTree:
         """Remove ids with all their boxes; bool (n,): which were known."""
         identifiers = _ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
-        self._run(lambda done: rstar.delete(self._tree, done, identifiers, removed), len(identifiers))
+        self._run(lambda done: rstar.delete(self._where, done, identifiers, removed), len(identifiers))
         return removed
 
     def repack(self) -> None:
@@ -233,10 +243,10 @@ class RStarTree:
                 done = step(done)
         except BaseException:  # interrupted: entries that wait would be lost to searches
             nobody, unknown = np.empty(0, np.int64), np.empty(0, np.bool_)
-            rstar.delete(self._tree, 0, nobody, unknown)
+            rstar.delete(self._where, 0, nobody, unknown)
             while self._tree.state[layout.TODO] > 0:
                 self._grow()
-                rstar.delete(self._tree, 0, nobody, unknown)
+                rstar.delete(self._where, 0, nobody, unknown)
             raise
 
     def _grow(self) -> None:
@@ -295,12 +305,15 @@ class RStarTree:
         """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
         self._require_whole()
         batch = self._points(points)
-        if len(batch) <= CHUNK:
-            return self._hits(descend.search_all, batch, first_only)
-        parts = [
-            self._hits(descend.search_all, batch[start : start + CHUNK], first_only)
-            for start in range(0, len(batch), CHUNK)
-        ]
+        parts: list[Hits] = []
+        start = 0
+        while start < len(batch) or not parts:
+            # So many points that their hits fit the room which is kept.
+            chunk = max(64, min(CHUNK, int(0.9 * KEPT / self._hits_per_point)))
+            parts.append(self._hits(descend.search_all, batch[start : start + chunk], first_only))
+            start += chunk
+        if len(parts) == 1:
+            return parts[0]
         counts = np.concatenate([np.diff(part.offsets) for part in parts])
         return Hits(
             np.concatenate([[0], np.cumsum(counts)]),
@@ -312,15 +325,20 @@ class RStarTree:
     def _hits(self, search: Callable[..., Any], *what: Any) -> Hits:
         """Run a search kernel of `descend` and put its hits in order."""
         # Taken away meanwhile: a signal handler or a finalizer may search, too.
-        mine = vars(_scratch).pop("runs", None) or _runs()
-        runs, offsets, visits = search(self._tree, *what, mine)
+        runs, room = vars(_scratch).pop("runs", None) or _room(1024)
+        complete, offsets, visits = search(self._where, *what, room)
+        while not complete:
+            size = len(runs.ids)
+            runs, room = _room(min(4 * size, KEPT) if size < KEPT else 2 * size)
+            complete, offsets, visits = search(self._where, *what, room)
         # Memory from NumPy, which asks for huge pages: with small ones, first touching it takes longest.
         ids = np.empty(int(offsets[-1]), np.int64)
         state = self._tree.state
         exact = np.empty(len(ids) if state[layout.INEXACT] else 0, np.uint8)
-        descend.gather(runs, offsets, ids, exact)
+        descend.gather(room, offsets, ids, exact)
         if len(runs.ids) <= KEPT:
-            _scratch.runs = runs
+            _scratch.runs = runs, room
+        self._hits_per_point = max(1.0, len(ids) / max(len(visits), 1))
         if state[layout.LINKS] > state[layout.IDS]:  # an id may be met twice
             descend.distinct(offsets, ids, exact)
             ids, exact = ids[: offsets[-1]], exact[: offsets[-1]]
@@ -342,7 +360,7 @@ class RStarTree:
         self._require_whole()
         batch = self._points(points)
         level = min(int(level), self.height - 1)
-        nodes, cuts, pairs, workload, visits = descend.frontier(self._tree, batch, self.height - 1 - level)
+        nodes, cuts, pairs, workload, visits = descend.frontier(self._where, batch, self.height - 1 - level)
         return Frontier(batch, level, nodes, cuts, pairs, workload, int(visits), self._version)
 
     def resume(self, frontier: Frontier) -> Hits:
@@ -354,16 +372,14 @@ class RStarTree:
             The frontier is of another tree, or the tree has changed since.
         """
         self._require(frontier.version)
-        return self._hits(
-            descend.search, frontier.points, frontier.nodes, frontier.cuts, frontier.pairs, False
-        )
+        return self._hits(descend.search_from, frontier.points, frontier.nodes, frontier.cuts, frontier.pairs)
 
     def resume_part(self, parts: Parts, group: int) -> Hits:
         """Finish the points of one group, in its order; see `resume`."""
         self._require(parts.version)
-        if not 0 <= group < len(parts.order_cuts) - 1:
-            raise IndexError(f"group {group} of {len(parts.order_cuts) - 1}")
-        return self._hits(descend.search_part, *parts[1:], group)
+        if not 0 <= group < len(parts):
+            raise IndexError(f"group {group} of {len(parts)}")
+        return self._hits(descend.search_part, parts.where, group)
 
     @property
     def _version(self) -> Version:
@@ -377,8 +393,9 @@ class RStarTree:
         batch = np.ascontiguousarray(points, np.float64)
         if batch.ndim != 2 or batch.shape[1] != self.dimensions:
             raise ValueError(f"points must have shape (n, {self.dimensions}), not {batch.shape}")
-        if np.isnan(batch).any():
-            raise ValueError(f"point {int(np.isnan(batch).any(axis=1).argmax())} has a NaN coordinate")
+        row = descend.first_nan(batch)
+        if row >= 0:
+            raise ValueError(f"point {row} has a NaN coordinate")
         return batch
 
     # -- looking inside ------------------------------------------------------------------------------
@@ -520,15 +537,10 @@ class RStarTree:
         return f"RStarTree({self.dimensions} dimensions, {len(self)} ids, height {self.height})"
 
 
-def _runs() -> descend.Runs:
-    """Room for the hits of one search; it grows when it is short."""
-    return descend.Runs(
-        ids=np.empty(1024, np.int64),
-        exact=np.empty(1024, np.uint8),
-        points=np.empty(1024, np.int32),
-        cuts=np.empty(1025, np.int64),
-        size=np.zeros(2, np.int64),
-    )
+def _room(hits: int) -> tuple[descend.Runs, IntArray]:
+    """Room for the hits of one search, and its addresses."""
+    runs = descend.room_for(hits)
+    return runs, descend.RUNS.addresses(runs)
 
 
 def _power_of_two(least: int) -> int:

@@ -76,17 +76,3 @@ def test_bits_are_counted(word):
     zeros, ones = counted(np.uint64(word))
     assert ones == word.bit_count()
     assert zeros == (word & -word).bit_length() - 1 if word else zeros == 64
-
-
-@njit
-def doubled_in_place(arrays):
-    first, (second, _) = vector.borrowed(arrays)
-    for array in (first, vector.borrowed(second)):
-        array[:] *= 2
-    return first.sum() + second.sum()
-
-
-def test_borrowed_arrays_are_those_given():
-    first, second = np.arange(5.0), np.arange(7.0)
-    assert doubled_in_place((first, (second, np.arange(3)))) == 20 + 42
-    assert np.array_equal(np.concatenate([first, second]), 2 * np.concatenate([np.arange(5), np.arange(7)]))

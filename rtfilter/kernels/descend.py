@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rtfilter.kernels.borrow import Lender, borrowed
 from rtfilter.kernels.grid import ONE, candidates, fetch_first, fetch_rest, locate, verify, words_of
 from rtfilter.kernels.jit import kernel
 from rtfilter.kernels.layout import (
@@ -23,14 +24,25 @@ from rtfilter.kernels.layout import (
     WORD,
     Array,
     Tree,
+    opened,
     words_for,
 )
-from rtfilter.kernels.vector import borrowed, prefetch, trailing_zeros
+from rtfilter.kernels.vector import prefetch, trailing_zeros
 
 #: Points whose masks are under way from memory while one is tested: the first mask of each, then the rest.
 AHEAD = 2
 #: Points that use most of a leaf's masks: then all of them are fetched, in order.
 MANY = 128
+
+
+@kernel
+def first_nan(points: Array) -> int:
+    """The first of the points with a coordinate that is not a number, -1 if there is none."""
+    for i in range(points.shape[0]):
+        for k in range(points.shape[1]):
+            if points[i, k] != points[i, k]:
+                return i
+    return -1
 
 
 @kernel
@@ -44,7 +56,7 @@ def doubled(array: Array) -> Array:
 @kernel
 def overlapping(tree: Tree, node: int, points: Array, reached: Array, rows: Array, found: Array) -> None:
     """The entries of a node that contain each of the points in `reached`: a row of bits for each."""
-    tree, points, reached, rows, found = borrowed((tree, points, reached, rows, found))
+    reached, rows, found = borrowed((reached, rows, found))
     for i in range(len(reached)):
         point = points[reached[i]]
         locate(tree, node, point, rows)
@@ -88,13 +100,13 @@ def expand(tree: Tree, node: int, points: Array, reached: Array) -> tuple[Array,
 
 
 @kernel
-def frontier(tree: Tree, points: Array, stop_level: int) -> tuple[Array, Array, Array, Array, int]:
+def frontier(where: Array, points: Array, stop_level: int) -> tuple[Array, Array, Array, Array, int]:
     """Where the paths of all points stop at nodes of `stop_level` (counted from the leaves, W-2).
 
     Returns nodes int64 (k,); cuts int64 (k + 1,) into pairs; pairs int32: the points of each node, ascending;
     workload int64 (n,): nodes per point; visits: (node, point) pairs expanded above.
     """
-    tree = borrowed(tree)
+    tree = opened(where)
     n = len(points)
     workload = np.zeros(n, np.int64)
     arena = np.empty(4 * n + 64, np.int32)
@@ -156,12 +168,26 @@ class Runs(NamedTuple):
     size: Array  # int64 (2,): how many runs there are, and hits in them
 
 
+def room_for(hits: int) -> Runs:
+    """Room for so many hits."""
+    return Runs(
+        ids=np.empty(hits, np.int64),
+        exact=np.empty(hits, np.uint8),
+        points=np.empty(hits, np.int32),
+        cuts=np.empty(hits + 1, np.int64),
+        size=np.zeros(2, np.int64),
+    )
+
+
+RUNS = Lender(lambda: room_for(1))
+opened_runs = RUNS.opened
+
+
 @kernel
 def collect(tree: Tree, node: int, found: Array, ids: Array, exact: Array, used: int) -> int:
     """Put the ids of the entries in `found` of a leaf, and their exactness, behind the `used` first.
 
-    Returns how many are used then, or -1 when there is no more room. (An array that may be replaced in the
-    inner loop would cost ten times the rest of the loop, in reference counts.)
+    Returns how many are used then, or -1 when there is no more room.
     """
     head = tree.nodes[node]
     plain = tree.state[LINKS] == tree.state[BOXES] and tree.state[INEXACT] == 0
@@ -188,12 +214,6 @@ def collect(tree: Tree, node: int, found: Array, ids: Array, exact: Array, used:
 
 
 @kernel
-def larger(runs: Runs) -> Runs:
-    """The runs with twice the room."""
-    return Runs(doubled(runs.ids), doubled(runs.exact), doubled(runs.points), doubled(runs.cuts), runs.size)
-
-
-@kernel
 def offsets_of(runs: Runs, points: int) -> Array:
     """Where the hits of each of so many points go, int64 (points + 1,)."""
     offsets = np.zeros(points + 1, np.int64)
@@ -205,8 +225,9 @@ def offsets_of(runs: Runs, points: int) -> Array:
 
 
 @kernel
-def gather(runs: Runs, offsets: Array, ids: Array, exact: Array) -> None:
+def gather(room: Array, offsets: Array, ids: Array, exact: Array) -> None:
     """Write ids (and exactness, unless `exact` is empty) of the runs point by point, to `offsets_of`."""
+    runs = opened_runs(room)
     place = offsets[:-1].copy()
     for r in range(runs.size[0]):
         first, size = runs.cuts[r], runs.cuts[r + 1] - runs.cuts[r]
@@ -256,23 +277,20 @@ def search_leaves(
     leaves: Array,
     cuts: Array,
     pairs: Array,
-    start: int,
     done: Array,
     runs: Runs,
-    room: tuple[Array, Array, Array],
-) -> int:
-    """Add the hits of pairs[start:] to the runs; the points pairs[cuts[i]:cuts[i + 1]] reached leaves[i].
+    ahead: tuple[Array, Array, Array],
+) -> bool:
+    """Add the hits to the runs, if there is room; the points pairs[cuts[i]:cuts[i + 1]] reached leaves[i].
 
-    `done` (bool, n) tells which points need no further hit; empty if all are wanted. Returns the first pair
-    that was not dealt with, because the runs are full, or the number of pairs.
+    `done` (bool, n) tells which points need no further hit; empty if all are wanted.
     """
-    tree, points, leaves, cuts, pairs = borrowed((tree, points, leaves, cuts, pairs))
-    done, runs = borrowed((done, runs))
-    rows, leaf_of, found = borrowed(room)
+    leaves, cuts, pairs, done = borrowed((leaves, cuts, pairs, done))
+    rows, leaf_of, found = borrowed(ahead)
     run, used = runs.size
     leaf, few = -1, False
     mask, last_mask, share = 0, 0, 0
-    for i in range(start, len(pairs) + AHEAD):
+    for i in range(len(pairs) + AHEAD):
         if i < len(pairs):
             while leaf < 0 or cuts[leaf + 1] <= i:
                 leaf += 1
@@ -286,10 +304,10 @@ def search_leaves(
             for m in range(mask, min(mask + share, last_mask), LANES):
                 prefetch(tree.masks, m)
             mask += share
-        if few and start < i <= len(pairs):
+        if few and 0 < i <= len(pairs):
             place = (i - 1) % len(rows)
             fetch_rest(tree, leaf_of[place], rows[place])
-        if i < start + AHEAD:
+        if i < AHEAD:
             continue
         place, point = (i - AHEAD) % len(rows), pairs[i - AHEAD]
         if (len(done) > 0 and done[point]) or not candidates(
@@ -299,7 +317,7 @@ def search_leaves(
         verify(tree, leaf_of[place], points[point], rows[place], found)
         after = collect(tree, leaf_of[place], found, runs.ids, runs.exact, used)
         if after < 0 or run == len(runs.points):
-            return i - AHEAD
+            return False
         if after == used:
             continue
         for h in range(used if len(done) > 0 else after, after):
@@ -309,23 +327,23 @@ def search_leaves(
         run += 1
         runs.cuts[run] = used
         runs.size[0], runs.size[1] = run, used
-    return len(pairs)
+    return True
 
 
 @kernel
 def search(
     tree: Tree, points: Array, nodes: Array, cuts: Array, pairs: Array, first_only: bool, runs: Runs
-) -> tuple[Runs, Array, Array]:
+) -> tuple[bool, Array, Array]:
     """Finish points from a frontier: the rows pairs[cuts[i]:cuts[i + 1]] of `points` stopped at nodes[i].
 
-    With `first_only` a point is dropped after its first exact hit. Returns the runs (in larger arrays if
-    those given were too small), `offsets_of` them, and visits int64 (n,): nodes visited per point.
+    With `first_only` a point is dropped after its first exact hit. Fills `runs`; returns whether they had
+    the room (the rest is of no use then), `offsets_of` them, and visits int64 (n,): nodes visited per point.
     """
-    tree, points = borrowed((tree, points))
+    points = borrowed(points)
     visits = np.zeros(len(points), np.int64)
     done = np.zeros(len(points) if first_only else 0, np.bool_)
     # Of the points whose masks are under way: where their masks begin, their leaf; and one point's entries.
-    room = (
+    ahead = (
         np.empty((AHEAD + 1, tree.mbr.shape[2]), np.int64),
         np.empty(AHEAD + 1, np.int64),
         np.empty(words_of(tree, 0), np.uint64),
@@ -334,31 +352,57 @@ def search(
     arena, top, depth = np.empty(2 * len(pairs) + 64, np.int32), 0, 0
     runs.size[:] = 0
     runs.cuts[0] = 0
-    while len(nodes) > 0:
+    complete = True
+    while complete and len(nodes) > 0:
         for point in pairs:
             visits[point] += 1
         if tree.nodes[nodes[0]].level > 0:
             arena, depth = push(nodes, cuts, pairs, arena, top, stack, depth)
         else:
-            dealt_with = 0
-            while dealt_with < len(pairs):
-                dealt_with = search_leaves(tree, points, nodes, cuts, pairs, dealt_with, done, runs, room)
-                if dealt_with < len(pairs):
-                    runs = larger(runs)
+            complete = search_leaves(tree, points, nodes, cuts, pairs, done, runs, ahead)
         if depth == 0:
             break
         depth -= 1
         top = stack[depth, 1]
         nodes, cuts, pairs = expand(tree, stack[depth, 0], points, arena[top : stack[depth, 2]])
-    return runs, offsets_of(runs, len(points)), visits
+    return complete, offsets_of(runs, len(points)), visits
 
 
 @kernel
-def search_all(tree: Tree, points: Array, first_only: bool, runs: Runs) -> tuple[Runs, Array, Array]:
-    """`search` of all points from the root."""
+def search_all(where: Array, points: Array, first_only: bool, room: Array) -> tuple[bool, Array, Array]:
+    """`search` of all points from the root. Tree and runs are given by their addresses."""
+    tree, runs = opened(where), opened_runs(room)
     nodes, cuts = np.empty(1, np.int64), np.zeros(2, np.int64)
     nodes[0], cuts[1] = tree.state[ROOT], len(points)
     return search(tree, points, nodes, cuts, np.arange(len(points)).astype(np.int32), first_only, runs)
+
+
+@kernel
+def search_from(
+    where: Array, points: Array, nodes: Array, cuts: Array, pairs: Array, room: Array
+) -> tuple[bool, Array, Array]:
+    """`search` of all points from a frontier. Tree and runs are given by their addresses."""
+    return search(opened(where), points, nodes, cuts, pairs, False, opened_runs(room))
+
+
+class Parts(NamedTuple):
+    """A frontier cut into one per group; group g has the nodes cuts[g]:cuts[g + 1]."""
+
+    points: Array  # float64 (n, d): of the batch, group by group
+    point_cuts: Array  # int64 (groups + 1,): where the points of each group begin
+    cuts: Array  # int64 (groups + 1,)
+    nodes: Array  # int64 (k,): those that points of the group stopped at
+    starts: Array  # int64 (k + 1,): where each node's pairs begin
+    pairs: Array  # int32: places of points within their group
+
+
+def _no_parts() -> Parts:
+    none = np.empty(0, np.int64)
+    return Parts(np.empty((0, 1)), none, none, none, none, np.empty(0, np.int32))
+
+
+PARTS = Lender(_no_parts)
+opened_parts = PARTS.opened
 
 
 @kernel
@@ -367,8 +411,7 @@ def deal(
 ) -> tuple[Array, Array, Array, Array]:
     """Cut a frontier into one frontier per group order[order_cuts[g]:order_cuts[g + 1]], each node by node.
 
-    Returns part_cuts int64 (groups + 1,) into part_nodes int64 and part_starts int64 (where each node's pairs
-    begin, one more at the end), and the pairs, int32: places of points within their group.
+    Returns cuts, nodes, starts and pairs of `Parts`.
     """
     groups = len(order_cuts) - 1
     group_of = np.empty(len(order), np.int64)
@@ -409,26 +452,17 @@ def deal(
 
 
 @kernel
-def search_part(
-    tree: Tree,
-    points: Array,
-    order_cuts: Array,
-    part_cuts: Array,
-    part_nodes: Array,
-    part_starts: Array,
-    part_pairs: Array,
-    g: int,
-    runs: Runs,
-) -> tuple[Runs, Array, Array]:
-    """`search` for group g of `deal`; `points` are those of the batch, in its order."""
-    first, last = part_cuts[g], part_cuts[g + 1]
-    starts = part_starts[first : last + 1]
+def search_part(where: Array, parts_at: Array, g: int, room: Array) -> tuple[bool, Array, Array]:
+    """`search` for group g of `Parts`, in its order. All arrays are given by their addresses."""
+    parts = opened_parts(parts_at)
+    first, last = parts.cuts[g], parts.cuts[g + 1]
+    starts = parts.starts[first : last + 1]
     return search(
-        tree,
-        points[order_cuts[g] : order_cuts[g + 1]],
-        part_nodes[first:last],
+        opened(where),
+        parts.points[parts.point_cuts[g] : parts.point_cuts[g + 1]],
+        parts.nodes[first:last],
         starts - starts[0],
-        part_pairs[starts[0] : starts[-1]],
+        parts.pairs[starts[0] : starts[-1]],
         False,
-        runs,
+        opened_runs(room),
     )

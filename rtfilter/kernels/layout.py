@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rtfilter.kernels.borrow import Lender
 from rtfilter.kernels.jit import kernel
 
 Array = NDArray[Any]
@@ -149,6 +150,10 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
     state[ROOT], state[HEIGHT], state[USED_NODE] = 0, 1, 1
     state[USED_ENTRY], state[USED_MASK] = capacity, masks
     return tree
+
+
+LENDER = Lender(lambda: empty(1, 4, 4))
+opened = LENDER.opened
 
 
 def aligned(rows: int, like: Array) -> Array:

@@ -38,9 +38,9 @@ from rtfilter.kernels.layout import (
     USED_NODE,
     Array,
     Tree,
+    opened,
 )
 from rtfilter.kernels.tables import add_box, add_link, first_link, place_of_box, remove_box, remove_first_link
-from rtfilter.kernels.vector import borrowed
 
 MINIMUM_FILL = 0.4
 REINSERTED_SHARE = 0.3
@@ -497,13 +497,13 @@ def drain(tree: Tree) -> bool:
 
 
 @kernel
-def insert(tree: Tree, start: int, ids: Array, low: Array, high: Array, exact: Array) -> int:
-    """Insert boxes `start`.. of n and return how many are in.
+def insert(where: Array, start: int, ids: Array, low: Array, high: Array, exact: Array) -> int:
+    """Insert boxes `start`.. of n in the tree at these addresses and return how many are in.
 
     Fewer than n, or entries still waiting: the node pools must grow first. The pools of boxes and links and
     the tables must have room for all n.
     """
-    tree = borrowed(tree)
+    tree = opened(where)
     sides = np.empty((2, low.shape[1]))
     for i in range(start, len(ids)):
         if not drain(tree):
@@ -557,12 +557,12 @@ def lower_root(tree: Tree) -> None:
 
 
 @kernel
-def delete(tree: Tree, start: int, ids: Array, removed: Array) -> int:
+def delete(where: Array, start: int, ids: Array, removed: Array) -> int:
     """Delete ids `start`.. of n with all their boxes and return how many are gone; see `insert`.
 
     `removed` (bool, n) is set where the id was known.
     """
-    tree = borrowed(tree)
+    tree = opened(where)
     for i in range(start, len(ids)):
         while first_link(tree, ids[i]) >= 0:
             if not drain(tree):

@@ -1,4 +1,4 @@
-"""What numba cannot express: bit counts, vectors of `LANES` words, bytes compared, prefetching, borrowing.
+"""What numba cannot express: bit counts, vectors of `LANES` words, bytes compared, prefetching.
 
 A vector stays in a register from the first row to the last; numba's own loops would store it after each.
 LLVM picks the machine's widest instructions (one 512-bit register, or two or four narrower ones).
@@ -220,28 +220,3 @@ def _prefetch(typing_context: Any, masks: Any, index: Any) -> Any:
 
 #: (masks, index): ask the cache for the line of masks[index], without waiting for it.
 prefetch: Any = intrinsic(_prefetch)
-
-
-def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    if hasattr(kind, "types"):
-        parts = [
-            _uncounted(context, builder, part, builder.extract_value(value, i))
-            for i, part in enumerate(kind.types)
-        ]
-        return context.make_tuple(builder, kind, parts)
-    array = context.make_array(kind)(context, builder, value)
-    array.meminfo, array.parent = (ir.Constant(old.type, None) for old in (array.meminfo, array.parent))
-    return array._getvalue()
-
-
-def _borrowed(typing_context: Any, arrays: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _uncounted(context, builder, arrays, arguments[0])
-
-    return arrays(arrays), generate
-
-
-#: (array, or tuple of arrays): the same without reference counters. numba counts for each array, in a tuple
-#: for all of it, at every view and at every call of a kernel that branches: 10 ns, more than many a kernel
-#: takes. Only for arguments, which the caller keeps alive, and not to be returned.
-borrowed: Any = intrinsic(_borrowed)
