@@ -172,12 +172,16 @@ class RStarTree:
 
     def insert(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: bool = True) -> None:
         """Insert one box, low and high of shape (d,). An id may own several boxes."""
-        sides = np.array((low, high), np.float64)
-        if sides.shape != (2, self.dimensions) or not (sides[0] <= sides[1]).all():
-            _boxes(sides[:1], sides[1:], self.dimensions)  # says what is wrong
-        if not _is_id(index(id)):
-            _ids([id], 1)  # says what is wrong
-        self._insert(np.array([index(id)], np.int64), sides[:1], sides[1:], np.array([exact]))
+        lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
+        key, shape = index(id), (self.dimensions,)
+        inserted = lower.shape == upper.shape == shape and _is_id(key)
+        try:
+            inserted = inserted and rstar.insert_one(self._where, key, lower, upper, bool(exact))
+        finally:
+            if self._tree.state[layout.TODO] > 0:
+                self._place_waiting()
+        if not inserted:  # because of what this complains about, or for want of room
+            self.insert_many([key], lower[np.newaxis], upper[np.newaxis], exact=[exact])
 
     def insert_many(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
@@ -242,12 +246,15 @@ class RStarTree:
                 self._grow()
                 done = step(done)
         except BaseException:  # interrupted: entries that wait would be lost to searches
-            nobody, unknown = np.empty(0, np.int64), np.empty(0, np.bool_)
-            rstar.delete(self._where, 0, nobody, unknown)
-            while self._tree.state[layout.TODO] > 0:
-                self._grow()
-                rstar.delete(self._where, 0, nobody, unknown)
+            self._place_waiting()
             raise
+
+    def _place_waiting(self) -> None:
+        nobody, unknown = np.empty(0, np.int64), np.empty(0, np.bool_)
+        rstar.delete(self._where, 0, nobody, unknown)
+        while self._tree.state[layout.TODO] > 0:
+            self._grow()
+            rstar.delete(self._where, 0, nobody, unknown)
 
     def _grow(self) -> None:
         height = int(self._tree.state[layout.HEIGHT])
@@ -309,7 +316,7 @@ class RStarTree:
         start = 0
         while start < len(batch) or not parts:
             # So many points that their hits fit the room which is kept.
-            chunk = max(64, min(CHUNK, int(0.9 * KEPT / self._hits_per_point)))
+            chunk = max(64, min(CHUNK, int(0.7 * KEPT / self._hits_per_point)))
             parts.append(self._hits(descend.search_all, batch[start : start + chunk], first_only))
             start += chunk
         if len(parts) == 1:

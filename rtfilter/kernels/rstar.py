@@ -14,33 +14,43 @@ not.
 import numpy as np
 
 from rtfilter.kernels.grid import (
+    ONE,
     OPEN,
     UP_TO_DATE,
     block_of,
+    candidates,
     capacity_of,
     clear_bits,
+    locate,
     postpone,
     rectangles,
     redraw,
     set_bits,
+    words_of,
 )
 from rtfilter.kernels.jit import kernel
 from rtfilter.kernels.layout import (
     FREE_INNER,
     FREE_LEAF,
     HEIGHT,
+    LINKS,
     REINSERTED,
     ROOT,
     TODO,
     UPDATES,
+    USED_BOX,
     USED_ENTRY,
+    USED_LINK,
     USED_MASK,
     USED_NODE,
+    WORD,
     Array,
     Tree,
     opened,
+    words_for,
 )
 from rtfilter.kernels.tables import add_box, add_link, first_link, place_of_box, remove_box, remove_first_link
+from rtfilter.kernels.vector import trailing_zeros
 
 MINIMUM_FILL = 0.4
 REINSERTED_SHARE = 0.3
@@ -135,21 +145,43 @@ def overlap_growth(children: Array, i: int, box: Array, bound: float) -> float:
 
 
 @kernel
+def covering(tree: Tree, node: int, sides: Array) -> int:
+    """The least entry of an inner node that covers the box, -1 if there is none.
+
+    An entry covers a box when both of its outermost corners are in it; masks name few that may.
+    """
+    head = tree.nodes[node]
+    rows, box = np.empty(sides.shape[1], np.int64), np.empty_like(sides)
+    found = np.zeros((2, words_of(tree, head.level)), np.uint64)
+    for end in range(2 if head.drawn > 0 else 0):  # else its grid, too, may be behind
+        locate(tree, node, sides[end], rows)
+        candidates(tree, node, rows, True, found[end])
+    best, least = -1, np.inf
+    for w in range(words_for(head.count)):
+        bits = found[0, w] & found[1, w]
+        for j in range(max(head.drawn, w * WORD), min(head.count, w * WORD + WORD)):
+            bits |= ONE << np.uint64(j % WORD)
+        while bits != 0:
+            j = w * WORD + trailing_zeros(bits)
+            bits &= bits - ONE
+            rectangle = tree.mbr[tree.entries[head.entries + j]]
+            if covers(rectangle, sides):
+                framed(tree, rectangle, box)
+                size = area(box)
+                if size < least:
+                    best, least = j, size
+    return best
+
+
+@kernel
 def choose_child(tree: Tree, node: int, sides: Array) -> int:
     """Entry of `node` that should take the box: least overlap growth above leaves, else least area growth."""
     head = tree.nodes[node]
     count = head.count
-    box = np.empty_like(sides)
-    best, least = -1, np.inf
-    for j in range(count):  # mostly some entry covers the box already, and need not grow
-        rectangle = tree.mbr[tree.entries[head.entries + j]]
-        if covers(rectangle, sides):
-            framed(tree, rectangle, box)
-            size = area(box)
-            if size < least:
-                best, least = j, size
-    if best >= 0:
+    best = covering(tree, node, sides)
+    if best >= 0:  # mostly: it need not grow
         return best
+    box, least = np.empty_like(sides), np.inf
     framed(tree, sides, box)
     children = np.empty((count, 2, sides.shape[1]))
     growth = np.empty(count)
@@ -497,6 +529,21 @@ def drain(tree: Tree) -> bool:
 
 
 @kernel
+def enter(tree: Tree, identifier: int, low: Array, high: Array, exact: bool, sides: Array) -> None:
+    """Add a box, which then waits for its place; `sides` (2, d) is scratch."""
+    for k in range(len(low)):
+        sides[0, k], sides[1, k] = low[k] + 0.0, high[k] + 0.0  # no negative zeros
+    box = tree.box_table[place_of_box(tree, sides)]
+    if box < 0:
+        widen_frame(tree, sides)
+        box = add_box(tree, sides)
+        tree.state[REINSERTED] = 0
+        wait(tree, box, 0)
+    add_link(tree, identifier, box, exact)
+    tree.state[UPDATES] += 1
+
+
+@kernel
 def insert(where: Array, start: int, ids: Array, low: Array, high: Array, exact: Array) -> int:
     """Insert boxes `start`.. of n in the tree at these addresses and return how many are in.
 
@@ -508,18 +555,29 @@ def insert(where: Array, start: int, ids: Array, low: Array, high: Array, exact:
     for i in range(start, len(ids)):
         if not drain(tree):
             return i
-        sides[0], sides[1] = low[i] + 0.0, high[i] + 0.0  # no negative zeros
-        box = tree.box_table[place_of_box(tree, sides)]
-        if box < 0:
-            widen_frame(tree, sides)
-            box = add_box(tree, sides)
-            tree.state[REINSERTED] = 0
-            wait(tree, box, 0)
-        add_link(tree, ids[i], box, exact[i])
-        tree.state[UPDATES] += 1
+        enter(tree, ids[i], low[i], high[i], exact[i], sides)
     if drain(tree):
         redraw(tree)
     return len(ids)
+
+
+@kernel
+def insert_one(where: Array, identifier: int, low: Array, high: Array, exact: bool) -> bool:
+    """Insert one box (d,), (d,) if it is one and all pools have the room; whether it was.
+
+    Entries may still be waiting then. Less work to call than `insert`.
+    """
+    tree = opened(where)
+    room = min(len(tree.slots) - tree.state[USED_BOX], len(tree.links) - tree.state[USED_LINK])
+    valid = room > 0 and len(tree.id_table) >= 2 * (tree.state[LINKS] + 1) and has_room(tree)
+    for k in range(len(low)):
+        valid &= low[k] <= high[k]
+    if not valid or not drain(tree):
+        return False
+    enter(tree, identifier, low, high, exact, np.empty((2, len(low))))
+    if drain(tree):
+        redraw(tree)
+    return True
 
 
 @kernel
