@@ -10,7 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from rtfilter.kernels.borrow import Lender, borrowed
-from rtfilter.kernels.grid import ONE, candidates, fetch_first, fetch_rest, locate, verify, words_of
+from rtfilter.kernels.grid import (
+    ONE,
+    candidates,
+    fetch_ends,
+    fetch_first,
+    fetch_rest,
+    locate,
+    verify,
+    words_of,
+)
 from rtfilter.kernels.jit import kernel
 from rtfilter.kernels.layout import (
     BOXES,
@@ -314,6 +323,8 @@ def search_leaves(
             tree, leaf_of[place], rows[place], not few, found
         ):
             continue
+        if few:
+            fetch_ends(tree, leaf_of[place], rows[place], found)
         verify(tree, leaf_of[place], points[point], rows[place], found)
         after = collect(tree, leaf_of[place], found, runs.ids, runs.exact, used)
         if after < 0 or run == len(runs.points):

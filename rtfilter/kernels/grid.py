@@ -272,7 +272,7 @@ def fetch_rest(tree: Tree, node: int, rows: Array) -> None:
         return
     for w in range(0, words_for(head.count), LANES):
         if some_left(tree.masks, rows[0] + w):
-            for i in range(1, min(head.tested, FETCHED)):
+            for i in range(1, min(head.tested, max(FETCHED, head.sure))):
                 prefetch(tree.masks, rows[i] + w)
 
 
@@ -313,16 +313,51 @@ def candidates(tree: Tree, node: int, rows: Array, cached: bool, found: Array) -
 
 
 @kernel
+def fetch_ends(tree: Tree, node: int, rows: Array, found: Array) -> None:
+    """Have brought to the cache what `verify` reads for many candidates, and the ids of those that remain."""
+    head = tree.nodes[node]
+    stride = words_of(tree, head.level)
+    used = words_for(head.count)
+    count = bit_count(found, used)
+    if not in_vectors(stride) or count <= FEW or count > head.count // 8:  # so many lie side by side
+        return
+    for i in range(head.tested):
+        for w in range(0, used, LANES):
+            prefetch(tree.masks, rows[i] - stride + w)
+            prefetch(tree.masks, rows[i] + stride + w)
+    for w in range(used if head.level == 0 else 0):
+        bits = found[w]
+        while bits != 0:
+            prefetch(tree.slots, tree.entries[head.entries + w * WORD + trailing_zeros(bits)])
+            bits &= bits - ONE
+    for i in range(head.tested):
+        lows = codes_of(tree, node, tree.ranking[node, i])
+        for w in range(0, used, LANES):
+            ending = not_in_both(tree.masks, rows[i] - stride, rows[i] + stride, w, found)
+            while ending != 0:
+                codes = lows + (w + trailing_zeros(ending)) * (WORD // 8)
+                ending &= ending - ONE
+                prefetch(tree.masks, codes)
+                prefetch(tree.masks, codes + stride * (WORD // 8))
+
+
+@kernel
+def bit_count(found: Array, used: int) -> int:
+    """Bits set in the first words."""
+    total = 0
+    for w in range(used):
+        total += ones(found[w])
+    return total
+
+
+@kernel
 def verify(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> None:
     """Leave in `found` only the entries that contain the point."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     used = words_for(head.count)
     boxes = rectangles(tree, head.level)
-    several = 0
-    for w in range(used):
-        several += ones(found[w])
-    if several <= FEW or not in_vectors(stride):
+    if not in_vectors(stride) or bit_count(found, used) <= FEW:
         for w in range(used):
             bits = found[w]
             while bits != 0:
