@@ -312,25 +312,40 @@ class RStarTree:
         """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
         self._require_whole()
         batch = self._points(points)
-        parts: list[Hits] = []
-        start = 0
-        while start < len(batch) or not parts:
-            # So many points that their hits fit the room which is kept.
-            chunk = max(64, min(CHUNK, int(0.7 * KEPT / self._hits_per_point)))
-            parts.append(self._hits(descend.search_all, batch[start : start + chunk], first_only))
-            start += chunk
-        if len(parts) == 1:
-            return parts[0]
+        size = self._chunk()
+        if len(batch) <= size:
+            return self._hits(descend.search_all, batch, first_only)
+        parts = [self._hits(descend.search_all, batch[:size], first_only)]
+        start = size
+        # The parts of a large result lie in one array: new memory costs more than to search.
+        ids = _Growing(parts[0].ids, len(batch) / size)
+        exact = None if parts[0].exact is None else _Growing(parts[0].exact, len(batch) / size)
+        while start < len(batch):
+            size = self._chunk()
+            parts.append(
+                self._hits(descend.search_all, batch[start : start + size], first_only, ids=ids, exact=exact)
+            )
+            start += size
         counts = np.concatenate([np.diff(part.offsets) for part in parts])
         return Hits(
             np.concatenate([[0], np.cumsum(counts)]),
-            np.concatenate([part.ids for part in parts]),
-            None if parts[0].exact is None else np.concatenate([part.exact for part in parts]),
+            ids.content,
+            None if exact is None else exact.content,
             np.concatenate([part.visits for part in parts]),
         )
 
-    def _hits(self, search: Callable[..., Any], *what: Any) -> Hits:
-        """Run a search kernel of `descend` and put its hits in order."""
+    def _chunk(self) -> int:
+        """Points to search at once: so many that their hits, like those of the last, fit the room kept."""
+        return max(64, min(CHUNK, int(0.7 * KEPT / self._hits_per_point)))
+
+    def _hits(
+        self,
+        search: Callable[..., Any],
+        *what: Any,
+        ids: _Growing | None = None,
+        exact: _Growing | None = None,
+    ) -> Hits:
+        """Run a search kernel of `descend` and put its hits in order, behind those that are there."""
         # Taken away meanwhile: a signal handler or a finalizer may search, too.
         runs, room = vars(_scratch).pop("runs", None) or _room(1024)
         complete, offsets, visits = search(self._where, *what, room)
@@ -338,18 +353,22 @@ class RStarTree:
             size = len(runs.ids)
             runs, room = _room(min(4 * size, KEPT) if size < KEPT else 2 * size)
             complete, offsets, visits = search(self._where, *what, room)
+        state, count = self._tree.state, int(offsets[-1])
         # Memory from NumPy, which asks for huge pages: with small ones, first touching it takes longest.
-        ids = np.empty(int(offsets[-1]), np.int64)
-        state = self._tree.state
-        exact = np.empty(len(ids) if state[layout.INEXACT] else 0, np.uint8)
-        descend.gather(room, offsets, ids, exact)
+        own_ids = np.empty(count, np.int64) if ids is None else ids.room(count)
+        flags = count if state[layout.INEXACT] else 0
+        own_exact = np.empty(flags, np.uint8) if exact is None else exact.room(flags)
+        descend.gather(room, offsets, own_ids, own_exact)
         if len(runs.ids) <= KEPT:
             _scratch.runs = runs, room
-        self._hits_per_point = max(1.0, len(ids) / max(len(visits), 1))
+        self._hits_per_point = max(1.0, count / max(len(visits), 1))
         if state[layout.LINKS] > state[layout.IDS]:  # an id may be met twice
-            descend.distinct(offsets, ids, exact)
-            ids, exact = ids[: offsets[-1]], exact[: offsets[-1]]
-        return Hits(offsets, ids, exact if state[layout.INEXACT] else None, visits)
+            descend.distinct(offsets, own_ids, own_exact)
+            own_ids, own_exact = own_ids[: offsets[-1]], own_exact[: offsets[-1]]
+        for array, own in ((ids, own_ids), (exact, own_exact)):
+            if array is not None:
+                array.used += len(own)
+        return Hits(offsets, own_ids, own_exact if state[layout.INEXACT] else None, visits)
 
     def frontier(self, points: ArrayLike, level: int) -> Frontier:
         """Share one traversal down to `level` and keep where it stopped (W-2, normalised levels).
@@ -542,6 +561,27 @@ class RStarTree:
 
     def __repr__(self) -> str:
         return f"RStarTree({self.dimensions} dimensions, {len(self)} ids, height {self.height})"
+
+
+class _Growing:
+    """An array whose rows arrive part by part; `times` as many as the first are expected."""
+
+    def __init__(self, first: NDArray[Any], times: float) -> None:
+        self._array = np.empty(int(1.1 * times * len(first)) + 1, first.dtype)
+        self._array[: len(first)] = first
+        self.used = len(first)
+
+    def room(self, rows: int) -> NDArray[Any]:
+        """So many rows behind those used."""
+        if self.used + rows > len(self._array):
+            larger = np.empty(self.used + rows + len(self._array) // 2, self._array.dtype)
+            larger[: self.used] = self.content
+            self._array = larger
+        return self._array[self.used : self.used + rows]
+
+    @property
+    def content(self) -> NDArray[Any]:
+        return self._array[: self.used]
 
 
 def _room(hits: int) -> tuple[descend.Runs, IntArray]:
