@@ -312,7 +312,7 @@ class RStarTree:
         """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
         self._require_whole()
         batch = self._points(points)
-        size = self._chunk()
+        size = self._chunk(len(batch))
         if len(batch) <= size:
             return self._hits(descend.search_all, batch, first_only)
         parts = [self._hits(descend.search_all, batch[:size], first_only)]
@@ -321,7 +321,7 @@ class RStarTree:
         ids = _Growing(parts[0].ids, len(batch) / size)
         exact = None if parts[0].exact is None else _Growing(parts[0].exact, len(batch) / size)
         while start < len(batch):
-            size = self._chunk()
+            size = self._chunk(len(batch) - start)
             parts.append(
                 self._hits(descend.search_all, batch[start : start + size], first_only, ids=ids, exact=exact)
             )
@@ -334,9 +334,10 @@ class RStarTree:
             np.concatenate([part.visits for part in parts]),
         )
 
-    def _chunk(self) -> int:
-        """Points to search at once: so many that their hits, like those of the last, fit the room kept."""
-        return max(64, min(CHUNK, int(0.7 * KEPT / self._hits_per_point)))
+    def _chunk(self, points: int) -> int:
+        """How many points to search at once: the hits, if as many as lately, shall fit the room kept."""
+        room = KEPT / self._hits_per_point
+        return min(CHUNK, points if points <= 0.9 * room else max(64, int(0.7 * room)))
 
     def _hits(
         self,
@@ -564,10 +565,10 @@ class RStarTree:
 
 
 class _Growing:
-    """An array whose rows arrive part by part; `times` as many as the first are expected."""
+    """An array whose rows arrive part by part; about `times` as many as the first are expected."""
 
     def __init__(self, first: NDArray[Any], times: float) -> None:
-        self._array = np.empty(int(1.1 * times * len(first)) + 1, first.dtype)
+        self._array = np.empty(int(1.5 * times * len(first)) + 1, first.dtype)
         self._array[: len(first)] = first
         self.used = len(first)
 
