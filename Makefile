@@ -4,13 +4,18 @@ BIN := .venv/bin
 PACKAGES := rtfilter scheduler adaptive experiments
 OUT ?= out
 
-.PHONY: demo test lint format bench bench-compare clean
+.PHONY: demo test java lint format bench bench-compare clean
 
 demo: .venv/installed ## replay bursts of 12-d events and of flights, with table and picture
 	$(BIN)/python -m experiments demo --out $(OUT)
 
-test: lint ## style, types and all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test: lint java ## style, types and all tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+java: ## what Spark runs on; without it, its tests are skipped
+	@command -v java > /dev/null || test -n "$$JAVA_HOME" \
+		|| { apt-get install --yes --quiet default-jre-headless && command -v java > /dev/null; } \
+		|| echo "no Java: tests of Spark are skipped; on Debian, apt-get install default-jre-headless (17 or newer)"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

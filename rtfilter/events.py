@@ -60,6 +60,10 @@ class EventTable:
     def __len__(self) -> int:
         return len(self.points)
 
+    def rows(self, rows: range) -> EventTable:
+        """The events in consecutive rows, as a table of their own."""
+        return EventTable(self.points[rows.start : rows.stop], lambda index: self._row(rows[index]))
+
     def row(self, index: int) -> dict[str, object]:
         """Return the present attributes of event `index`, 0 <= index < n, by flattened name."""
         return self._row(index)

@@ -339,6 +339,12 @@ class EventFilter:
         """Number of subscriptions that match each event, int64 (n,)."""
         return self.match_batch(events).counts
 
+    def workload(self, events: object) -> IntArray:
+        """Leaves of the index that matching each event will visit, int64 (n,): estimated work (W-2)."""
+        table = self._read(events)
+        with self._gate.reading():
+            return self.tree.frontier(table.points, self.tree.height - 1).workload
+
     def stream(self, events: object) -> Stream:
         """Match a batch so that events are known soon: an iterator over events in order of completion.
 

@@ -163,6 +163,11 @@ def info(path: str | PathLike[str]) -> dict[str, Any]:
     return _manifest(Path(path))
 
 
+def files(manifest: bytes) -> list[str]:
+    """Names of the files that a manifest lists, beside itself; no other snapshot has files of these names."""
+    return [entry["file"] for entry in json.loads(manifest)["arrays"].values()]
+
+
 def _manifest(root: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads((root / MANIFEST).read_text(encoding="utf-8"))

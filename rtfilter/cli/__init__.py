@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from rtfilter.cli.terminal import CommandError, say
 
@@ -21,8 +22,9 @@ COMMANDS = {
     "index": "build, describe and verify saved indexes",
     "explain": "why one event does or does not match one subscription",
     "replay": "time bursts of a workload or of files, with an adaptive or a fixed plan",
+    "spark-match": "which subscriptions match each event, on Spark",
 }
-"""Commands and their one-line help; the module of each has its name."""
+"""Commands and their one-line help; the module of each has its name, with _ for -."""
 
 FAILED = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
@@ -70,7 +72,7 @@ def _run(argv: Sequence[str] | None) -> int:
         arguments = _parser().parse_args(argv)
     except SystemExit as done:  # after --help, --version, or a usage message
         return int(done.code or 0)
-    command = import_module(f"rtfilter.cli.{arguments.command}")
+    command = _module(arguments.command)
     if not sys.stderr.isatty():
         return int(command.run(arguments))
     from rtfilter.kernels.jit import compilation_announced
@@ -94,8 +96,12 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(
             name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
         )
-        import_module(f"rtfilter.cli.{name}").add_arguments(command)
+        _module(name).add_arguments(command)
     return parser
+
+
+def _module(command: str) -> Any:
+    return import_module(f"rtfilter.cli.{command.replace('-', '_')}")
 
 
 class _Version(argparse.Action):

@@ -1,0 +1,102 @@
+"""``rtfilter spark-match``: `rtfilter.spark.match_frame` for files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from time import perf_counter
+
+from rtfilter.cli import inputs
+from rtfilter.cli.subscriptions import is_index
+from rtfilter.cli.terminal import CommandError, say
+
+FORMATS = ("parquet", "json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "Match events against a saved index on Spark. The result is Parquet files with a row per match:\n"
+        "the event's id, and the subscription. Needs pip install 'rtfilter[spark]' and Java 17 or newer."
+    )
+    parser.epilog = """events:
+  what Spark reads: a file or directory of Parquet, or of JSON lines, on any file system it reaches,
+  with a column for each attribute, and one that names the event. The index lies where this process
+  sees it; executors that do not are sent it.
+
+examples:
+  rtfilter index build alerts.jsonl --schema ticks.json --out alerts-index
+  rtfilter spark-match alerts-index ticks.parquet --out matches
+  rtfilter spark-match alerts-index hdfs:///ticks --id tick --out hdfs:///matches --master spark://host:7077
+  spark-submit --master yarn "$(python -c 'import rtfilter; print(*rtfilter.__path__)')/__main__.py" \\
+      spark-match alerts-index hdfs:///ticks --out hdfs:///matches
+"""
+    parser.add_argument("index", metavar="INDEX", help="a saved index")
+    parser.add_argument("events", metavar="EVENTS", help="file or directory of events")
+    parser.add_argument(
+        "--out", metavar="DIR", required=True, help="directory for the result; must not exist"
+    )
+    parser.add_argument(
+        "--id", metavar="COLUMN", default="id", help="column that names an event (default id)"
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, help="of the events; by default JSON if EVENTS ends with .json or .jsonl"
+    )
+    parser.add_argument(
+        "--partitions", metavar="N", type=inputs.positive, help="tasks to match in; by default one a core"
+    )
+    parser.add_argument(
+        "--details", action="store_true", help="with the estimated workload and the seconds to each answer"
+    )
+    parser.add_argument(
+        "--master", metavar="URL", help="of the cluster; by default what spark-submit was told, or local[*]"
+    )
+    inputs.add_progress(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; returns 0."""
+    if not is_index(arguments.index):
+        raise CommandError(f"{arguments.index}: is no saved index; make one with rtfilter index build")
+    try:
+        from pyspark.errors import PySparkException
+
+        from rtfilter.spark import match_frame
+        from rtfilter.spark.sessions import session
+    except ImportError as error:
+        raise CommandError(str(error)) from None
+    try:
+        spark = session(arguments.master, progress=arguments.progress or sys.stderr.isatty())
+    except RuntimeError as error:
+        raise CommandError(str(error)) from None
+    kind = arguments.format or _format(arguments.events)
+    began = perf_counter()
+    try:
+        events = spark.read.format(kind).load(arguments.events)
+        result = match_frame(
+            events,
+            arguments.index,
+            id=arguments.id,
+            partitions=arguments.partitions,
+            details=arguments.details,
+        )
+        result.write.parquet(arguments.out)
+        matches = spark.read.parquet(arguments.out).count()
+    except PySparkException as error:
+        raise CommandError(_reason(str(error))) from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    say(f"{matches:,} matches in {perf_counter() - began:.1f} s, in {arguments.out}")
+    return 0
+
+
+def _format(path: str) -> str:
+    return "json" if os.path.splitext(path)[1] in (".json", ".jsonl") else "parquet"
+
+
+def _reason(text: str) -> str:
+    """What went wrong, of all that Spark tells: rtfilter's own words if a worker said them."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("rtfilter.errors.")]
+    return own[-1].partition(": ")[2] if own else lines[0]

@@ -1,0 +1,19 @@
+"""Matching on Spark, for batches that outgrow one machine (requirements C-1).
+
+>>> from rtfilter.spark import match_frame
+>>> pairs = match_frame(events, "rules.index")  # DataFrame: id, subscription  # doctest: +SKIP
+"""
+
+try:
+    from pyspark import __version__ as _version
+except ImportError as error:
+    raise ImportError("rtfilter.spark needs PySpark: pip install 'rtfilter[spark]'") from error
+
+if tuple(map(int, _version.split(".")[:2])) < (4, 1):
+    raise ImportError(
+        f"rtfilter.spark needs PySpark 4.1 or newer, not {_version}: pip install 'rtfilter[spark]'"
+    )
+
+from rtfilter.spark.frames import match_frame
+
+__all__ = ["match_frame"]

@@ -1,0 +1,64 @@
+"""A Spark session for those who have none yet."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA = 17
+"""Least version of Java that Spark 4 runs on."""
+
+
+def session(master: str | None = None, *, progress: bool = False) -> SparkSession:
+    """The present session, or a new one whose workers run this interpreter.
+
+    Parameters
+    ----------
+    master : str, optional
+        URL of a cluster, or ``local[n]``; by default what ``spark-submit`` was told, or ``local[*]``.
+    progress : bool
+        Whether Spark shows the progress of its stages on standard error.
+
+    Raises
+    ------
+    RuntimeError
+        There is no Java, or too old a one.
+    """
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    present = SparkSession.getActiveSession()
+    if present is not None:
+        return present
+    require_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("rtfilter")
+    if master is not None or not SparkConf().contains("spark.master"):
+        builder = builder.master(master or "local[*]")
+    return builder.config("spark.ui.showConsoleProgress", str(progress).lower()).getOrCreate()
+
+
+def require_java() -> None:
+    """Raise `RuntimeError` unless the Java that Spark would start is new enough."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    advice = (
+        f"install Java {JAVA} or newer (on Debian, apt-get install default-jre-headless), or set JAVA_HOME"
+    )
+    if java is None or not os.access(java, os.X_OK):
+        raise RuntimeError(
+            f"Spark needs Java, which is not {'at JAVA_HOME=' + home if home else 'here'}: {advice}"
+        )
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    if found is None or int(found[1]) < JAVA:
+        raise RuntimeError(
+            f"Spark needs Java {JAVA} or newer, not {told.splitlines()[0] if told else java}: {advice}"
+        )

@@ -1,0 +1,290 @@
+"""Matching on Spark equals matching here, for any partitioning (C-1, P-C1)."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as sf
+
+from rtfilter import EventError, EventFilter, Schema, SnapshotError
+from rtfilter.cli import main
+from rtfilter.spark import leases, match_frame
+from rtfilter.spark.frames import dealt
+from rtfilter.spark.sessions import require_java
+
+pytestmark = [
+    pytest.mark.xdist_group("spark"),  # one session
+    pytest.mark.skipif(
+        not (shutil.which("java") or os.environ.get("JAVA_HOME")), reason="Spark needs Java 17 or newer"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def spark():
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", False)
+        .config("spark.driver.host", "localhost")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", 2)
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def alerts():
+    filter = EventFilter(Schema({"price": float, "symbol": str, "at.depth": int}))
+    rng = np.random.default_rng(3)
+    for low in rng.integers(0, 90, 60):
+        filter.subscribe(f"price BETWEEN {low} AND {low + 15} AND symbol IN ('A', 'B')")
+    filter.subscribe_many(["symbol LIKE 'A%'", "price < 3 OR price > 97", "at.depth >= 4", "symbol IS NULL"])
+    return filter
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Events with missing attributes, and names that occur twice."""
+    rng = np.random.default_rng(4)
+    prices, symbols = rng.uniform(0, 100, 300), rng.choice(["A", "AB", "B", "C"], 300)
+    rows = [
+        {"id": f"e{i // 2}", "price": float(p), "symbol": str(s), "at": {"depth": i % 6}, "other": i}
+        for i, (p, s) in enumerate(zip(prices, symbols, strict=True))
+    ]
+    rows[5]["price"] = rows[6]["symbol"] = rows[7]["at"] = rows[8]["at"]["depth"] = None
+    return rows
+
+
+SCHEMA = "id string, price double, symbol string, at struct<depth: int>, other long"
+
+
+def frame(spark, rows, slices=4):
+    return spark.createDataFrame(rows, SCHEMA).repartition(slices)
+
+
+def pairs(result):
+    return sorted((row["id"], row["subscription"]) for row in result.collect())
+
+
+def expected(filter, rows):
+    return sorted((row["id"], int(s)) for row in rows for s in filter.match(row))
+
+
+@pytest.mark.parametrize("partitions", [None, 1, 3], ids=str)
+def test_pairs_are_those_of_the_filter(spark, alerts, rows, partitions):
+    result = match_frame(frame(spark, rows), alerts, partitions=partitions)
+    assert result.columns == ["id", "subscription"]
+    assert pairs(result) == expected(alerts, rows)
+    assert result.rdd.getNumPartitions() == (partitions or 2)
+
+
+def test_a_saved_index_gives_the_same_pairs(spark, alerts, rows, tmp_path):
+    alerts.save(tmp_path / "index")
+    assert pairs(match_frame(frame(spark, rows), tmp_path / "index")) == expected(alerts, rows)
+
+
+@pytest.mark.parametrize("events", [0, 1, 7])
+def test_more_partitions_than_events(spark, alerts, rows, events):
+    result = match_frame(frame(spark, rows[:events]), alerts, partitions=9)
+    assert pairs(result) == expected(alerts, rows[:events])
+
+
+def test_an_empty_index_matches_nothing(spark, rows):
+    assert pairs(match_frame(frame(spark, rows), EventFilter(Schema({"price": float})))) == []
+
+
+def test_what_the_filter_is_at_the_call_counts(spark, rows):
+    filter = EventFilter(Schema({"price": float}))
+    filter.subscribe("price >= 50")
+    before = match_frame(frame(spark, rows), filter)
+    old = expected(filter, rows)
+    filter.subscribe("price < 50")
+    assert pairs(before) == old
+    assert pairs(match_frame(frame(spark, rows), filter)) == expected(filter, rows)
+
+
+def skewed():
+    """A filter with a hot corner, and events of which the first third is hot; all match something."""
+    rng = np.random.default_rng(6)
+    low = np.concatenate([rng.random((20_000, 3)) * 0.05, rng.random((2_000, 3))])
+    filter = EventFilter(Schema(dict.fromkeys("xyz", float)), capacity=(8, 16))
+    filter.subscribe_many(low, low + 0.05)
+    filter.subscribe_many(np.full((1, 3), -np.inf), np.full((1, 3), np.inf))
+    return filter, np.concatenate([rng.random((1000, 3)) * 0.1, rng.random((2000, 3))])
+
+
+def test_partitions_have_the_same_work_and_do_the_least_first(spark):
+    filter, points = skewed()
+    workload = filter.workload(points)
+    contiguous = workload.reshape(3, -1).sum(axis=1)
+    assert contiguous.max() > 1.5 * contiguous.mean()
+    events = spark.createDataFrame([(i, *map(float, p)) for i, p in enumerate(points)], ["id", *"xyz"])
+    result = match_frame(events.coalesce(2), filter, partitions=3, details=True)
+    found = result.select("*", sf.spark_partition_id().alias("part")).dropDuplicates(["id"]).collect()
+    assert {row["id"]: row["workload"] for row in found} == dict(enumerate(workload.tolist()))
+    work = np.zeros(3)
+    for row in found:
+        work[row["part"]] += row["workload"]
+    assert work.max() <= 1.15 * work.mean()
+    offsets = {}
+    for row in result.select("*", sf.spark_partition_id().alias("part")).collect():
+        offsets.setdefault(row["part"], []).append((row["workload"], row["offset"]))
+    for part in offsets.values():
+        assert part == sorted(part)
+
+
+def test_dealing_evens_out_from_batch_to_batch():
+    rng = np.random.default_rng(7)
+    loads = np.zeros(7, np.int64)
+    total = np.zeros(7, np.int64)
+    for _ in range(30):
+        workload = rng.zipf(1.5, 50).clip(max=1000)
+        np.add.at(total, dealt(workload, loads), workload)
+    assert (total == loads).all()
+    assert total.max() - total.min() <= 2 * 1000
+
+
+def test_mistakes_are_named_before_anything_runs(spark, alerts, rows, tmp_path):
+    events = frame(spark, rows)
+    with pytest.raises(ValueError, match="no column 'key' to name them; their columns are id, price"):
+        match_frame(events, alerts, id="key")
+    with pytest.raises(ValueError, match="at least 1 partition, not 0"):
+        match_frame(events, alerts, partitions=0)
+    with pytest.raises(ValueError, match="rename"):
+        match_frame(events.withColumnRenamed("id", "workload"), alerts, id="workload")
+    with pytest.raises(EventError, match="none of the attributes price, symbol"):
+        match_frame(events.select("id", "other"), alerts)
+    with pytest.raises(SnapshotError, match=r"no snapshot of an EventFilter; make one with EventFilter.save"):
+        match_frame(events, tmp_path / "nothing")
+
+
+def test_the_example_of_the_readme_runs(spark, capsys):
+    from test_readme import BLOCKS
+
+    names = {}
+    for block in BLOCKS[1:2]:  # makes the filter
+        exec(block, names)
+    (example,) = (block for block in BLOCKS if "pyspark" in block)
+    exec(example, names)
+    assert "|subscription|" in capsys.readouterr().out
+
+
+# The command line
+
+
+@pytest.fixture
+def files(alerts, rows, tmp_path, monkeypatch):
+    """A saved index and events as Parquet and JSON lines, in the present directory."""
+    monkeypatch.chdir(tmp_path)
+    alerts.save("index")
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, "events.parquet")
+    Path("events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(table.rename_columns(["name", *table.column_names[1:]]), "named.parquet")
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ("events.parquet", []),
+        ("events.jsonl", ["--partitions", "3"]),
+        ("named.parquet", ["--id", "name", "--details"]),
+    ],
+)
+def test_the_command_writes_all_matches(spark, files, alerts, rows, source, options, capsys):
+    here = Path.cwd()  # not that of the session
+    assert main(["spark-match", "index", str(here / source), "--out", str(here / "matches"), *options]) == 0
+    found = pq.read_table("matches").to_pylist()
+    name = "name" if "--id" in options else "id"
+    assert sorted((row[name], row["subscription"]) for row in found) == expected(alerts, rows)
+    assert ("offset" in found[0]) == ("--details" in options)
+    assert f"rtfilter: {len(found):,} matches in " in capsys.readouterr().err
+
+
+def test_failures_of_the_command_say_what_to_do(spark, files, capsys):
+    Path("infinite.jsonl").write_text('{"id": 1, "price": 1e400}\n')
+    for (index, events, out), message in {
+        (
+            "nothing",
+            "events.parquet",
+            "new",
+        ): "nothing: is no saved index; make one with rtfilter index build",
+        ("index", "nothing.parquet", "new"): "nothing.parquet",
+        ("index", "named.parquet", "new"): "events have no column 'id' to name them",
+        ("index", "infinite.jsonl", "new"): "event 0: attribute 'price' is infinite",
+        ("index", "events.parquet", "index"): "already exists",
+    }.items():
+        paths = [str(Path.cwd() / name) for name in (events, out)]
+        assert main(["spark-match", index, paths[0], "--out", paths[1]]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("rtfilter: error: ")
+        assert message in said
+        assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("java", "message"),
+    [
+        (None, "which is not at JAVA_HOME="),
+        ('openjdk version "1.8.0_302"', "needs Java 17 or newer, not openjdk version"),
+        ("", "needs Java 17 or newer"),
+    ],
+)
+def test_a_missing_or_old_java_is_named(java, message, tmp_path, monkeypatch):
+    if java is not None:
+        script = tmp_path / "bin" / "java"
+        script.parent.mkdir()
+        script.write_text(f"#!/bin/sh\necho '{java}' >&2\n")
+        script.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(RuntimeError, match=message) as caught:
+        require_java()
+    assert "install Java 17 or newer" in str(caught.value)
+
+
+# Leases
+
+
+def test_a_lease_holds_nothing_of_the_index(spark, alerts):
+    lease = leases.lend(spark, alerts)
+    assert len(lease.manifest) < 20_000
+    assert leases.lend(spark, alerts) == lease
+    assert lease.open() is lease.open()
+
+
+def test_files_that_spark_sent_are_put_together_once(spark, alerts, rows, tmp_path, monkeypatch):
+    alerts.save(tmp_path / "index")
+    lease = leases.lend(spark, tmp_path / "index")
+    shutil.copytree(tmp_path / "index", tmp_path / "sent")
+    shutil.rmtree(tmp_path / "index")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("pyspark.SparkFiles.get", lambda name: str(tmp_path / "sent" / name))
+    found = lease.open()
+    assert [found.match(row).tolist() for row in rows] == [alerts.match(row).tolist() for row in rows]
+    shutil.rmtree(tmp_path / "sent")
+    leases._open.clear()
+    assert lease.open().ids().tolist() == alerts.ids().tolist()
+    (home,) = (tmp_path / f"rtfilter-{os.getuid()}").iterdir()
+    assert home.name == lease.digest
+
+
+def test_an_index_that_is_gone_or_another_is_named(spark, alerts, tmp_path, monkeypatch):
+    alerts.save(tmp_path / "index")
+    lease = leases.lend(spark, tmp_path / "index")
+    alerts.save(tmp_path / "index")  # the same content, but the files that the lease names are gone
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(SnapshotError, match="is not what it was when match_frame was called"):
+        lease.open()
+    assert list((tmp_path / f"rtfilter-{os.getuid()}").iterdir()) == []
