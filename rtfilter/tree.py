@@ -250,11 +250,20 @@ class RStarTree:
             raise
 
     def _place_waiting(self) -> None:
+        """Place the entries that wait; an interruption is put off until that is done."""
         nobody, unknown = np.empty(0, np.int64), np.empty(0, np.bool_)
-        rstar.delete(self._where, 0, nobody, unknown)
+        interruption: BaseException | None = None
         while self._tree.state[layout.TODO] > 0:
-            self._grow()
-            rstar.delete(self._where, 0, nobody, unknown)
+            try:
+                self._grow()
+                rstar.delete(self._where, 0, nobody, unknown)
+            except BaseException as error:
+                if interruption is not None:
+                    raise
+                interruption = error
+        rstar.delete(self._where, 0, nobody, unknown)  # masks may be behind
+        if interruption is not None:
+            raise interruption
 
     def _grow(self) -> None:
         height = int(self._tree.state[layout.HEIGHT])
@@ -568,7 +577,8 @@ class _Growing:
     """An array whose rows arrive part by part; about `times` as many as the first are expected."""
 
     def __init__(self, first: NDArray[Any], times: float) -> None:
-        self._array = np.empty(int(1.5 * times * len(first)) + 1, first.dtype)
+        # Room costs nothing before it is used, but the first part may have been an exception.
+        self._array = np.empty(int(min(1.5 * times, 16.0) * len(first)) + KEPT, first.dtype)
         self._array[: len(first)] = first
         self.used = len(first)
 
@@ -576,13 +586,15 @@ class _Growing:
         """So many rows behind those used."""
         if self.used + rows > len(self._array):
             larger = np.empty(self.used + rows + len(self._array) // 2, self._array.dtype)
-            larger[: self.used] = self.content
+            larger[: self.used] = self._array[: self.used]
             self._array = larger
         return self._array[self.used : self.used + rows]
 
     @property
     def content(self) -> NDArray[Any]:
-        return self._array[: self.used]
+        """What has arrived; holds no more than twice its memory."""
+        used = self._array[: self.used]
+        return used if 2 * self.used >= len(self._array) else used.copy()
 
 
 def _room(hits: int) -> tuple[descend.Runs, IntArray]:

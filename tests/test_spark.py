@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from rtfilter import EventError, EventFilter, Schema, SnapshotError
 from rtfilter.cli import main
 from rtfilter.spark import leases, match_frame
-from rtfilter.spark.frames import dealt
+from rtfilter.spark.frames import _selected, dealt
 from rtfilter.spark.sessions import require_java
 
 pytestmark = [
@@ -113,6 +113,26 @@ def test_what_the_filter_is_at_the_call_counts(spark, rows):
     filter.subscribe("price < 50")
     assert pairs(before) == old
     assert pairs(match_frame(frame(spark, rows), filter)) == expected(filter, rows)
+
+
+def test_columns_may_have_any_names(spark):
+    filter = EventFilter(Schema({"x": float, "a`b": float}))
+    filter.subscribe_many([[0, 0]], [[1, 1]])
+    events = spark.createDataFrame(
+        [(7, 0.5, 9.0, 0.5, None)], "`the``id` int, x double, X double, `a``b` double, n void"
+    )
+    assert match_frame(events, filter, id="the`id").collect() == [(7, 0)]
+
+
+def test_rows_that_were_shuffled_are_dealt_in_an_order_of_their_own(spark, rows, tmp_path):
+    shuffled = _selected(frame(spark, rows, 2), ["price", "id", "at"])
+    for part in shuffled.rdd.glom().collect():
+        keys = [((price is not None, price or 0), id) for price, id, _ in part]
+        assert len(keys) > 50
+        assert keys == sorted(keys)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    read = _selected(spark.read.parquet(str(tmp_path / "rows.parquet")), ["price", "id"])
+    assert "Sort" not in read._jdf.queryExecution().executedPlan().toString()
 
 
 def skewed():
@@ -214,6 +234,7 @@ def test_the_command_writes_all_matches(spark, files, alerts, rows, source, opti
 
 
 def test_failures_of_the_command_say_what_to_do(spark, files, capsys):
+    Path("damaged.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
     Path("infinite.jsonl").write_text('{"id": 1, "price": 1e400}\n')
     for (index, events, out), message in {
         (
@@ -224,6 +245,7 @@ def test_failures_of_the_command_say_what_to_do(spark, files, capsys):
         ("index", "nothing.parquet", "new"): "nothing.parquet",
         ("index", "named.parquet", "new"): "events have no column 'id' to name them",
         ("index", "infinite.jsonl", "new"): "event 0: attribute 'price' is infinite",
+        ("index", "damaged.parquet", "new"): "damaged.parquet",
         ("index", "events.parquet", "index"): "already exists",
     }.items():
         paths = [str(Path.cwd() / name) for name in (events, out)]
@@ -278,6 +300,34 @@ def test_files_that_spark_sent_are_put_together_once(spark, alerts, rows, tmp_pa
     assert lease.open().ids().tolist() == alerts.ids().tolist()
     (home,) = (tmp_path / f"rtfilter-{os.getuid()}").iterdir()
     assert home.name == lease.digest
+
+
+@pytest.mark.parametrize("lost", ["manifest.json", "a file"])
+def test_what_a_cleaner_left_is_put_together_again(spark, alerts, tmp_path, monkeypatch, lost):
+    alerts.save(tmp_path / "sent")
+    lease = leases.lend(spark, tmp_path / "sent")
+    lease = leases.Lease(str(tmp_path / "elsewhere"), lease.manifest)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("pyspark.SparkFiles.get", lambda name: str(tmp_path / "sent" / name))
+    assert len(lease.open()) == len(alerts)
+    home = tmp_path / f"rtfilter-{os.getuid()}" / lease.digest
+    (home / lost if lost == "manifest.json" else next(home.glob("*.bin"))).unlink()
+    leases._open.clear()
+    assert len(lease.open()) == len(alerts)
+
+
+@pytest.mark.parametrize("kind", ["link", "open to all"])
+def test_a_directory_that_others_can_write_to_is_refused(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    place = tmp_path / f"rtfilter-{os.getuid()}"
+    if kind == "link":
+        (tmp_path / "other").mkdir(mode=0o700)
+        place.symlink_to(tmp_path / "other")
+    else:
+        place.mkdir()
+        place.chmod(0o777)
+    with pytest.raises(SnapshotError, match="not a directory of this user alone"):
+        leases._own_directory()
 
 
 def test_an_index_that_is_gone_or_another_is_named(spark, alerts, tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """The R*-tree against brute force, and its invariants."""
 
+import ctypes
+import mmap
 import pickle
 
 import numpy as np
@@ -453,3 +455,62 @@ def test_ids_are_integers(stranger):
     assert len(tree) == 1
     with pytest.raises(ValueError, match=r"2\*\*63"):
         tree.insert_many(np.array([2**63 + 5], np.uint64), [[0.0]], [[1.0]])
+
+
+def test_an_interruption_while_one_box_finds_its_place_loses_nothing(monkeypatch):
+    rng = np.random.default_rng(12)
+    low = rng.random((400, 2))
+    tree = RStarTree(2, capacity=(4, 4))
+    grow, interruptions = RStarTree._grow, 0
+
+    def interrupted(self):
+        nonlocal interruptions
+        monkeypatch.setattr(RStarTree, "_grow", grow)
+        interruptions += 1
+        raise KeyboardInterrupt
+
+    for i in range(400):
+        monkeypatch.setattr(RStarTree, "_grow", interrupted)
+        try:
+            tree.insert(i, low[i], low[i] + 0.1)
+        except KeyboardInterrupt:
+            tree.search(low[:1])
+        monkeypatch.setattr(RStarTree, "_grow", grow)
+        if i not in tree:  # interrupted before it was begun
+            tree.insert(i, low[i], low[i] + 0.1)
+    assert interruptions > 10
+    tree.check()
+    assert len(tree) == 400
+
+
+def test_a_large_result_after_a_first_part_with_all_the_hits(monkeypatch):
+    monkeypatch.setattr("rtfilter.tree.CHUNK", 100)
+    monkeypatch.setattr("rtfilter.tree.KEPT", 1000)
+    tree = RStarTree.bulk_load(np.zeros((300, 1)), np.linspace(1, 2, 300)[:, None])
+    points = np.concatenate([np.full(100, 0.5), np.full(5000, 3.0), np.linspace(0, 2, 200)])[:, None]
+    found = tree.search(points)
+    assert found.counts.tolist() == (tree.content()[2][:, 0] >= points).sum(axis=1).tolist()
+    assert found.ids.base is None or found.ids.base.nbytes <= 4 * found.ids.nbytes
+
+
+def test_nothing_before_the_masks_is_read():
+    """The cell before the first one of the first dimension of the first node would lie there."""
+    low = np.full((3000, 2), -np.inf)
+    low[:300, 0] = 0.0
+    low[:, 1] = np.linspace(0, 1, 3000)
+    tree = RStarTree.bulk_load(low, np.where(np.isinf(low), np.inf, low + 0.02))
+    masks = tree._tree.masks
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, page + masks.nbytes + page)
+    begin = np.frombuffer(memory, np.uint8).__array_interface__["data"][0]
+    inside = np.frombuffer(memory, np.uint64, len(masks), page)
+    inside[:] = masks
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    assert protect(ctypes.c_void_p(begin), ctypes.c_size_t(page), 0) == 0
+    tree._tree = tree._tree._replace(masks=inside)
+    for x in (-np.inf, np.inf, 0.5):
+        found = tree.search([[x, 0.5]])
+        inside_y = (low[:, 1] <= 0.5) & (low[:, 1] + 0.02 >= 0.5)
+        expected = inside_y & ((low[:, 0] == -np.inf) | (x == 0.5))
+        assert sorted(found[0].tolist()) == np.flatnonzero(expected).tolist()
+    protect(ctypes.c_void_p(begin), ctypes.c_size_t(page), mmap.PROT_READ | mmap.PROT_WRITE)

@@ -60,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not is_index(arguments.index):
         raise CommandError(f"{arguments.index}: is no saved index; make one with rtfilter index build")
     try:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         from rtfilter.spark import match_frame
@@ -83,9 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
         result.write.parquet(arguments.out)
         matches = spark.read.parquet(arguments.out).count()
-    except PySparkException as error:
-        raise CommandError(_reason(str(error))) from None
-    except ValueError as error:
+    except (PySparkException, Py4JError) as error:
+        reason = _reason(str(error))
+        named = any(path in reason for path in (arguments.events, arguments.out))
+        raise CommandError(reason if named else f"{arguments.events}: {reason}") from None
+    except (RuntimeError, ValueError) as error:
         raise CommandError(str(error)) from None
     say(f"{matches:,} matches in {perf_counter() - began:.1f} s, in {arguments.out}")
     return 0
@@ -99,4 +102,7 @@ def _reason(text: str) -> str:
     """What went wrong, of all that Spark tells: rtfilter's own words if a worker said them."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("rtfilter.errors.")]
-    return own[-1].partition(": ")[2] if own else lines[0]
+    if own:
+        return own[-1].partition(": ")[2]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    return causes[-1].removeprefix("Caused by: ") if causes else lines[0]

@@ -324,7 +324,7 @@ def search_leaves(
         ):
             continue
         if few:
-            fetch_ends(tree, leaf_of[place], rows[place], found)
+            fetch_ends(tree, leaf_of[place], points[point], rows[place], found)
         verify(tree, leaf_of[place], points[point], rows[place], found)
         after = collect(tree, leaf_of[place], found, runs.ids, runs.exact, used)
         if after < 0 or run == len(runs.points):

@@ -313,7 +313,7 @@ def candidates(tree: Tree, node: int, rows: Array, cached: bool, found: Array) -
 
 
 @kernel
-def fetch_ends(tree: Tree, node: int, rows: Array, found: Array) -> None:
+def fetch_ends(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> None:
     """Have brought to the cache what `verify` reads for many candidates, and the ids of those that remain."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
@@ -331,7 +331,10 @@ def fetch_ends(tree: Tree, node: int, rows: Array, found: Array) -> None:
             prefetch(tree.slots, tree.entries[head.entries + w * WORD + trailing_zeros(bits)])
             bits &= bits - ONE
     for i in range(head.tested):
-        lows = codes_of(tree, node, tree.ranking[node, i])
+        k = tree.ranking[node, i]
+        if abs(point[k]) == np.inf:  # as in `verify`; beside the first cell there may be no memory
+            continue
+        lows = codes_of(tree, node, k)
         for w in range(0, used, LANES):
             ending = not_in_both(tree.masks, rows[i] - stride, rows[i] + stride, w, found)
             while ending != 0:

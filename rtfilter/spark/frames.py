@@ -33,8 +33,8 @@ WORK = "rtfilter workload"
 #: Classes of workload from one power of two to the next. A block has events of one class; a task holds the
 #: blocks of one class at a time.
 CLASSES = 4
-#: Events searched together at most, and matches put into one batch of the result at about most.
-EVENTS, MATCHES = 4096, 1 << 21
+#: Events searched together at most, and matches put into one batch of the result.
+EVENTS, MATCHES = 4096, 1 << 20
 
 
 def match_frame(
@@ -82,14 +82,13 @@ def match_frame(
     SnapshotError
         The index cannot be opened.
     """
-    from pyspark.sql.functions import col as column
     from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
     if id not in events.columns:
         raise ValueError(
             f"events have no column {id!r} to name them; their columns are {', '.join(events.columns)}"
         )
-    if id in (SUBSCRIPTION, WORKLOAD, OFFSET):
+    if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
     if partitions is not None and partitions < 1:
         raise ValueError(f"the result has at least 1 partition, not {partitions}")
@@ -97,13 +96,30 @@ def match_frame(
     if parts is None:
         parts = events.sparkSession.sparkContext.defaultParallelism
     names = _columns(events, lease.open())
-    wanted = events.select([column(f"`{name}`") for name in dict.fromkeys([id, *names])])
-    blocks = wanted.mapInArrow(_dealer(lease, names, parts), "part int, class int, block binary")
+    labels = list(dict.fromkeys([id, *names]))
+    wanted = _selected(events, labels)
+    blocks = wanted.mapInArrow(_dealer(lease, labels, names, parts), "part int, class int, block binary")
     placed = blocks.repartitionById(parts, "part").drop("part").sortWithinPartitions("class")
-    result = [wanted.schema[id], StructField(SUBSCRIPTION, LongType(), nullable=False)]
+    result = [events.schema[id], StructField(SUBSCRIPTION, LongType(), nullable=False)]
     if details:
         result += [StructField(WORKLOAD, LongType(), False), StructField(OFFSET, DoubleType(), False)]
     return placed.mapInArrow(_matcher(lease, id, names, details), StructType(result))
+
+
+def _selected(events: DataFrame, names: list[str]) -> DataFrame:
+    """These columns, under other names, the rows in an order that does not depend on chance.
+
+    Which partition an event goes to depends on the events before it. After the loss of an executor Spark
+    computes again what was lost, and were the order another, events would be lost and others doubled.
+    """
+    by_place = events.toDF(*(f"c{i}" for i in range(len(events.columns))))  # names may need quoting, or case
+    places = [f"c{events.columns.index(name)}" for name in names]
+    plan = events._jdf.queryExecution().executedPlan().toString()
+    if any(
+        source in plan.replace("BroadcastExchange", "") for source in ("Exchange", "ExistingRDD", "Shuffle")
+    ):
+        by_place = by_place.sortWithinPartitions(*places)
+    return by_place.select(*places)
 
 
 def _columns(events: DataFrame, index: EventFilter) -> list[str]:
@@ -120,7 +136,7 @@ def _columns(events: DataFrame, index: EventFilter) -> list[str]:
     return [name for name in events.columns if name in known]
 
 
-def _dealer(lease: Lease, names: list[str], parts: int) -> Callable[[Batches], Batches]:
+def _dealer(lease: Lease, labels: list[str], names: list[str], parts: int) -> Callable[[Batches], Batches]:
     """Puts events into blocks, each for one partition and of one class of workload."""
 
     def deal(batches: Batches) -> Batches:
@@ -131,7 +147,8 @@ def _dealer(lease: Lease, names: list[str], parts: int) -> Callable[[Batches], B
         task = TaskContext.get()
         first = task.partitionId() if task else 0  # what is left over shall not always go to the same
         loads = np.zeros(parts, np.int64)
-        for batch in batches:
+        for unnamed in batches:
+            batch = unnamed.rename_columns(labels)
             workload = index.workload(batch.select(names))
             part = (dealt(workload, loads) + first) % parts
             kind = (CLASSES * np.log2(workload + 1.0)).astype(np.int64)
@@ -186,13 +203,16 @@ def _matcher(lease: Lease, id: str, names: list[str], details: bool) -> Callable
         for events in _by_class(batches):
             table = index.schema.read(events.select(names))
             for own, ids, counts in _in_turn(index, table):
-                rows = pa.array(np.repeat(np.arange(own.start, own.stop), counts))
-                columns = [events.column(id).take(rows), pa.array(ids)]
-                if details:
-                    offset: FloatArray = np.full(len(rows), perf_counter() - begun)
-                    columns += [events.column(WORK).take(rows), pa.array(offset)]
-                labels = [id, SUBSCRIPTION, WORKLOAD, OFFSET][: len(columns)]
-                yield from pa.Table.from_arrays(columns, labels).combine_chunks().to_batches()
+                now = perf_counter() - begun
+                row_of = np.repeat(np.arange(own.start, own.stop), counts)
+                for start in range(0, len(ids), MATCHES):
+                    rows = pa.array(row_of[start : start + MATCHES])
+                    columns = [events.column(id).take(rows), pa.array(ids[start : start + MATCHES])]
+                    if details:
+                        offset: FloatArray = np.full(len(rows), now)
+                        columns += [events.column(WORK).take(rows), pa.array(offset)]
+                    labels = [id, SUBSCRIPTION, WORKLOAD, OFFSET][: len(columns)]
+                    yield from pa.Table.from_arrays(columns, labels).combine_chunks().to_batches()
 
     return match
 

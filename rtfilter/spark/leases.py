@@ -12,6 +12,7 @@ import atexit
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import threading
 from collections import OrderedDict
@@ -57,25 +58,32 @@ class Lease:
     def open(self) -> EventFilter:
         """The index, mapped once by this process. Raises `SnapshotError` that says what to do."""
         with _lock:
-            found = _open.pop(self.digest, None) or EventFilter.load(self._directory())
+            found = _open.pop(self.digest, None)
+            if found is None:
+                found = EventFilter.load(self._directory())
             _open[self.digest] = found
             while len(_open) > OPEN:
                 _open.popitem(last=False)
             return found
 
     def _directory(self) -> Path:
-        if _manifest(Path(self.path)) == self.manifest:
+        if self._lies_in(Path(self.path)):
             return Path(self.path)
-        home = Path(tempfile.gettempdir()) / f"rtfilter-{os.getuid()}" / self.digest
-        if _manifest(home) != self.manifest:
+        home = _own_directory() / self.digest
+        if not self._lies_in(home):
             self._assemble(home)
         return home
+
+    def _lies_in(self, path: Path) -> bool:
+        """Whether this process can read the whole snapshot there."""
+        return _manifest(path) == self.manifest and all(
+            os.access(path / name, os.R_OK) for name in snapshot.files(self.manifest)
+        )
 
     def _assemble(self, home: Path) -> None:
         """Make a snapshot of the files that Spark has sent, whole or not at all."""
         from pyspark import SparkFiles
 
-        home.parent.mkdir(mode=0o700, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f"{self.digest}.", dir=home.parent))
         try:
             for name in snapshot.files(self.manifest):
@@ -92,11 +100,24 @@ class Lease:
             (draft / snapshot.MANIFEST).write_bytes(self.manifest)
             try:
                 os.rename(draft, home)
-            except OSError:  # another process of this host was faster
-                if _manifest(home) != self.manifest:
-                    raise
+            except OSError:
+                if not self._lies_in(home):  # else another process of this host was faster
+                    shutil.rmtree(home)  # what a cleaner of temporary files has left
+                    os.rename(draft, home)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+
+def _own_directory() -> Path:
+    """A directory for temporary files that no other user can write to."""
+    path = Path(tempfile.gettempdir()) / f"rtfilter-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise SnapshotError(
+            f"{path} is not a directory of this user alone; remove it, or set TMPDIR to another"
+        )
+    return path
 
 
 def lend(spark: SparkSession, index: EventFilter | str | PathLike[str]) -> Lease:
@@ -141,5 +162,5 @@ def _save(index: EventFilter) -> Path:
 def _manifest(path: Path) -> bytes | None:
     try:
         return (path / snapshot.MANIFEST).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:  # not there, or not for this user
         return None
