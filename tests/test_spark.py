@@ -180,6 +180,8 @@ def test_mistakes_are_named_before_anything_runs(spark, alerts, rows, tmp_path):
     events = frame(spark, rows)
     with pytest.raises(ValueError, match="no column 'key' to name them; their columns are id, price"):
         match_frame(events, alerts, id="key")
+    with pytest.raises(ValueError, match="several columns 'id'"):
+        match_frame(events.withColumnRenamed("other", "id"), alerts)
     with pytest.raises(ValueError, match="at least 1 partition, not 0"):
         match_frame(events, alerts, partitions=0)
     with pytest.raises(ValueError, match="rename"):

@@ -76,7 +76,7 @@ def match_frame(
     Raises
     ------
     ValueError
-        There is no column `id`, or `partitions` is below 1.
+        There is not one column `id`, or `partitions` is below 1.
     EventError
         No column is an attribute of the index.
     SnapshotError
@@ -84,9 +84,10 @@ def match_frame(
     """
     from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
-    if id not in events.columns:
+    if events.columns.count(id) != 1:
+        number = "several columns" if id in events.columns else "no column"
         raise ValueError(
-            f"events have no column {id!r} to name them; their columns are {', '.join(events.columns)}"
+            f"events have {number} {id!r} to name them; their columns are {', '.join(events.columns)}"
         )
     if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
