@@ -131,6 +131,14 @@ class RStarTree:
             raise ValueError(f"capacities (inner, leaf) must be at least 4, not {tuple(capacity)}")
         self._tree = layout.empty(index(dimensions), inner, leaf)
 
+    @property
+    def _tree(self) -> layout.Tree:
+        return self._arrays
+
+    @_tree.setter
+    def _tree(self, arrays: layout.Tree) -> None:
+        self._arrays, self._where = arrays, layout.LENDER.addresses(arrays)
+
     # -- building ------------------------------------------------------------------------------------
 
     @classmethod
@@ -189,14 +197,6 @@ class RStarTree:
         """Insert n boxes one by one by the R* rules; see `bulk_load` for the parameters."""
         lower, upper = _boxes(low, high, self.dimensions)
         self._insert(_ids(ids, len(lower)), lower, upper, _flags(exact, len(lower)))
-
-    @property
-    def _tree(self) -> layout.Tree:
-        return self._arrays
-
-    @_tree.setter
-    def _tree(self, arrays: layout.Tree) -> None:
-        self._arrays, self._where = arrays, layout.LENDER.addresses(arrays)
 
     def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: NDArray[np.bool_]) -> None:
         self._reserve(len(ids))

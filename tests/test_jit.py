@@ -43,18 +43,11 @@ def test_kernels_are_compiled_once(load):
     assert sum(again.total.stats.cache_hits.values()) == 1
 
 
-def test_the_cache_of_a_version_with_other_classes_is_left_alone(load, monkeypatch):
+@pytest.mark.parametrize(("name", "more"), [("Couple", 2), ("Pair", 1)], ids=["other classes", "the same"])
+def test_what_another_version_compiled_is_left_alone(load, monkeypatch, name, more):
     earlier = load("Pair", 1)
     assert earlier.total(earlier.Pair(1)) == 2
     monkeypatch.setattr(jit, "_DIGEST", "of other sources")
-    later = load("Couple", 2)
-    assert later.total(later.Couple(1)) == 3
-
-
-def test_a_kernel_is_compiled_anew_when_another_one_changed(load, monkeypatch):
-    earlier = load("Pair", 1)
-    assert earlier.total(earlier.Pair(1)) == 2
-    monkeypatch.setattr(jit, "_DIGEST", "of other sources")
-    later = load("Pair", 1)
-    assert later.total(later.Pair(1)) == 2
+    later = load(name, more)
+    assert later.total(getattr(later, name)(1)) == 1 + more
     assert not later.total.stats.cache_hits

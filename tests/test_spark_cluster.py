@@ -1,7 +1,6 @@
 """Matching on a real cluster: a master and two workers, each in a process of its own, on this machine."""
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -12,15 +11,10 @@ import numpy as np
 import pyspark
 import pytest
 
+import test_spark
 from rtfilter import EventFilter, Schema
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.skipif(
-        not (shutil.which("java") or os.environ.get("JAVA_HOME")), reason="Spark needs Java 17 or newer"
-    ),
-]
+pytestmark = [*test_spark.pytestmark, pytest.mark.slow]
 HOME = Path(pyspark.__file__).parent
 
 

@@ -314,7 +314,7 @@ def candidates(tree: Tree, node: int, rows: Array, cached: bool, found: Array) -
 
 @kernel
 def fetch_ends(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> None:
-    """Have brought to the cache what `verify` reads for many candidates, and the ids of those that remain."""
+    """Have brought to the cache what `verify` reads for many candidates of a leaf, and the ids it leaves."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     used = words_for(head.count)
@@ -325,7 +325,7 @@ def fetch_ends(tree: Tree, node: int, point: Array, rows: Array, found: Array) -
         for w in range(0, used, LANES):
             prefetch(tree.masks, rows[i] - stride + w)
             prefetch(tree.masks, rows[i] + stride + w)
-    for w in range(used if head.level == 0 else 0):
+    for w in range(used):
         bits = found[w]
         while bits != 0:
             prefetch(tree.slots, tree.entries[head.entries + w * WORD + trailing_zeros(bits)])
