@@ -170,19 +170,26 @@ def files(manifest: bytes) -> list[str]:
 
 def _manifest(root: Path) -> dict[str, Any]:
     try:
-        manifest: dict[str, Any] = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
-        checksum = manifest.pop("crc32")
+        content = (root / MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise SnapshotError(f"{root} is no snapshot: it has no {MANIFEST}") from None
+    return parse(content, root)
+
+
+def parse(content: bytes, root: Path | str) -> dict[str, Any]:
+    """The manifest of a snapshot at `root`, verified. Raises `SnapshotError`."""
+    try:
+        manifest: dict[str, Any] = json.loads(content)
+        checksum = manifest.pop("crc32")
     except (ValueError, KeyError, TypeError) as error:
-        raise SnapshotError(f"{root / MANIFEST} is truncated or altered: {error}") from None
+        raise SnapshotError(f"{root}/{MANIFEST} is truncated or altered: {error}") from None
     if manifest.get("version") != VERSION:
         raise SnapshotError(
             f"{root} has format version {manifest.get('version')}, this rtfilter reads version {VERSION}; "
             "save it again with this version"
         )
     if checksum != _checksum(manifest):
-        raise SnapshotError(f"{root / MANIFEST} is altered: its checksum does not fit; save it again")
+        raise SnapshotError(f"{root}/{MANIFEST} is altered: its checksum does not fit; save it again")
     return manifest
 
 

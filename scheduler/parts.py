@@ -45,8 +45,13 @@ def balanced_parts(workload: npt.ArrayLike, parts: int) -> list[IntArray]:
     descending = np.argsort(work, kind="stable")[::-1]
     loads = np.zeros(parts, dtype=np.int64)
     owner = np.empty(len(work), dtype=np.int64)
-    for start in range(0, len(work), parts):
-        rows = descending[start : start + parts]
+    owner[descending] = np.arange(len(work)) % parts
+    # A round of equal workloads leaves the differences between workers as they are, whoever gets which row.
+    first = work[descending[::parts]]
+    last = work[descending[parts - 1 :: parts]]
+    uneven = np.flatnonzero(first[: len(last)] != last).tolist() + list(range(len(last), len(first)))
+    for turn in uneven:
+        rows = descending[turn * parts : (turn + 1) * parts]
         workers = np.argsort(loads, kind="stable")[: len(rows)]
         owner[rows] = workers
         loads[workers] += work[rows]

@@ -59,7 +59,7 @@ def main():
     pairs = [(row.id, row.subscription) for row in found]
     print("killed", killed is not None)
     print("pairs", len(pairs) == len(set(pairs)) and set(pairs) == expected)
-    print("homes", len(list(Path(os.environ["TMPDIR"]).glob("rtfilter-*/*"))))
+    print("homes", len(list(Path(os.environ["TMPDIR"]).glob("rtfilter-*/*/"))))
 
 
 main()

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,74 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as sf
 
+import spark_cases
 from rtfilter import EventError, EventFilter, Schema, SnapshotError
 from rtfilter.cli import main
 from rtfilter.spark import leases, match_frame
-from rtfilter.spark.frames import _selected, dealt
+from rtfilter.spark.blocks import Layout
+from rtfilter.spark.frames import dealt
 from rtfilter.spark.sessions import require_java
+from spark_cases import expected, frame, pairs
 
-pytestmark = [
-    pytest.mark.xdist_group("spark"),  # one session
-    pytest.mark.skipif(
-        not (shutil.which("java") or os.environ.get("JAVA_HOME")), reason="Spark needs Java 17 or newer"
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def spark():
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", False)
-        .config("spark.driver.host", "localhost")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.shuffle.partitions", 2)
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="module")
-def alerts():
-    filter = EventFilter(Schema({"price": float, "symbol": str, "at.depth": int}))
-    rng = np.random.default_rng(3)
-    for low in rng.integers(0, 90, 60):
-        filter.subscribe(f"price BETWEEN {low} AND {low + 15} AND symbol IN ('A', 'B')")
-    filter.subscribe_many(["symbol LIKE 'A%'", "price < 3 OR price > 97", "at.depth >= 4", "symbol IS NULL"])
-    return filter
-
-
-@pytest.fixture(scope="module")
-def rows():
-    """Events with missing attributes, and names that occur twice."""
-    rng = np.random.default_rng(4)
-    prices, symbols = rng.uniform(0, 100, 300), rng.choice(["A", "AB", "B", "C"], 300)
-    rows = [
-        {"id": f"e{i // 2}", "price": float(p), "symbol": str(s), "at": {"depth": i % 6}, "other": i}
-        for i, (p, s) in enumerate(zip(prices, symbols, strict=True))
-    ]
-    rows[5]["price"] = rows[6]["symbol"] = rows[7]["at"] = rows[8]["at"]["depth"] = None
-    return rows
-
-
-SCHEMA = "id string, price double, symbol string, at struct<depth: int>, other long"
-
-
-def frame(spark, rows, slices=4):
-    return spark.createDataFrame(rows, SCHEMA).repartition(slices)
-
-
-def pairs(result):
-    return sorted((row["id"], row["subscription"]) for row in result.collect())
-
-
-def expected(filter, rows):
-    return sorted((row["id"], int(s)) for row in rows for s in filter.match(row))
+pytestmark = spark_cases.marks
 
 
 @pytest.mark.parametrize("partitions", [None, 1, 3], ids=str)
@@ -125,13 +66,16 @@ def test_columns_may_have_any_names(spark):
 
 
 def test_rows_that_were_shuffled_are_dealt_in_an_order_of_their_own(spark, rows, tmp_path):
-    shuffled = _selected(frame(spark, rows, 2), ["price", "id", "at"])
+    def carried(events, names):
+        return Layout.of(events, names, "id").carried(events)
+
+    shuffled = carried(frame(spark, rows, 2), ["price", "id", "at"])
     for part in shuffled.rdd.glom().collect():
         keys = [((price is not None, price or 0), id) for price, id, _ in part]
         assert len(keys) > 50
         assert keys == sorted(keys)
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    read = _selected(spark.read.parquet(str(tmp_path / "rows.parquet")), ["price", "id"])
+    read = carried(spark.read.parquet(str(tmp_path / "rows.parquet")), ["price", "id"])
     assert "Sort" not in read._jdf.queryExecution().executedPlan().toString()
 
 
@@ -281,6 +225,12 @@ def test_a_missing_or_old_java_is_named(java, message, tmp_path, monkeypatch):
 # Leases
 
 
+def homes(tmp_path):
+    """Directories of fetched indexes."""
+    own = tmp_path / f"rtfilter-{os.getuid()}"
+    return [path.name for path in own.iterdir() if path.is_dir()]
+
+
 def test_a_lease_holds_nothing_of_the_index(spark, alerts):
     lease = leases.lend(spark, alerts)
     assert len(lease.manifest) < 20_000
@@ -300,8 +250,7 @@ def test_files_that_spark_sent_are_put_together_once(spark, alerts, rows, tmp_pa
     shutil.rmtree(tmp_path / "sent")
     leases._open.clear()
     assert lease.open().ids().tolist() == alerts.ids().tolist()
-    (home,) = (tmp_path / f"rtfilter-{os.getuid()}").iterdir()
-    assert home.name == lease.digest
+    assert homes(tmp_path) == [lease.digest]
 
 
 @pytest.mark.parametrize("lost", ["manifest.json", "a file"])
@@ -339,4 +288,4 @@ def test_an_index_that_is_gone_or_another_is_named(spark, alerts, tmp_path, monk
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(SnapshotError, match="is not what it was when match_frame was called"):
         lease.open()
-    assert list((tmp_path / f"rtfilter-{os.getuid()}").iterdir()) == []
+    assert homes(tmp_path) == []

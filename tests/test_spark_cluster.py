@@ -11,10 +11,10 @@ import numpy as np
 import pyspark
 import pytest
 
-import test_spark
+import spark_cases
 from rtfilter import EventFilter, Schema
 
-pytestmark = [*test_spark.pytestmark, pytest.mark.slow]
+pytestmark = [*spark_cases.marks, pytest.mark.slow]
 HOME = Path(pyspark.__file__).parent
 
 

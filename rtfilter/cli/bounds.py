@@ -1,13 +1,10 @@
-"""Subscriptions that are bounds: columns ``low.<attribute>`` and ``high.<attribute>`` of a table.
-
-Bounds are closed. An empty cell is open on that side; where both are empty the attribute may be missing.
-"""
+"""Subscriptions that are bounds, from files: what `rtfilter.tables` reads, and cells of CSV."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from math import inf, isnan
+from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli import files
@@ -16,9 +13,7 @@ from rtfilter.cli.terminal import CommandError
 if TYPE_CHECKING:
     from rtfilter.encoding import FloatArray
     from rtfilter.schema import Schema
-
-SIDES = {"low": -inf, "high": inf}
-"""Prefixes of the columns, and the bound that an empty cell stands for."""
+    from rtfilter.tables import Column
 
 
 class Bounds(NamedTuple):
@@ -34,16 +29,6 @@ class Bounds(NamedTuple):
     """Id of each, None where not given."""
 
 
-class Column(NamedTuple):
-    """A column of bounds."""
-
-    at: int
-    """Its place in the table."""
-    side: str
-    """``low`` or ``high``."""
-    attribute: str
-
-
 def bounded_columns(path: str, header: Sequence[str], schema: Schema) -> list[Column]:
     """Return the columns of bounds; none where the table holds conditions in a column ``where``.
 
@@ -52,30 +37,13 @@ def bounded_columns(path: str, header: Sequence[str], schema: Schema) -> list[Co
     CommandError
         Neither, both, or bounds of an attribute that the schema has not or that can have none.
     """
+    from rtfilter import tables
     from rtfilter.errors import PredicateError
 
-    columns = []
-    for at, column in enumerate(header):
-        side, _, name = column.partition(".")
-        if side not in SIDES or not name:
-            continue
-        try:
-            attribute = schema.attribute(name)
-        except PredicateError as error:
-            raise CommandError(f"{files.place(path)}: column {column!r}: {error}") from None
-        if attribute.kind == "str":
-            raise CommandError(
-                f"{files.place(path)}: column {column!r}: {name!r} is a string, which has no bounds; "
-                "write conditions in a column where"
-            )
-        columns.append(Column(at, side, name))
-    if bool(columns) == ("where" in header):
-        both = ", not both" if columns else ""
-        raise CommandError(
-            f"{files.place(path)}: subscriptions need a column where (SQL conditions), or columns "
-            f"low.<attribute> and high.<attribute>{both}; it has {', '.join(header)}"
-        )
-    return columns
+    try:
+        return tables.bounded_columns(header, schema)
+    except PredicateError as error:
+        raise CommandError(f"{files.place(path)}: {error}") from None
 
 
 def bounds_of_csv(
@@ -87,6 +55,8 @@ def bounds_of_csv(
 ) -> Bounds:
     """Read bounds from the cells of CSV: numbers, true and false, ISO 8601 timestamps."""
     import numpy as np
+
+    from rtfilter.tables import SIDES, open_bounds
 
     id_at = header.index("id") if "id" in header else None
     convert = [
@@ -110,17 +80,10 @@ def bounds_of_csv(
                     f"{files.place(path, line)}: column {header[column.at]!r}: {cell!r} is not a {family}"
                 ) from None
     table = np.frombuffer(values, np.float64).reshape(len(at), len(columns))
-    low, high = _empty(len(at), schema)
+    low, high = open_bounds(len(at), schema)
     for j, column in enumerate(columns):
         (low if column.side == "low" else high)[:, schema.names.index(column.attribute)] = table[:, j]
     return Bounds(at, low, high, ids)
-
-
-def _empty(count: int, schema: Schema) -> tuple[FloatArray, FloatArray]:
-    import numpy as np
-
-    shape = (count, len(schema.names))
-    return np.full(shape, SIDES["low"]), np.full(shape, SIDES["high"])
 
 
 def _integer(cell: str) -> object:
@@ -159,28 +122,12 @@ _CELLS: dict[str, Callable[[str], float]] = {"number": _number, "bool": _boolean
 
 def bounds_of_arrow(path: str, table: Any, columns: list[Column], schema: Schema) -> Bounds:
     """Read bounds from the columns of an Arrow table: numbers, booleans, timestamps; null is open."""
-    low, high = _empty(len(table), schema)
-    for column in columns:
-        family = schema.attributes[column.attribute].family
-        values = _floats(path, table.column_names[column.at], table.column(column.at), family)
-        side = low if column.side == "low" else high
-        side[:, schema.names.index(column.attribute)] = values.fill_null(SIDES[column.side]).to_numpy()
+    from rtfilter import tables
+    from rtfilter.errors import PredicateError
+
+    try:
+        low, high = tables.bounds_of_arrow(table, columns, schema)
+    except PredicateError as error:
+        raise CommandError(f"{path}: {error}") from None
     ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(table)
     return Bounds(range(len(table)), low, high, ids)
-
-
-def _floats(path: str, name: str, values: Any, family: str) -> Any:
-    arrow = files.pyarrow(path)
-    types, kind = arrow.types, values.type
-    fits = {
-        "number": types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind),
-        "bool": types.is_boolean(kind),
-        "timestamp": types.is_timestamp(kind) or types.is_date(kind),
-    }
-    if not (fits[family] or types.is_null(kind)):
-        raise CommandError(f"{path}: column {name!r} holds {kind}, but the attribute is a {family}")
-    if fits["timestamp"]:
-        values = values.cast(arrow.timestamp("us"), safe=False).cast(arrow.int64())
-    if fits["bool"]:
-        values = values.cast(arrow.int8())
-    return values.cast(arrow.float64(), safe=False)

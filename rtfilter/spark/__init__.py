@@ -15,5 +15,6 @@ if tuple(map(int, _version.split(".")[:2])) < (4, 1):
     )
 
 from rtfilter.spark.frames import match_frame
+from rtfilter.spark.shards import ShardedIndex, build_sharded
 
-__all__ = ["match_frame"]
+__all__ = ["ShardedIndex", "build_sharded", "match_frame"]

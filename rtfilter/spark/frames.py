@@ -1,28 +1,27 @@
-"""Matching a DataFrame of events: every event to one task, all tasks with the same work.
-
-Between estimate and match, events travel in blocks, Arrow batches in a binary column: Spark then moves a few
-large rows, where a row for each event would cost it more than the event costs to match.
-"""
+"""Matching a DataFrame of events: all tasks with the same work, each with the least first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from dataclasses import replace
 from os import PathLike
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtfilter import EventFilter
+from rtfilter import EventFilter, Schema
 from rtfilter.events import EventTable
-from rtfilter.spark.leases import Lease, lend
+from rtfilter.spark.blocks import Layout, blocks, gathered
+from rtfilter.spark.leases import context_of, lend
+from rtfilter.spark.routes import Route
+from rtfilter.spark.shards import ShardedIndex
 from rtfilter.tree import FloatArray, IntArray
 from scheduler import balanced_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     Batches = Iterator[pa.RecordBatch]
 
@@ -30,35 +29,43 @@ if TYPE_CHECKING:
 SUBSCRIPTION, WORKLOAD, OFFSET = "subscription", "workload", "offset"
 #: Column of a block for the workload of each event.
 WORK = "rtfilter workload"
+#: Columns beside a block: where its events go, and the class of their workload.
+PART, SHARD, CLASS = "part", "shard", "class"
 #: Classes of workload from one power of two to the next. A block has events of one class; a task holds the
-#: blocks of one class at a time.
+#: blocks of one class, or several small ones, at a time.
 CLASSES = 4
-#: Events searched together at most, and matches put into one batch of the result.
-EVENTS, MATCHES = 4096, 1 << 20
+#: Events estimated together, searched together at most, and matches put into one batch of the result.
+GATHERED, EVENTS, MATCHES = 1 << 16, 4096, 1 << 20
+#: Share of the events from which the work of each shard is estimated.
+SAMPLE = 1 / 64
 
 
 def match_frame(
     events: DataFrame,
-    index: EventFilter | str | PathLike[str],
+    index: EventFilter | ShardedIndex | str | PathLike[str],
     *,
     id: str = "id",
     partitions: int | None = None,
     details: bool = False,
+    balance: bool = True,
 ) -> DataFrame:
     """Which subscriptions match each event, computed by the executors when the result is used.
 
     The workload of each event is estimated where it is (the leaves of the index that its search will visit,
     W-2); events are then dealt so that all partitions have the same estimated work, and each searches its
-    own shortest first (C-1). The index travels as a snapshot which executors map into memory.
+    own shortest first (C-1). The index travels as a snapshot which executors map into memory. Of an index in
+    shards, an event only visits those that have a leaf in its way; how much work each shard has is first
+    estimated on a sample of the events, in a job of its own.
 
     Parameters
     ----------
     events : DataFrame
         A row per event: its attributes in columns of their names, structs for dotted ones. Columns that are
         no attributes of the index are ignored, attributes without a column missing.
-    index : EventFilter or path
-        A filter, of which the present content is taken, or what `EventFilter.save` wrote, where it must stay
-        as it is until the result has been used.
+    index : EventFilter, ShardedIndex, path or URI
+        A filter, of which the present content is taken, or where `EventFilter.save` wrote one, which must
+        stay as it is until the result has been used, or where `build_sharded` did, of which it is the
+        newest version.
     id : str
         The column that names an event in the result. May have duplicates: each row is an event.
     partitions : int, optional
@@ -66,12 +73,16 @@ def match_frame(
         of its partition that have about the same workload.
     details : bool
         Whether the result has the columns `workload` and `offset`.
+    balance : bool
+        False: an event is matched in the partition it is in, and nothing is shuffled. For events that are
+        few, or spread evenly already.
 
     Returns
     -------
     DataFrame
-        A row per match: the event's `id`, `subscription` (bigint); with `details` also `workload` (bigint)
-        and `offset` (double), seconds from the start of the event's task to its answer.
+        A row per match: the event's `id`, `subscription` (bigint); with `details` also `workload` (bigint),
+        leaves visited (of the shard with the subscription), and `offset` (double), seconds from the start of
+        the event's task to its answer.
 
     Raises
     ------
@@ -93,81 +104,88 @@ def match_frame(
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
     if partitions is not None and partitions < 1:
         raise ValueError(f"the result has at least 1 partition, not {partitions}")
-    lease, parts = lend(events.sparkSession, index), partitions
-    if parts is None:
-        parts = events.sparkSession.sparkContext.defaultParallelism
-    names = _columns(events, lease.open())
-    labels = list(dict.fromkeys([id, *names]))
-    wanted = _selected(events, labels)
-    blocks = wanted.mapInArrow(_dealer(lease, labels, names, parts), "part int, class int, block binary")
-    placed = blocks.repartitionById(parts, "part").drop("part").sortWithinPartitions("class")
+    spark = events.sparkSession
+    context_of(spark)
+    route = _route(spark, index)
+    names = _columns(events, route.leases[0].schema)
+    layout = Layout.of(events, list(dict.fromkeys([id, *names])), id)
+    sent = layout.carried(events)
     result = [events.schema[id], StructField(SUBSCRIPTION, LongType(), nullable=False)]
     if details:
         result += [StructField(WORKLOAD, LongType(), False), StructField(OFFSET, DoubleType(), False)]
-    return placed.mapInArrow(_matcher(lease, id, names, details), StructType(result))
+    if not balance:
+        return sent.mapInArrow(_matcher_in_place(route, layout, id, names, details), StructType(result))
+    if len(route.leases) > 1:
+        sample = layout.carried(events.sample(fraction=SAMPLE, seed=0))
+        route = replace(route, shares=_shares(sample, route, layout, names))
+    parts = spark.sparkContext.defaultParallelism if partitions is None else partitions
+    dealt_out = sent.mapInArrow(
+        _dealer(route, layout, names, parts), f"{PART} int, {SHARD} int, {CLASS} int, block binary"
+    )
+    placed = dealt_out.repartitionById(parts, PART).drop(PART).sortWithinPartitions(SHARD, CLASS)
+    return placed.mapInArrow(_matcher(route, id, names, details), StructType(result))
 
 
-def _selected(events: DataFrame, names: list[str]) -> DataFrame:
-    """These columns, under other names, the rows in an order that does not depend on chance.
-
-    Which partition an event goes to depends on the events before it. After the loss of an executor Spark
-    computes again what was lost, and were the order another, events would be lost and others doubled.
-    """
-    by_place = events.toDF(*(f"c{i}" for i in range(len(events.columns))))  # names may need quoting, or case
-    places = [f"c{events.columns.index(name)}" for name in names]
-    plan = events._jdf.queryExecution().executedPlan().toString()
-    if any(
-        source in plan.replace("BroadcastExchange", "") for source in ("Exchange", "ExistingRDD", "Shuffle")
-    ):
-        by_place = by_place.sortWithinPartitions(*places)
-    return by_place.select(*places)
+def _route(spark: SparkSession, index: EventFilter | ShardedIndex | str | PathLike[str]) -> Route:
+    if not isinstance(index, EventFilter | ShardedIndex) and ShardedIndex.lies_at(index):
+        index = ShardedIndex.open(index)
+    return index.route() if isinstance(index, ShardedIndex) else Route.whole(lend(spark, index))
 
 
-def _columns(events: DataFrame, index: EventFilter) -> list[str]:
+def _shares(sample: DataFrame, route: Route, layout: Layout, names: list[str]) -> FloatArray:
+    """Work of each shard for a sample of the events, and a little for each whatever the sample."""
+    shards = len(route.leases)
+
+    def estimate(batches: Batches) -> Batches:
+        import pyarrow as pa
+
+        work = np.zeros(shards)
+        for batch in layout.unpacked(batches, GATHERED):
+            _, shard, workload = route.find(batch.select(names))
+            work += np.bincount(shard, workload, shards)
+        yield pa.RecordBatch.from_arrays([pa.array([work.tobytes()], pa.binary())], ["work"])
+
+    found = [np.frombuffer(row.work) for row in sample.mapInArrow(estimate, "work binary").collect()]
+    total: FloatArray = np.sum([np.zeros(shards), *found], axis=0)
+    shares: FloatArray = total + max(total.sum(), 1.0) / (1000 * shards)
+    return shares
+
+
+def _columns(events: DataFrame, schema: Schema) -> list[str]:
     """The columns that are attributes, checked as far as their types tell."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
 
-    known = set(index.schema.names) | {name.partition(".")[0] for name in index.schema.names}
+    known = set(schema.names) | {name.partition(".")[0] for name in schema.names}
     kinds = [
         (field.name, to_arrow_type(field.dataType) if field.name in known else pa.null())
         for field in events.schema.fields
     ]
-    index.schema.read(pa.schema(kinds).empty_table())  # says what is wrong
+    schema.read(pa.schema(kinds).empty_table())  # says what is wrong
     return [name for name in events.columns if name in known]
 
 
-def _dealer(lease: Lease, labels: list[str], names: list[str], parts: int) -> Callable[[Batches], Batches]:
-    """Puts events into blocks, each for one partition and of one class of workload."""
+def _dealer(route: Route, layout: Layout, names: list[str], parts: int) -> Callable[[Batches], Batches]:
+    """Puts events into blocks, each for one partition and shard, and of one class of workload."""
 
     def deal(batches: Batches) -> Batches:
         import pyarrow as pa
         from pyspark import TaskContext
 
-        index = lease.open()
         task = TaskContext.get()
         first = task.partitionId() if task else 0  # what is left over shall not always go to the same
-        loads = np.zeros(parts, np.int64)
-        for unnamed in batches:
-            batch = unnamed.rename_columns(labels)
-            workload = index.workload(batch.select(names))
-            part = (dealt(workload, loads) + first) % parts
+        slots = route.slots(parts)
+        loads = [np.zeros(len(own), np.int64) for own in slots]
+        for batch in layout.unpacked(batches, GATHERED):
+            rows, shard, workload = route.find(batch.select(names))
+            part = np.empty(len(rows), np.int64)
+            for s in np.unique(shard).tolist():
+                own = np.flatnonzero(shard == s)
+                slot = (dealt(workload[own], loads[s]) + first) % len(slots[s])
+                part[own] = slots[s][slot]
             kind = (CLASSES * np.log2(workload + 1.0)).astype(np.int64)
-            order = np.lexsort((kind, part))
-            keys = np.stack([part, kind])[:, order]
-            edges = np.flatnonzero((np.diff(keys) != 0).any(axis=0)) + 1
-            cuts = [0, *edges.tolist(), len(order)] if len(order) else [0]
-            sorted_batch = batch.append_column(WORK, pa.array(workload)).take(pa.array(order))
-            blocks = [_packed(sorted_batch.slice(a, b - a)) for a, b in pairwise(cuts)]
-            starts = cuts[:-1]
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(keys[0, starts], pa.int32()),
-                    pa.array(keys[1, starts], pa.int32()),
-                    pa.array(blocks, pa.binary()),
-                ],
-                ["part", "class", "block"],
-            )
+            events = batch.take(pa.array(rows)).append_column(WORK, pa.array(workload))
+            yield blocks(events, {PART: part, SHARD: shard, CLASS: kind})
 
     return deal
 
@@ -183,56 +201,57 @@ def dealt(workload: IntArray, loads: IntArray) -> IntArray:
     return part
 
 
-def _packed(batch: pa.RecordBatch) -> bytes:
-    import pyarrow as pa
+def _matcher(route: Route, id: str, names: list[str], details: bool) -> Callable[[Batches], Batches]:
+    """Answers the events of a partition: shard after shard, ascending in workload."""
 
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
+    def match(batches: Batches) -> Batches:
+        begun = perf_counter()
+        for (shard, _), events in gathered(batches, [SHARD, CLASS], EVENTS):
+            index = route.leases[shard].open()
+            yield from _answers(index, events.sort_by(WORK), id, names, details, begun)
+
+    return match
 
 
-def _matcher(lease: Lease, id: str, names: list[str], details: bool) -> Callable[[Batches], Batches]:
-    """Answers the events of a partition, ascending in workload."""
+def _matcher_in_place(
+    route: Route, layout: Layout, id: str, names: list[str], details: bool
+) -> Callable[[Batches], Batches]:
+    """Answers events where they are."""
 
     def match(batches: Batches) -> Batches:
         import pyarrow as pa
 
         begun = perf_counter()
-        index = lease.open()
-        for events in _by_class(batches):
-            table = index.schema.read(events.select(names))
-            for own, ids, counts in _in_turn(index, table):
-                now = perf_counter() - begun
-                row_of = np.repeat(np.arange(own.start, own.stop), counts)
-                for start in range(0, len(ids), MATCHES):
-                    rows = pa.array(row_of[start : start + MATCHES])
-                    columns = [events.column(id).take(rows), pa.array(ids[start : start + MATCHES])]
-                    if details:
-                        offset: FloatArray = np.full(len(rows), now)
-                        columns += [events.column(WORK).take(rows), pa.array(offset)]
-                    labels = [id, SUBSCRIPTION, WORKLOAD, OFFSET][: len(columns)]
-                    yield from pa.Table.from_arrays(columns, labels).combine_chunks().to_batches()
+        for batch in layout.unpacked(batches, GATHERED):
+            rows, shard, workload = route.find(batch.select(names))
+            for s in np.unique(shard).tolist():
+                own = np.flatnonzero(shard == s)
+                own = own[np.argsort(workload[own], kind="stable")]
+                events = batch.take(pa.array(rows[own])).append_column(WORK, pa.array(workload[own]))
+                index = route.leases[s].open()
+                yield from _answers(index, pa.Table.from_batches([events]), id, names, details, begun)
 
     return match
 
 
-def _by_class(batches: Batches) -> Iterator[Any]:
-    """The events of all blocks of a class, ascending in workload: a table for each class."""
+def _answers(
+    index: EventFilter, events: pa.Table, id: str, names: list[str], details: bool, begun: float
+) -> Batches:
+    """The result's rows for events in the order of their search."""
     import pyarrow as pa
 
-    held: list[Any] = []
-    present = None
-    for batch in batches:
-        for kind, block in zip(batch.column("class").to_pylist(), batch.column("block"), strict=True):
-            if kind != present and held:
-                yield pa.Table.from_batches(held).sort_by(WORK)
-                held = []
-            present = kind
-            held += pa.ipc.open_stream(block.as_buffer())
-    if held:
-        yield pa.Table.from_batches(held).sort_by(WORK)
+    table = index.schema.read(events.select(names))
+    for own, ids, counts in _in_turn(index, table):
+        now = perf_counter() - begun
+        row_of = np.repeat(np.arange(own.start, own.stop), counts)
+        for start in range(0, len(ids), MATCHES):
+            rows = pa.array(row_of[start : start + MATCHES])
+            columns = [events.column(id).take(rows), pa.array(ids[start : start + MATCHES])]
+            if details:
+                offset: FloatArray = np.full(len(rows), now)
+                columns += [events.column(WORK).take(rows), pa.array(offset)]
+            labels = [id, SUBSCRIPTION, WORKLOAD, OFFSET][: len(columns)]
+            yield from pa.Table.from_arrays(columns, labels).combine_chunks().to_batches()
 
 
 def _in_turn(index: EventFilter, table: EventTable) -> Iterator[tuple[range, IntArray, IntArray]]:

@@ -1,34 +1,44 @@
 """How an index reaches the executors: as a snapshot that every process maps, named by its content.
 
-A task carries a `Lease`: the manifest of the snapshot and where the driver saw it, nothing of the index. An
-executor that sees the same snapshot at that path (one host, a shared file system) maps it there. Otherwise
-Spark has sent it the files, and they are linked, once for a host and a content, into a directory of their
-own.
+A task carries a `Lease`: the manifest of the snapshot and where it lies, nothing of the index. An executor
+that sees the same snapshot at that path (one host, a shared file system) maps it there. Otherwise it takes
+the files that Spark has sent, or fetches them from another file system, once for a host and a content, into
+a directory of their own.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import hashlib
+import json
 import os
 import shutil
 import stat
 import tempfile
 import threading
+import time
+import weakref
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from rtfilter import EventFilter, SnapshotError, snapshot
+from rtfilter import EventFilter, Schema, SnapshotError, snapshot
+from rtfilter.filter import KIND
+from rtfilter.spark import places
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Indexes that a worker process keeps open.
-OPEN = 2
+#: Bytes of indexes that a worker process keeps open, besides the one in use.
+OPEN = 1 << 30
+#: Seconds that a directory of fetched files is kept without use.
+UNUSED = 3600.0
 
 _lock = threading.Lock()
 _open: OrderedDict[str, EventFilter] = OrderedDict()
@@ -41,13 +51,13 @@ class Lease:
 
     Attributes
     ----------
-    path : str
-        Of the snapshot, as the driver sees it.
+    place : str
+        Path of the snapshot as the driver sees it, or a URI.
     manifest : bytes
         Its manifest, which names its files and their checksums.
     """
 
-    path: str
+    place: str
     manifest: bytes
 
     @property
@@ -55,24 +65,49 @@ class Lease:
         """Name of the content."""
         return hashlib.blake2b(self.manifest, digest_size=16).hexdigest()
 
+    @property
+    def schema(self) -> Schema:
+        """Of the index."""
+        return Schema.from_json(json.loads(self.manifest)["meta"]["schema"])
+
     def open(self) -> EventFilter:
         """The index, mapped once by this process. Raises `SnapshotError` that says what to do."""
         with _lock:
             found = _open.pop(self.digest, None)
             if found is None:
-                found = EventFilter.load(self._directory())
+                found = self.load()
             _open[self.digest] = found
-            while len(_open) > OPEN:
+            while len(_open) > 1 and sum(index.tree.nbytes for index in _open.values()) > OPEN:
                 _open.popitem(last=False)
             return found
 
-    def _directory(self) -> Path:
-        if self._lies_in(Path(self.path)):
-            return Path(self.path)
+    def pinned(self) -> Lease:
+        """The same content in a directory of this host that no later snapshot replaces."""
         home = _own_directory() / self.digest
-        if not self._lies_in(home):
-            self._assemble(home)
-        return home
+        with _alone(home):
+            if not self._lies_in(home):
+                self._assemble(home)
+        return Lease(str(home), self.manifest)
+
+    def load(self) -> EventFilter:
+        """The index, mapped anew: it may be changed, in memory."""
+        path = places.local(self.place)
+        if path is not None and self._lies_in(path):
+            return EventFilter.load(path)
+        home = _own_directory() / self.digest
+        while True:
+            with _alone(home):
+                if not self._lies_in(home):
+                    _clean(home.parent)
+                    self._assemble(home)
+            os.utime(home)
+            in_use = os.open(home, os.O_RDONLY)
+            fcntl.flock(in_use, fcntl.LOCK_SH)  # so that nobody removes it
+            if self._lies_in(home):  # nor has done so just now
+                found = EventFilter.load(home)
+                weakref.finalize(found, os.close, in_use)
+                return found
+            os.close(in_use)
 
     def _lies_in(self, path: Path) -> bool:
         """Whether this process can read the whole snapshot there."""
@@ -81,31 +116,40 @@ class Lease:
         )
 
     def _assemble(self, home: Path) -> None:
-        """Make a snapshot of the files that Spark has sent, whole or not at all."""
-        from pyspark import SparkFiles
-
+        """Make a snapshot of the files, whole or not at all."""
         draft = Path(tempfile.mkdtemp(prefix=f"{self.digest}.", dir=home.parent))
         try:
             for name in snapshot.files(self.manifest):
-                sent = Path(SparkFiles.get(name))
-                try:
-                    os.link(sent, draft / name)
-                except FileNotFoundError:
-                    raise SnapshotError(
-                        f"the index {self.path} is not what it was when match_frame was called, or this "
-                        "executor cannot see it; call match_frame again, with a path that all executors see"
-                    ) from None
-                except OSError:  # another file system
-                    shutil.copyfile(sent, draft / name)
+                self._fetch(name, draft / name)
             (draft / snapshot.MANIFEST).write_bytes(self.manifest)
-            try:
-                os.rename(draft, home)
-            except OSError:
-                if not self._lies_in(home):  # else another process of this host was faster
-                    shutil.rmtree(home)  # what a cleaner of temporary files has left
-                    os.rename(draft, home)
+            shutil.rmtree(home, ignore_errors=True)  # what a cleaner of temporary files has left
+            os.rename(draft, home)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+    def _fetch(self, name: str, target: Path) -> None:
+        from pyspark import SparkFiles
+
+        path = places.local(self.place)
+        if path is None:
+            try:
+                places.copy(f"{self.place}/{name}", str(target))
+            except OSError as error:
+                raise SnapshotError(f"{self.place} cannot be read by this executor: {error}") from None
+            return
+        for source in (path / name, Path(SparkFiles.get(name))):
+            with suppress(FileNotFoundError):
+                try:
+                    os.link(source, target)
+                except FileNotFoundError:
+                    raise
+                except OSError:  # another file system
+                    shutil.copyfile(source, target)
+                return
+        raise SnapshotError(
+            f"the index {self.place} is not what it was when match_frame was called, or this "
+            "executor cannot see it; call match_frame again, with a path that all executors see"
+        )
 
 
 def _own_directory() -> Path:
@@ -120,22 +164,68 @@ def _own_directory() -> Path:
     return path
 
 
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Keep other processes of this host from making or removing a directory."""
+    with open(home.with_name(f"{home.name}.lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _clean(directory: Path) -> None:
+    """Remove what no process has open, or has opened for long."""
+    for home in directory.iterdir():
+        with suppress(OSError):
+            if not home.is_dir() or time.time() - home.stat().st_mtime < UNUSED:
+                continue
+            file = os.open(home, os.O_RDONLY)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(home)
+            finally:
+                os.close(file)
+
+
 def lend(spark: SparkSession, index: EventFilter | str | PathLike[str]) -> Lease:
     """A lease of a saved index, or of the present content of a filter; sent to the executors of a cluster."""
-    path = _save(index) if isinstance(index, EventFilter) else Path(index).absolute()
-    manifest = _manifest(path)
-    if manifest is None:
-        raise SnapshotError(f"{path} is no snapshot of an EventFilter; make one with EventFilter.save")
-    context = _context(spark)
-    if not context.master.startswith("local"):
+    if isinstance(index, EventFilter):
+        lease = lease_of(str(_save(index)))
+    else:
+        lease = lease_of(places.absolute(index))
+    context = context_of(spark)
+    path = places.local(lease.place)
+    if path is not None and not context.master.startswith("local"):
         sent = set(context.listFiles)
-        for name in snapshot.files(manifest):
+        for name in snapshot.files(lease.manifest):
             if not any(file.endswith(f"/{name}") for file in sent):
                 context.addFile(str(path / name))
-    return Lease(str(path), manifest)
+    return lease
 
 
-def _context(spark: SparkSession) -> Any:
+def lease_of(place: str) -> Lease:
+    """A lease of the snapshot at an absolute path or URI, of which only the manifest is read.
+
+    Raises
+    ------
+    SnapshotError
+        It cannot be read, or is not of an `EventFilter` of this version.
+    """
+    try:
+        manifest = places.read(f"{place}/{snapshot.MANIFEST}")
+    except (FileNotFoundError, NotADirectoryError):
+        raise SnapshotError(
+            f"{place} is no snapshot of an EventFilter; make one with EventFilter.save"
+        ) from None
+    except OSError as error:
+        raise SnapshotError(f"{place} cannot be read: {error}") from None
+    found = snapshot.parse(manifest, place)
+    if found["format"] != KIND:
+        raise SnapshotError(f"{place} is a snapshot of {found['format']}, not of {KIND}")
+    return Lease(place, manifest)
+
+
+def context_of(spark: SparkSession) -> Any:
+    """The context of a session. Raises `RuntimeError` on Spark Connect, which has none."""
     try:
         return spark.sparkContext
     except Exception:

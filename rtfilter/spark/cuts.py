@@ -1,0 +1,123 @@
+"""Cutting space into shards by the rule that the R*-tree cuts its nodes by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.kernels import pack
+from rtfilter.kernels.grid import OPEN
+from rtfilter.tree import FloatArray, IntArray
+
+#: Boxes that one cut is chosen on.
+SAMPLE = 512
+
+
+class Cut(NamedTuple):
+    """What goes left of a cut: keys below `at`, and of those at it, ids whose `salted` value is less.
+
+    `left` and `right` are the numbers of further cuts, or ``~s`` for shard s.
+    """
+
+    dimension: int
+    kind: int
+    at: float
+    salt: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Which shard each box belongs to.
+
+    Attributes
+    ----------
+    low, width : list of float
+        The frame: least finite coordinate of each dimension, and the extent from there to the greatest.
+    cuts : list of Cut
+        The first is the root; none where there is one shard.
+    """
+
+    low: list[float]
+    width: list[float]
+    cuts: list[Cut]
+
+    @classmethod
+    def into(cls, shards: int, low: FloatArray, high: FloatArray, ids: IntArray) -> Cuts:
+        """Cut space so that a sample of boxes, float64 (n, d) and ids (n,), goes to all shards evenly."""
+        ends = np.concatenate([low, high])
+        finite = np.abs(ends) < OPEN
+        least = np.where(finite, ends, np.inf).min(axis=0, initial=np.inf)
+        most = np.where(finite, ends, -np.inf).max(axis=0, initial=-np.inf)
+        least = np.where(np.isfinite(least), least, 0.0)
+        width = np.where(most > least, most - least, 1.0)
+        empty = cls(least.tolist(), width.tolist(), [])
+        boxes, salts, cuts = empty._framed(low, high), salted(ids), empty.cuts
+        first = 0
+
+        def cut(rows: IntArray, groups: int) -> int:
+            nonlocal first
+            if groups == 1 or len(rows) < 2:
+                first += groups
+                return ~(first - groups)
+            k, kind, left = pack.choose_cut(boxes, rows, groups, SAMPLE)
+            keys = _keys(boxes[rows], k, kind)
+            order = np.lexsort((salts[rows], keys))
+            middle = min(max(len(rows) * left // groups, 1), len(rows) - 1)
+            own = len(cuts)
+            at = order[middle]
+            cuts.append(Cut(int(k), int(kind), float(keys[at]), int(salts[rows[at]]), 0, 0))
+            sides = cut(rows[order[:middle]], left), cut(rows[order[middle:]], groups - left)
+            cuts[own] = cuts[own]._replace(left=sides[0], right=sides[1])
+            return own
+
+        cut(np.arange(len(ids)), shards)
+        return empty
+
+    def place(self, low: FloatArray, high: FloatArray, ids: IntArray) -> IntArray:
+        """The shard of each box, int64 (n,)."""
+        boxes, salts = self._framed(low, high), salted(ids)
+        shard = np.zeros(len(ids), np.int64)
+        pending = [(0, np.arange(len(ids)))] if self.cuts else []
+        while pending:
+            number, rows = pending.pop()
+            cut = self.cuts[number]
+            keys = _keys(boxes[rows], cut.dimension, cut.kind)
+            left = (keys < cut.at) | ((keys == cut.at) & (salts[rows] < cut.salt))
+            for side, own in ((cut.left, rows[left]), (cut.right, rows[~left])):
+                if side < 0:
+                    shard[own] = ~side
+                else:
+                    pending.append((side, own))
+        return shard
+
+    def _framed(self, low: FloatArray, high: FloatArray) -> FloatArray:
+        """Boxes (n, 2, d) between 0 and 1; open sides end there."""
+        sides = np.stack([low, high], axis=1)
+        with np.errstate(over="ignore"):
+            framed: FloatArray = np.clip((sides - self.low) / self.width, 0.0, 1.0)
+        return framed
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` reads."""
+        return {"low": self.low, "width": self.width, "cuts": [list(cut) for cut in self.cuts]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Cuts:
+        """The cuts that `to_json` described."""
+        return cls(data["low"], data["width"], [Cut(*cut) for cut in data["cuts"]])
+
+
+def _keys(boxes: FloatArray, k: int, kind: int) -> FloatArray:
+    keys = np.empty(len(boxes))
+    pack.sort_keys(boxes, np.arange(len(boxes)), k, kind, keys)
+    return keys
+
+
+def salted(ids: IntArray) -> NDArray[np.uint64]:
+    """Ids in an order that has nothing to do with their own: it parts boxes that are equal."""
+    return (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(1)

@@ -1,0 +1,110 @@
+"""Directories on any file system: local paths, and URIs of those that Arrow reaches (hdfs, s3, gs, abfs)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    import pyarrow.fs
+
+
+def local(place: str) -> Path | None:
+    """The path of a place that the operating system reaches; None for others."""
+    parts = urlsplit(place)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return None if "://" in place else Path(place)
+
+
+def absolute(place: str | os.PathLike[str]) -> str:
+    """A path or URI that means the same in every process."""
+    text = os.fspath(place)
+    path = local(text)
+    return text.rstrip("/") if path is None else str(path.absolute())
+
+
+def reach(place: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    """The file system of a place, and its path there.
+
+    Raises
+    ------
+    OSError
+        No such file system, or it cannot be reached.
+    """
+    from pyarrow import ArrowException, fs
+
+    path = local(place)
+    if path is not None:
+        return fs.LocalFileSystem(), str(path.absolute())
+    try:
+        found: tuple[Any, str] = fs.FileSystem.from_uri(place)
+    except ArrowException as error:
+        raise OSError(f"{place}: {error}; a path, or a URI of hdfs, s3, gs or abfs, is reached") from None
+    return found
+
+
+def read(place: str) -> bytes:
+    """Content of a file. Raises `FileNotFoundError` or another `OSError`."""
+    system, path = reach(place)
+    with system.open_input_file(path) as file:
+        content: bytes = file.read()
+    return content
+
+
+def write_new(place: str, content: bytes) -> None:
+    """Make a file, whole or not at all. Raises `FileExistsError` where there is one."""
+    path = local(place)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with open(draft, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(draft, path)  # which fails where the file exists
+        finally:
+            draft.unlink(missing_ok=True)
+        return
+    system, there = reach(place)
+    if place.rpartition("/")[2] in names(place.rpartition("/")[0]):
+        raise FileExistsError(place)
+    system.create_dir(there.rpartition("/")[0])
+    with system.open_output_stream(f"{there}.draft") as file:
+        file.write(content)
+    system.move(f"{there}.draft", there)
+
+
+def names(place: str) -> list[str]:
+    """Names of the files and directories there, sorted; none where there is no directory."""
+    from pyarrow import fs
+
+    system, path = reach(place)
+    found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    return sorted(info.base_name for info in found)
+
+
+def copy(source: str, target: str) -> None:
+    """Copy a file, or all files of a directory."""
+    from pyarrow import fs
+
+    from_system, from_path = reach(source)
+    to_system, to_path = reach(target)
+    if from_system.get_file_info(from_path).type == fs.FileType.Directory:
+        to_system.create_dir(to_path)
+    fs.copy_files(from_path, to_path, source_filesystem=from_system, destination_filesystem=to_system)
+
+
+def remove(place: str) -> None:
+    """Remove a file, or a directory with all that is in it; nothing where there is neither."""
+    from pyarrow import fs
+
+    system, path = reach(place)
+    kind = system.get_file_info(path).type
+    if kind == fs.FileType.Directory:
+        system.delete_dir(path)
+    elif kind == fs.FileType.File:
+        system.delete_file(path)

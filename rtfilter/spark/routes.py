@@ -1,0 +1,72 @@
+"""Which part of an index each event has to be searched in, and at what estimated work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rtfilter.spark.leases import Lease
+from rtfilter.tree import FloatArray, IntArray
+
+#: A leaf of shard s has the id s * LEAVES + its number in an index of leaves.
+LEAVES = 1 << 32
+#: Shares that the work of a shard is cut into where it spans several partitions, for each of these.
+SLOTS = 32
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way of events to an index that is one piece, or in shards.
+
+    Attributes
+    ----------
+    leases : list of Lease
+        The index, or its shards.
+    leaves : Lease, optional
+        Of shards: a filter with the box of each of their leaves.
+    shares : float64 (number of leases,)
+        Expected work of each, in any unit.
+    """
+
+    leases: list[Lease]
+    leaves: Lease | None
+    shares: FloatArray
+
+    @classmethod
+    def whole(cls, lease: Lease) -> Route:
+        """The way to an index in one piece."""
+        return cls([lease], None, np.ones(1))
+
+    def find(self, events: object) -> tuple[IntArray, IntArray, IntArray]:
+        """Where n events are to be searched: row, shard, and leaves to visit there (W-2), int64 (m,) each.
+
+        An event that has no leaf in its way is not searched at all (P-W10).
+        """
+        if self.leaves is None:
+            workload = self.leases[0].open().workload(events)
+            rows = np.flatnonzero(workload)
+            return rows, np.zeros(len(rows), np.int64), workload[rows]
+        found = self.leaves.open().match_batch(events)
+        shards = len(self.leases)
+        row = np.repeat(np.arange(len(found)), found.counts)
+        visits = np.bincount(row * shards + found.ids // LEAVES, minlength=len(found) * shards)
+        met = np.flatnonzero(visits)
+        return met // shards, met % shards, visits[met]
+
+    def slots(self, parts: int) -> list[IntArray]:
+        """Equal shares of each shard's work: the partition of each, int64.
+
+        Shards lie one after another along the partitions, so that these all have the same work and each
+        meets few shards.
+        """
+        if len(self.leases) == 1:
+            return [np.arange(parts)]
+        ends = np.cumsum(self.shares) / self.shares.sum() * parts
+        starts = np.concatenate([[0.0], ends[:-1]])
+        found = []
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            number = int(np.ceil(SLOTS * (end - start))) or 1
+            places = start + (np.arange(number) + 0.5) / number * (end - start)
+            found.append(np.minimum(places.astype(np.int64), parts - 1))
+        return found

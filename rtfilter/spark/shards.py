@@ -1,0 +1,383 @@
+"""Indexes larger than a process: shards that executors build, and a small index of all their leaves.
+
+Everything lies in one directory on a file system that driver and executors reach::
+
+    versions/00000001.json   names the shards of a version, and its index of leaves; written last
+    shards/<name>/           snapshots of filters, never changed
+    leaves/<name>/           the same: a "subscription" for the box of each leaf of each shard
+
+A change makes a new version of the shards it touches and shares the others. Who reads an older version
+finishes on it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rtfilter import EventFilter, Schema, SnapshotError
+from rtfilter.spark import places
+from rtfilter.spark.cuts import Cuts
+from rtfilter.spark.leases import Lease, context_of
+from rtfilter.spark.routes import LEAVES, Route
+from rtfilter.spark.subscribing import BUILT, Built, Shard, Subscriptions, collected, save, written
+from rtfilter.tree import DEFAULT_CAPACITY, IntArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    Batches = Iterator[pa.RecordBatch]
+
+#: Of the files of versions.
+FORMAT = "rtfilter.sharded", 1
+#: Subscriptions of a shard, unless told otherwise.
+SIZE = 1_000_000
+#: Subscriptions that the cuts are chosen on, for each shard.
+SAMPLE = 2000
+
+
+@dataclass(frozen=True)
+class ShardedIndex:
+    """A version of an index in shards. Never changes; `append` and `remove` return the next version.
+
+    Attributes
+    ----------
+    place : str
+        Absolute path or URI of its directory.
+    version : int
+        Its number, from 1.
+    schema : Schema
+    shards : list of Shard
+    """
+
+    place: str
+    version: int
+    schema: Schema
+    capacity: tuple[int, int]
+    cuts: Cuts
+    shards: list[Shard]
+    leaves: Shard
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], version: int | None = None) -> ShardedIndex:
+        """The newest version of what `build_sharded` made there, or that of this number.
+
+        Raises `SnapshotError`.
+        """
+        place = places.absolute(path)
+        numbers = _versions(place)
+        if not numbers:
+            raise SnapshotError(f"{place} is no index in shards; make one with build_sharded")
+        if version is not None and version not in numbers:
+            raise SnapshotError(f"{place} has the versions {', '.join(map(str, numbers))}, not {version}")
+        number = numbers[-1] if version is None else version
+        return cls._parse(place, number, places.read(_file(place, number)))
+
+    @staticmethod
+    def lies_at(path: str | PathLike[str]) -> bool:
+        """Whether there is any version of an index in shards."""
+        return bool(_versions(places.absolute(path)))
+
+    def __len__(self) -> int:
+        """Number of subscriptions."""
+        return sum(shard.subscriptions for shard in self.shards)
+
+    def route(self) -> Route:
+        """The way of events to it."""
+        leases = [self._lease(shard) for shard in self.shards]
+        leaves = Lease(f"{self.place}/leaves/{self.leaves.name}", self.leaves.manifest)
+        return Route(leases, leaves, np.array([shard.subscriptions + 1.0 for shard in self.shards]))
+
+    def append(self, subscriptions: DataFrame) -> ShardedIndex:
+        """Add subscriptions, all or none; only the shards they belong to are built anew.
+
+        Parameters
+        ----------
+        subscriptions : DataFrame
+            As for `build_sharded`.
+
+        Returns
+        -------
+        ShardedIndex
+            The next version.
+
+        Raises
+        ------
+        ValueError
+            Ids that occur twice, or in the index already.
+        PredicateError
+            A subscription cannot be used.
+        RuntimeError
+            Somebody else has made the next version meanwhile.
+        """
+        given = Subscriptions.of(subscriptions, self.schema)
+        given.count()
+        known = self._known(subscriptions.sparkSession, given.ids())
+        if len(known):
+            raise ValueError(f"subscription {known[0]} exists already; remove it first")
+        leases: list[Lease | None] = [self._lease(shard) for shard in self.shards]
+        return self._next(given.build(self.cuts, leases, f"{self.place}/shards", self.capacity))
+
+    def remove(self, ids: DataFrame | ArrayLike) -> ShardedIndex:
+        """Remove the subscriptions of these ids, a DataFrame with a column `id` or an array; unknown ones are
+        ignored.
+
+        Returns the next version, or this one if it had none of them. Raises `RuntimeError` if somebody else
+        has made the next version meanwhile.
+        """
+        from pyspark.sql import DataFrame, SparkSession
+
+        if isinstance(ids, DataFrame):
+            spark: SparkSession | None = ids.sparkSession
+            gone = ids.select("id").dropna().toArrow().column("id").to_numpy()
+        else:
+            spark, gone = SparkSession.getActiveSession(), np.atleast_1d(np.asarray(ids))
+        if len(gone) and gone.dtype.kind not in "iu":
+            raise TypeError(f"ids must be integers, not {gone.dtype}")
+        if spark is None:
+            raise RuntimeError("there is no Spark session: make one first")
+        names, leases = gone.astype(np.int64), [self._lease(shard) for shard in self.shards]
+        place = f"{self.place}/shards"
+
+        def without(batches: Batches) -> Batches:
+            for number in _numbers(batches):
+                if np.isin(leases[number].open().ids(), names).any():
+                    filter = leases[number].load()
+                    filter.unsubscribe_many(names)
+                    yield written(number, filter, place)
+
+        built = collected(self._each(spark).mapInArrow(without, BUILT))
+        return self._next(built) if built else self
+
+    def expire(self) -> int:
+        """Remove the versions before this one, and the shards that only they had; returns their number.
+
+        Whoever still matches against one of them will fail.
+        """
+        kept = {shard.name for shard in self.shards} | {self.leaves.name}
+        older = [number for number in _versions(self.place) if number < self.version]
+        newer = [number for number in _versions(self.place) if number > self.version]
+        for number in newer:
+            kept |= {shard.name for shard in self.open(self.place, number)._snapshots()}
+        for number in older:
+            gone = self.open(self.place, number)
+            places.remove(_file(self.place, number))
+            for shard in gone.shards:
+                if shard.name not in kept:
+                    places.remove(f"{self.place}/shards/{shard.name}")
+            if gone.leaves.name not in kept:
+                places.remove(f"{self.place}/leaves/{gone.leaves.name}")
+        return len(older)
+
+    # -- within --------------------------------------------------------------------------------------
+
+    def _lease(self, shard: Shard) -> Lease:
+        return Lease(f"{self.place}/shards/{shard.name}", shard.manifest)
+
+    def _snapshots(self) -> list[Shard]:
+        return [*self.shards, self.leaves]
+
+    def _each(self, spark: SparkSession) -> DataFrame:
+        """A row for each shard, each in a task of its own."""
+        context_of(spark)
+        return spark.range(0, len(self.shards), 1, len(self.shards))
+
+    def _known(self, spark: SparkSession, ids: IntArray) -> IntArray:
+        """Those of the ids that are in the index."""
+        leases = [self._lease(shard) for shard in self.shards]
+
+        def known(batches: Batches) -> Batches:
+            import pyarrow as pa
+
+            for number in _numbers(batches):
+                present = np.intersect1d(leases[number].open().ids(), ids)
+                yield pa.RecordBatch.from_arrays([pa.array(present)], ["id"])
+
+        found: IntArray = self._each(spark).mapInArrow(known, "id long").toArrow().column("id").to_numpy()
+        return found
+
+    def _next(self, built: list[Built]) -> ShardedIndex:
+        """Publish the version in which these shards replace their predecessors."""
+        shards = list(self.shards)
+        boxes = {one.number: one.leaves for one in built}
+        for one in built:
+            shards[one.number] = one.shard
+        old = None
+        if len(built) < len(shards):
+            old = self.route().leaves
+        leaves = EventFilter(self.schema)
+        if old is not None:
+            ids, low, high, _ = old.open().tree.content()
+            keep = ~np.isin(ids // LEAVES, list(boxes))
+            leaves.tree.extend(ids[keep], low[keep], high[keep])
+        for number, sides in boxes.items():
+            low, high = sides.reshape(2, -1, self.schema.dimensions)
+            leaves.tree.extend(number * LEAVES + np.arange(len(low)), low, high)
+        name = uuid.uuid4().hex
+        manifest = save(leaves, f"{self.place}/leaves/{name}")
+        made = replace(
+            self, version=self.version + 1, shards=shards, leaves=Shard(name, len(leaves), manifest)
+        )
+        made._publish()
+        return made
+
+    def _publish(self) -> None:
+        for shard in self.shards:
+            place = self._lease(shard).place
+            try:
+                present = places.read(f"{place}/manifest.json") == shard.manifest
+            except OSError:
+                present = False
+            if not present:
+                raise SnapshotError(
+                    f"the driver does not see what an executor wrote in {place}: "
+                    "build the index on a file system that all of them share"
+                )
+        content: dict[str, Any] = {
+            "format": FORMAT[0],
+            "format_version": FORMAT[1],
+            "schema": self.schema.to_json(),
+            "capacity": self.capacity,
+            "cuts": self.cuts.to_json(),
+            "shards": [_shard_to_json(shard) for shard in self.shards],
+            "leaves": _shard_to_json(self.leaves),
+        }
+        text = json.dumps({**content, "crc32": _checksum(content)}, indent=1)
+        try:
+            places.write_new(_file(self.place, self.version), text.encode())
+        except FileExistsError:
+            raise RuntimeError(
+                f"somebody else has made version {self.version} of {self.place}: "
+                "open it again, and repeat the change"
+            ) from None
+
+    @classmethod
+    def _parse(cls, place: str, number: int, text: bytes) -> ShardedIndex:
+        file = _file(place, number)
+        try:
+            content = json.loads(text)
+            checksum = content.pop("crc32")
+            if (content["format"], content["format_version"]) != FORMAT:
+                raise SnapshotError(
+                    f"{file} has format {content['format']} {content['format_version']}, this rtfilter reads "
+                    f"{FORMAT[0]} {FORMAT[1]}; build it again with this version"
+                )
+            if checksum != _checksum(content):
+                raise SnapshotError(f"{file} is altered: its checksum does not fit; build the index again")
+            return cls(
+                place,
+                number,
+                Schema.from_json(content["schema"]),
+                (content["capacity"][0], content["capacity"][1]),
+                Cuts.from_json(content["cuts"]),
+                [_shard_from_json(shard) for shard in content["shards"]],
+                _shard_from_json(content["leaves"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise SnapshotError(f"{file} is truncated or altered: {error}") from None
+
+
+def build_sharded(
+    subscriptions: DataFrame,
+    path: str | PathLike[str],
+    schema: Schema,
+    *,
+    shards: int | None = None,
+    capacity: tuple[int, int] = DEFAULT_CAPACITY,
+) -> ShardedIndex:
+    """Build an index of any size by the executors alone, in shards of near subscriptions.
+
+    Space is cut on a sample of the subscriptions by the rule of the R*-tree's own nodes; each task packs one
+    shard; the driver only sees the boxes of their leaves.
+
+    Parameters
+    ----------
+    subscriptions : DataFrame
+        A row each: `id` (integers, distinct, not negative), and either `where`, an SQL condition, or closed
+        bounds in columns ``low.<attribute>`` and ``high.<attribute>`` or in structs `low` and `high`; null is
+        open, and an attribute with neither may be missing.
+    path : path or URI
+        A directory that does not exist or is empty, on a file system that driver and executors share. Of
+        URIs, those that Arrow reaches: file, hdfs, s3, gs, abfs.
+    schema : Schema
+        Of the events.
+    shards : int, optional
+        Their number; by default one for each million subscriptions. A task takes the memory of a shard.
+    capacity : (int, int)
+        See `RStarTree`.
+
+    Returns
+    -------
+    ShardedIndex
+        Version 1.
+
+    Raises
+    ------
+    ValueError
+        `shards` is below 1, or ids are null, negative or not distinct.
+    PredicateError
+        A subscription cannot be used. In a task, it is in the text of Spark's `PythonException`.
+    SnapshotError
+        There is something at the path, or the executors write where the driver does not see it.
+    """
+    if shards is not None and shards < 1:
+        raise ValueError(f"an index has at least 1 shard, not {shards}")
+    EventFilter(schema, capacity)  # says what is wrong
+    context_of(subscriptions.sparkSession)
+    place = places.absolute(path)
+    if places.names(place):
+        raise SnapshotError(f"{place} is not empty; choose another path, or open what is there and append")
+    given = Subscriptions.of(subscriptions, schema)
+    count = given.count()
+    number = min(shards or -(-count // SIZE), count) or 1
+    ids, low, high = given.sample(min(1.0, 1.1 * SAMPLE * number / max(count, 1)))
+    cuts = Cuts.into(min(number, len(ids)) or 1, low, high, ids)
+    number = len(cuts.cuts) + 1
+    nothing = Shard("", 0, b"")
+    draft = ShardedIndex(place, 0, schema, capacity, cuts, [nothing] * number, nothing)
+    built = given.build(cuts, [None] * number, f"{place}/shards", capacity)
+    missing = set(range(number)) - {one.number for one in built}  # where the sample was too small
+    if missing:
+
+        def empty(batches: Batches) -> Batches:
+            for shard in _numbers(batches):
+                if shard in missing:
+                    yield written(shard, EventFilter(schema, capacity), f"{place}/shards")
+
+        built += collected(draft._each(subscriptions.sparkSession).mapInArrow(empty, BUILT))
+    return draft._next(built)
+
+
+def _numbers(batches: Batches) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _versions(place: str) -> list[int]:
+    found = places.names(f"{place}/versions")
+    return [int(name[:-5]) for name in found if name.endswith(".json") and name[:-5].isdigit()]
+
+
+def _file(place: str, number: int) -> str:
+    return f"{place}/versions/{number:08d}.json"
+
+
+def _shard_to_json(shard: Shard) -> dict[str, Any]:
+    return {**shard._asdict(), "manifest": shard.manifest.decode()}
+
+
+def _shard_from_json(data: Mapping[str, Any]) -> Shard:
+    return Shard(data["name"], data["subscriptions"], data["manifest"].encode())
+
+
+def _checksum(content: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True).encode())

@@ -1,0 +1,276 @@
+"""Subscriptions in a DataFrame: read by the executors, and put into the shards they belong to."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rtfilter import EventFilter, PredicateError, Schema, snapshot, tables
+from rtfilter.boxes import compile_bounds, compile_predicate
+from rtfilter.predicate import parse
+from rtfilter.spark import places
+from rtfilter.spark.blocks import Layout, blocks, gathered
+from rtfilter.spark.cuts import Cuts
+from rtfilter.spark.leases import Lease
+from rtfilter.tree import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    Batches = Iterator[pa.RecordBatch]
+
+#: Subscriptions read together.
+GATHERED = 1 << 16
+SHARD = "shard"
+_ROW = re.compile(r"row (\d+), ")
+
+
+class Shard(NamedTuple):
+    """A part of an index: a snapshot of a filter."""
+
+    name: str
+    """Of its directory."""
+    subscriptions: int
+    manifest: bytes
+    """Of the snapshot."""
+
+
+class Built(NamedTuple):
+    """What a task made."""
+
+    number: int
+    shard: Shard
+    leaves: FloatArray
+    """Boxes of the shard's leaves, float64 (2, m, d)."""
+
+
+BUILT = f"{SHARD} int, name string, subscriptions long, manifest binary, leaves binary"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads subscriptions in the form that a DataFrame has.
+
+    Attributes
+    ----------
+    schema : Schema
+    columns : list of tables.Column
+        Those with bounds; none where there are conditions.
+    """
+
+    schema: Schema
+    columns: list[tables.Column]
+
+    def hulls(self, batch: pa.RecordBatch) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Ids, and low and high coordinates of the box around each subscription."""
+        ids = batch.column("id").to_numpy().astype(np.int64)
+        if self.columns:
+            return ids, *self._refused_by_id(ids, lambda: compile_bounds(*self._bounds(batch), self.schema))
+        low = np.zeros((len(ids), self.schema.dimensions))
+        high = np.zeros_like(low)
+        for row, where in enumerate(batch.column("where").to_pylist()):
+            try:
+                boxes = compile_predicate(parse(where, self.schema), self.schema)
+            except (PredicateError, TypeError) as error:
+                raise PredicateError(f"subscription {ids[row]}: {error}") from None
+            if len(boxes.low):
+                low[row], high[row] = boxes.low.min(axis=0), boxes.high.max(axis=0)
+        return ids, low, high
+
+    def subscribe(self, filter: EventFilter, batch: pa.Table) -> None:
+        """Add all of them to a filter."""
+        ids = batch.column("id").to_numpy().astype(np.int64)
+        if self.columns:
+            low, high = self._bounds(batch)
+            filter.subscribe_many(low, high, ids=ids)
+        else:
+            filter.subscribe_many(batch.column("where").to_pylist(), ids=ids)
+
+    def _bounds(self, batch: Any) -> tuple[FloatArray, FloatArray]:
+        return tables.bounds_of_arrow(batch, self.columns, self.schema)
+
+    @staticmethod
+    def _refused_by_id(ids: IntArray, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except PredicateError as error:
+            found = _ROW.match(str(error))
+            if found is None:
+                raise
+            raise PredicateError(f"subscription {ids[int(found[1])]}: {str(error)[found.end() :]}") from None
+
+
+@dataclass(frozen=True)
+class Subscriptions:
+    """Subscriptions of a DataFrame, checked as far as its types tell."""
+
+    frame: DataFrame
+    layout: Layout
+    reader: Reader
+
+    @classmethod
+    def of(cls, frame: DataFrame, schema: Schema) -> Subscriptions:
+        """With a column `id`, and `where`, or ``low.<attribute>`` and ``high.<attribute>``, or such structs.
+
+        Raises `PredicateError`, or `ValueError` for the ids.
+        """
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_type
+        from pyspark.sql.types import IntegralType
+
+        flat = _flattened(frame)
+        if flat.columns.count("id") != 1 or not isinstance(flat.schema["id"].dataType, IntegralType):
+            raise ValueError(
+                f"subscriptions need one column id of integers; they have {', '.join(flat.columns)}"
+            )
+        bounds = tables.bounded_columns(flat.columns, schema)
+        names = ["id", *(flat.columns[column.at] for column in bounds)] if bounds else ["id", "where"]
+        columns = [column._replace(at=place + 1) for place, column in enumerate(bounds)]
+        kinds = [(name, to_arrow_type(flat.schema[name].dataType)) for name in names]
+        if bounds:
+            tables.bounds_of_arrow(pa.schema(kinds).empty_table(), columns, schema)  # says what is wrong
+        elif not pa.types.is_string(kinds[1][1]):
+            raise PredicateError(f"the column where holds SQL conditions as strings, not {kinds[1][1]}")
+        return cls(flat, Layout.of(flat, names, "id"), Reader(schema, columns))
+
+    def count(self) -> int:
+        """How many there are. Raises `ValueError` for ids that are null, negative or not distinct."""
+        from pyspark.sql import functions as sf
+
+        column = sf.col("id")
+        found = self.frame.select(
+            sf.count("*").alias("rows"),
+            sf.count(column).alias("ids"),
+            sf.countDistinct(column).alias("distinct"),
+            sf.min(column).alias("least"),
+        ).collect()[0]
+        if found.ids < found.rows:
+            raise ValueError(f"{found.rows - found.ids} subscriptions have no id")
+        if found.ids and found.least < 0:
+            raise ValueError(f"subscription ids must not be negative: {found.least}")
+        if found.distinct < found.ids:
+            (twice,) = self.frame.groupBy("id").count().where("count > 1").take(1)
+            raise ValueError(f"subscription {twice.id} occurs {twice['count']} times; ids must be distinct")
+        return int(found.rows)
+
+    def ids(self) -> IntArray:
+        """All ids, int64 (n,)."""
+        found: IntArray = self.frame.select("id").toArrow().column("id").to_numpy().astype(np.int64)
+        return found
+
+    def sample(self, share: float) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Ids and hulls of about this share of them."""
+        layout, reader, dimensions = self.layout, self.reader, self.reader.schema.dimensions
+
+        def read(batches: Batches) -> Batches:
+            import pyarrow as pa
+
+            for batch in layout.unpacked(batches, GATHERED):
+                sides = [[array.tobytes()] for array in reader.hulls(batch)]
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(side, pa.binary()) for side in sides], ["ids", "low", "high"]
+                )
+
+        frame = self.frame if share >= 1 else self.frame.sample(fraction=share, seed=0)
+        rows = layout.carried(frame, ordered=False).mapInArrow(read, "ids binary, low binary, high binary")
+        found = rows.collect()
+        ids = np.concatenate([np.empty(0, np.int64), *(np.frombuffer(row.ids, np.int64) for row in found)])
+        low, high = (
+            np.concatenate([np.empty(0), *(np.frombuffer(row[side]) for row in found)]).reshape(
+                -1, dimensions
+            )
+            for side in ("low", "high")
+        )
+        return ids, low, high
+
+    def build(
+        self, cuts: Cuts, shards: list[Lease | None], place: str, capacity: tuple[int, int]
+    ) -> list[Built]:
+        """Put them into the shards they belong to, new or with what was in them; the changed ones.
+
+        Each task builds a shard and writes it below `place`.
+        """
+        layout, reader = self.layout, self.reader
+
+        def deal(batches: Batches) -> Batches:
+            for batch in layout.unpacked(batches, GATHERED):
+                ids, low, high = reader.hulls(batch)
+                yield blocks(batch, {SHARD: cuts.place(low, high, ids)})
+
+        def build(batches: Batches) -> Batches:
+            for (number,), batch in gathered(batches, [SHARD]):
+                before = shards[number]
+                filter = EventFilter(reader.schema, capacity) if before is None else before.load()
+                reader.subscribe(filter, batch)
+                yield written(number, filter, place)
+
+        sent = layout.carried(self.frame, ordered=False)
+        dealt = sent.mapInArrow(deal, f"{SHARD} int, block binary")
+        return collected(dealt.repartitionById(len(shards), SHARD).mapInArrow(build, BUILT))
+
+
+def _flattened(frame: DataFrame) -> DataFrame:
+    """With a column ``low.x`` for each field x of a struct `low`, and so for `high`."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StructType
+
+    columns = []
+
+    def visit(path: list[str], kind: Any) -> None:
+        if isinstance(kind, StructType) and path[0] in tables.SIDES:
+            for field in kind.fields:
+                visit([*path, field.name], field.dataType)
+        else:
+            quoted = ".".join("`" + name.replace("`", "``") + "`" for name in path)
+            columns.append(sf.col(quoted).alias(".".join(path)))
+
+    for field in frame.schema.fields:
+        visit([field.name], field.dataType)
+    return frame.select(*columns)
+
+
+def written(number: int, filter: EventFilter, place: str) -> pa.RecordBatch:
+    """Save a shard in a directory of its own below `place`; a row of `BUILT` that tells of it."""
+    import pyarrow as pa
+
+    name = uuid.uuid4().hex
+    manifest = save(filter, f"{place}/{name}")
+    sides = np.zeros((2, 0, filter.schema.dimensions))
+    if len(filter.tree):
+        sides = np.stack(filter.tree.boxes_at_level(filter.tree.height - 1))
+    values = [number, name, len(filter), manifest, sides.tobytes()]
+    kinds = [pa.int32(), pa.string(), pa.int64(), pa.binary(), pa.binary()]
+    columns = [pa.array([value], kind) for value, kind in zip(values, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, [SHARD, "name", "subscriptions", "manifest", "leaves"])
+
+
+def save(filter: EventFilter, place: str) -> bytes:
+    """Save a filter in a new directory of any file system; returns the manifest."""
+    path = places.local(place)
+    if path is not None:
+        filter.save(path)
+        return (path / snapshot.MANIFEST).read_bytes()
+    draft = tempfile.mkdtemp(prefix="rtfilter-shard-")
+    try:
+        filter.save(draft)
+        places.copy(draft, place)
+        return places.read(f"{draft}/{snapshot.MANIFEST}")
+    finally:
+        shutil.rmtree(draft)
+
+
+def collected(built: DataFrame) -> list[Built]:
+    """What tasks that yield rows of `BUILT` made, each shard once."""
+    found = {}
+    for row in built.collect():
+        shard = Shard(row["name"], row["subscriptions"], bytes(row["manifest"]))
+        found[row[SHARD]] = Built(row[SHARD], shard, np.frombuffer(row["leaves"]))
+    return [found[number] for number in sorted(found)]

@@ -1,0 +1,380 @@
+"""An index in shards gives what one in a piece gives, in every version (C-1 iv)."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.errors import PythonException
+from pyspark.sql import functions as sf
+
+import spark_cases
+from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
+from rtfilter.spark import ShardedIndex, build_sharded, leases, match_frame, places
+from rtfilter.spark.cuts import Cuts
+from rtfilter.spark.routes import Route
+from spark_cases import expected, frame, pairs
+
+pytestmark = spark_cases.marks
+NAMES = ("x", "y", "z")
+SCHEMA = Schema(dict.fromkeys(NAMES, float))
+
+
+def boxes(n, seed=1):
+    """Narrow boxes with open sides and repetitions among them."""
+    rng = np.random.default_rng(seed)
+    low = rng.random((n, 3))
+    high = low + rng.choice([0.01, 0.2], (n, 3))
+    low[rng.random((n, 3)) < 0.1] = -np.inf
+    high[rng.random((n, 3)) < 0.1] = np.inf
+    low[n // 2 : n // 2 + 9], high[n // 2 : n // 2 + 9] = low[0], high[0]
+    return low, high
+
+
+def subscriptions(spark, low, high, ids, slices=3):
+    """As a frame with flat columns, null where open."""
+    sides = {f"{side}.{name}": values[:, k] for side, values in (("low", low), ("high", high))
+             for k, name in enumerate(NAMES)}  # fmt: skip
+    columns = {name: pa.array(value, mask=~np.isfinite(value)) for name, value in sides.items()}
+    table = pa.table({"id": pa.array(ids, pa.int64()), **columns})
+    return spark.createDataFrame(table).repartition(slices)
+
+
+def points(spark, n=400):
+    """Events, some of which miss an attribute."""
+    rng = np.random.default_rng(2)
+    values = rng.random((n, 3))
+    columns = {name: pa.array(values[:, k], mask=rng.random(n) < 0.05) for k, name in enumerate(NAMES)}
+    table = pa.table({"id": np.arange(n), **columns})
+    return spark.createDataFrame(table), table.drop("id")
+
+
+def matched(filter, events):
+    row, id = filter.match_batch(events).pairs()
+    return sorted(zip(row.tolist(), id.tolist(), strict=True))
+
+
+@pytest.fixture(scope="module")
+def built(spark, tmp_path_factory):
+    """The filter of 3000 boxes, its index in 5 shards, its directory."""
+    low, high = boxes(3000)
+    ids = np.random.default_rng(3).permutation(9000)[:3000]
+    filter = EventFilter(SCHEMA, capacity=(8, 16))
+    filter.subscribe_many(low, high, ids=ids)
+    path = tmp_path_factory.mktemp("sharded") / "index"
+    frame = subscriptions(spark, low, high, ids)
+    return filter, build_sharded(frame, path, SCHEMA, shards=5, capacity=(8, 16)), path
+
+
+@pytest.mark.parametrize("options", [{}, {"partitions": 1}, {"partitions": 7}, {"balance": False}], ids=str)
+def test_pairs_are_those_of_one_filter(spark, built, options):
+    filter, index, path = built
+    events, table = points(spark)
+    assert len(index) == 3000
+    assert pairs(match_frame(events, index, **options)) == matched(filter, table)
+    assert pairs(match_frame(events.limit(0), str(path), **options)) == []
+
+
+def test_shards_are_of_one_size_and_near_each_other(spark, built):
+    _, index, _ = built
+    sizes = [shard.subscriptions for shard in index.shards]
+    assert sum(sizes) == 3000
+    assert max(sizes) <= 1.2 * min(sizes)
+    _, table = points(spark)
+    rows, shards, _ = index.route().find(table)
+    assert len(np.unique(shards)) == 5
+    assert len(rows) < 0.8 * 5 * len(table)  # an event does not visit all
+
+
+def test_an_event_only_visits_shards_with_a_leaf_in_its_way(spark, built):
+    _, index, _ = built
+    _, table = points(spark)
+    rows, shards, work = index.route().find(table)
+    for number, lease in enumerate(index.route().leases):
+        visits = lease.open().workload(table)
+        own = shards == number
+        assert sorted(rows[own]) == np.flatnonzero(visits).tolist()
+        assert work[own].tolist() == visits[rows[own]].tolist()
+
+
+def test_partitions_have_the_same_work(spark, built):
+    _, index, _ = built
+    rng = np.random.default_rng(5)
+    values = np.concatenate([rng.random((2000, 3)) * 0.2, rng.random((6000, 3))])
+    columns = {name: values[:, k] for k, name in enumerate(NAMES)}
+    events = spark.createDataFrame(pa.table({"id": np.arange(len(values)), **columns}))
+    result = match_frame(events, index, partitions=4, details=True)
+    found = result.withColumn("part", sf.spark_partition_id()).collect()
+    shard_of = {int(id): number for number, lease in enumerate(index.route().leases)
+                for id in lease.open().ids()}  # fmt: skip
+    work, seen = np.zeros(4), set()
+    for row in found:
+        key = row.id, shard_of[row.subscription]
+        if key not in seen:
+            seen.add(key)
+            work[row.part] += row.workload
+    assert work.max() <= 1.15 * work.mean()
+
+
+def test_conditions_and_structs_are_read_too(spark, alerts, rows, tmp_path):
+    """Strings, disjunctions, and predicates that no box bounds exactly."""
+    conditions = [(id, str(alerts.predicate(id))) for id in alerts.ids().tolist()]
+    given = spark.createDataFrame([*conditions, (1000, "price < 1 AND price > 2")], "id int, where string")
+    index = build_sharded(given, tmp_path / "index", alerts.schema, shards=3)
+    assert len(index) == len(alerts) + 1
+    assert pairs(match_frame(frame(spark, rows), index)) == expected(alerts, rows)
+    structs = spark.createDataFrame(
+        [(500, (1.0, (None,)), (2.0, (3,)))],
+        "id long, low struct<price: double, at: struct<depth: int>>, "
+        "high struct<price: double, at: struct<depth: int>>",
+    )
+    index = index.append(structs)
+    event = {"id": "e", "price": 1.5, "symbol": None, "at": {"depth": 2}, "other": 1}
+    outside = {**event, "at": {"depth": 4}}
+    assert ("e", 500) in pairs(match_frame(frame(spark, [event]), index))
+    assert ("e", 500) not in pairs(match_frame(frame(spark, [outside]), index))
+
+
+def test_versions_share_untouched_shards_and_old_ones_stay(spark, built, tmp_path):
+    before, _, path = built
+    shutil.copytree(path, tmp_path / "index")
+    index = ShardedIndex.open(tmp_path / "index")
+    events, table = points(spark)
+    reader = match_frame(events, index)
+    low, high = np.full((20, 3), 0.5), np.full((20, 3), 0.52)  # all in one place
+    ids = np.arange(10_000, 10_020)
+    longer = index.append(subscriptions(spark, low, high, ids))
+    assert longer.version == 2
+    assert len(longer) == 3020
+    assert len({shard.name for shard in longer.shards} - {shard.name for shard in index.shards}) == 1
+    after = EventFilter(SCHEMA)
+    after.tree.extend(*before.tree.content()[:3])
+    after.subscribe_many(low, high, ids=ids)
+    assert pairs(match_frame(events, tmp_path / "index")) == matched(after, table)
+    gone = np.concatenate([before.ids()[:40], ids[:5], [77_777]])
+    shorter = longer.remove(gone)
+    after.unsubscribe_many(gone)
+    assert len(shorter) == len(after) == 2975
+    assert pairs(match_frame(events, shorter)) == matched(after, table)
+    as_frame = spark.createDataFrame([(int(id),) for id in ids], "id long")
+    assert len(shorter.remove(as_frame)) == 2960
+    assert shorter.remove([77_777]) is shorter
+    assert pairs(reader) == matched(before, table)
+    assert ShardedIndex.open(tmp_path / "index", 2) == longer
+
+
+def test_old_versions_can_be_removed(spark, built, tmp_path):
+    before, _, path = built
+    shutil.copytree(path, tmp_path / "index")
+    first = ShardedIndex.open(tmp_path / "index")
+    second = first.remove(before.ids()[:1])
+    assert second.expire() == 1
+    names = {shard.name for shard in second.shards}
+    assert {file.name for file in (tmp_path / "index" / "shards").iterdir()} == names
+    assert [file.name for file in (tmp_path / "index" / "leaves").iterdir()] == [second.leaves.name]
+    with pytest.raises(SnapshotError, match="has the versions 2, not 1"):
+        ShardedIndex.open(tmp_path / "index", 1)
+    events, table = points(spark)
+    before_less = EventFilter(SCHEMA)
+    before_less.tree.extend(*before.tree.content()[:3])
+    before_less.unsubscribe_many(before.ids()[:1])
+    assert pairs(match_frame(events, second)) == matched(before_less, table)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_few_subscriptions_make_few_shards(spark, tmp_path, count):
+    low, high = boxes(40)
+    given = subscriptions(spark, low[:count], high[:count], np.arange(count))
+    index = build_sharded(given, tmp_path / "index", SCHEMA, shards=4)
+    assert len(index.shards) == max(count, 1)
+    filter = EventFilter(SCHEMA)
+    filter.subscribe_many(low[:count], high[:count])
+    events, table = points(spark)
+    assert pairs(match_frame(events, index)) == matched(filter, table)
+    assert len(index.append(subscriptions(spark, low[5:], high[5:], np.arange(5, 40)))) == 35 + count
+
+
+def test_mistakes_change_nothing(spark, built, tmp_path):
+    _, index, path = built
+    low, high = boxes(4)
+
+    def refuse(error, match, given, *, at=tmp_path / "new", schema=SCHEMA, **options):
+        with pytest.raises(error, match=match):
+            build_sharded(given, at, schema, **options)
+
+    good = subscriptions(spark, low, high, [1, 2, 3, 4])
+    refuse(SnapshotError, "is not empty", good, at=path)
+    refuse(ValueError, "at least 1 shard, not 0", good, shards=0)
+    refuse(ValueError, "subscription 2 occurs 2 times", subscriptions(spark, low, high, [1, 2, 2, 4]))
+    refuse(ValueError, "must not be negative: -3", subscriptions(spark, low, high, [1, 2, -3, 4]))
+    refuse(ValueError, "1 subscriptions have no id", subscriptions(spark, low, high, [1, 2, None, 4]))
+    refuse(ValueError, "one column id of integers", good.drop("id"))
+    refuse(PredicateError, "unknown attribute 'z'", good, schema=Schema({"x": float, "y": float}))
+    refuse(PredicateError, "holds double, but the attribute is a bool", good,
+           schema=Schema({"x": float, "y": float, "z": bool}))  # fmt: skip
+    refuse(
+        PythonException, "subscription 3: .*", subscriptions(spark, high, low, [1, 2, 3, 4]).where("id = 3")
+    )
+    wrong = spark.createDataFrame([(7, "x > 1 AND"), (8, "x > 1")], "id int, where string")
+    refuse(PythonException, "subscription 7: ", wrong)
+    assert not (tmp_path / "new" / "versions").exists()
+    with pytest.raises(ValueError, match=f"subscription {index_id(index)} exists already"):
+        index.append(subscriptions(spark, low[:1], high[:1], [index_id(index)]))
+    with pytest.raises(TypeError, match="ids must be integers"):
+        index.remove(["a"])
+    assert ShardedIndex.open(path) == index
+
+
+def index_id(index):
+    return int(index.route().leases[0].open().ids()[0])
+
+
+def test_two_writers_do_not_overwrite_each_other(spark, built, tmp_path):
+    before, _, path = built
+    shutil.copytree(path, tmp_path / "index")
+    index = ShardedIndex.open(tmp_path / "index")
+    other = index.remove(before.ids()[:1])
+    with pytest.raises(RuntimeError, match="somebody else has made version 2"):
+        index.remove(before.ids()[1:2])
+    assert ShardedIndex.open(tmp_path / "index") == other
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text[:-100], "truncated or altered"),
+        (lambda text: text.replace('"subscriptions": 6', '"subscriptions": 7'), "checksum does not fit"),
+        (lambda text: text.replace('"format_version": 1', '"format_version": 9'), "this rtfilter reads"),
+        (lambda text: "[]", "truncated or altered"),
+    ],
+)
+def test_a_damaged_version_is_named(spark, built, tmp_path, change, message):
+    _, _, path = built
+    shutil.copytree(path / "versions", tmp_path / "versions")
+    file = tmp_path / "versions" / "00000001.json"
+    changed = change(file.read_text())
+    if changed == file.read_text():
+        content = json.loads(changed)
+        content["shards"][0]["subscriptions"] += 1
+        changed = json.dumps(content)
+    file.write_text(changed)
+    with pytest.raises(SnapshotError, match=message):
+        ShardedIndex.open(tmp_path)
+
+
+def test_a_shard_that_is_gone_is_named(spark, built, tmp_path):
+    _, _, path = built
+    shutil.copytree(path, tmp_path / "index")
+    index = ShardedIndex.open(tmp_path / "index")
+    shutil.rmtree(tmp_path / "index" / "shards")
+    leases._open.clear()
+    with pytest.raises(SnapshotError, match="executor cannot see it"):
+        index.route().leases[0].open()
+
+
+# Other file systems
+
+
+def test_shards_of_another_file_system_are_fetched_once(spark, built, tmp_path, monkeypatch):
+    from pyarrow import fs
+
+    _, index, path = built
+    reach, copies = places.reach, []
+
+    def elsewhere(place):
+        if not place.startswith("far://"):
+            return reach(place)
+        copies.append(place)
+        return fs.SubTreeFileSystem(str(path), fs.LocalFileSystem()), place.removeprefix(
+            "far://index"
+        ).lstrip("/")
+
+    monkeypatch.setattr(places, "reach", elsewhere)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    far = ShardedIndex.open("far://index")
+    assert far.shards == index.shards
+    _, table = points(spark)
+    lease = far.route().leases[0]
+    leases._open.clear()
+    fetched = lease.open()
+    assert matched(fetched, table) == matched(index.route().leases[0].open(), table)
+    copies.clear()
+    leases._open.clear()
+    assert len(lease.open()) == len(fetched)
+    assert copies == []
+
+
+def test_versions_are_written_once_on_any_file_system(tmp_path, monkeypatch):
+    from pyarrow import fs
+
+    reach = places.reach
+    monkeypatch.setattr(
+        places,
+        "reach",
+        lambda place: (
+            (fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), place.removeprefix("far://"))
+            if place.startswith("far://")
+            else reach(place)
+        ),
+    )
+    for place in ("far://a/1.json", str(tmp_path / "b" / "1.json")):
+        places.write_new(place, b"one")
+        with pytest.raises(FileExistsError):
+            places.write_new(place, b"two")
+        assert places.read(place) == b"one"
+        assert places.names(place.rpartition("/")[0]) == ["1.json"]
+        places.remove(place)
+        places.remove(place)
+        assert places.names(place.rpartition("/")[0]) == []
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "file").write_bytes(b"3")
+    places.copy(str(tmp_path / "c"), "far://d/e")
+    assert places.read("far://d/e/file") == b"3"
+    with pytest.raises(OSError, match="a path, or a URI of hdfs, s3, gs or abfs"):
+        places.read("nowhere://there/x")
+
+
+@pytest.mark.parametrize("text", ["file:///a%20b", "/a b"])
+def test_local_places(text):
+    assert str(places.local(text)) == "/a b"
+    assert places.local("s3://a/b") is None
+
+
+# Cuts
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 9), st.integers(0, 60), st.integers(0, 2**32 - 1))
+def test_cuts_place_every_box_and_come_back_from_json(shards, n, seed):
+    rng = np.random.default_rng(seed)
+    low = rng.integers(0, 4, (n, 2)).astype(float)
+    high = low + rng.integers(0, 3, (n, 2))
+    low[rng.random((n, 2)) < 0.2], high[rng.random((n, 2)) < 0.2] = -np.inf, np.inf
+    ids = rng.permutation(1000)[:n]
+    cuts = Cuts.into(shards, low, high, ids)
+    placed = cuts.place(low, high, ids)
+    assert ((placed >= 0) & (placed < shards)).all()
+    assert Cuts.from_json(json.loads(json.dumps(cuts.to_json()))) == cuts
+    if n >= 20 * shards:
+        counts = np.bincount(placed, minlength=shards)
+        assert counts.max() - counts.min() <= n / 4
+
+
+def test_equal_boxes_are_parted():
+    cuts = Cuts.into(4, np.zeros((1000, 2)), np.ones((1000, 2)), np.arange(1000))
+    other = cuts.place(np.zeros((4000, 2)), np.ones((4000, 2)), np.arange(50_000, 54_000))
+    counts = np.bincount(other, minlength=4)
+    assert counts.min() > 800
+
+
+def test_slots_share_the_partitions_by_work():
+    from rtfilter.spark.leases import Lease
+
+    route = Route([Lease("a", b"")] * 3, None, np.array([1.0, 0.0, 3.0]))
+    slots = route.slots(2)
+    assert [len(own) for own in slots] == [16, 1, 48]
+    load = sum(np.bincount(own, minlength=2) / 32 for own in (slots[0], slots[2]))
+    assert load.tolist() == [1.0, 1.0]
