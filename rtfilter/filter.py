@@ -455,7 +455,11 @@ class EventFilter:
     def save(self, path: str | PathLike[str]) -> None:
         """Write a snapshot: a directory that `load` maps into memory. Replaces an older one atomically."""
         with self._gate.reading():
-            meta = {"schema": self.schema.to_json(), "next_id": self._next_id}
+            meta = {
+                "schema": self.schema.to_json(),
+                "next_id": self._next_id,
+                "subscriptions": len(self),
+            }
             snapshot.write(path, KIND, meta, self._arrays())
 
     @classmethod

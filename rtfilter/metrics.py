@@ -34,7 +34,7 @@ class StreamRecord(NamedTuple):
     workload: NDArray[np.int64]
 
 
-class _Histogram:
+class Histogram:
     """Counts per bucket and a sum."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
@@ -68,11 +68,11 @@ class Metrics(Collector):
         self._wholes: deque[tuple[int, float, int]] = deque()  # its append and popleft are atomic
         self._streams: deque[StreamRecord] = deque()
         self._lock = threading.Lock()
-        self._response: dict[int, _Histogram] = {}
-        self._mean: dict[int, _Histogram] = {}
+        self._response: dict[int, Histogram] = {}
+        self._mean: dict[int, Histogram] = {}
         self._batches: dict[int, int] = {}
-        self._estimation = _Histogram(SECONDS)
-        self._workload = _Histogram(NODES)
+        self._estimation = Histogram(SECONDS)
+        self._workload = Histogram(NODES)
         self._events = 0
         self._matches = 0
         self._state: Callable[[], tuple[dict[str, Any], dict[str, Any]]] | None = None
@@ -88,24 +88,8 @@ class Metrics(Collector):
         self._state = state
 
     def serve(self, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
-        """Expose the registry at http://address:port/metrics from a thread; returns what stops it.
-
-        Raises `OSError` that names the port when it cannot be opened.
-        """
-        try:
-            server, thread = start_http_server(port, address, registry=self.registry)
-        except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise OSError(
-                f"cannot serve metrics on {address}:{port} ({reason}); choose another port"
-            ) from None
-
-        def stop() -> None:
-            server.shutdown()
-            server.server_close()
-            thread.join()
-
-        return stop
+        """Expose the registry at http://address:port/metrics; see `serve`."""
+        return serve(self.registry, port, address)
 
     def record_whole(self, size: int, seconds: float, matches: int) -> None:
         """Note a batch of `size` events that were all answered after `seconds`."""
@@ -145,8 +129,8 @@ class Metrics(Collector):
         matches: int,
     ) -> None:
         """Count batches of a class: when their groups ended, how large those were, each batch's mean."""
-        self._response.setdefault(size_class, _Histogram(SECONDS)).add(ended, sizes)
-        self._mean.setdefault(size_class, _Histogram(SECONDS)).add(means)
+        self._response.setdefault(size_class, Histogram(SECONDS)).add(ended, sizes)
+        self._mean.setdefault(size_class, Histogram(SECONDS)).add(means)
         self._batches[size_class] = self._batches.get(size_class, 0) + len(means)
         self._events += int(sizes.sum())
         self._matches += matches
@@ -163,7 +147,7 @@ class Metrics(Collector):
         if self._state is not None:
             index, controller = self._state()
             yield from _index_metrics(index)
-            yield from _controller_metrics(controller)
+            yield from controller_metrics(controller)
 
     def _work(self) -> Iterable[Metric]:
         per_class = [
@@ -194,6 +178,25 @@ class Metrics(Collector):
         yield CounterMetricFamily("rtfilter_subscriptions_removed", "Subscriptions removed", self.removed)
 
 
+def serve(registry: CollectorRegistry, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
+    """Expose a registry at http://address:port/metrics from a thread; returns what stops it.
+
+    Raises `OSError` that names the port when it cannot be opened.
+    """
+    try:
+        server, thread = start_http_server(port, address, registry=registry)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise OSError(f"cannot serve metrics on {address}:{port} ({reason}); choose another port") from None
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return stop
+
+
 def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "rtfilter_index_subscriptions", "Subscriptions in the index", index["subscriptions"]
@@ -207,7 +210,8 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
     yield CounterMetricFamily("rtfilter_index_updates", "Boxes inserted and deleted", index["updates"])
 
 
-def _controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
+def controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
+    """A controller's snapshot as metrics."""
     classes = controller.get("classes", {})
     # The snapshot's name, the metric's name and text; None is the whole batch as one group, shown as 0.
     gauges = [

@@ -93,6 +93,17 @@ def match_frame(
     SnapshotError
         The index cannot be opened.
     """
+    if partitions is not None and partitions < 1:
+        raise ValueError(f"the result has at least 1 partition, not {partitions}")
+    context_of(events.sparkSession)
+    route = _route(events.sparkSession, index)
+    return matched(events, route, id=id, partitions=partitions, details=details, balance=balance)
+
+
+def matched(
+    events: DataFrame, route: Route, *, id: str, partitions: int | None, details: bool, balance: bool
+) -> DataFrame:
+    """`match_frame` on the way to an index."""
     from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
     if events.columns.count(id) != 1:
@@ -102,11 +113,6 @@ def match_frame(
         )
     if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
-    if partitions is not None and partitions < 1:
-        raise ValueError(f"the result has at least 1 partition, not {partitions}")
-    spark = events.sparkSession
-    context_of(spark)
-    route = _route(spark, index)
     names = _columns(events, route.leases[0].schema)
     layout = Layout.of(events, list(dict.fromkeys([id, *names])), id)
     sent = layout.carried(events)
@@ -118,7 +124,7 @@ def match_frame(
     if len(route.leases) > 1:
         sample = layout.carried(events.sample(fraction=SAMPLE, seed=0))
         route = replace(route, shares=_shares(sample, route, layout, names))
-    parts = spark.sparkContext.defaultParallelism if partitions is None else partitions
+    parts = events.sparkSession.sparkContext.defaultParallelism if partitions is None else partitions
     dealt_out = sent.mapInArrow(
         _dealer(route, layout, names, parts), f"{PART} int, {SHARD} int, {CLASS} int, block binary"
     )

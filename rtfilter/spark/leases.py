@@ -70,6 +70,11 @@ class Lease:
         """Of the index."""
         return Schema.from_json(json.loads(self.manifest)["meta"]["schema"])
 
+    @property
+    def subscriptions(self) -> int:
+        """How many the index has."""
+        return int(json.loads(self.manifest)["meta"].get("subscriptions", 0))
+
     def open(self) -> EventFilter:
         """The index, mapped once by this process. Raises `SnapshotError` that says what to do."""
         with _lock:
@@ -192,14 +197,20 @@ def lend(spark: SparkSession, index: EventFilter | str | PathLike[str]) -> Lease
         lease = lease_of(str(_save(index)))
     else:
         lease = lease_of(places.absolute(index))
+    send(spark, lease)
+    return lease
+
+
+def send(spark: SparkSession, lease: Lease) -> None:
+    """Give the files of a snapshot at a path to the executors of a cluster, once."""
     context = context_of(spark)
     path = places.local(lease.place)
-    if path is not None and not context.master.startswith("local"):
-        sent = set(context.listFiles)
-        for name in snapshot.files(lease.manifest):
-            if not any(file.endswith(f"/{name}") for file in sent):
-                context.addFile(str(path / name))
-    return lease
+    if path is None or context.master.startswith("local"):
+        return
+    sent = set(context.listFiles)
+    for name in snapshot.files(lease.manifest):
+        if not any(file.endswith(f"/{name}") for file in sent):
+            context.addFile(str(path / name))
 
 
 def lease_of(place: str) -> Lease:

@@ -123,9 +123,21 @@ class ShardedIndex:
         given.count()
         known = self._known(subscriptions.sparkSession, given.ids())
         if len(known):
-            raise ValueError(f"subscription {known[0]} exists already; remove it first")
-        leases: list[Lease | None] = [self._lease(shard) for shard in self.shards]
-        return self._next(given.build(self.cuts, leases, f"{self.place}/shards", self.capacity))
+            raise ValueError(f"subscription {known[0]} exists already; remove it first, or use `update`")
+        return self._next(given.build(self.cuts, self._leases(), f"{self.place}/shards", self.capacity))
+
+    def update(self, subscriptions: DataFrame, removed: ArrayLike = ()) -> ShardedIndex:
+        """Add or replace subscriptions, and remove others, in one version; see `append` and `remove`."""
+        given = Subscriptions.of(subscriptions, self.schema)
+        given.count()
+        old = np.concatenate([given.ids(), _ids(removed)])
+        rest = self._without(subscriptions.sparkSession, old)
+        leases = self._leases()
+        for one in rest:
+            leases[one.number] = self._lease(one.shard)
+        added = given.build(self.cuts, leases, f"{self.place}/shards", self.capacity)
+        built = {one.number: one for one in (*rest, *added)}
+        return self._next(list(built.values())) if built else self
 
     def remove(self, ids: DataFrame | ArrayLike) -> ShardedIndex:
         """Remove the subscriptions of these ids, a DataFrame with a column `id` or an array; unknown ones are
@@ -138,24 +150,12 @@ class ShardedIndex:
 
         if isinstance(ids, DataFrame):
             spark: SparkSession | None = ids.sparkSession
-            gone = ids.select("id").dropna().toArrow().column("id").to_numpy()
+            gone = _ids(ids.select("id").dropna().toArrow().column("id").to_numpy())
         else:
-            spark, gone = SparkSession.getActiveSession(), np.atleast_1d(np.asarray(ids))
-        if len(gone) and gone.dtype.kind not in "iu":
-            raise TypeError(f"ids must be integers, not {gone.dtype}")
+            spark, gone = SparkSession.getActiveSession(), _ids(ids)
         if spark is None:
             raise RuntimeError("there is no Spark session: make one first")
-        names, leases = gone.astype(np.int64), [self._lease(shard) for shard in self.shards]
-        place = f"{self.place}/shards"
-
-        def without(batches: Batches) -> Batches:
-            for number in _numbers(batches):
-                if np.isin(leases[number].open().ids(), names).any():
-                    filter = leases[number].load()
-                    filter.unsubscribe_many(names)
-                    yield written(number, filter, place)
-
-        built = collected(self._each(spark).mapInArrow(without, BUILT))
+        built = self._without(spark, gone)
         return self._next(built) if built else self
 
     def expire(self) -> int:
@@ -183,6 +183,9 @@ class ShardedIndex:
     def _lease(self, shard: Shard) -> Lease:
         return Lease(f"{self.place}/shards/{shard.name}", shard.manifest)
 
+    def _leases(self) -> list[Lease | None]:
+        return [self._lease(shard) for shard in self.shards]
+
     def _snapshots(self) -> list[Shard]:
         return [*self.shards, self.leaves]
 
@@ -204,6 +207,19 @@ class ShardedIndex:
 
         found: IntArray = self._each(spark).mapInArrow(known, "id long").toArrow().column("id").to_numpy()
         return found
+
+    def _without(self, spark: SparkSession, ids: IntArray) -> list[Built]:
+        """The shards that have any of the ids, written anew without them."""
+        leases, place = [self._lease(shard) for shard in self.shards], f"{self.place}/shards"
+
+        def without(batches: Batches) -> Batches:
+            for number in _numbers(batches):
+                if np.isin(leases[number].open().ids(), ids).any():
+                    filter = leases[number].load()
+                    filter.unsubscribe_many(ids)
+                    yield written(number, filter, place)
+
+        return collected(self._each(spark).mapInArrow(without, BUILT))
 
     def _next(self, built: list[Built]) -> ShardedIndex:
         """Publish the version in which these shards replace their predecessors."""
@@ -355,6 +371,13 @@ def build_sharded(
 
         built += collected(draft._each(subscriptions.sparkSession).mapInArrow(empty, BUILT))
     return draft._next(built)
+
+
+def _ids(ids: ArrayLike) -> IntArray:
+    given = np.atleast_1d(np.asarray(ids))
+    if len(given) and given.dtype.kind not in "iu":
+        raise TypeError(f"ids must be integers, not {given.dtype}")
+    return given.astype(np.int64)
 
 
 def _numbers(batches: Batches) -> Iterator[int]:

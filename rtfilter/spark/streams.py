@@ -1,0 +1,256 @@
+"""Live streams: stages for `DataStreamWriter.foreachBatch`, which Spark calls with each micro-batch.
+
+`MatchStage` matches events against the newest version of an index; `ChangeStage` makes new versions from a
+stream of changes. Both may run in one program or in several. What a checkpoint makes Spark repeat after a
+failure is recognised by its number, so that results come out once.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable
+from os import PathLike
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from adaptive import Controller, LevelController
+from rtfilter import EventFilter, SnapshotError
+from rtfilter.spark import places
+from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, matched
+from rtfilter.spark.leases import Lease, context_of, lease_of, send
+from rtfilter.spark.routes import Route
+from rtfilter.spark.shards import ShardedIndex
+from rtfilter.spark.subscribing import Subscriptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rtfilter.spark.watch import StreamMetrics
+
+#: Samples of each number of partitions that the default controller compares, and changes of the index
+#: after which it does so again.
+ROUNDS, THRESHOLD = 4, 100_000
+#: Times that a snapshot is looked at which is being replaced.
+TRIES = 5
+
+
+class Once:
+    """Writes the result of each micro-batch exactly once: a directory ``batch=<number>`` each, below `path`.
+
+    A directory appears whole, by renaming, so readers never see half of a batch (on object stores, renaming
+    copies). A batch that Spark repeats after a failure is left as it is when its directory is there.
+
+    Parameters
+    ----------
+    path : str
+        A directory on any file system that Spark reaches.
+    format : str
+        "parquet", or another that `DataFrameWriter` knows.
+    """
+
+    def __init__(self, path: str | PathLike[str], format: str = "parquet") -> None:
+        self.path, self.format = places.absolute(path), format
+
+    def has(self, spark: SparkSession, number: int) -> bool:
+        """Whether the result of a batch is there."""
+        system, path = self._reach(spark, f"batch={number}")
+        return bool(system.exists(path))
+
+    def __call__(self, matches: DataFrame, number: int) -> None:
+        """Write the result of a batch."""
+        spark = matches.sparkSession
+        system, drafts = self._reach(spark, "_drafts")
+        system.delete(drafts, True)  # what a killed program left
+        name = f"_drafts/{uuid.uuid4().hex}"
+        matches.write.format(self.format).save(f"{self.path}/{name}")
+        _, draft = self._reach(spark, name)
+        if not system.rename(draft, self._reach(spark, f"batch={number}")[1]):
+            raise OSError(f"cannot rename {draft} to batch={number}")
+
+    def _reach(self, spark: SparkSession, name: str) -> tuple[Any, Any]:
+        java: Any = spark._jvm
+        path = java.org.apache.hadoop.fs.Path(f"{self.path}/{name}")
+        return path.getFileSystem(spark._jsc.hadoopConfiguration()), path
+
+
+class MatchStage:
+    """Matches each micro-batch of events against the index as it is when the batch begins.
+
+    >>> stage = MatchStage("rules.index", Once("matches"))  # doctest: +SKIP
+    >>> query = (
+    ...     events.writeStream.foreachBatch(stage).option("checkpointLocation", "state").start()
+    ... )  # doctest: +SKIP
+
+    How many partitions a batch is dealt to, or that it is matched where it is, a controller decides for each
+    class of batch sizes by the seconds that batches take (W-5, C-1).
+
+    Parameters
+    ----------
+    index : path or URI
+        Where `EventFilter.save` or `build_sharded` write. Looked at before each batch.
+    sink : callable
+        Gets the result of `match_frame` and the number of the batch, and must use the result before it
+        returns: `Once`, or a function. If it has a method `has`, it is asked first.
+    id : str
+        The column that names an event.
+    controller : Controller, optional
+        Its levels stand for: 0 where the events are, 1 in one partition, 2 in two, 3 in four, and so on.
+    metrics : StreamMetrics, optional
+    """
+
+    def __init__(
+        self,
+        index: str | PathLike[str],
+        sink: Callable[[DataFrame, int], None],
+        *,
+        id: str = "id",
+        controller: Controller | None = None,
+        metrics: StreamMetrics | None = None,
+    ) -> None:
+        self.place, self.sink, self.id = places.absolute(index), sink, id
+        self.controller: Controller = (
+            LevelController(rounds=ROUNDS, threshold=THRESHOLD, tolerance=0.05)
+            if controller is None
+            else controller
+        )
+        self.metrics = metrics
+        self.subscriptions = 0
+        self._version = ""
+        if metrics is not None:
+            metrics.observe_state(lambda: (self.subscriptions, self.controller.snapshot()))
+
+    def __call__(self, events: DataFrame, number: int) -> None:
+        """Match micro-batch `number`."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as sf
+
+        spark, began = events.sparkSession, perf_counter()
+        has = getattr(self.sink, "has", None)
+        if has is not None and has(spark, number):
+            return
+        events = events.persist()
+        try:
+            size = events.count()
+            if size == 0:
+                return
+            route = self._look(spark)
+            cores = context_of(spark).defaultParallelism
+            ticket = self.controller.plan(size, 3 + math.ceil(math.log2(cores)))
+            level = ticket.plan.level
+            result = matched(
+                events,
+                route,
+                id=self.id,
+                partitions=2 ** (level - 1) if level else None,
+                details=True,
+                balance=level > 0,
+            )
+            observed = Observation()
+            watched = result.observe(
+                observed,
+                sf.count(SUBSCRIPTION).alias("matches"),
+                sf.sum(OFFSET).alias("seconds"),
+                sf.max(OFFSET).alias("slowest"),
+            )
+            self.sink(watched.select(self.id, SUBSCRIPTION), number)
+            seconds = perf_counter() - began
+            self.controller.report(ticket, seconds / size)
+            if self.metrics is not None:
+                found = observed.get
+                self.metrics.record(
+                    size, seconds, found["matches"], found["seconds"] or 0.0, found["slowest"] or 0.0
+                )
+        finally:
+            events.unpersist()
+
+    def _look(self, spark: SparkSession) -> Route:
+        """The way to the newest version."""
+        if ShardedIndex.lies_at(self.place):
+            index = ShardedIndex.open(self.place)
+            self._saw(str(index.version), len(index))
+            return index.route()
+        lease = self._pinned()
+        send(spark, lease)
+        if lease.digest != self._version:
+            self._saw(lease.digest, lease.subscriptions)
+        return Route.whole(lease)
+
+    def _pinned(self) -> Lease:
+        for _ in range(TRIES - 1):
+            try:
+                return lease_of(self.place).pinned()
+            except SnapshotError:
+                continue  # replaced just now
+        return lease_of(self.place).pinned()
+
+    def _saw(self, version: str, subscriptions: int) -> None:
+        if self._version and version != self._version:
+            self.controller.on_update(max(abs(subscriptions - self.subscriptions), 1))
+            if self.metrics is not None:
+                self.metrics.versions += 1
+        self._version, self.subscriptions = version, subscriptions
+
+
+class ChangeStage:
+    """Applies each micro-batch of changes to an index, as a new version.
+
+    A change is a row as for `build_sharded`, which adds or replaces the subscription of that id; with `true`
+    in a column `removed`, it removes it. A batch is applied whole or not at all, and doing it again changes
+    nothing, so what Spark repeats after a failure does no harm.
+
+    Parameters
+    ----------
+    index : path or URI
+        Of an index that `EventFilter.save` or `build_sharded` made, which nobody else changes.
+    order : str, optional
+        A column that tells which of the changes of one subscription comes last. Without, a batch may have
+        only one change of each.
+    """
+
+    def __init__(self, index: str | PathLike[str], *, order: str | None = None) -> None:
+        self.place, self.order = places.absolute(index), order
+        self._filter: EventFilter | None = None
+
+    def __call__(self, changes: DataFrame, number: int) -> None:
+        """Apply micro-batch `number`."""
+        from pyspark.sql import functions as sf
+        from pyspark.sql.window import Window
+
+        if self.order is not None:
+            latest = Window.partitionBy("id").orderBy(sf.desc(self.order))
+            place = "rtfilter place"
+            changes = changes.withColumn(place, sf.row_number().over(latest)).where(f"`{place}` = 1")
+            changes = changes.drop(place, self.order)
+        changes = changes.persist()
+        try:
+            gone = sf.lit(False)
+            if "removed" in changes.columns:
+                gone = sf.coalesce(sf.col("removed"), gone)
+            removed = changes.where(gone).select("id").toArrow().column("id").to_numpy()
+            given = changes.where(~gone).drop("removed")
+            if ShardedIndex.lies_at(self.place):
+                ShardedIndex.open(self.place).update(given, removed)
+            else:
+                self._change(given, removed)
+        finally:
+            changes.unpersist()
+
+    def _change(self, given: DataFrame, removed: ArrayLike) -> None:
+        path = places.local(self.place)
+        if path is None:
+            raise SnapshotError(f"{self.place}: only an index in shards can be changed there; build_sharded")
+        if self._filter is None:
+            self._filter = EventFilter.load(path)
+        filter, self._filter = self._filter, None  # where it fails, what is in memory may be half of it
+        subscriptions = Subscriptions.of(given, filter.schema)
+        subscriptions.count()
+        table = subscriptions.frame.select(*(f"`{name}`" for name in subscriptions.layout.names)).toArrow()
+        ids = np.concatenate([table.column("id").to_numpy().astype(np.int64), np.asarray(removed, np.int64)])
+        filter.unsubscribe_many(ids)
+        subscriptions.reader.subscribe(filter, table)
+        filter.save(path)
+        self._filter = filter

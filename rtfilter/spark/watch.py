@@ -1,0 +1,170 @@
+"""Streams in Prometheus: what `MatchStage` sees of each micro-batch, and what Spark tells of its queries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from rtfilter.metrics import SECONDS, Histogram, controller_metrics, serve
+
+#: Micro-batches take longer than events.
+BATCH_SECONDS = (*SECONDS[SECONDS.index(0.01) :], 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0)
+
+
+class StreamMetrics(Collector):
+    """Metrics of one `MatchStage`, in a registry of their own.
+
+    Seconds of a batch are those until its result is written: when all its events are known. Offsets are
+    seconds from the start of a task to an answer within it (C-1 v).
+
+    Attributes
+    ----------
+    registry : CollectorRegistry
+    versions : int
+        Times that the index was seen to be another.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry if registry is not None else CollectorRegistry()
+        self.versions = 0
+        self._lock = threading.Lock()
+        self._seconds: dict[int, Histogram] = {}
+        self._batches: dict[int, int] = {}
+        self._events = self._matches = 0
+        self._offset = self._slowest = 0.0
+        self._queries: dict[str, dict[str, Any]] = {}
+        self._state: Callable[[], tuple[int, dict[str, Any]]] = lambda: (0, {})
+        self.registry.register(self)
+
+    def serve(self, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
+        """Expose the registry at http://address:port/metrics; see `rtfilter.metrics.serve`."""
+        return serve(self.registry, port, address)
+
+    def listen(self, spark: SparkSession) -> Callable[[], None]:
+        """Have what Spark tells of the session's queries from now on; returns what ends it."""
+        listener = _Listener(self)
+        spark.streams.addListener(listener)
+        return lambda: spark.streams.removeListener(listener)
+
+    def observe_state(self, state: Callable[[], tuple[int, dict[str, Any]]]) -> None:
+        """Let `state` give the number of subscriptions and the controller's snapshot at each scrape."""
+        self._state = state
+
+    def record(self, size: int, seconds: float, matches: int, offset: float, slowest: float) -> None:
+        """Note a micro-batch: events, seconds until it was written, matches, sum and greatest of offsets."""
+        size_class = 1 << (size.bit_length() - 1)
+        with self._lock:
+            self._seconds.setdefault(size_class, Histogram(BATCH_SECONDS)).add(np.array([seconds]))
+            self._batches[size_class] = self._batches.get(size_class, 0) + 1
+            self._events += size
+            self._matches += matches
+            self._offset += offset
+            self._slowest = slowest
+
+    def progressed(self, query: str, rows: int, per_second: float, phases: dict[str, int]) -> None:
+        """Note the progress of a query: rows of a batch, rows per second, milliseconds of its phases."""
+        with self._lock:
+            state = self._queries.setdefault(query, {"rows": 0, "rate": 0.0, "phases": {}, "running": 1})
+            state["rows"] += rows
+            state["rate"], state["running"] = per_second, 1
+            for phase, milliseconds in phases.items():
+                state["phases"][phase] = state["phases"].get(phase, 0.0) + milliseconds / 1000
+
+    def ended(self, query: str) -> None:
+        """Note that a query has stopped or failed."""
+        with self._lock:
+            if query in self._queries:
+                self._queries[query].update(running=0, rate=0.0)
+
+    def describe(self) -> Iterable[Metric]:
+        """The names, so that a registry refuses a second set of them."""
+        return self._work()
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield every metric with its present value; called by the registry at a scrape."""
+        with self._lock:
+            yield from self._work()
+        subscriptions, controller = self._state()
+        yield GaugeMetricFamily(
+            "rtfilter_index_subscriptions", "Subscriptions in the index", float(subscriptions)
+        )
+        yield from controller_metrics(controller)
+
+    def _work(self) -> Iterable[Metric]:
+        seconds = HistogramMetricFamily(
+            "rtfilter_spark_batch_seconds",
+            "Time from the start of a micro-batch until its result is written",
+            labels=["size_class"],
+        )
+        batches = CounterMetricFamily(
+            "rtfilter_spark_batches", "Micro-batches matched", labels=["size_class"]
+        )
+        for size_class, histogram in sorted(self._seconds.items()):
+            seconds.add_metric([str(size_class)], histogram.buckets(), histogram.total)
+            batches.add_metric([str(size_class)], self._batches[size_class])
+        yield seconds
+        yield batches
+        yield CounterMetricFamily("rtfilter_spark_events", "Events matched in micro-batches", self._events)
+        yield CounterMetricFamily("rtfilter_spark_matches", "Matches found in micro-batches", self._matches)
+        yield CounterMetricFamily(
+            "rtfilter_spark_offset_seconds",
+            "Time from the start of a task to a match in it, summed over matches",
+            self._offset,
+        )
+        yield GaugeMetricFamily(
+            "rtfilter_spark_last_offset_seconds", "The greatest of the last micro-batch", self._slowest
+        )
+        yield CounterMetricFamily(
+            "rtfilter_spark_index_versions", "Times that the index was another", self.versions
+        )
+        rows = CounterMetricFamily("rtfilter_spark_input_rows", "Rows read by a query", labels=["query"])
+        rate = GaugeMetricFamily(
+            "rtfilter_spark_processed_rows_per_second", "Of the last micro-batch", labels=["query"]
+        )
+        running = GaugeMetricFamily("rtfilter_spark_query_running", "1 until it ends", labels=["query"])
+        phases = CounterMetricFamily(
+            "rtfilter_spark_phase_seconds", "Time of a query by phase", labels=["query", "phase"]
+        )
+        for query, state in sorted(self._queries.items()):
+            rows.add_metric([query], state["rows"])
+            rate.add_metric([query], state["rate"])
+            running.add_metric([query], state["running"])
+            for phase, spent in sorted(state["phases"].items()):
+                phases.add_metric([query, phase], spent)
+        yield from (rows, rate, running, phases)
+
+
+class _Listener(StreamingQueryListener):
+    """Tells `StreamMetrics` of the session's queries, by their names."""
+
+    def __init__(self, metrics: StreamMetrics) -> None:
+        self._metrics = metrics
+        self._names: dict[Any, str] = {}
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        self._names[event.id] = event.name or "unnamed"
+        self._metrics.progressed(self._names[event.id], 0, 0.0, {})
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        progress = event.progress
+        per_second = progress.processedRowsPerSecond
+        self._metrics.progressed(
+            progress.name or "unnamed",
+            max(progress.numInputRows, 0),
+            per_second if np.isfinite(per_second) else 0.0,
+            progress.durationMs,
+        )
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        self._metrics.ended(self._names.pop(event.id, "unnamed"))
