@@ -25,6 +25,7 @@ EXPERIMENTS = {
     "bursts": Experiment("experiments.bursts", "mean response of a burst by level and group, and as adapted"),
     "mixed": Experiment("experiments.mixed", "response times under Poisson arrivals and changes at once"),
     "scale": Experiment("experiments.scale", "two threads beside one, and indexes of millions of boxes"),
+    "spark": Experiment("experiments.spark", "on Spark, beside Spark's join and one process without it"),
     "overheads": Experiment("experiments.overheads", "starting a process, and the cost of metrics"),
     "capacity": Experiment("experiments.capacity", "time per event by leaf capacity, to choose the default"),
 }
@@ -47,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("experiments", "rtfilter", "scheduler", "adaptive"):
             raise
-        print(f"{given.name} needs {error.name}: pip install 'rtfilter[experiments]'", file=sys.stderr)
+        extras = "experiments,spark" if given.name == "spark" else "experiments"
+        print(f"{given.name} needs {error.name}: pip install 'rtfilter[{extras}]'", file=sys.stderr)
         return 1
     return run(given.arguments)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,29 @@ def test_columns_may_have_any_names(spark):
         [(7, 0.5, 9.0, 0.5, None)], "`the``id` int, x double, X double, `a``b` double, n void"
     )
     assert match_frame(events, filter, id="the`id").collect() == [(7, 0)]
+
+
+def test_events_of_all_types(spark):
+    """Timestamps with and without a zone, whole numbers of several widths, booleans, strings."""
+    types = {"at": datetime, "local": datetime, "small": int, "long": int, "real": float, "live": bool}
+    filter = EventFilter(Schema({**types, "name": str}))
+    filter.subscribe_many(
+        [
+            "at > '2024-01-01T12:00:00Z'",
+            "local > '2024-01-01T12:00:00Z'",
+            "small = 7 AND real > 1.5",
+            f"long = {2**53 + 1}",
+            "live = TRUE AND name LIKE 'a%'",
+        ]
+    )
+    late, early = datetime(2024, 1, 1, 13, tzinfo=UTC), datetime(2024, 1, 1, 11, tzinfo=UTC)
+    rows = [
+        (1, late, None, 7, 2**53, 2.0, False, "a"),
+        (2, early, late.replace(tzinfo=None), None, 2**53 + 1, 2.0, True, "ab"),
+    ]
+    kinds = "at timestamp, local timestamp_ntz, small short, long long, real float, live boolean, name string"
+    events = spark.createDataFrame(rows, f"id int, {kinds}")
+    assert pairs(match_frame(events, filter)) == [(1, 0), (1, 2), (2, 1), (2, 3), (2, 4)]
 
 
 def test_rows_that_were_shuffled_are_dealt_in_an_order_of_their_own(spark, rows, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -136,6 +137,21 @@ def test_conditions_and_structs_are_read_too(spark, alerts, rows, tmp_path):
     outside = {**event, "at": {"depth": 4}}
     assert ("e", 500) in pairs(match_frame(frame(spark, [event]), index))
     assert ("e", 500) not in pairs(match_frame(frame(spark, [outside]), index))
+
+
+def test_bounds_of_timestamps_and_booleans(spark, tmp_path):
+    schema = Schema({"at": datetime, "on": bool})
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    given = spark.createDataFrame(
+        [(1, noon, noon, None), (2, None, noon, True)],
+        "id int, `low.at` timestamp, `high.at` timestamp, `low.on` boolean",
+    )
+    index = build_sharded(given, tmp_path / "index", schema, shards=2)
+    events = spark.createDataFrame(
+        [(1, noon, None), (2, noon, True), (3, noon + timedelta(seconds=1), True)],
+        "id int, at timestamp, on boolean",
+    )
+    assert pairs(match_frame(events, index)) == [(1, 1), (2, 1), (2, 2)]
 
 
 def test_versions_share_untouched_shards_and_old_ones_stay(spark, built, tmp_path):

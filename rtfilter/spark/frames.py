@@ -164,7 +164,7 @@ def _columns(events: DataFrame, schema: Schema) -> list[str]:
 
     known = set(schema.names) | {name.partition(".")[0] for name in schema.names}
     kinds = [
-        (field.name, to_arrow_type(field.dataType) if field.name in known else pa.null())
+        (field.name, to_arrow_type(field.dataType, timezone="UTC") if field.name in known else pa.null())
         for field in events.schema.fields
     ]
     schema.read(pa.schema(kinds).empty_table())  # says what is wrong

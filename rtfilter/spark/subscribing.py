@@ -134,7 +134,7 @@ class Subscriptions:
         bounds = tables.bounded_columns(flat.columns, schema)
         names = ["id", *(flat.columns[column.at] for column in bounds)] if bounds else ["id", "where"]
         columns = [column._replace(at=place + 1) for place, column in enumerate(bounds)]
-        kinds = [(name, to_arrow_type(flat.schema[name].dataType)) for name in names]
+        kinds = [(name, to_arrow_type(flat.schema[name].dataType, timezone="UTC")) for name in names]
         if bounds:
             tables.bounds_of_arrow(pa.schema(kinds).empty_table(), columns, schema)  # says what is wrong
         elif not pa.types.is_string(kinds[1][1]):
