@@ -212,17 +212,17 @@ def hot_spots(seed: int, events: int, boxes: int) -> tuple[EventFilter, np.ndarr
         place = np.sort(rng.choice(100, count, p=share / share.sum()))
         return np.clip(centres[place] + rng.integers(-width, width, (count, 4)), 0, 65535)
 
-    low = near(boxes, 3000)
+    low = near(boxes, 1000)
     filter = EventFilter(made.schema)
     filter.subscribe_many(low, np.clip(low + 1000, 0, 65535))
-    return filter, near(events, 3000)
+    return filter, near(events, 1000)
 
 
 def measure_skew(folder: Path, seed: int, size: Size, bar: tqdm[None]) -> list[Row]:
     """Work of the slowest partition beside the mean: of equal counts in order of arrival, and as dealt."""
     rows = []
     for name, (filter, events) in {
-        "Zipf hot spots": hot_spots(seed, size.events // 5, size.boxes // 5),
+        "Zipf hot spots": hot_spots(seed, size.events // 5, size.boxes),
         "flights": flights(seed, size),
     }.items():
         bar.set_description(name)

@@ -5,11 +5,10 @@ import shutil
 
 import pytest
 
+NO_JAVA = not (shutil.which("java") or os.environ.get("JAVA_HOME"))
 marks = [
     pytest.mark.xdist_group("spark"),  # one session
-    pytest.mark.skipif(
-        not (shutil.which("java") or os.environ.get("JAVA_HOME")), reason="Spark needs Java 17 or newer"
-    ),
+    pytest.mark.skipif(NO_JAVA, reason="Spark needs Java 17 or newer"),
 ]
 
 SCHEMA = "id string, price double, symbol string, at struct<depth: int>, other long"

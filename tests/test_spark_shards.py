@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 
 import spark_cases
 from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
-from rtfilter.spark import ShardedIndex, build_sharded, leases, match_frame, places
+from rtfilter.spark import ShardedIndex, build_sharded, leases, match_frame, places, shards
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.routes import Route
 from spark_cases import expected, frame, pairs
@@ -180,6 +180,33 @@ def test_versions_share_untouched_shards_and_old_ones_stay(spark, built, tmp_pat
     assert shorter.remove([77_777]) is shorter
     assert pairs(reader) == matched(before, table)
     assert ShardedIndex.open(tmp_path / "index", 2) == longer
+
+
+def test_shards_that_grow_are_cut(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "LEAST", 10)
+    low, high = boxes(1000)
+    ids = np.arange(1000)
+
+    def given(own):
+        return subscriptions(spark, low[own], high[own], ids[own])
+
+    index = build_sharded(given(slice(0, 60)), tmp_path / "index", SCHEMA, shards=2)
+    filter = EventFilter(SCHEMA)
+    events, table = points(spark)
+    for own in (slice(60, 400), slice(400, 1000)):
+        index = index.append(given(own))
+        assert max(shard.subscriptions for shard in index.shards) <= 60
+        assert len(index.cuts.cuts) + 1 == len(index.shards)
+    filter.subscribe_many(low, high)
+    assert pairs(match_frame(events, ShardedIndex.open(tmp_path / "index"))) == matched(filter, table)
+    content = [lease.open() for lease in index.route().leases]
+    for number, shard in enumerate(content):
+        own = shard.ids()
+        assert (index.cuts.place(low[own], high[own], own) == number).all()
+    assert sorted(id for shard in content for id in shard.ids()) == ids.tolist()
+    index = index.update(given(slice(0, 1)), removed=[5, 6])
+    filter.unsubscribe_many([5, 6])
+    assert pairs(match_frame(events, index)) == matched(filter, table)
 
 
 def test_old_versions_can_be_removed(spark, built, tmp_path):

@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = """events:
   what Spark reads: a file or directory of Parquet, or of JSON lines, on any file system it reaches,
-  with a column for each attribute, and one that names the event. The index lies where this process
-  sees it; executors that do not are sent it.
+  with a column for each attribute, and one that names the event. The index is a path that this process
+  sees (executors that do not are sent it), a URI of hdfs, s3, gs or abfs, or what build_sharded made.
 
 examples:
   rtfilter index build alerts.jsonl --schema ticks.json --out alerts-index
@@ -32,7 +32,7 @@ examples:
   spark-submit --master yarn "$(python -c 'import rtfilter; print(*rtfilter.__path__)')/__main__.py" \\
       spark-match alerts-index hdfs:///ticks --out hdfs:///matches
 """
-    parser.add_argument("index", metavar="INDEX", help="a saved index")
+    parser.add_argument("index", metavar="INDEX", help="a saved index, or one in shards")
     parser.add_argument("events", metavar="EVENTS", help="file or directory of events")
     parser.add_argument(
         "--out", metavar="DIR", required=True, help="directory for the result; must not exist"
@@ -57,7 +57,8 @@ examples:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0."""
-    if not is_index(arguments.index):
+    remote = "://" in arguments.index
+    if not remote and not is_index(arguments.index):
         raise CommandError(f"{arguments.index}: is no saved index; make one with rtfilter index build")
     try:
         from py4j.protocol import Py4JError

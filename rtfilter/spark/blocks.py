@@ -59,10 +59,8 @@ class Layout:
         """
         from pyspark.sql import functions as sf
 
-        by_place = events.toDF(
-            *(f"c{i}" for i in range(len(events.columns)))
-        )  # names may need quoting, or case
-        place = {name: f"c{i}" for i, name in enumerate(events.columns)}
+        place = {name: f"c{i}" for i, name in enumerate(events.columns)}  # names may need quoting, or case
+        by_place = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
         if ordered and _by_chance(events):
             by_place = by_place.sortWithinPartitions(*(place[name] for name in self.names))
         columns = [
@@ -73,7 +71,6 @@ class Layout:
 
     def unpacked(self, batches: Batches, rows: int) -> Batches:
         """What has arrived, in its own columns: batches of about so many rows."""
-
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +56,12 @@ class Cuts:
         least = np.where(np.isfinite(least), least, 0.0)
         width = np.where(most > least, most - least, 1.0)
         empty = cls(least.tolist(), width.tolist(), [])
-        boxes, salts, cuts = empty._framed(low, high), salted(ids), empty.cuts
+        return replace(empty, cuts=empty.further(shards, low, high, ids))
+
+    def further(self, parts: int, low: FloatArray, high: FloatArray, ids: IntArray) -> list[Cut]:
+        """Cuts that send a sample of boxes to so many parts evenly, in this frame."""
+        boxes, salts = self._framed(low, high), salted(ids)
+        cuts: list[Cut] = []
         first = 0
 
         def cut(rows: IntArray, groups: int) -> int:
@@ -68,15 +73,30 @@ class Cuts:
             keys = _keys(boxes[rows], k, kind)
             order = np.lexsort((salts[rows], keys))
             middle = min(max(len(rows) * left // groups, 1), len(rows) - 1)
-            own = len(cuts)
-            at = order[middle]
+            own, at = len(cuts), order[middle]
             cuts.append(Cut(int(k), int(kind), float(keys[at]), int(salts[rows[at]]), 0, 0))
             sides = cut(rows[order[:middle]], left), cut(rows[order[middle:]], groups - left)
             cuts[own] = cuts[own]._replace(left=sides[0], right=sides[1])
             return own
 
-        cut(np.arange(len(ids)), shards)
-        return empty
+        cut(np.arange(len(ids)), parts)
+        return cuts
+
+    def with_parts(self, shard: int, cuts: list[Cut], new: int) -> Cuts:
+        """With a shard cut further: its first part keeps its number, the others have `new`, `new` + 1, ..."""
+        offset = len(self.cuts)
+
+        def inner(side: int) -> int:
+            if side >= 0:
+                return side + offset
+            return ~shard if side == ~0 else ~(new + ~side - 1)
+
+        def outer(side: int) -> int:
+            return offset if side == ~shard else side
+
+        before = [cut._replace(left=outer(cut.left), right=outer(cut.right)) for cut in self.cuts]
+        after = [cut._replace(left=inner(cut.left), right=inner(cut.right)) for cut in cuts]
+        return replace(self, cuts=[*before, *after])
 
     def place(self, low: FloatArray, high: FloatArray, ids: IntArray) -> IntArray:
         """The shard of each box, int64 (n,)."""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from os import PathLike
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from rtfilter import EventFilter, Schema
+from rtfilter import EventError, EventFilter, Schema
 from rtfilter.events import EventTable
-from rtfilter.spark.blocks import Layout, blocks, gathered
+from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
 from rtfilter.spark.leases import context_of, lend
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
@@ -22,6 +22,7 @@ from scheduler import balanced_parts
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
     Batches = Iterator[pa.RecordBatch]
 
@@ -36,6 +37,13 @@ PART, SHARD, CLASS = "part", "shard", "class"
 CLASSES = 4
 #: Events estimated together, searched together at most, and matches put into one batch of the result.
 GATHERED, EVENTS, MATCHES = 1 << 16, 4096, 1 << 20
+#: Types of Spark whose values compare with those of an attribute.
+FITTING = {
+    "number": (*NUMERIC, "decimal"),
+    "str": ("string", "char", "varchar"),
+    "bool": ("boolean",),
+    "timestamp": ("timestamp", "timestamp_ntz", "date", "string"),
+}
 #: Share of the events from which the work of each shard is estimated.
 SAMPLE = 1 / 64
 
@@ -89,7 +97,7 @@ def match_frame(
     ValueError
         There is not one column `id`, or `partitions` is below 1.
     EventError
-        No column is an attribute of the index.
+        No column is an attribute of the index, or one has a type that nothing compares with.
     SnapshotError
         The index cannot be opened.
     """
@@ -168,7 +176,23 @@ def _columns(events: DataFrame, schema: Schema) -> list[str]:
         for field in events.schema.fields
     ]
     schema.read(pa.schema(kinds).empty_table())  # says what is wrong
+    for field in events.schema.fields:
+        _require_fitting(field.name, field.dataType, schema)
     return [name for name in events.columns if name in known]
+
+
+def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
+    """Refuse a column none of whose values could ever satisfy anything: a mistake, not odd values (M-9)."""
+    if kind.typeName() == "struct":
+        for field in cast("StructType", kind).fields:
+            _require_fitting(f"{name}.{field.name}", field.dataType, schema)
+    elif name in schema.attributes:
+        family = schema.attributes[name].family
+        if kind.typeName() not in ("void", *FITTING[family]):
+            raise EventError(
+                f"column {name!r} is {kind.simpleString()}, but the attribute is a {family}, so nothing "
+                "would match it; cast the column"
+            )
 
 
 def _dealer(route: Route, layout: Layout, names: list[str], parts: int) -> Callable[[Batches], Batches]:
@@ -229,13 +253,17 @@ def _matcher_in_place(
 
         begun = perf_counter()
         for batch in layout.unpacked(batches, GATHERED):
+            if route.leaves is None and not details:  # nobody sees an order
+                events = pa.Table.from_batches([batch])
+                yield from _answers(route.leases[0].open(), events, id, names, details, begun)
+                continue
             rows, shard, workload = route.find(batch.select(names))
             for s in np.unique(shard).tolist():
                 own = np.flatnonzero(shard == s)
                 own = own[np.argsort(workload[own], kind="stable")]
-                events = batch.take(pa.array(rows[own])).append_column(WORK, pa.array(workload[own]))
-                index = route.leases[s].open()
-                yield from _answers(index, pa.Table.from_batches([events]), id, names, details, begun)
+                chosen = batch.take(pa.array(rows[own])).append_column(WORK, pa.array(workload[own]))
+                events = pa.Table.from_batches([chosen])
+                yield from _answers(route.leases[s].open(), events, id, names, details, begun)
 
     return match
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rtfilter.spark.leases import Lease
 from rtfilter.tree import FloatArray, IntArray
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 #: A leaf of shard s has the id s * LEAVES + its number in an index of leaves.
 LEAVES = 1 << 32
+#: Events whose leaves are looked up together: they may be thousands for each.
+TOGETHER = 4096
 #: Shares that the work of a shard is cut into where it spans several partitions, for each of these.
 SLOTS = 32
 
@@ -38,7 +44,7 @@ class Route:
         """The way to an index in one piece."""
         return cls([lease], None, np.ones(1))
 
-    def find(self, events: object) -> tuple[IntArray, IntArray, IntArray]:
+    def find(self, events: pa.RecordBatch | pa.Table) -> tuple[IntArray, IntArray, IntArray]:
         """Where n events are to be searched: row, shard, and leaves to visit there (W-2), int64 (m,) each.
 
         An event that has no leaf in its way is not searched at all (P-W10).
@@ -47,12 +53,16 @@ class Route:
             workload = self.leases[0].open().workload(events)
             rows = np.flatnonzero(workload)
             return rows, np.zeros(len(rows), np.int64), workload[rows]
-        found = self.leaves.open().match_batch(events)
-        shards = len(self.leases)
-        row = np.repeat(np.arange(len(found)), found.counts)
-        visits = np.bincount(row * shards + found.ids // LEAVES, minlength=len(found) * shards)
-        met = np.flatnonzero(visits)
-        return met // shards, met % shards, visits[met]
+        leaves, shards = self.leaves.open(), len(self.leases)
+        parts = [np.empty((3, 0), np.int64)]
+        for start in range(0, len(events), TOGETHER):
+            found = leaves.match_batch(events.slice(start, TOGETHER))
+            row = np.repeat(np.arange(len(found)), found.counts)
+            visits = np.bincount(row * shards + found.ids // LEAVES, minlength=len(found) * shards)
+            met = np.flatnonzero(visits)
+            parts.append(np.stack([start + met // shards, met % shards, visits[met]]))
+        rows, shard, workload = np.concatenate(parts, axis=1)
+        return rows, shard, workload
 
     def slots(self, parts: int) -> list[IntArray]:
         """Equal shares of each shard's work: the partition of each, int64.

@@ -28,7 +28,16 @@ from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease, context_of
 from rtfilter.spark.routes import LEAVES, Route
-from rtfilter.spark.subscribing import BUILT, Built, Shard, Subscriptions, collected, save, written
+from rtfilter.spark.subscribing import (
+    BUILT,
+    SAMPLE,
+    Built,
+    Shard,
+    Subscriptions,
+    collected,
+    save,
+    written,
+)
 from rtfilter.tree import DEFAULT_CAPACITY, IntArray
 
 if TYPE_CHECKING:
@@ -41,8 +50,8 @@ if TYPE_CHECKING:
 FORMAT = "rtfilter.sharded", 1
 #: Subscriptions of a shard, unless told otherwise.
 SIZE = 1_000_000
-#: Subscriptions that the cuts are chosen on, for each shard.
-SAMPLE = 2000
+#: Subscriptions from which a shard may be cut, if it has twice as many as shards had at first.
+LEAST = 10_000
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,8 @@ class ShardedIndex:
     version: int
     schema: Schema
     capacity: tuple[int, int]
+    most: int
+    """Subscriptions of a shard before it is cut into several."""
     cuts: Cuts
     shards: list[Shard]
     leaves: Shard
@@ -124,7 +135,7 @@ class ShardedIndex:
         known = self._known(subscriptions.sparkSession, given.ids())
         if len(known):
             raise ValueError(f"subscription {known[0]} exists already; remove it first, or use `update`")
-        return self._next(given.build(self.cuts, self._leases(), f"{self.place}/shards", self.capacity))
+        return self._next(self._built(given, self._leases()))
 
     def update(self, subscriptions: DataFrame, removed: ArrayLike = ()) -> ShardedIndex:
         """Add or replace subscriptions, and remove others, in one version; see `append` and `remove`."""
@@ -135,9 +146,10 @@ class ShardedIndex:
         leases = self._leases()
         for one in rest:
             leases[one.number] = self._lease(one.shard)
-        added = given.build(self.cuts, leases, f"{self.place}/shards", self.capacity)
-        built = {one.number: one for one in (*rest, *added)}
-        return self._next(list(built.values())) if built else self
+        added = self._built(given, leases)
+        again = {one.number for one in added}
+        built = [one for one in rest if one.number not in again] + added
+        return self._next(built) if built else self
 
     def remove(self, ids: DataFrame | ArrayLike) -> ShardedIndex:
         """Remove the subscriptions of these ids, a DataFrame with a column `id` or an array; unknown ones are
@@ -186,6 +198,9 @@ class ShardedIndex:
     def _leases(self) -> list[Lease | None]:
         return [self._lease(shard) for shard in self.shards]
 
+    def _built(self, given: Subscriptions, shards: list[Lease | None]) -> list[Built]:
+        return given.build(self.cuts, shards, f"{self.place}/shards", self.capacity, self.most)
+
     def _snapshots(self) -> list[Shard]:
         return [*self.shards, self.leaves]
 
@@ -223,13 +238,14 @@ class ShardedIndex:
 
     def _next(self, built: list[Built]) -> ShardedIndex:
         """Publish the version in which these shards replace their predecessors."""
-        shards = list(self.shards)
-        boxes = {one.number: one.leaves for one in built}
+        shards, cuts, boxes = list(self.shards), self.cuts, {}
         for one in built:
-            shards[one.number] = one.shard
-        old = None
-        if len(built) < len(shards):
-            old = self.route().leaves
+            number = one.number if one.part == 0 else len(shards)
+            if one.cuts:
+                cuts = cuts.with_parts(number, one.cuts, len(shards))
+            shards[number : number + 1] = [one.shard]
+            boxes[number] = one.leaves
+        old = self.route().leaves if len(boxes) < len(shards) else None
         leaves = EventFilter(self.schema)
         if old is not None:
             ids, low, high, _ = old.open().tree.content()
@@ -241,7 +257,11 @@ class ShardedIndex:
         name = uuid.uuid4().hex
         manifest = save(leaves, f"{self.place}/leaves/{name}")
         made = replace(
-            self, version=self.version + 1, shards=shards, leaves=Shard(name, len(leaves), manifest)
+            self,
+            version=self.version + 1,
+            cuts=cuts,
+            shards=shards,
+            leaves=Shard(name, len(leaves), manifest),
         )
         made._publish()
         return made
@@ -263,6 +283,7 @@ class ShardedIndex:
             "format_version": FORMAT[1],
             "schema": self.schema.to_json(),
             "capacity": self.capacity,
+            "most": self.most,
             "cuts": self.cuts.to_json(),
             "shards": [_shard_to_json(shard) for shard in self.shards],
             "leaves": _shard_to_json(self.leaves),
@@ -294,6 +315,7 @@ class ShardedIndex:
                 number,
                 Schema.from_json(content["schema"]),
                 (content["capacity"][0], content["capacity"][1]),
+                content["most"],
                 Cuts.from_json(content["cuts"]),
                 [_shard_from_json(shard) for shard in content["shards"]],
                 _shard_from_json(content["leaves"]),
@@ -359,8 +381,9 @@ def build_sharded(
     cuts = Cuts.into(min(number, len(ids)) or 1, low, high, ids)
     number = len(cuts.cuts) + 1
     nothing = Shard("", 0, b"")
-    draft = ShardedIndex(place, 0, schema, capacity, cuts, [nothing] * number, nothing)
-    built = given.build(cuts, [None] * number, f"{place}/shards", capacity)
+    most = max(2 * -(-count // number), LEAST)
+    draft = ShardedIndex(place, 0, schema, capacity, most, cuts, [nothing] * number, nothing)
+    built = draft._built(given, [None] * number)
     missing = set(range(number)) - {one.number for one in built}  # where the sample was too small
     if missing:
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ from rtfilter.boxes import compile_bounds, compile_predicate
 from rtfilter.predicate import parse
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered
-from rtfilter.spark.cuts import Cuts
+from rtfilter.spark.cuts import Cut, Cuts
 from rtfilter.spark.leases import Lease
 from rtfilter.tree import FloatArray, IntArray
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Subscriptions read together.
 GATHERED = 1 << 16
+#: Subscriptions that cuts are chosen on, for each shard.
+SAMPLE = 2000
 SHARD = "shard"
 _ROW = re.compile(r"row (\d+), ")
 
@@ -47,12 +51,16 @@ class Built(NamedTuple):
     """What a task made."""
 
     number: int
+    part: int
+    """0, or the number of a part that a shard was cut into."""
     shard: Shard
     leaves: FloatArray
     """Boxes of the shard's leaves, float64 (2, m, d)."""
+    cuts: list[Cut]
+    """Of part 0: what parts it."""
 
 
-BUILT = f"{SHARD} int, name string, subscriptions long, manifest binary, leaves binary"
+BUILT = f"{SHARD} int, part int, name string, subscriptions long, manifest binary, leaves binary, cuts string"
 
 
 @dataclass(frozen=True)
@@ -192,11 +200,11 @@ class Subscriptions:
         return ids, low, high
 
     def build(
-        self, cuts: Cuts, shards: list[Lease | None], place: str, capacity: tuple[int, int]
+        self, cuts: Cuts, shards: list[Lease | None], place: str, capacity: tuple[int, int], most: int
     ) -> list[Built]:
         """Put them into the shards they belong to, new or with what was in them; the changed ones.
 
-        Each task builds a shard and writes it below `place`.
+        Each task builds a shard and writes it below `place`, in parts if it has more than `most`.
         """
         layout, reader = self.layout, self.reader
 
@@ -210,7 +218,10 @@ class Subscriptions:
                 before = shards[number]
                 filter = EventFilter(reader.schema, capacity) if before is None else before.load()
                 reader.subscribe(filter, batch)
-                yield written(number, filter, place)
+                if len(filter) > most:
+                    yield from in_parts(number, filter, place, cuts, -(-2 * len(filter) // most))
+                else:
+                    yield written(number, filter, place)
 
         sent = layout.carried(self.frame, ordered=False)
         dealt = sent.mapInArrow(deal, f"{SHARD} int, block binary")
@@ -237,7 +248,36 @@ def _flattened(frame: DataFrame) -> DataFrame:
     return frame.select(*columns)
 
 
-def written(number: int, filter: EventFilter, place: str) -> pa.RecordBatch:
+def in_parts(number: int, filter: EventFilter, place: str, cuts: Cuts, parts: int) -> Batches:
+    """Cut a shard into parts, and save each."""
+    ids, low, high = hulls(filter)
+    step = max(len(ids) // (SAMPLE * parts), 1)
+    found = cuts.further(parts, low[::step], high[::step], ids[::step])
+    part = replace(cuts, cuts=found).place(low, high, ids)
+    for own in range(len(found) + 1):
+        rest = pickle.loads(pickle.dumps(filter))
+        rest.unsubscribe_many(ids[part != own])
+        rest.repack()
+        yield written(number, rest, place, own, found if own == 0 else [])
+
+
+def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Ids, ascending, and the box around all boxes of each, in coordinates."""
+    ids = filter.ids()
+    of_box, low, high, _ = filter.tree.content()
+    order = np.argsort(of_box, kind="stable")
+    boxed, starts = np.unique(of_box[order], return_index=True)
+    around = np.zeros((2, len(ids), filter.schema.dimensions))
+    if len(boxed):
+        rows = np.searchsorted(ids, boxed)
+        around[0, rows] = np.minimum.reduceat(low[order], starts)
+        around[1, rows] = np.maximum.reduceat(high[order], starts)
+    return ids, around[0], around[1]
+
+
+def written(
+    number: int, filter: EventFilter, place: str, part: int = 0, cuts: Sequence[Cut] = ()
+) -> pa.RecordBatch:
     """Save a shard in a directory of its own below `place`; a row of `BUILT` that tells of it."""
     import pyarrow as pa
 
@@ -246,10 +286,18 @@ def written(number: int, filter: EventFilter, place: str) -> pa.RecordBatch:
     sides = np.zeros((2, 0, filter.schema.dimensions))
     if len(filter.tree):
         sides = np.stack(filter.tree.boxes_at_level(filter.tree.height - 1))
-    values = [number, name, len(filter), manifest, sides.tobytes()]
-    kinds = [pa.int32(), pa.string(), pa.int64(), pa.binary(), pa.binary()]
-    columns = [pa.array([value], kind) for value, kind in zip(values, kinds, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, [SHARD, "name", "subscriptions", "manifest", "leaves"])
+    kinds = {
+        SHARD: pa.int32(),
+        "part": pa.int32(),
+        "name": pa.string(),
+        "subscriptions": pa.int64(),
+        "manifest": pa.binary(),
+        "leaves": pa.binary(),
+        "cuts": pa.string(),
+    }
+    values = [number, part, name, len(filter), manifest, sides.tobytes(), json.dumps(list(cuts))]
+    columns = [pa.array([value], kind) for value, kind in zip(values, kinds.values(), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, list(kinds))
 
 
 def save(filter: EventFilter, place: str) -> bytes:
@@ -272,5 +320,7 @@ def collected(built: DataFrame) -> list[Built]:
     found = {}
     for row in built.collect():
         shard = Shard(row["name"], row["subscriptions"], bytes(row["manifest"]))
-        found[row[SHARD]] = Built(row[SHARD], shard, np.frombuffer(row["leaves"]))
-    return [found[number] for number in sorted(found)]
+        cuts = [Cut(*cut) for cut in json.loads(row["cuts"])]
+        key = row[SHARD], row["part"]
+        found[key] = Built(*key, shard, np.frombuffer(row["leaves"]), cuts)
+    return [found[key] for key in sorted(found)]
