@@ -39,6 +39,8 @@ def session(job: Row) -> SparkSession:
     """A session on the job's master."""
     from pyspark.sql import SparkSession
 
+    from rtfilter.spark.sessions import SOCKETS
+
     spark = (
         SparkSession.builder.master(job["master"])
         .config("spark.ui.enabled", False)
@@ -47,6 +49,7 @@ def session(job: Row) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "1g")
         .config("spark.executor.memory", "1g")
+        .config(SOCKETS, True)
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

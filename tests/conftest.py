@@ -18,6 +18,7 @@ def spark():
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", False)
+        .config("spark.python.unix.domain.socket.enabled", True)
         .config("spark.ui.showConsoleProgress", False)
         .config("spark.driver.host", "localhost")
         .config("spark.driver.memory", "1g")
