@@ -215,7 +215,8 @@ def replay(
                 changes = len(new) + len(gone)
                 report.updates += changes
                 for contender in contenders:
-                    contender.controller.on_update(changes)
+                    if contender.controller is not filter.controller:  # which the filter has told
+                        contender.controller.on_update(changes)
             bar.update()
     report.index = filter.stats()
     report.controllers = {contender.name: contender.controller.snapshot() for contender in contenders}

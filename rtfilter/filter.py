@@ -442,7 +442,7 @@ class EventFilter:
 
         sizes = np.diff(run.cuts)
         record = StreamRecord(
-            ticket.size_class, run.ended, sizes, run.match_count, run.estimation, run.workload
+            ticket.size_class, run.ended, sizes, run.match_count, run.estimation, run.workload, run.visits
         )
         metrics.record_stream(record)
 

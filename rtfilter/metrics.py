@@ -32,6 +32,7 @@ class StreamRecord(NamedTuple):
     matches: int
     estimation: float
     workload: NDArray[np.int64]
+    visits: NDArray[np.int64]
 
 
 class Histogram:
@@ -42,10 +43,12 @@ class Histogram:
         self.counts = np.zeros(len(bounds) + 1, np.int64)
         self.total = 0.0
 
-    def add(self, values: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
+    def add(self, values: NDArray[Any], weights: NDArray[Any] | None = None) -> NDArray[np.intp]:
+        """Count values, so many times each; the bucket of each."""
         bucket = np.searchsorted(self.bounds, values, side="left")  # le: a value on a bound is below it
         self.counts += np.bincount(bucket, weights, len(self.counts)).astype(np.int64)
         self.total += float(values.sum() if weights is None else values @ weights)
+        return bucket
 
     def buckets(self) -> list[tuple[str, float]]:
         names = [repr(bound) for bound in self.bounds] + ["+Inf"]
@@ -73,6 +76,8 @@ class Metrics(Collector):
         self._batches: dict[int, int] = {}
         self._estimation = Histogram(SECONDS)
         self._workload = Histogram(NODES)
+        self._estimated = np.zeros((2, len(NODES) + 1))  # events and visits by bucket of workload
+        self._stream_seconds = 0.0
         self._events = 0
         self._matches = 0
         self._state: Callable[[], tuple[dict[str, Any], dict[str, Any]]] | None = None
@@ -118,7 +123,10 @@ class Metrics(Collector):
                 mean = np.array([np.average(record.ended, weights=record.sizes)])
                 self._add(record.size_class, record.ended, record.sizes, mean, record.matches)
                 self._estimation.add(np.array([record.estimation]))
-                self._workload.add(record.workload)
+                bucket = self._workload.add(record.workload)
+                self._estimated[0] += np.bincount(bucket, minlength=len(NODES) + 1)
+                self._estimated[1] += np.bincount(bucket, record.visits, len(NODES) + 1)
+                self._stream_seconds += float(record.ended[-1]) if len(record.ended) else 0.0
 
     def _add(
         self,
@@ -168,6 +176,20 @@ class Metrics(Collector):
             ("rtfilter_workload_nodes", "Estimated workload of an event, in index nodes", self._workload),
         ]:
             yield HistogramMetricFamily(name, text, buckets=histogram.buckets(), sum_value=histogram.total)
+        yield CounterMetricFamily(
+            "rtfilter_stream_seconds",
+            "Time from the arrival of streams to their last release",
+            self._stream_seconds,
+        )
+        names = [f"{bound:g}" for bound in NODES] + ["+Inf"]
+        for name, text, values in (
+            ("events", "Events of streams by estimated workload: at most so many nodes", self._estimated[0]),
+            ("visits", "Nodes visited after the estimate by events of that workload", self._estimated[1]),
+        ):
+            family = CounterMetricFamily(f"rtfilter_estimated_{name}", text, labels=["nodes"])
+            for bucket in np.flatnonzero(self._estimated[0]).tolist():
+                family.add_metric([names[bucket]], float(values[bucket]))
+            yield family
         batches = CounterMetricFamily("rtfilter_batches", "Batches matched", labels=["size_class"])
         for size_class, count in sorted(self._batches.items()):
             batches.add_metric([str(size_class)], count)

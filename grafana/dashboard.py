@@ -1,0 +1,85 @@
+"""Makes the dashboard: ``python grafana/dashboard.py`` writes it where `provisioning` loads it from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    common,
+    dashboard,
+    heatmap,
+    prometheus,
+    stat,
+    timeseries,
+)
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import VizOrientation
+from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefresh
+
+from panels import ROWS, Panel
+
+FILE = Path(__file__).parent / "dashboards" / "rtfilter.json"
+SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
+#: Panels beside each other, of 24 columns.
+HEIGHT, WIDTH = 8, 8
+
+
+def build() -> str:
+    """The dashboard as JSON."""
+    made = (
+        dashboard.Dashboard("rtfilter")
+        .uid("rtfilter")
+        .description("Response time of rtfilter, what its controller does, and what the time goes to")
+        .tags(["rtfilter"])
+        .timezone("browser")
+        .refresh("10s")
+        .time("now-30m", "now")
+        .with_variable(dashboard.DatasourceVariable("source").label("Prometheus").type("prometheus"))
+        .with_variable(
+            dashboard.QueryVariable("job")
+            .label("Job")
+            .datasource(SOURCE)
+            .query("label_values(rtfilter_index_subscriptions, job)")
+            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+            .multi(True)
+            .include_all(True)
+        )
+    )
+    for row in ROWS:
+        made.with_row(dashboard.Row(row.title))
+        for panel in row.panels:
+            made.with_panel(_panel(panel))
+    return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"
+
+
+def _panel(panel: Panel) -> timeseries.Panel | heatmap.Panel | bargauge.Panel | stat.Panel:
+    kinds = {
+        "lines": timeseries.Panel,
+        "heatmap": heatmap.Panel,
+        "bars": bargauge.Panel,
+        "number": stat.Panel,
+    }
+    made = kinds[panel.kind]().title(panel.title).description(panel.text).unit(panel.unit)
+    made.datasource(SOURCE).height(HEIGHT).span(WIDTH)
+    for place, (legend, expression) in enumerate(panel.queries.items()):
+        query = prometheus.Dataquery().expr(expression).legend_format(legend).ref_id(chr(ord("A") + place))
+        query.datasource(SOURCE)
+        if panel.kind == "bars":
+            query.instant()
+        if panel.kind == "heatmap":
+            query.format("heatmap")
+        made.with_target(query)
+    if panel.kind == "bars":
+        made.orientation(VizOrientation.HORIZONTAL)
+    if panel.kind == "heatmap":
+        made.y_axis(heatmap.YAxisConfig().unit(panel.unit))
+    if panel.kind == "lines":
+        made.legend(common.VizLegendOptions().show_legend(True).display_mode("list").placement("bottom"))
+    return made
+
+
+if __name__ == "__main__":
+    FILE.parent.mkdir(exist_ok=True)
+    FILE.write_text(build())
+    print(f"wrote {FILE}")

@@ -1,0 +1,191 @@
+"""A picture of the dashboard without Grafana: every panel's queries, answered by a Prometheus.
+
+``python grafana/overview.py http://127.0.0.1:9090 overview.png`` draws the last half hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+
+from panels import ROWS, Panel
+
+Series = dict[str, Any]
+#: Columns of the picture, and points of a line.
+COLUMNS, POINTS = 5, 120
+_LABEL = re.compile(r"{{(\w+)}}")
+
+
+class Prometheus:
+    """The HTTP interface of a Prometheus."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+
+    def get(self, path: str, **parameters: object) -> Any:
+        """What ``/api/v1/<path>`` answers. Raises `RuntimeError` that says why it does not."""
+        url = f"{self._url}/api/v1/{path}?{urlencode(parameters)}"
+        try:
+            with urlopen(url, timeout=30) as answer:
+                return json.load(answer)["data"]
+        except URLError as error:
+            body = error.read().decode() if hasattr(error, "read") else error.reason
+            raise RuntimeError(f"{self._url} does not answer {path}: {body}") from None
+
+    def now(self, query: str) -> list[Series]:
+        """Present values of a query."""
+        found: list[Series] = self.get("query", query=query)["result"]
+        return found
+
+    def over(self, query: str, start: float, end: float) -> list[Series]:
+        """Values of a query at `POINTS` times."""
+        step = max((end - start) / POINTS, 1.0)
+        found: list[Series] = self.get("query_range", query=query, start=start, end=end, step=step)["result"]
+        return found
+
+
+def filled(query: str, rate: str, job: str = ".*") -> str:
+    """A query as Grafana would send it."""
+    return query.replace("$__rate_interval", rate).replace("$job", job)
+
+
+def legend(text: str, labels: Mapping[str, str]) -> str:
+    """A legend with the labels of a series."""
+    return _LABEL.sub(lambda found: labels.get(found[1], ""), text)
+
+
+def answers(
+    server: Prometheus, panel: Panel, rate: str, start: float, end: float
+) -> list[tuple[str, Series]]:
+    """All series of a panel, with their legends."""
+    found = []
+    for text, query in panel.queries.items():
+        sent = filled(query, rate)
+        instant = panel.kind in ("bars", "number")
+        for series in server.now(sent) if instant else server.over(sent, start, end):
+            found.append((legend(text, series["metric"]), series))
+    return found
+
+
+def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: float) -> None:
+    """A panel; empty ones say so."""
+    axes.set_title(panel.title, fontsize=9)
+    axes.tick_params(labelsize=6)
+    if not found:
+        axes.text(0.5, 0.5, "no data", ha="center", transform=axes.transAxes, color="grey")
+        axes.set(xticks=[], yticks=[])
+        return
+    unit = {"s": "s", "bytes": "B", "ops": "1/s", "percentunit": "share"}.get(panel.unit, "")
+    axes.set_ylabel(unit, fontsize=7)
+    if panel.kind == "number":
+        value = _last(found[0][1])
+        axes.text(0.5, 0.5, f"{value * 1e3:.3g} ms", ha="center", va="center", fontsize=22)
+        axes.set(xticks=[], yticks=[], ylabel="")
+        return
+    if panel.kind == "bars":
+        ordered = sorted(found, key=lambda one: float(one[0].replace("+Inf", "inf")))
+        axes.bar([name for name, _ in ordered], [_last(series) for _, series in ordered])
+        return
+    axes.set_xlim(_dates([start, end]))
+    locator = AutoDateLocator(maxticks=5)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    if panel.kind == "heatmap":
+        _heatmap(axes, found)
+        return
+    for name, series in sorted(found, key=lambda one: (len(one[0]), one[0])):
+        times, values = np.array(series["values"], float).T
+        axes.plot(_dates(times), values, label=name, linewidth=1)
+    positive = [float(v) for _, series in found for _, v in series["values"] if float(v) > 0]
+    if panel.unit == "s" and positive and max(positive) > 30 * min(positive):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.legend(fontsize=5, loc="best", ncols=2 if len(found) > 4 else 1)
+
+
+def _last(series: Series) -> float:
+    return float(series["values"][-1][1])
+
+
+def _heatmap(axes: Axes, found: Sequence[Answer]) -> None:
+    bounds = sorted(found, key=lambda one: float(one[0].replace("+Inf", "inf")))
+    times = sorted({float(t) for _, series in found for t, _ in series["values"]})
+    counts = np.zeros((len(bounds), len(times)))
+    for row, (_, series) in enumerate(bounds):
+        for t, value in series["values"]:
+            counts[row, times.index(float(t))] = float(value)
+    cells = np.diff(counts, axis=0, prepend=0).clip(0)
+    used = np.flatnonzero(cells.sum(axis=1))
+    if not len(used):
+        return
+    low, high = used[0], used[-1] + 1
+    edges = [0.0, *(float(name.replace("+Inf", "inf")) for name, _ in bounds)]
+    edges[0], edges[-1] = edges[1] / 2.5, edges[-2] * 2.5
+    step = times[1] - times[0] if len(times) > 1 else 1.0
+    axes.pcolormesh(
+        _dates([*times, times[-1] + step]),
+        edges[low : high + 1],
+        np.ma.masked_equal(cells[low:high], 0),
+        norm=LogNorm(),
+    )
+    axes.set_yscale("log")
+
+
+def _dates(times: Any) -> Any:
+    """Seconds since 1970 as dates of matplotlib, in UTC."""
+    return np.asarray(times, float) / 86_400
+
+
+def overview(server: Prometheus, minutes: float, rate: str) -> Figure:
+    """The picture."""
+    end = time.time()
+    start = end - 60 * minutes
+    panels = [(row.title, panel) for row in ROWS for panel in row.panels]
+    found = [(title, panel, answers(server, panel, rate, start, end)) for title, panel in panels]
+    shown = [one for one in found if one[0] != "Spark" or one[2]]  # a program without streams has none
+    lines = math.ceil(len(shown) / COLUMNS)
+    figure = Figure((3.2 * COLUMNS, 2.3 * lines), layout="constrained")
+    grid = figure.subplots(lines, COLUMNS, squeeze=False).ravel()
+    for axes, (_, panel, series) in zip(grid, shown, strict=False):
+        draw(axes, panel, series, start, end)
+    for axes in grid[len(shown) :]:
+        axes.set_axis_off()
+    return figure
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Draw; see ``--help``."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("url", help="of a Prometheus, such as http://127.0.0.1:9090")
+    parser.add_argument("out", type=Path, help="picture: .png or .svg")
+    parser.add_argument("--minutes", type=float, default=30.0, help="until now (%(default)g)")
+    parser.add_argument("--rate", default="1m", help="time that rates are taken over (%(default)s)")
+    given = parser.parse_args(arguments)
+    try:
+        figure = overview(Prometheus(given.url), given.minutes, given.rate)
+    except RuntimeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    figure.savefig(given.out, dpi=80)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
