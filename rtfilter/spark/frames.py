@@ -125,7 +125,7 @@ def matched(
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
     names = _columns(events, route.leases[0].schema)
     layout = Layout.of(events, list(dict.fromkeys([id, *names])), id)
-    sent = layout.carried(events)
+    sent = layout.carried(events, ordered=balance)
     result = [events.schema[id], StructField(SUBSCRIPTION, LongType(), nullable=False)]
     if details:
         result += [StructField(WORKLOAD, LongType(), False), StructField(OFFSET, DoubleType(), False)]
@@ -134,7 +134,7 @@ def matched(
             _settled(_matcher_in_place(route, layout, id, names, details)), StructType(result)
         )
     if len(route.leases) > 1:
-        sample = layout.carried(events.sample(fraction=SAMPLE, seed=0))
+        sample = layout.carried(events.sample(fraction=SAMPLE, seed=0), ordered=False)
         route = replace(route, shares=_shares(sample, route, layout, names))
     parts = events.sparkSession.sparkContext.defaultParallelism if partitions is None else partitions
     dealt_out = sent.mapInArrow(
