@@ -52,16 +52,15 @@ def cluster(folder: Path, *, workers: int = 2, memory: str = "512m") -> Iterator
     commands = [["master.Master", *own, "--port", str(port)], *[["worker.Worker", *own, *work]] * workers]
     log_path = folder / "log"
     with open(log_path, "w") as log:
-        processes = [
-            subprocess.Popen(
-                [home / "bin" / "spark-class", f"org.apache.spark.deploy.{command[0]}", *command[1:]],
-                env=environment,
-                stdout=log,
-                stderr=log,
-            )
-            for command in commands
-        ]
+        processes: list[subprocess.Popen[bytes]] = []
         try:
+            for command in commands:
+                call = [
+                    str(home / "bin" / "spark-class"),
+                    f"org.apache.spark.deploy.{command[0]}",
+                    *command[1:],
+                ]
+                processes.append(subprocess.Popen(call, env=environment, stdout=log, stderr=log))
             deadline = monotonic() + PATIENCE
             while log_path.read_text().count("Successfully registered with master") < workers:
                 if monotonic() > deadline:

@@ -209,6 +209,23 @@ class EventFilter:
         with self._changing():
             self.tree.repack()
 
+    def part(self, ids: ArrayLike) -> EventFilter:
+        """A filter of its own with these of the subscriptions, packed; unknown ids are ignored."""
+        wanted = np.unique(np.asarray(ids, np.int64))
+        part = EventFilter(self.schema, self.tree.capacity, self.policy)
+        with self._gate.reading():
+            of_box, low, high, exact = self.tree.content()
+            own = np.isin(of_box, wanted)
+            part.tree.extend(of_box[own], low[own], high[own], exact=exact[own])
+            kept_ids = np.fromiter(self._predicates, np.int64)
+            for id in kept_ids[np.isin(kept_ids, wanted)].tolist():
+                predicate = self._predicates.kept(id)
+                if predicate is not None:
+                    part._predicates.put(id, predicate)
+            part._boxless = self._boxless.intersection(wanted.tolist())
+            part._next_id = self._next_id
+        return part
+
     def _forget(self, names: IntArray) -> NDArray[np.bool_]:
         """Remove all that is known of some ids; where it was interrupted, it can be done again.
 

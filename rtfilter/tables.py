@@ -38,7 +38,7 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[Column]:
     PredicateError
         Neither, both, or bounds of an attribute that the schema has not or that can have none.
     """
-    columns = []
+    columns: list[Column] = []
     for at, column in enumerate(header):
         side, _, name = column.partition(".")
         if side not in SIDES or not name:
@@ -52,6 +52,8 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[Column]:
                 f"column {column!r}: {name!r} is a string, which has no bounds; "
                 "write conditions in a column where"
             )
+        if any((one.side, one.attribute) == (side, name) for one in columns):
+            raise PredicateError(f"column {column!r} occurs twice")
         columns.append(Column(at, side, name))
     if bool(columns) == ("where" in header):
         both = ", not both" if columns else ""

@@ -582,3 +582,16 @@ def test_collecting_a_finished_stream_does_not_wait_for_the_controller():
     with filter._controller_lock:
         del stream
     assert filter.stats()["in_flight_batches"] == 0
+
+
+def test_a_part_has_these_subscriptions_and_no_others():
+    filter = EventFilter(Schema({"x": float, "s": str}))
+    sources = ["x > 5", "s = 'abcdefghij' OR x < 1", "x < 1 AND x > 2", "s LIKE 'abcdefghi%'", "x > 6"]
+    filter.subscribe_many(sources, ids=[3, 5, 7, 9, 11])
+    part = filter.part([5, 7, 9, 99])
+    part.tree.check()
+    assert part.ids().tolist() == [5, 7, 9]
+    events = [{"x": 9.0}, {"s": "abcdefghij"}, {"s": "abcdefghiz", "x": 0.5}]
+    assert [sorted(ids) for ids in part.match_batch(events)] == [[], [5, 9], [5, 9]]
+    assert part.subscribe("x > 1") == 12
+    assert len(filter) == 5

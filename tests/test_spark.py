@@ -66,6 +66,14 @@ def test_columns_may_have_any_names(spark):
     assert match_frame(events, filter, id="the`id").collect() == [(7, 0)]
 
 
+def test_columns_without_an_order_of_their_own_are_taken(spark):
+    filter = EventFilter(Schema({"x.a": float}))
+    filter.subscribe_many([[0]], [[1]])
+    kinds = "id map<string, int>, x struct<a: double, rest: map<string, int>>"
+    events = spark.createDataFrame([({"n": 7}, (0.5, {"b": 1}))], kinds).repartition(2)
+    assert [(row.id, row.subscription) for row in match_frame(events, filter).collect()] == [({"n": 7}, 0)]
+
+
 def test_events_of_all_types(spark):
     """Timestamps with and without a zone, whole numbers of several widths, booleans, strings."""
     types = {"at": datetime, "local": datetime, "small": int, "long": int, "real": float, "live": bool}
@@ -99,6 +107,11 @@ def test_rows_that_were_shuffled_are_dealt_in_an_order_of_their_own(spark, rows,
         assert len(keys) > 50
         assert keys == sorted(keys)
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    for plan in (
+        frame(spark, rows, 2).limit(9),
+        frame(spark, rows, 2).orderBy("price").limit(9),
+    ):
+        assert "Sort " in carried(plan, ["price", "id"])._jdf.queryExecution().executedPlan().toString()
     read = carried(spark.read.parquet(str(tmp_path / "rows.parquet")), ["price", "id"])
     assert "Sort" not in read._jdf.queryExecution().executedPlan().toString()
 

@@ -60,7 +60,7 @@ def test_memory_of_descendants_is_seen():
     child = subprocess.Popen([sys.executable, "-c", code, inner], stdout=subprocess.PIPE)
     try:
         child.stdout.readline()
-        watch = Watch()
+        watch = Watch(lambda: child.pid)
         watch.look()
         assert watch.use.largest > 150_000_000
         assert watch.use.together > 150_000_000

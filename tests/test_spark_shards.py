@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -240,6 +242,44 @@ def test_few_subscriptions_make_few_shards(spark, tmp_path, count):
     assert len(index.append(subscriptions(spark, low[5:], high[5:], np.arange(5, 40)))) == 35 + count
 
 
+def test_an_index_that_starts_empty_is_cut_where_its_boxes_are(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "LEAST", 200)
+    low, high = boxes(2000)
+    low, high = np.where(np.isfinite(low), low, 0) * 1000 + 5, np.where(np.isfinite(high), high, 1) * 1000 + 6
+    high = np.minimum(high, low + 50)
+    index = build_sharded(subscriptions(spark, low[:0], high[:0], []), tmp_path / "index", SCHEMA, shards=1)
+    index = index.append(subscriptions(spark, low, high, np.arange(2000)))
+    assert len(index.shards) == 20
+    found, _, _ = index.route().find(pa.table({name: low[:500, k] for k, name in enumerate(NAMES)}))
+    assert len(found) < 5 * 500
+
+
+def test_what_failed_leaves_nothing_in_the_way(spark, tmp_path):
+    wrong = spark.createDataFrame([(7, "x > 1 AND"), (8, "x > 1")], "id int, where string")
+    with pytest.raises(PythonException, match="subscription 7: "):
+        build_sharded(wrong, tmp_path / "index", SCHEMA)
+    assert len(build_sharded(wrong.where("id = 8"), tmp_path / "index", SCHEMA)) == 1
+
+
+def test_updates_leave_only_what_versions_name(spark, tmp_path, monkeypatch):
+    low, high = boxes(40)
+    index = build_sharded(
+        subscriptions(spark, low, high, np.arange(40)), tmp_path / "index", SCHEMA, shards=2
+    )
+    for _ in range(3):
+        index = index.update(subscriptions(spark, low, high, np.arange(40)))
+    (tmp_path / "index" / "shards" / "abandoned").mkdir()
+    assert index.expire(2) == 2
+    folders = {file.name for file in (tmp_path / "index" / "shards").iterdir()}
+    assert len(folders) == 2 * 2 + 1
+    monkeypatch.setattr(shards, "ABANDONED", 0.001)
+    assert index.expire() == 1
+    folders = {file.name for file in (tmp_path / "index" / "shards").iterdir()}
+    assert folders == {shard.name for shard in index.shards}
+    with pytest.raises(ValueError, match="at least 1 version is kept, not 0"):
+        index.expire(0)
+
+
 def test_mistakes_change_nothing(spark, built, tmp_path):
     _, index, path = built
     low, high = boxes(4)
@@ -253,6 +293,9 @@ def test_mistakes_change_nothing(spark, built, tmp_path):
     refuse(ValueError, "at least 1 shard, not 0", good, shards=0)
     refuse(ValueError, "subscription 2 occurs 2 times", subscriptions(spark, low, high, [1, 2, 2, 4]))
     refuse(ValueError, "must not be negative: -3", subscriptions(spark, low, high, [1, 2, -3, 4]))
+    refuse(ValueError, r"at most 2\*\*63 - 2", subscriptions(spark, low, high, [1, 2, 3, 2**63 - 1]))
+    twice = good.withColumn("low", sf.struct(sf.lit(1.0).alias("x")))
+    refuse(PredicateError, "column 'low.x' occurs twice", twice)
     refuse(ValueError, "1 subscriptions have no id", subscriptions(spark, low, high, [1, 2, None, 4]))
     refuse(ValueError, "one column id of integers", good.drop("id"))
     refuse(PredicateError, "unknown attribute 'z'", good, schema=Schema({"x": float, "y": float}))
@@ -283,6 +326,19 @@ def test_two_writers_do_not_overwrite_each_other(spark, built, tmp_path):
     with pytest.raises(RuntimeError, match="somebody else has made version 2"):
         index.remove(before.ids()[1:2])
     assert ShardedIndex.open(tmp_path / "index") == other
+    third = other.remove(before.ids()[3:4])
+    third.expire()
+    with pytest.raises(RuntimeError, match="somebody else has made version 2"):
+        replace(third, version=2)._publish()  # their version 2 is gone, but not free
+    assert ShardedIndex.open(tmp_path / "index") == third
+
+
+def test_subscriptions_are_removed_from_any_thread(spark, built, tmp_path):
+    before, _, path = built
+    shutil.copytree(path, tmp_path / "index")
+    index = ShardedIndex.open(tmp_path / "index")
+    with ThreadPoolExecutor(1) as pool:
+        assert len(pool.submit(index.remove, before.ids()[:3]).result()) == 2997
 
 
 @pytest.mark.parametrize(
@@ -366,7 +422,7 @@ def test_versions_are_written_once_on_any_file_system(tmp_path, monkeypatch):
     for place in ("far://a/1.json", str(tmp_path / "b" / "1.json")):
         places.write_new(place, b"one")
         with pytest.raises(FileExistsError):
-            places.write_new(place, b"two")
+            places.write_new(place, b"two")  # of the same process
         assert places.read(place) == b"one"
         assert places.names(place.rpartition("/")[0]) == ["1.json"]
         places.remove(place)
@@ -376,8 +432,8 @@ def test_versions_are_written_once_on_any_file_system(tmp_path, monkeypatch):
     (tmp_path / "c" / "file").write_bytes(b"3")
     places.copy(str(tmp_path / "c"), "far://d/e")
     assert places.read("far://d/e/file") == b"3"
-    with pytest.raises(OSError, match="a path, or a URI of hdfs, s3, gs or abfs"):
-        places.read("nowhere://there/x")
+    with pytest.raises(SnapshotError, match="a path, or a URI of hdfs, s3, gs or abfs"):
+        ShardedIndex.open("nowhere://there/x")
 
 
 @pytest.mark.parametrize("text", ["file:///a%20b", "/a b"])

@@ -201,6 +201,41 @@ def test_a_query_without_an_index_says_what_is_missing(spark, files, tmp_path):
         query.awaitTermination()
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda matches: None,
+        lambda matches: matches.foreachPartition(lambda rows: None),
+        lambda matches: matches.collect(),
+    ],
+)
+def test_metrics_do_not_depend_on_what_a_sink_does(spark, tmp_path, use):
+    line(3).save(tmp_path / "index")
+    metrics = StreamMetrics()
+    stage = MatchStage(tmp_path / "index", lambda matches, n: use(matches), id="my.id", metrics=metrics)
+    stage(spark.createDataFrame([(7, 1.5)], "`my.id` long, x double"), 0)
+    assert metrics.registry.get_sample_value("rtfilter_spark_events_total") == 1
+
+
+def test_once_writes_a_batch_once_by_itself(spark, tmp_path):
+    once = Once(tmp_path / "out")
+    once(spark.range(1), 0)
+    once(spark.range(5), 0)
+    assert pq.read_table(tmp_path / "out").num_rows == 1
+
+
+def test_old_versions_do_not_pile_up(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    filter = line(3)
+    filter.save(tmp_path / "index")
+    stage = MatchStage(tmp_path / "index", lambda matches, n: matches.collect())
+    for number in range(4):
+        filter.subscribe("x > 1")
+        filter.save(tmp_path / "index")
+        stage(spark.createDataFrame([(7, 1.5)], "id long, x double"), number)
+    assert len(list(tmp_path.glob("rtfilter-held-*"))) == 1
+
+
 # Changes
 
 
@@ -249,12 +284,27 @@ def test_the_last_change_of_a_batch_counts(spark, index):
     changes = spark.createDataFrame(
         [(3, "x > 24", 2), (3, "x > 23 AND x < 24", 1), (4, "x > 24", 1)], "id int, where string, at int"
     )
-    with pytest.raises(ValueError, match="subscription 3 occurs 2 times"):
+    with pytest.raises(ValueError, match="subscription 3 occurs 2 times; name a column"):
         ChangeStage(path)(changes.drop("at"), 0)
     before = content()
     assert before == [(i, i) for i in range(20)]
     ChangeStage(path, order="at")(changes, 0)
     assert content() == sorted([*((i, i) for i in range(20) if i not in (3, 4)), (24, 3), (24, 4)])
+
+
+def test_removals_are_exact_and_have_ids(spark, index):
+    path, content = index
+    one = 2**60
+    kinds = "id long, where string, removed boolean"
+    ChangeStage(path)(spark.createDataFrame([(one, "x > 24", None), (one + 1, "x > 24", None)], kinds), 0)
+    removals = spark.createDataFrame([(one + 1, None, True), (None, None, True)], kinds)
+    with pytest.raises(ValueError, match="1 changes have no id"):
+        ChangeStage(path)(removals, 1)
+    ChangeStage(path)(removals.dropna(subset="id"), 2)
+    assert content()[-1] == (24, one)
+    both = spark.createDataFrame([(3, "x > 24", False), (3, None, True)], kinds)
+    with pytest.raises(ValueError, match="subscription 3 occurs 2 times"):
+        ChangeStage(path)(both, 3)
 
 
 def test_a_change_that_cannot_be_applied_changes_nothing(spark, index):

@@ -7,6 +7,7 @@ binary column.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,10 +19,28 @@ from rtfilter.tree import IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     Batches = Iterator[pa.RecordBatch]
 
+#: Operators of Spark that give the same rows in the same order when they run again.
+STEADY = {
+    "AdaptiveSparkPlan",
+    "BroadcastExchange",
+    "BroadcastHashJoin",
+    "ColumnarToRow",
+    "CommandResult",
+    "FileScan",
+    "Filter",
+    "InMemoryRelation",
+    "InMemoryTableScan",
+    "LocalTableScan",
+    "Project",
+    "Range",
+    "Sample",
+    "Union",
+}
+OPERATOR = re.compile(r"^[\s:+|-]*(?:\*?\(\d+\) )?(\w+)", re.MULTILINE)
 #: Types of which several columns become one array.
 NUMERIC = ("byte", "short", "integer", "long", "float", "double")
 
@@ -62,7 +81,8 @@ class Layout:
         place = {name: f"c{i}" for i, name in enumerate(events.columns)}  # names may need quoting, or case
         by_place = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
         if ordered and _by_chance(events):
-            by_place = by_place.sortWithinPartitions(*(place[name] for name in self.names))
+            keys = [_orderable(place[name], events.schema[name].dataType.typeName()) for name in self.names]
+            by_place = by_place.sortWithinPartitions(*keys)
         columns = [
             sf.array(*(place[name] for name in group)) if len(group) > 1 else sf.col(place[group[0]])
             for group in self.carriers
@@ -98,8 +118,16 @@ class Layout:
 
 def _by_chance(events: DataFrame) -> bool:
     """Whether the order of the rows may be another when they are computed again."""
-    plan = events._jdf.queryExecution().executedPlan().toString().replace("BroadcastExchange", "")
-    return any(source in plan for source in ("Exchange", "ExistingRDD", "Shuffle"))
+    plan = events._jdf.queryExecution().executedPlan().toString()
+    return not all(found[1] in STEADY for found in OPERATOR.finditer(plan))
+
+
+def _orderable(column: str, kind: str) -> Column:
+    """What to sort by for a column: maps, say, have no order of their own."""
+    from pyspark.sql import functions as sf
+
+    nested = kind in ("struct", "array", "map", "variant")
+    return sf.to_json(sf.struct(column)) if nested else sf.col(column)
 
 
 def blocks(batch: pa.RecordBatch, keys: dict[str, IntArray]) -> pa.RecordBatch:
@@ -133,8 +161,8 @@ def _packed(batch: pa.RecordBatch) -> bytes:
 def gathered(batches: Batches, keys: list[str], least: int = 1) -> Iterator[tuple[tuple[int, ...], pa.Table]]:
     """The rows of all blocks that have the same keys, which stand together: a table for each combination.
 
-    One that has fewer than `least` rows is joined with the next if only the last key differs; it has the
-    keys of the first.
+    With `least`, a table goes on with the next keys while it has fewer rows and only the last key differs, so
+    rows with those keys may be in two tables. It has the keys of its first.
     """
     import pyarrow as pa
 

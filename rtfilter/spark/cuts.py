@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +19,13 @@ SAMPLE = 512
 class Cut(NamedTuple):
     """What goes left of a cut: keys below `at`, and of those at it, ids whose `salted` value is less.
 
-    `left` and `right` are the numbers of further cuts, or ``~s`` for shard s.
+    Coordinates of the dimension are framed first: `low` becomes 0, `low + width` 1, what is beyond ends
+    there. `left` and `right` are the numbers of further cuts, or ``~s`` for shard s.
     """
 
     dimension: int
+    low: float
+    width: float
     kind: int
     at: float
     salt: int
@@ -36,31 +39,17 @@ class Cuts:
 
     Attributes
     ----------
-    low, width : list of float
-        The frame: least finite coordinate of each dimension, and the extent from there to the greatest.
     cuts : list of Cut
         The first is the root; none where there is one shard.
     """
 
-    low: list[float]
-    width: list[float]
     cuts: list[Cut]
 
     @classmethod
     def into(cls, shards: int, low: FloatArray, high: FloatArray, ids: IntArray) -> Cuts:
         """Cut space so that a sample of boxes, float64 (n, d) and ids (n,), goes to all shards evenly."""
-        ends = np.concatenate([low, high])
-        finite = np.abs(ends) < OPEN
-        least = np.where(finite, ends, np.inf).min(axis=0, initial=np.inf)
-        most = np.where(finite, ends, -np.inf).max(axis=0, initial=-np.inf)
-        least = np.where(np.isfinite(least), least, 0.0)
-        width = np.where(most > least, most - least, 1.0)
-        empty = cls(least.tolist(), width.tolist(), [])
-        return replace(empty, cuts=empty.further(shards, low, high, ids))
-
-    def further(self, parts: int, low: FloatArray, high: FloatArray, ids: IntArray) -> list[Cut]:
-        """Cuts that send a sample of boxes to so many parts evenly, in this frame."""
-        boxes, salts = self._framed(low, high), salted(ids)
+        least, width = _frame(low, high)
+        boxes, salts = _framed(low, high, least, width), salted(ids)
         cuts: list[Cut] = []
         first = 0
 
@@ -74,15 +63,16 @@ class Cuts:
             order = np.lexsort((salts[rows], keys))
             middle = min(max(len(rows) * left // groups, 1), len(rows) - 1)
             own, at = len(cuts), order[middle]
-            cuts.append(Cut(int(k), int(kind), float(keys[at]), int(salts[rows[at]]), 0, 0))
+            frame = float(least[k]), float(width[k])
+            cuts.append(Cut(int(k), *frame, int(kind), float(keys[at]), int(salts[rows[at]]), 0, 0))
             sides = cut(rows[order[:middle]], left), cut(rows[order[middle:]], groups - left)
             cuts[own] = cuts[own]._replace(left=sides[0], right=sides[1])
             return own
 
-        cut(np.arange(len(ids)), parts)
-        return cuts
+        cut(np.arange(len(ids)), shards)
+        return cls(cuts)
 
-    def with_parts(self, shard: int, cuts: list[Cut], new: int) -> Cuts:
+    def with_parts(self, shard: int, parts: Cuts, new: int) -> Cuts:
         """With a shard cut further: its first part keeps its number, the others have `new`, `new` + 1, ..."""
         offset = len(self.cuts)
 
@@ -95,18 +85,19 @@ class Cuts:
             return offset if side == ~shard else side
 
         before = [cut._replace(left=outer(cut.left), right=outer(cut.right)) for cut in self.cuts]
-        after = [cut._replace(left=inner(cut.left), right=inner(cut.right)) for cut in cuts]
-        return replace(self, cuts=[*before, *after])
+        after = [cut._replace(left=inner(cut.left), right=inner(cut.right)) for cut in parts.cuts]
+        return Cuts([*before, *after])
 
     def place(self, low: FloatArray, high: FloatArray, ids: IntArray) -> IntArray:
         """The shard of each box, int64 (n,)."""
-        boxes, salts = self._framed(low, high), salted(ids)
+        salts = salted(ids)
         shard = np.zeros(len(ids), np.int64)
         pending = [(0, np.arange(len(ids)))] if self.cuts else []
         while pending:
             number, rows = pending.pop()
             cut = self.cuts[number]
-            keys = _keys(boxes[rows], cut.dimension, cut.kind)
+            k = slice(cut.dimension, cut.dimension + 1)
+            keys = _keys(_framed(low[rows, k], high[rows, k], cut.low, cut.width), 0, cut.kind)
             left = (keys < cut.at) | ((keys == cut.at) & (salts[rows] < cut.salt))
             for side, own in ((cut.left, rows[left]), (cut.right, rows[~left])):
                 if side < 0:
@@ -115,21 +106,31 @@ class Cuts:
                     pending.append((side, own))
         return shard
 
-    def _framed(self, low: FloatArray, high: FloatArray) -> FloatArray:
-        """Boxes (n, 2, d) between 0 and 1; open sides end there."""
-        sides = np.stack([low, high], axis=1)
-        with np.errstate(over="ignore"):
-            framed: FloatArray = np.clip((sides - self.low) / self.width, 0.0, 1.0)
-        return framed
-
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> list[list[float]]:
         """What `from_json` reads."""
-        return {"low": self.low, "width": self.width, "cuts": [list(cut) for cut in self.cuts]}
+        return [list(cut) for cut in self.cuts]
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Cuts:
+    def from_json(cls, data: list[list[Any]]) -> Cuts:
         """The cuts that `to_json` described."""
-        return cls(data["low"], data["width"], [Cut(*cut) for cut in data["cuts"]])
+        return cls([Cut(*cut) for cut in data])
+
+
+def _frame(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Least finite coordinate of each dimension, and the extent from there to the greatest."""
+    ends = np.concatenate([low, high])
+    finite = np.abs(ends) < OPEN
+    least = np.where(finite, ends, np.inf).min(axis=0, initial=np.inf)
+    most = np.where(finite, ends, -np.inf).max(axis=0, initial=-np.inf)
+    least = np.where(np.isfinite(least), least, 0.0)
+    return least, np.where(most > least, most - least, 1.0)
+
+
+def _framed(low: FloatArray, high: FloatArray, least: Any, width: Any) -> FloatArray:
+    """Boxes (n, 2, d) between 0 and 1; open sides end there."""
+    with np.errstate(over="ignore"):
+        framed: FloatArray = np.clip((np.stack([low, high], axis=1) - least) / width, 0.0, 1.0)
+    return framed
 
 
 def _keys(boxes: FloatArray, k: int, kind: int) -> FloatArray:

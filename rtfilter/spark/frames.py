@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from os import PathLike
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
@@ -123,21 +125,43 @@ def matched(
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
     names = _columns(events, route.leases[0].schema)
     layout = Layout.of(events, list(dict.fromkeys([id, *names])), id)
-    sent = layout.carried(events)
+    sent = layout.carried(events, ordered=balance)
     result = [events.schema[id], StructField(SUBSCRIPTION, LongType(), nullable=False)]
     if details:
         result += [StructField(WORKLOAD, LongType(), False), StructField(OFFSET, DoubleType(), False)]
     if not balance:
-        return sent.mapInArrow(_matcher_in_place(route, layout, id, names, details), StructType(result))
+        return sent.mapInArrow(
+            _settled(_matcher_in_place(route, layout, id, names, details)), StructType(result)
+        )
     if len(route.leases) > 1:
-        sample = layout.carried(events.sample(fraction=SAMPLE, seed=0))
+        sample = layout.carried(events.sample(fraction=SAMPLE, seed=0), ordered=False)
         route = replace(route, shares=_shares(sample, route, layout, names))
     parts = events.sparkSession.sparkContext.defaultParallelism if partitions is None else partitions
     dealt_out = sent.mapInArrow(
-        _dealer(route, layout, names, parts), f"{PART} int, {SHARD} int, {CLASS} int, block binary"
+        _settled(_dealer(route, layout, names, parts)), f"{PART} int, {SHARD} int, {CLASS} int, block binary"
     )
     placed = dealt_out.repartitionById(parts, PART).drop(PART).sortWithinPartitions(SHARD, CLASS)
-    return placed.mapInArrow(_matcher(route, id, names, details), StructType(result))
+    return placed.mapInArrow(_settled(_matcher(route, id, names, details)), StructType(result))
+
+
+def _settled(work: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
+    """The same work, after which a worker process need not look through all that numba holds.
+
+    Spark's workers collect garbage after each task: 50 ms, but for what is frozen.
+    """
+
+    def run(batches: Batches) -> Batches:
+        yield from work(batches)
+        _freeze(work.__name__)
+
+    return run
+
+
+@cache
+def _freeze(after: str) -> None:
+    """Take all that lives out of garbage collection, once for each kind of work, which loads its kernels."""
+    gc.collect()
+    gc.freeze()
 
 
 def _route(spark: SparkSession, index: EventFilter | ShardedIndex | str | PathLike[str]) -> Route:

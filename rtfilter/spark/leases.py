@@ -86,12 +86,11 @@ class Lease:
                 _open.popitem(last=False)
             return found
 
-    def pinned(self) -> Lease:
-        """The same content in a directory of this host that no later snapshot replaces."""
-        home = _own_directory() / self.digest
-        with _alone(home):
-            if not self._lies_in(home):
-                self._assemble(home)
+    def held(self) -> Lease:
+        """The same content in a directory of this process that nobody replaces; gone when it ends."""
+        home = Path(tempfile.mkdtemp(prefix="rtfilter-held-"))
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
+        self._assemble(home)
         return Lease(str(home), self.manifest)
 
     def load(self) -> EventFilter:
@@ -105,14 +104,22 @@ class Lease:
                 if not self._lies_in(home):
                     _clean(home.parent)
                     self._assemble(home)
-            os.utime(home)
-            in_use = os.open(home, os.O_RDONLY)
-            fcntl.flock(in_use, fcntl.LOCK_SH)  # so that nobody removes it
-            if self._lies_in(home):  # nor has done so just now
-                found = EventFilter.load(home)
-                weakref.finalize(found, os.close, in_use)
-                return found
-            os.close(in_use)
+            try:
+                os.utime(home)
+                in_use = os.open(home, os.O_RDONLY)
+            except FileNotFoundError:
+                continue  # removed just now
+            found = None
+            try:
+                fcntl.flock(in_use, fcntl.LOCK_SH)  # so that nobody removes it
+                if self._lies_in(home):
+                    found = EventFilter.load(home)
+                    return found
+            finally:
+                if found is None:
+                    os.close(in_use)
+                else:
+                    weakref.finalize(found, os.close, in_use)
 
     def _lies_in(self, path: Path) -> bool:
         """Whether this process can read the whole snapshot there."""
@@ -202,14 +209,18 @@ def lend(spark: SparkSession, index: EventFilter | str | PathLike[str]) -> Lease
 
 
 def send(spark: SparkSession, lease: Lease) -> None:
-    """Give the files of a snapshot at a path to the executors of a cluster, once."""
+    """Give the files of a snapshot at a path to the executors of a cluster, once.
+
+    Spark gives all files to each new executor, as long as the application runs: they are ours to keep.
+    """
     context = context_of(spark)
-    path = places.local(lease.place)
-    if path is None or context.master.startswith("local"):
+    if places.local(lease.place) is None or context.master.startswith("local"):
         return
-    sent = set(context.listFiles)
-    for name in snapshot.files(lease.manifest):
-        if not any(file.endswith(f"/{name}") for file in sent):
+    names = snapshot.files(lease.manifest)
+    sent = {file.rpartition("/")[2] for file in context.listFiles}
+    if not sent.issuperset(names):
+        path = Path(lease.held().place)
+        for name in names:
             context.addFile(str(path / name))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -55,11 +57,14 @@ def read(place: str) -> bytes:
 
 
 def write_new(place: str, content: bytes) -> None:
-    """Make a file, whole or not at all. Raises `FileExistsError` where there is one."""
+    """Make a file, whole or not at all. Raises `FileExistsError` where there is one.
+
+    On other file systems than local ones, of two writers at the same moment the second may win.
+    """
     path = local(place)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
             with open(draft, "wb") as file:
                 file.write(content)
@@ -73,17 +78,24 @@ def write_new(place: str, content: bytes) -> None:
     if place.rpartition("/")[2] in names(place.rpartition("/")[0]):
         raise FileExistsError(place)
     system.create_dir(there.rpartition("/")[0])
-    with system.open_output_stream(f"{there}.draft") as file:
+    unfinished = f"{there}.{uuid.uuid4().hex}"
+    with system.open_output_stream(unfinished) as file:
         file.write(content)
-    system.move(f"{there}.draft", there)
+    system.move(unfinished, there)
 
 
-def names(place: str) -> list[str]:
-    """Names of the files and directories there, sorted; none where there is no directory."""
+def names(place: str, *, older_than: float = 0.0) -> list[str]:
+    """Names of the files and directories there, sorted; none where there is no directory.
+
+    Only those last changed so many seconds ago, if that is asked for and known.
+    """
     from pyarrow import fs
 
     system, path = reach(place)
     found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    if older_than:
+        limit = time.time() - older_than
+        found = [info for info in found if info.mtime is not None and info.mtime.timestamp() < limit]
     return sorted(info.base_name for info in found)
 
 

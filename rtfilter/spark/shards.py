@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 #: Of the files of versions.
 FORMAT = "rtfilter.sharded", 1
+#: Seconds after which what no version names is removed.
+ABANDONED = 86_400.0
 #: Subscriptions of a shard, unless told otherwise.
 SIZE = 1_000_000
 #: Subscriptions from which a shard may be cut, if it has twice as many as shards had at first.
@@ -149,7 +151,11 @@ class ShardedIndex:
         added = self._built(given, leases)
         again = {one.number for one in added}
         built = [one for one in rest if one.number not in again] + added
-        return self._next(built) if built else self
+        made = self._next(built) if built else self
+        for one in rest:
+            if one.number in again:  # written twice; nobody knows the first
+                places.remove(self._lease(one.shard).place)
+        return made
 
     def remove(self, ids: DataFrame | ArrayLike) -> ShardedIndex:
         """Remove the subscriptions of these ids, a DataFrame with a column `id` or an array; unknown ones are
@@ -164,31 +170,36 @@ class ShardedIndex:
             spark: SparkSession | None = ids.sparkSession
             gone = _ids(ids.select("id").dropna().toArrow().column("id").to_numpy())
         else:
-            spark, gone = SparkSession.getActiveSession(), _ids(ids)
+            spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+            gone = _ids(ids)
         if spark is None:
             raise RuntimeError("there is no Spark session: make one first")
         built = self._without(spark, gone)
         return self._next(built) if built else self
 
-    def expire(self) -> int:
-        """Remove the versions before this one, and the shards that only they had; returns their number.
+    def expire(self, keep: int = 1) -> int:
+        """Remove versions before this one, and the shards that only they had; returns their number.
 
-        Whoever still matches against one of them will fail.
+        `keep`: versions that stay, this one the last of them. Whoever still matches against one that is
+        removed will fail. What changes that failed have left is removed when it is a day old.
         """
-        kept = {shard.name for shard in self.shards} | {self.leaves.name}
-        older = [number for number in _versions(self.place) if number < self.version]
-        newer = [number for number in _versions(self.place) if number > self.version]
-        for number in newer:
-            kept |= {shard.name for shard in self.open(self.place, number)._snapshots()}
-        for number in older:
-            gone = self.open(self.place, number)
+        if keep < 1:
+            raise ValueError(f"at least 1 version is kept, not {keep}")
+        numbers = _versions(self.place)
+        gone = [number for number in numbers if number < self.version][: -(keep - 1) or None]
+        stay = [self.open(self.place, number)._names() for number in numbers if number not in gone]
+        known = set().union(*stay)
+        names = [(number, self.open(self.place, number)._names()) for number in gone]
+        for number, own in names:
             places.remove(_file(self.place, number))
-            for shard in gone.shards:
-                if shard.name not in kept:
-                    places.remove(f"{self.place}/shards/{shard.name}")
-            if gone.leaves.name not in kept:
-                places.remove(f"{self.place}/leaves/{gone.leaves.name}")
-        return len(older)
+            for name in own - known:
+                places.remove(f"{self.place}/{name}")
+            known |= own
+        for folder in ("shards", "leaves"):
+            for name in places.names(f"{self.place}/{folder}", older_than=ABANDONED):
+                if f"{folder}/{name}" not in known:
+                    places.remove(f"{self.place}/{folder}/{name}")
+        return len(gone)
 
     # -- within --------------------------------------------------------------------------------------
 
@@ -201,8 +212,9 @@ class ShardedIndex:
     def _built(self, given: Subscriptions, shards: list[Lease | None]) -> list[Built]:
         return given.build(self.cuts, shards, f"{self.place}/shards", self.capacity, self.most)
 
-    def _snapshots(self) -> list[Shard]:
-        return [*self.shards, self.leaves]
+    def _names(self) -> set[str]:
+        """Directories of its snapshots."""
+        return {*(f"shards/{shard.name}" for shard in self.shards), f"leaves/{self.leaves.name}"}
 
     def _each(self, spark: SparkSession) -> DataFrame:
         """A row for each shard, each in a task of its own."""
@@ -241,7 +253,7 @@ class ShardedIndex:
         shards, cuts, boxes = list(self.shards), self.cuts, {}
         for one in built:
             number = one.number if one.part == 0 else len(shards)
-            if one.cuts:
+            if one.cuts.cuts:
                 cuts = cuts.with_parts(number, one.cuts, len(shards))
             shards[number : number + 1] = [one.shard]
             boxes[number] = one.leaves
@@ -267,6 +279,12 @@ class ShardedIndex:
         return made
 
     def _publish(self) -> None:
+        taken = RuntimeError(
+            f"somebody else has made version {self.version} of {self.place}: "
+            "open it again, and repeat the change"
+        )
+        if max(_versions(self.place), default=0) >= self.version:  # also if theirs has expired
+            raise taken
         for shard in self.shards:
             place = self._lease(shard).place
             try:
@@ -292,10 +310,7 @@ class ShardedIndex:
         try:
             places.write_new(_file(self.place, self.version), text.encode())
         except FileExistsError:
-            raise RuntimeError(
-                f"somebody else has made version {self.version} of {self.place}: "
-                "open it again, and repeat the change"
-            ) from None
+            raise taken from None
 
     @classmethod
     def _parse(cls, place: str, number: int, text: bytes) -> ShardedIndex:
@@ -372,7 +387,7 @@ def build_sharded(
     EventFilter(schema, capacity)  # says what is wrong
     context_of(subscriptions.sparkSession)
     place = places.absolute(path)
-    if places.names(place):
+    if _versions(place) or places.names(place):
         raise SnapshotError(f"{place} is not empty; choose another path, or open what is there and append")
     given = Subscriptions.of(subscriptions, schema)
     count = given.count()
@@ -381,8 +396,17 @@ def build_sharded(
     cuts = Cuts.into(min(number, len(ids)) or 1, low, high, ids)
     number = len(cuts.cuts) + 1
     nothing = Shard("", 0, b"")
-    most = max(2 * -(-count // number), LEAST)
+    most = 2 * SIZE if shards is None else max(2 * -(-count // number), LEAST)
     draft = ShardedIndex(place, 0, schema, capacity, most, cuts, [nothing] * number, nothing)
+    try:
+        return _build(given, draft)
+    except BaseException:
+        places.remove(f"{place}/shards")
+        raise
+
+
+def _build(given: Subscriptions, draft: ShardedIndex) -> ShardedIndex:
+    number, place, schema, capacity = len(draft.shards), draft.place, draft.schema, draft.capacity
     built = draft._built(given, [None] * number)
     missing = set(range(number)) - {one.number for one in built}  # where the sample was too small
     if missing:
@@ -392,7 +416,7 @@ def build_sharded(
                 if shard in missing:
                     yield written(shard, EventFilter(schema, capacity), f"{place}/shards")
 
-        built += collected(draft._each(subscriptions.sparkSession).mapInArrow(empty, BUILT))
+        built += collected(draft._each(given.frame.sparkSession).mapInArrow(empty, BUILT))
     return draft._next(built)
 
 
@@ -409,7 +433,10 @@ def _numbers(batches: Batches) -> Iterator[int]:
 
 
 def _versions(place: str) -> list[int]:
-    found = places.names(f"{place}/versions")
+    try:
+        found = places.names(f"{place}/versions")
+    except OSError as error:
+        raise SnapshotError(f"{place} cannot be read: {error}") from None
     return [int(name[:-5]) for name in found if name.endswith(".json") and name[:-5].isdigit()]
 
 

@@ -8,6 +8,10 @@ failure is recognised by its number, so that results come out once.
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import threading
+import time
 import uuid
 from collections.abc import Callable
 from os import PathLike
@@ -20,7 +24,7 @@ from numpy.typing import ArrayLike
 from adaptive import Controller, LevelController
 from rtfilter import EventFilter, SnapshotError
 from rtfilter.spark import places
-from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, matched
+from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, WORKLOAD, matched
 from rtfilter.spark.leases import Lease, context_of, lease_of, send
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
 #: Samples of each number of partitions that the default controller compares, and changes of the index
 #: after which it does so again.
 ROUNDS, THRESHOLD = 4, 100_000
+#: Seconds that what Spark has counted may come late.
+COUNTED = 1.0
+#: Versions of an index in shards that changes leave behind.
+KEPT = 10
 #: Times that a snapshot is looked at which is being replaced.
 TRIES = 5
 
@@ -42,7 +50,8 @@ class Once:
     """Writes the result of each micro-batch exactly once: a directory ``batch=<number>`` each, below `path`.
 
     A directory appears whole, by renaming, so readers never see half of a batch (on object stores, renaming
-    copies). A batch that Spark repeats after a failure is left as it is when its directory is there.
+    copies). A batch that Spark repeats after a failure is left as it is when its directory is there. So a
+    new query, whose batches start from 0, needs a directory of its own.
 
     Parameters
     ----------
@@ -53,7 +62,7 @@ class Once:
     """
 
     def __init__(self, path: str | PathLike[str], format: str = "parquet") -> None:
-        self.path, self.format = places.absolute(path), format
+        self.path, self.format = os.fspath(path).rstrip("/"), format  # Spark knows what it means
 
     def has(self, spark: SparkSession, number: int) -> bool:
         """Whether the result of a batch is there."""
@@ -61,8 +70,10 @@ class Once:
         return bool(system.exists(path))
 
     def __call__(self, matches: DataFrame, number: int) -> None:
-        """Write the result of a batch."""
+        """Write the result of a batch, unless it is there."""
         spark = matches.sparkSession
+        if self.has(spark, number):
+            return
         system, drafts = self._reach(spark, "_drafts")
         system.delete(drafts, True)  # what a killed program left
         name = f"_drafts/{uuid.uuid4().hex}"
@@ -93,8 +104,8 @@ class MatchStage:
     index : path or URI
         Where `EventFilter.save` or `build_sharded` write. Looked at before each batch.
     sink : callable
-        Gets the result of `match_frame` and the number of the batch, and must use the result before it
-        returns: `Once`, or a function. If it has a method `has`, it is asked first.
+        Gets the result of `match_frame` and the number of the batch, and must use the result, if at all,
+        before it returns: `Once`, or a function. If it has a method `has`, it is asked first.
     id : str
         The column that names an event.
     controller : Controller, optional
@@ -120,8 +131,10 @@ class MatchStage:
         self.metrics = metrics
         self.subscriptions = 0
         self._version = ""
+        self._held: Lease | None = None
+        self._lock = threading.Lock()  # of the controller, which is asked when metrics are scraped
         if metrics is not None:
-            metrics.observe_state(lambda: (self.subscriptions, self.controller.snapshot()))
+            metrics.observe_state(self._state)
 
     def __call__(self, events: DataFrame, number: int) -> None:
         """Match micro-batch `number`."""
@@ -139,7 +152,8 @@ class MatchStage:
                 return
             route = self._look(spark)
             cores = context_of(spark).defaultParallelism
-            ticket = self.controller.plan(size, 3 + math.ceil(math.log2(cores)))
+            with self._lock:
+                ticket = self.controller.plan(size, 3 + math.ceil(math.log2(cores)))
             level = ticket.plan.level
             result = matched(
                 events,
@@ -156,14 +170,12 @@ class MatchStage:
                 sf.sum(OFFSET).alias("seconds"),
                 sf.max(OFFSET).alias("slowest"),
             )
-            self.sink(watched.select(self.id, SUBSCRIPTION), number)
+            self.sink(watched.drop(WORKLOAD, OFFSET), number)
             seconds = perf_counter() - began
-            self.controller.report(ticket, seconds / size)
+            with self._lock:
+                self.controller.report(ticket, seconds / size)
             if self.metrics is not None:
-                found = observed.get
-                self.metrics.record(
-                    size, seconds, found["matches"], found["seconds"] or 0.0, found["slowest"] or 0.0
-                )
+                self.metrics.record(size, seconds, *_observed(observed))
         finally:
             events.unpersist()
 
@@ -173,26 +185,50 @@ class MatchStage:
             index = ShardedIndex.open(self.place)
             self._saw(str(index.version), len(index))
             return index.route()
-        lease = self._pinned()
-        send(spark, lease)
-        if lease.digest != self._version:
-            self._saw(lease.digest, lease.subscriptions)
-        return Route.whole(lease)
+        lease = lease_of(self.place)
+        if self._held is None or lease.manifest != self._held.manifest:
+            held = self._hold(lease)
+            send(spark, held)
+            if self._held is not None:
+                shutil.rmtree(self._held.place, ignore_errors=True)  # no batch needs it any more
+            self._held = held
+            self._saw(held.digest, held.subscriptions)
+        return Route.whole(self._held)
 
-    def _pinned(self) -> Lease:
+    def _hold(self, lease: Lease) -> Lease:
+        """The snapshot where nobody replaces it while a batch is matched; a newer one if it just was."""
         for _ in range(TRIES - 1):
             try:
-                return lease_of(self.place).pinned()
+                return lease.held()
             except SnapshotError:
-                continue  # replaced just now
-        return lease_of(self.place).pinned()
+                lease = lease_of(self.place)
+        return lease.held()
 
     def _saw(self, version: str, subscriptions: int) -> None:
         if self._version and version != self._version:
-            self.controller.on_update(max(abs(subscriptions - self.subscriptions), 1))
+            with self._lock:
+                self.controller.on_update(max(abs(subscriptions - self.subscriptions), 1))
             if self.metrics is not None:
                 self.metrics.versions += 1
         self._version, self.subscriptions = version, subscriptions
+
+    def _state(self) -> tuple[int, dict[str, Any]]:
+        with self._lock:
+            return self.subscriptions, self.controller.snapshot()
+
+
+def _observed(observation: Any) -> tuple[int, float, float]:
+    """Matches, and the sum and the greatest of their offsets; zeros where Spark did not count them.
+
+    It does not when a sink takes the result apart, as by ``foreachPartition``, and then would wait for ever.
+    """
+    limit = perf_counter() + COUNTED
+    while not observation._jo.future().isCompleted():
+        if perf_counter() > limit:
+            return 0, 0.0, 0.0
+        time.sleep(0.005)
+    found = observation.get
+    return found["matches"], found["seconds"] or 0.0, found["slowest"] or 0.0
 
 
 class ChangeStage:
@@ -208,7 +244,7 @@ class ChangeStage:
         Of an index that `EventFilter.save` or `build_sharded` made, which nobody else changes.
     order : str, optional
         A column that tells which of the changes of one subscription comes last. Without, a batch may have
-        only one change of each.
+        only one change of each. Of changes with the same place in it, any may be last.
     """
 
     def __init__(self, index: str | PathLike[str], *, order: str | None = None) -> None:
@@ -221,19 +257,28 @@ class ChangeStage:
         from pyspark.sql.window import Window
 
         if self.order is not None:
-            latest = Window.partitionBy("id").orderBy(sf.desc(self.order))
+            everything = sf.to_json(sf.struct(*map(_quoted, changes.columns)))  # so that it does not change
+            latest = Window.partitionBy("id").orderBy(sf.desc(_quoted(self.order)), everything)
             place = "rtfilter place"
             changes = changes.withColumn(place, sf.row_number().over(latest)).where(f"`{place}` = 1")
-            changes = changes.drop(place, self.order)
+            left_out = (place, self.order)
+            changes = changes.select(*(_quoted(name) for name in changes.columns if name not in left_out))
         changes = changes.persist()
         try:
+            for twice in changes.groupBy("id").count().where("count > 1 OR id IS NULL").take(1):
+                if twice.id is None:
+                    raise ValueError(f"{twice['count']} changes have no id")
+                raise ValueError(
+                    f"subscription {twice.id} occurs {twice['count']} times; name a column that orders the "
+                    "changes: ChangeStage(order=...)"
+                )
             gone = sf.lit(False)
             if "removed" in changes.columns:
                 gone = sf.coalesce(sf.col("removed"), gone)
             removed = changes.where(gone).select("id").toArrow().column("id").to_numpy()
             given = changes.where(~gone).drop("removed")
             if ShardedIndex.lies_at(self.place):
-                ShardedIndex.open(self.place).update(given, removed)
+                ShardedIndex.open(self.place).update(given, removed).expire(KEPT)
             else:
                 self._change(given, removed)
         finally:
@@ -248,9 +293,14 @@ class ChangeStage:
         filter, self._filter = self._filter, None  # where it fails, what is in memory may be half of it
         subscriptions = Subscriptions.of(given, filter.schema)
         subscriptions.count()
-        table = subscriptions.frame.select(*(f"`{name}`" for name in subscriptions.layout.names)).toArrow()
+        table = subscriptions.frame.select(*map(_quoted, subscriptions.layout.names)).toArrow()
         ids = np.concatenate([table.column("id").to_numpy().astype(np.int64), np.asarray(removed, np.int64)])
         filter.unsubscribe_many(ids)
         subscriptions.reader.subscribe(filter, table)
         filter.save(path)
         self._filter = filter
+
+
+def _quoted(name: str) -> str:
+    """A column's name as Spark reads it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"

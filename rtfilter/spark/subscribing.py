@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import pickle
 import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from rtfilter.boxes import compile_bounds, compile_predicate
 from rtfilter.predicate import parse
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered
-from rtfilter.spark.cuts import Cut, Cuts
+from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease
 from rtfilter.tree import FloatArray, IntArray
 
@@ -34,6 +33,7 @@ GATHERED = 1 << 16
 #: Subscriptions that cuts are chosen on, for each shard.
 SAMPLE = 2000
 SHARD = "shard"
+NO_CUTS = Cuts([])
 _ROW = re.compile(r"row (\d+), ")
 
 
@@ -56,7 +56,7 @@ class Built(NamedTuple):
     shard: Shard
     leaves: FloatArray
     """Boxes of the shard's leaves, float64 (2, m, d)."""
-    cuts: list[Cut]
+    cuts: Cuts
     """Of part 0: what parts it."""
 
 
@@ -159,11 +159,14 @@ class Subscriptions:
             sf.count(column).alias("ids"),
             sf.countDistinct(column).alias("distinct"),
             sf.min(column).alias("least"),
+            sf.max(column).alias("most"),
         ).collect()[0]
         if found.ids < found.rows:
             raise ValueError(f"{found.rows - found.ids} subscriptions have no id")
         if found.ids and found.least < 0:
             raise ValueError(f"subscription ids must not be negative: {found.least}")
+        if found.ids and found.most >= 2**63 - 1:
+            raise ValueError(f"subscription ids must be at most 2**63 - 2: {found.most}")
         if found.distinct < found.ids:
             (twice,) = self.frame.groupBy("id").count().where("count > 1").take(1)
             raise ValueError(f"subscription {twice.id} occurs {twice['count']} times; ids must be distinct")
@@ -219,7 +222,7 @@ class Subscriptions:
                 filter = EventFilter(reader.schema, capacity) if before is None else before.load()
                 reader.subscribe(filter, batch)
                 if len(filter) > most:
-                    yield from in_parts(number, filter, place, cuts, -(-2 * len(filter) // most))
+                    yield from in_parts(number, filter, place, -(-2 * len(filter) // most))
                 else:
                     yield written(number, filter, place)
 
@@ -244,21 +247,19 @@ def _flattened(frame: DataFrame) -> DataFrame:
             columns.append(sf.col(quoted).alias(".".join(path)))
 
     for field in frame.schema.fields:
-        visit([field.name], field.dataType)
+        if field.name in ("id", "where", *tables.SIDES) or field.name.partition(".")[0] in tables.SIDES:
+            visit([field.name], field.dataType)
     return frame.select(*columns)
 
 
-def in_parts(number: int, filter: EventFilter, place: str, cuts: Cuts, parts: int) -> Batches:
+def in_parts(number: int, filter: EventFilter, place: str, parts: int) -> Batches:
     """Cut a shard into parts, and save each."""
     ids, low, high = hulls(filter)
     step = max(len(ids) // (SAMPLE * parts), 1)
-    found = cuts.further(parts, low[::step], high[::step], ids[::step])
-    part = replace(cuts, cuts=found).place(low, high, ids)
-    for own in range(len(found) + 1):
-        rest = pickle.loads(pickle.dumps(filter))
-        rest.unsubscribe_many(ids[part != own])
-        rest.repack()
-        yield written(number, rest, place, own, found if own == 0 else [])
+    cuts = Cuts.into(parts, low[::step], high[::step], ids[::step])
+    part = cuts.place(low, high, ids)
+    for own in range(parts):
+        yield written(number, filter.part(ids[part == own]), place, own, cuts if own == 0 else NO_CUTS)
 
 
 def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
@@ -276,7 +277,7 @@ def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
 
 
 def written(
-    number: int, filter: EventFilter, place: str, part: int = 0, cuts: Sequence[Cut] = ()
+    number: int, filter: EventFilter, place: str, part: int = 0, cuts: Cuts = NO_CUTS
 ) -> pa.RecordBatch:
     """Save a shard in a directory of its own below `place`; a row of `BUILT` that tells of it."""
     import pyarrow as pa
@@ -295,7 +296,7 @@ def written(
         "leaves": pa.binary(),
         "cuts": pa.string(),
     }
-    values = [number, part, name, len(filter), manifest, sides.tobytes(), json.dumps(list(cuts))]
+    values = [number, part, name, len(filter), manifest, sides.tobytes(), json.dumps(cuts.to_json())]
     columns = [pa.array([value], kind) for value, kind in zip(values, kinds.values(), strict=True)]
     return pa.RecordBatch.from_arrays(columns, list(kinds))
 
@@ -320,7 +321,7 @@ def collected(built: DataFrame) -> list[Built]:
     found = {}
     for row in built.collect():
         shard = Shard(row["name"], row["subscriptions"], bytes(row["manifest"]))
-        cuts = [Cut(*cut) for cut in json.loads(row["cuts"])]
+        cuts = Cuts.from_json(json.loads(row["cuts"]))
         key = row[SHARD], row["part"]
         found[key] = Built(*key, shard, np.frombuffer(row["leaves"]), cuts)
     return [found[key] for key in sorted(found)]

@@ -59,7 +59,7 @@ class StreamMetrics(Collector):
         self._state = state
 
     def record(self, size: int, seconds: float, matches: int, offset: float, slowest: float) -> None:
-        """Note a micro-batch: events, seconds until it was written, matches, sum and greatest of offsets."""
+        """Note a micro-batch: events, seconds it took, matches, and of their offsets sum and greatest."""
         size_class = 1 << (size.bit_length() - 1)
         with self._lock:
             self._seconds.setdefault(size_class, Histogram(BATCH_SECONDS)).add(np.array([seconds]))
@@ -155,9 +155,10 @@ class _Listener(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = event.progress
+        self._names[progress.id] = progress.name or "unnamed"
         per_second = progress.processedRowsPerSecond
         self._metrics.progressed(
-            progress.name or "unnamed",
+            self._names[progress.id],
             max(progress.numInputRows, 0),
             per_second if np.isfinite(per_second) else 0.0,
             progress.durationMs,
