@@ -4,18 +4,23 @@ BIN := .venv/bin
 PACKAGES := rtfilter scheduler adaptive experiments
 OUT ?= out
 
-.PHONY: demo test java lint format bench bench-compare clean
+.PHONY: demo test java prometheus lint format bench bench-compare clean
 
 demo: .venv/installed ## replay bursts of 12-d events and of flights, with table and picture
 	$(BIN)/python -m experiments demo --out $(OUT)
 
-test: lint java ## style, types and all tests
+test: lint java prometheus ## style, types and all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 java: ## what Spark runs on; without it, its tests are skipped
 	@command -v java > /dev/null || test -n "$$JAVA_HOME" \
 		|| { apt-get install --yes --quiet default-jre-headless && command -v java > /dev/null; } \
 		|| echo "no Java: tests of Spark are skipped; on Debian, apt-get install default-jre-headless (17 or newer)"
+
+prometheus: ## what dashboard and rules are tested on; without it, those tests are skipped
+	@command -v prometheus > /dev/null && command -v promtool > /dev/null \
+		|| apt-get install --yes --quiet --no-install-recommends prometheus \
+		|| echo "no Prometheus: tests of the dashboard are skipped; on Debian, apt-get install prometheus"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
+from urllib.request import urlopen
 
 from experiments.machine import one_line
 from experiments.output import Row, keep, one_core, table
@@ -85,6 +87,35 @@ def _folding(observer: Metrics | None) -> float:
     return perf_counter() - begun
 
 
+def scraping(name: str, boxes: int, repeats: int) -> Row:
+    """What a scrape over HTTP takes from matching on the same core, at one a second; 12 classes of sizes."""
+    source = workload(name)
+    target = EventFilter(source.schema, metrics=True)
+    source.subscribe(target, 0, boxes)
+    assert target.metrics is not None
+    for size_class in range(12):
+        list(target.stream(source.events(0, 1 << size_class)))
+        target.match_batch(source.events(0, 1 << size_class))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    stop = target.metrics.serve(port)
+    try:
+        spent = []
+        for _ in range(repeats):
+            begun = process_time()  # of the server's thread, and of this one, which asks
+            size = len(urlopen(f"http://127.0.0.1:{port}/metrics").read())
+            spent.append(process_time() - begun)
+    finally:
+        stop()
+    return {
+        "measure": f"a scrape a second, {size:,} bytes",
+        "value": 100 * median(spent),
+        "unit": "% of a core",
+        "target": "< 1",
+    }
+
+
 def main(arguments: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m experiments overheads", description=__doc__)
@@ -96,6 +127,7 @@ def main(arguments: list[str]) -> int:
     with one_core():
         rows = startup(min(given.repeats, 5))
         rows += [metrics(name, given.boxes, given.repeats) for name in ("wide", "narrow")]
+        rows.append(scraping("narrow", given.boxes, given.repeats))
     print(table(rows, {"measure": "measure", "value": "value", "unit": "unit", "target": "target"}))
     keep(given.out, "overheads", {"boxes": given.boxes, "repeats": given.repeats}, rows)
     return 0

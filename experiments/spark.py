@@ -310,9 +310,11 @@ def figure(rows: Sequence[Row], skews: Sequence[Row]) -> Figure:
         own = [row for row in skews if row["events"] == name]
         x = [row["partitions"] for row in own]
         (line,) = skew.plot(x, [row["slowest"] for row in own], "o-", label=f"{name}, dealt")
-        skew.plot(x, [row["in_turn"] for row in own], "o--", color=line.get_color(), label="equal counts")
+        skew.plot(
+            x, [row["in_turn"] for row in own], "o--", color=line.get_color(), label=f"{name}, equal counts"
+        )
     skew.axhline(SKEW, color="grey", linestyle=":")
-    skew.set(title="slowest partition / mean, visits", xscale="log", yscale="log", xlabel="partitions")
+    skew.set(title="slowest partition / mean, visits", xscale="log", xlabel="partitions", ylim=(0.9, None))
     skew.legend(fontsize=7)
     for axes in (throughput, memory, skew):
         axes.set_xticks(sorted({row["partitions"] for row in [*rows, *skews] if row.get("partitions")}))

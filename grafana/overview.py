@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 from panels import ROWS, Panel
 
 Series = dict[str, Any]
+Answer = tuple[str, Series]
 #: Columns of the picture, and points of a line.
 COLUMNS, POINTS = 5, 120
 _LABEL = re.compile(r"{{(\w+)}}")
@@ -36,17 +37,17 @@ class Prometheus:
     """The HTTP interface of a Prometheus."""
 
     def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
+        self.url = url.rstrip("/")
 
     def get(self, path: str, **parameters: object) -> Any:
         """What ``/api/v1/<path>`` answers. Raises `RuntimeError` that says why it does not."""
-        url = f"{self._url}/api/v1/{path}?{urlencode(parameters)}"
+        url = f"{self.url}/api/v1/{path}?{urlencode(parameters)}"
         try:
             with urlopen(url, timeout=30) as answer:
                 return json.load(answer)["data"]
         except URLError as error:
             body = error.read().decode() if hasattr(error, "read") else error.reason
-            raise RuntimeError(f"{self._url} does not answer {path}: {body}") from None
+            raise RuntimeError(f"{self.url} does not answer {path}: {body}") from None
 
     def now(self, query: str) -> list[Series]:
         """Present values of a query."""
@@ -70,17 +71,13 @@ def legend(text: str, labels: Mapping[str, str]) -> str:
     return _LABEL.sub(lambda found: labels.get(found[1], ""), text)
 
 
-def answers(
-    server: Prometheus, panel: Panel, rate: str, start: float, end: float
-) -> list[tuple[str, Series]]:
-    """All series of a panel, with their legends."""
-    found = []
-    for text, query in panel.queries.items():
-        sent = filled(query, rate)
-        instant = panel.kind in ("bars", "number")
-        for series in server.now(sent) if instant else server.over(sent, start, end):
-            found.append((legend(text, series["metric"]), series))
-    return found
+def answers(server: Prometheus, panel: Panel, rate: str, start: float, end: float) -> list[Answer]:
+    """All series of a panel over a time, with their legends."""
+    return [
+        (legend(text, series["metric"]), series)
+        for text, query in panel.queries.items()
+        for series in server.over(filled(query, rate), start, end)
+    ]
 
 
 def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: float) -> None:

@@ -82,7 +82,7 @@ ROWS = [
             ),
             Panel(
                 "Response",
-                "Quantiles over events. A far 99 % beside a low median: large batches, or an expensive class.",
+                "Quantiles over events. A far 99 % beside a low median: large batches, or a dear class.",
                 {legend: quantile(share, RESPONSE) for legend, share in QUANTILES.items()},
                 "s",
             ),

@@ -96,6 +96,15 @@ class Metrics(Collector):
         """Expose the registry at http://address:port/metrics; see `serve`."""
         return serve(self.registry, port, address)
 
+    def push(self, gateway: str, job: str) -> None:
+        """Send the present values to a Pushgateway, host:port, for a job too short to be scraped.
+
+        Raises `OSError` when it cannot be reached.
+        """
+        from prometheus_client import push_to_gateway
+
+        push_to_gateway(gateway, job, self.registry)
+
     def record_whole(self, size: int, seconds: float, matches: int) -> None:
         """Note a batch of `size` events that were all answered after `seconds`."""
         self._wholes.append((size, seconds, matches))

@@ -1,7 +1,9 @@
 """Metrics against what was done: every count must agree with the batches that were matched."""
 
 import socket
+import threading
 import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
@@ -147,3 +149,30 @@ def test_one_registry_takes_the_metrics_of_one_filter():
     Metrics(registry)
     with pytest.raises(ValueError, match="Duplicated"):
         Metrics(registry)
+
+
+def test_metrics_of_a_short_job_are_pushed():
+    received = []
+
+    class Gateway(BaseHTTPRequestHandler):
+        def do_PUT(self):
+            received.append((self.path, self.rfile.read(int(self.headers["Content-Length"])).decode()))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    filter = make()
+    filter.match_batch(np.zeros((5, 2)))
+    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        filter.metrics.push(f"127.0.0.1:{server.server_port}", "short")
+        thread.join()
+        port = server.server_port
+    ((path, text),) = received
+    assert path == "/metrics/job/short"
+    assert "rtfilter_events_total 5.0" in text
+    with pytest.raises(OSError, match="refused"):
+        filter.metrics.push(f"127.0.0.1:{port}", "short")

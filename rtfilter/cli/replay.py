@@ -80,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--log", type=Path, metavar="FILE", help="write the controller's decisions as JSON lines"
     )
     parser.add_argument("--metrics-port", type=int, metavar="PORT", help="serve Prometheus metrics meanwhile")
+    parser.add_argument("--push", metavar="HOST:PORT", help="send metrics to a Pushgateway at the end")
     parser.add_argument("--progress", action="store_true", help="show progress even if this is no terminal")
 
 
@@ -111,7 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
             source, most = _from_files(arguments)
             count = most if arguments.subscriptions is None else arguments.subscriptions
         capacity = tuple(arguments.capacity) if arguments.capacity else DEFAULT_CAPACITY
-        filter = EventFilter(source.schema, capacity, metrics=arguments.metrics_port is not None)
+        observed = arguments.metrics_port is not None or arguments.push is not None
+        filter = EventFilter(source.schema, capacity, metrics=observed)
         settings = replay.Settings(
             subscriptions=count,
             bursts=arguments.bursts,
@@ -126,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (ValueError, ModuleNotFoundError) as error:
         raise CommandError(str(error)) from None
     with contextlib.ExitStack() as stack:
-        if filter.metrics is not None:
+        if filter.metrics is not None and arguments.metrics_port is not None:
             stack.callback(filter.metrics.serve(arguments.metrics_port))
             say(f"metrics on http://127.0.0.1:{arguments.metrics_port}/metrics")
         contenders = [_contender(arguments, controller)]
@@ -134,6 +136,11 @@ def run(arguments: argparse.Namespace) -> int:
             source, settings, contenders, filter, progress=arguments.progress or sys.stderr.isatty()
         )
     print(report.text())
+    if filter.metrics is not None and arguments.push is not None:
+        try:
+            filter.metrics.push(arguments.push, "rtfilter")
+        except OSError as error:
+            raise CommandError(f"cannot push metrics to {arguments.push}: {error}") from None
     if arguments.json:
         arguments.json.write_text(json.dumps(report.to_json(), indent=1))
     if arguments.csv:
