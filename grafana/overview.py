@@ -113,7 +113,7 @@ def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: f
     if panel.unit == "s" and positive and max(positive) > 30 * min(positive):
         axes.set_yscale("log")
     else:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * max(positive, default=1.0))
     axes.legend(fontsize=5, loc="best", ncols=2 if len(found) > 4 else 1)
 
 

@@ -195,10 +195,10 @@ class Metrics(Collector):
             ("events", "Events of streams by estimated workload: at most so many nodes", self._estimated[0]),
             ("visits", "Nodes visited after the estimate by events of that workload", self._estimated[1]),
         ):
-            family = CounterMetricFamily(f"rtfilter_estimated_{name}", text, labels=["nodes"])
+            counter = CounterMetricFamily(f"rtfilter_estimated_{name}", text, labels=["nodes"])
             for bucket in np.flatnonzero(self._estimated[0]).tolist():
-                family.add_metric([names[bucket]], float(values[bucket]))
-            yield family
+                counter.add_metric([names[bucket]], float(values[bucket]))
+            yield counter
         batches = CounterMetricFamily("rtfilter_batches", "Batches matched", labels=["size_class"])
         for size_class, count in sorted(self._batches.items()):
             batches.add_metric([str(size_class)], count)

@@ -97,6 +97,6 @@ class Together(Collector):
                     total[key] = before + sample.value if summed else max(before, sample.value)
         for name, family in families.items():
             merged = Metric(name, family.documentation, family.type)
-            for (sample, labels), value in values[name].items():
-                merged.add_sample(sample, dict(labels), value)
+            for (full_name, labels), value in values[name].items():
+                merged.add_sample(full_name, dict(labels), value)
             yield merged
