@@ -40,7 +40,7 @@ def build() -> str:
             dashboard.QueryVariable("job")
             .label("Job")
             .datasource(SOURCE)
-            .query("label_values(rtfilter_index_subscriptions, job)")
+            .query('label_values({__name__=~"rtfilter_(spark_)?index_subscriptions"}, job)')
             .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
             .multi(True)
             .include_all(True)
@@ -73,7 +73,7 @@ def _panel(panel: Panel) -> timeseries.Panel | heatmap.Panel | bargauge.Panel | 
     if panel.kind == "bars":
         made.orientation(VizOrientation.HORIZONTAL)
     if panel.kind == "heatmap":
-        made.y_axis(heatmap.YAxisConfig().unit(panel.unit))
+        made.y_axis(heatmap.YAxisConfig().unit(panel.unit)).show_tooltip()
     if panel.kind == "lines":
         made.legend(common.VizLegendOptions().show_legend(True).display_mode("list").placement("bottom"))
     return made

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
@@ -45,9 +45,10 @@ class Prometheus:
         try:
             with urlopen(url, timeout=30) as answer:
                 return json.load(answer)["data"]
-        except URLError as error:
-            body = error.read().decode() if hasattr(error, "read") else error.reason
-            raise RuntimeError(f"{self.url} does not answer {path}: {body}") from None
+        except HTTPError as error:
+            raise RuntimeError(f"{self.url} does not answer {path}: {error.read().decode()}") from None
+        except (OSError, ValueError) as error:  # unreachable, or no Prometheus
+            raise RuntimeError(f"{self.url} does not answer {path}: {error}") from None
 
     def now(self, query: str) -> list[Series]:
         """Present values of a query."""
@@ -96,7 +97,7 @@ def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: f
         axes.set(xticks=[], yticks=[], ylabel="")
         return
     if panel.kind == "bars":
-        ordered = sorted(found, key=lambda one: float(one[0].replace("+Inf", "inf")))
+        ordered = sorted(found, key=lambda one: one[0])
         axes.bar([name for name, _ in ordered], [_last(series) for _, series in ordered])
         return
     axes.set_xlim(_dates([start, end]))

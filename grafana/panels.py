@@ -127,7 +127,8 @@ ROWS = [
             ),
             Panel(
                 "In flight",
-                "Batches being matched now. Rising without end: more arrives than is matched.",
+                "Batches being matched now, at most one for each thread of yours. At that limit all "
+                "the time: more arrives than is matched.",
                 {"batches": latest("rtfilter_in_flight_batches", how="sum")},
             ),
         ],
@@ -176,7 +177,7 @@ ROWS = [
         [
             Panel(
                 "Estimation share",
-                "Of the time of streams. Above a tenth, the level is too deep for what ordering gains.",
+                "Of the time of streams. Above a fifth, the level is too deep for what ordering gains.",
                 {
                     "share": f"{rate('rtfilter_estimation_seconds_sum')} / "
                     f"{rate('rtfilter_stream_seconds_total')}"
@@ -191,8 +192,8 @@ ROWS = [
             ),
             Panel(
                 "Visits by estimate",
-                "Nodes really visited after the estimate, mean over events of each class of estimates. It "
-                "should rise with the estimate.",
+                "Nodes really visited after the estimate, mean over events of each class of estimates, "
+                "since the start. It should rise with the estimate.",
                 {
                     "{{nodes}}": "sum by (nodes) (rtfilter_estimated_visits_total"
                     f"{CHOSEN}) / sum by (nodes) (rtfilter_estimated_events_total{CHOSEN})"
@@ -247,6 +248,12 @@ ROWS = [
                     "read by {{query}}": rate("rtfilter_spark_input_rows_total", "query"),
                 },
                 "ops",
+            ),
+            Panel(
+                "Partitions",
+                "What the controller of a stream chose by size of micro-batch: 0 where the events are, 1 one "
+                "partition, 2 two, 3 four, and so on.",
+                {"{{size_class}}": latest("rtfilter_spark_controller_level", CLASS)},
             ),
             Panel(
                 "Phases",

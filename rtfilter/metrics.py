@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 SECONDS = (*(float(f"{m}e{e}") for e in range(-6, 1) for m in (1, 2.5, 5)), 10.0)
 NODES = tuple(2.0**e for e in range(15))
 FOLD_AT = 1024  # records that may wait for a scrape
+FOLD_EVENTS = 1 << 20  # events of streams that may
 
 
 class StreamRecord(NamedTuple):
@@ -70,6 +71,7 @@ class Metrics(Collector):
         self.removed = 0
         self._wholes: deque[tuple[int, float, int]] = deque()  # its append and popleft are atomic
         self._streams: deque[StreamRecord] = deque()
+        self._waiting = 0
         self._lock = threading.Lock()
         self._response: dict[int, Histogram] = {}
         self._mean: dict[int, Histogram] = {}
@@ -114,7 +116,8 @@ class Metrics(Collector):
     def record_stream(self, record: StreamRecord) -> None:
         """Note a stream: seconds from its arrival to the end of each group, and how many events that had."""
         self._streams.append(record)
-        if len(self._streams) >= FOLD_AT:
+        self._waiting += len(record.workload)
+        if len(self._streams) >= FOLD_AT or self._waiting >= FOLD_EVENTS:
             self.fold()
 
     def fold(self) -> None:
@@ -128,6 +131,7 @@ class Metrics(Collector):
                 for size_class in np.unique(classes).tolist():
                     own = classes == size_class
                     self._add(size_class, seconds[own], sizes[own], seconds[own], int(matches[own].sum()))
+            self._waiting = 0
             for record in [self._streams.popleft() for _ in range(len(self._streams))]:
                 mean = np.array([np.average(record.ended, weights=record.sizes)])
                 self._add(record.size_class, record.ended, record.sizes, mean, record.matches)
@@ -190,7 +194,7 @@ class Metrics(Collector):
             "Time from the arrival of streams to their last release",
             self._stream_seconds,
         )
-        names = [f"{bound:g}" for bound in NODES] + ["+Inf"]
+        names = [f"{bound:05.0f}" for bound in NODES] + ["more"]  # their order as texts
         for name, text, values in (
             ("events", "Events of streams by estimated workload: at most so many nodes", self._estimated[0]),
             ("visits", "Nodes visited after the estimate by events of that workload", self._estimated[1]),
@@ -241,7 +245,7 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
     yield CounterMetricFamily("rtfilter_index_updates", "Boxes inserted and deleted", index["updates"])
 
 
-def controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
+def controller_metrics(controller: dict[str, Any], prefix: str = "rtfilter_controller") -> Iterable[Metric]:
     """A controller's snapshot as metrics."""
     classes = controller.get("classes", {})
     # The snapshot's name, the metric's name and text; None is the whole batch as one group, shown as 0.
@@ -251,12 +255,12 @@ def controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
         ("updates", "updates", "Index updates since the class became stable"),
     ]
     for key, name, text in gauges:
-        gauge = GaugeMetricFamily(f"rtfilter_controller_{name}", text, labels=["size_class"])
+        gauge = GaugeMetricFamily(f"{prefix}_{name}", text, labels=["size_class"])
         for size_class, state in classes.items():
             gauge.add_metric([size_class], state[key] or 0)
         yield gauge
     probing = GaugeMetricFamily(
-        "rtfilter_controller_probing",
+        f"{prefix}_probing",
         "1 while the class compares plans, 0 when stable",
         labels=["size_class"],
     )
@@ -264,7 +268,7 @@ def controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
         probing.add_metric([size_class], float(state["mode"] != "STABLE"))
     yield probing
     yield GaugeMetricFamily(
-        "rtfilter_controller_threshold_updates",
+        f"{prefix}_threshold_updates",
         "Index updates after which a stable class probes again",
         controller.get("threshold") or 0,
     )
@@ -274,7 +278,7 @@ def controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
         ("anomalies", "anomalies", "Probing loops in which both neighbours were better"),
     ]
     for key, name, text in counters:
-        counter = CounterMetricFamily(f"rtfilter_controller_{name}", text, labels=["size_class"])
+        counter = CounterMetricFamily(f"{prefix}_{name}", text, labels=["size_class"])
         for size_class, state in classes.items():
             counter.add_metric([size_class], state[key])
         yield counter

@@ -13,6 +13,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from multiprocessing.util import Finalize
 from os import PathLike
 from pathlib import Path
 
@@ -34,36 +36,41 @@ def share(metrics: Metrics, directory: str | PathLike[str]) -> Callable[[], None
     `OSError` when the directory cannot be written.
     """
     folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{os.getpid()}.{uuid.uuid4().hex}.prom"
+    pid = os.getpid()
+    file = folder / f"{pid}.{uuid.uuid4().hex}.prom"
     draft = file.with_suffix(".draft")
     ended, writing = threading.Event(), threading.Lock()
 
     def write() -> None:
         with writing:
+            folder.mkdir(parents=True, exist_ok=True)
             draft.write_bytes(generate_latest(metrics.registry))
             os.replace(draft, file)
 
     def repeat() -> None:
         while not ended.wait(INTERVAL):
-            write()
+            with suppress(OSError):  # a full disk may have room later
+                write()
 
     def stop() -> None:
-        if not ended.is_set():
+        if os.getpid() == pid and not ended.is_set():  # a forked child has none of this
             ended.set()
-            write()
+            with suppress(OSError):
+                write()
             atexit.unregister(stop)
 
     write()
     threading.Thread(target=repeat, daemon=True).start()
     atexit.register(stop)
+    Finalize(None, stop, exitpriority=10)  # children of multiprocessing skip atexit
     return stop
 
 
 class Together(Collector):
     """The metrics that processes share in a directory: counters and histograms summed, gauges the greatest.
 
-    Those of processes that have ended still count, but for gauges. Batches in flight are summed.
+    Those of processes that have ended still count, but for gauges. Batches in flight are summed. Files of
+    ended processes stay: empty the directory when none runs.
 
     Attributes
     ----------
@@ -72,6 +79,7 @@ class Together(Collector):
 
     def __init__(self, directory: str | PathLike[str], registry: CollectorRegistry | None = None) -> None:
         self._folder = Path(directory)
+        self._ended: dict[tuple[str, float], list[Metric]] = {}  # what stale files held
         self.registry = registry if registry is not None else CollectorRegistry()
         self.registry.register(self)
 
@@ -84,8 +92,8 @@ class Together(Collector):
         families: dict[str, Metric] = {}
         values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
         for file in sorted(self._folder.glob("*.prom")):
-            live = time.time() - file.stat().st_mtime < STALE
-            for family in text_string_to_metric_families(file.read_text()):
+            live, found = self._read(file)
+            for family in found:
                 if family.type == "gauge" and not live:
                     continue
                 families.setdefault(family.name, family)
@@ -100,3 +108,15 @@ class Together(Collector):
             for (full_name, labels), value in values[name].items():
                 merged.add_sample(full_name, dict(labels), value)
             yield merged
+
+    def _read(self, file: Path) -> tuple[bool, list[Metric]]:
+        """Whether a file is of a living process, and what it holds; nothing if it was removed just now."""
+        with suppress(FileNotFoundError):
+            changed = file.stat().st_mtime
+            live = time.time() - changed < STALE
+            known = self._ended.get((file.name, changed))
+            found = known or list(text_string_to_metric_families(file.read_text()))
+            if not live:
+                self._ended[file.name, changed] = found
+            return live, found
+        return False, []

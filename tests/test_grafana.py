@@ -14,7 +14,7 @@ import pytest
 
 import overview
 import panels
-from adaptive import PlanController
+from adaptive import LevelController, PlanController
 from experiments import replay
 from experiments.workloads import workload
 from overview import Prometheus, filled
@@ -30,6 +30,14 @@ needs_prometheus = pytest.mark.skipif(
 )
 
 
+def watched_stream():
+    """Metrics as those of a `MatchStage` after its first micro-batch."""
+    controller, streams = LevelController(), StreamMetrics()
+    controller.plan(1000, 4)
+    streams.observe_state(lambda: (7, controller.snapshot()))
+    return streams
+
+
 def exported():
     """Names of all samples."""
     filter = EventFilter(workload("narrow", dimensions=2).schema, metrics=True)
@@ -37,7 +45,7 @@ def exported():
     for _ in range(3):
         list(filter.stream(np.ones((2, 2))))
     filter.match_batch(np.ones((2, 2)))
-    streams = StreamMetrics()
+    streams = watched_stream()
     streams.record(5, 0.1, 3, 0.2, 0.1)
     streams.progressed("q", 5, 1.0, {"addBatch": 3})
     return {
@@ -93,7 +101,7 @@ def server(tmp_path):
     (tmp_path / "prometheus.yml").write_text(config.replace('"127.0.0.1:9464"', targets))
     rules = (HOME / "rules.yml").read_text()
     for long, short in (("[5m]", "[5s]"), ("[1h]", "[10s]"), ("for: 2m", "for: 0s"), ("for: 10m", "for: 0s"),
-                        ("for: 5m", "for: 0s"), ("> 2000", "> 5")):  # fmt: skip
+                        ("for: 5m", "for: 0s"), ("> 2000", "> 5"), ("offset 1h", "offset 10s")):  # fmt: skip
         assert long in rules
         rules = rules.replace(long, short)
     (tmp_path / "rules.yml").write_text(rules)
@@ -139,8 +147,7 @@ def number(server, query):
 def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
     prometheus, ports = server
     filter = EventFilter(workload("narrow").schema, (20, 64), metrics=True)
-    streams = StreamMetrics()
-    streams.observe_state(lambda: (7, {}))
+    streams = watched_stream()
     stops = [filter.metrics.serve(ports[0]), streams.serve(ports[1])]
     controller = PlanController(rounds=2, threshold=2000)
     settings = replay.Settings(

@@ -1,5 +1,6 @@
 """Metrics of several processes add up."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -43,6 +44,21 @@ def test_counters_are_summed_and_gauges_are_the_greatest(tmp_path):
     assert value("rtfilter_events_total") == 177
     assert value("rtfilter_index_subscriptions") is None
     assert b"# TYPE rtfilter_response_seconds histogram" in generate_latest(together.registry)
+
+
+def count(directory):
+    filter = EventFilter(Schema({"x": float}), metrics=True)
+    share(filter.metrics, directory)
+    filter.match_batch(np.full((100, 1), 0.5))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_children_of_multiprocessing_write_before_they_end(tmp_path, method):
+    child = multiprocessing.get_context(method).Process(target=count, args=(tmp_path,))
+    child.start()
+    child.join()
+    assert Together(tmp_path).registry.get_sample_value("rtfilter_events_total") == 100
 
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path):

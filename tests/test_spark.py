@@ -1,8 +1,11 @@
 """Matching on Spark equals matching here, for any partitioning (C-1, P-C1)."""
 
+import importlib
 import json
 import os
 import shutil
+import sys
+import types
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -273,6 +276,19 @@ def test_a_missing_or_old_java_is_named(java, message, tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match=message) as caught:
         require_java()
     assert "install Java 17 or newer" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [("4.0.2", "needs PySpark 4.1 or newer, not 4.0.2"), (None, r"pip install 'rtfilter\[spark\]'")],
+)
+def test_a_missing_or_old_spark_is_named(version, message, monkeypatch):
+    old = types.ModuleType("pyspark")
+    old.__version__ = version
+    monkeypatch.setitem(sys.modules, "pyspark", old if version else None)
+    monkeypatch.delitem(sys.modules, "rtfilter.spark")
+    with pytest.raises(ImportError, match=message):
+        importlib.import_module("rtfilter.spark")
 
 
 # Leases

@@ -101,8 +101,8 @@ def test_a_stream_gives_all_matches_once(spark, files, tmp_path, sharded):
     assert value("rtfilter_spark_input_rows_total", {"query": "alerts"}) == 2800
     assert value("rtfilter_spark_phase_seconds_total", {"query": "alerts", "phase": "addBatch"}) > 0
     assert 0 < value("rtfilter_spark_last_offset_seconds") <= value("rtfilter_spark_offset_seconds_total")
-    assert value("rtfilter_index_subscriptions") == 50
-    assert value("rtfilter_controller_level", {"size_class": "512"}) in (0, 1, 2, 3)
+    assert value("rtfilter_spark_index_subscriptions") == 50
+    assert value("rtfilter_spark_controller_level", {"size_class": "512"}) in (0, 1, 2, 3)
 
 
 def free_port():

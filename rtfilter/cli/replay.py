@@ -88,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay."""
     import contextlib
     import sys
+    from http.client import HTTPException
 
     try:
         from experiments import replay
@@ -136,11 +137,6 @@ def run(arguments: argparse.Namespace) -> int:
             source, settings, contenders, filter, progress=arguments.progress or sys.stderr.isatty()
         )
     print(report.text())
-    if filter.metrics is not None and arguments.push is not None:
-        try:
-            filter.metrics.push(arguments.push, "rtfilter")
-        except OSError as error:
-            raise CommandError(f"cannot push metrics to {arguments.push}: {error}") from None
     if arguments.json:
         arguments.json.write_text(json.dumps(report.to_json(), indent=1))
     if arguments.csv:
@@ -149,6 +145,11 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     if arguments.figure:
         replay.draw([report], arguments.figure)
+    if filter.metrics is not None and arguments.push is not None:
+        try:
+            filter.metrics.push(arguments.push, "rtfilter")
+        except (OSError, HTTPException, ValueError) as error:
+            raise CommandError(f"cannot push metrics to {arguments.push}: {error}") from None
     return 0
 
 

@@ -97,7 +97,10 @@ class Lease:
         """The index, mapped anew: it may be changed, in memory."""
         path = places.local(self.place)
         if path is not None and self._lies_in(path):
-            return EventFilter.load(path)
+            with suppress(SnapshotError):
+                here = EventFilter.load(path)
+                if _manifest(path) == self.manifest:  # not replaced meanwhile
+                    return here
         home = _own_directory() / self.digest
         while True:
             with _alone(home):

@@ -94,9 +94,9 @@ class StreamMetrics(Collector):
             yield from self._work()
         subscriptions, controller = self._state()
         yield GaugeMetricFamily(
-            "rtfilter_index_subscriptions", "Subscriptions in the index", float(subscriptions)
+            "rtfilter_spark_index_subscriptions", "Subscriptions that streams see", float(subscriptions)
         )
-        yield from controller_metrics(controller)
+        yield from controller_metrics(controller, "rtfilter_spark_controller")
 
     def _work(self) -> Iterable[Metric]:
         seconds = HistogramMetricFamily(
