@@ -176,6 +176,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="until now (%(default)g)")
     parser.add_argument("--rate", default="1m", help="time that rates are taken over (%(default)s)")
     given = parser.parse_args(arguments)
+    if not given.out.parent.is_dir():
+        print(f"error: there is no folder {given.out.parent}", file=sys.stderr)
+        return 2
     try:
         figure = overview(Prometheus(given.url), given.minutes, given.rate)
     except RuntimeError as error:

@@ -103,9 +103,14 @@ class Metrics(Collector):
 
         Raises `OSError` when it cannot be reached.
         """
+        from http.client import HTTPException
+
         from prometheus_client import push_to_gateway
 
-        push_to_gateway(gateway, job, self.registry)
+        try:
+            push_to_gateway(gateway, job, self.registry)
+        except (OSError, HTTPException, ValueError) as error:
+            raise OSError(f"cannot push metrics to {gateway}: {error}; is a Pushgateway there?") from None
 
     def record_whole(self, size: int, seconds: float, matches: int) -> None:
         """Note a batch of `size` events that were all answered after `seconds`."""

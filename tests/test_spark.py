@@ -166,6 +166,8 @@ def test_mistakes_are_named_before_anything_runs(spark, alerts, rows, tmp_path):
         match_frame(events, alerts, id="key")
     with pytest.raises(ValueError, match="several columns 'id'"):
         match_frame(events.withColumnRenamed("other", "id"), alerts)
+    with pytest.raises(TypeError, match="events are a DataFrame of Spark, not EventFilter"):
+        match_frame(alerts, events)
     with pytest.raises(ValueError, match="at least 1 partition, not 0"):
         match_frame(events, alerts, partitions=0)
     with pytest.raises(ValueError, match="rename"):

@@ -194,6 +194,23 @@ def test_a_batch_that_was_written_is_not_written_again(spark, tmp_path):
     assert list((tmp_path / "out" / "_drafts").iterdir()) == []
 
 
+def test_the_directory_of_another_query_is_refused(spark, files, tmp_path):
+    line(50).save(tmp_path / "index")
+    stage = MatchStage(tmp_path / "index", Once(tmp_path / "out"))
+    stream(spark, files, stage, tmp_path).start().awaitTermination()
+    found = of(pq.read_table(tmp_path / "out"))
+    stream(spark, files, stage, tmp_path).start().awaitTermination()  # goes on where it was
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(StreamingQueryException, match="has the results of another query"):
+        stream(spark, files, stage, tmp_path).start().awaitTermination()
+    assert of(pq.read_table(tmp_path / "out")) == found
+
+
+def test_a_sink_is_callable(tmp_path):
+    with pytest.raises(TypeError, match="or Once"):
+        MatchStage(tmp_path / "index", "matches")
+
+
 def test_a_query_without_an_index_says_what_is_missing(spark, files, tmp_path):
     stage = MatchStage(tmp_path / "index", Once(tmp_path / "out"))
     query = stream(spark, files, stage, tmp_path).start()

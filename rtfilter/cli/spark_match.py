@@ -72,10 +72,21 @@ def run(arguments: argparse.Namespace) -> int:
         spark = session(arguments.master, progress=arguments.progress or sys.stderr.isatty())
     except RuntimeError as error:
         raise CommandError(str(error)) from None
+    except (PySparkException, Py4JError) as error:
+        raise CommandError(
+            f"there is no Spark at {arguments.master or 'its master'}: {_reason(str(error))}"
+        ) from None
     kind = arguments.format or _format(arguments.events)
     began = perf_counter()
     try:
         events = spark.read.format(kind).load(arguments.events)
+        if events.columns == ["_corrupt_record"]:
+            raise CommandError(f"{arguments.events}: holds no JSON lines")
+        if arguments.id not in events.columns:
+            raise CommandError(
+                f"{arguments.events}: events have no column {arguments.id!r} to name them, but "
+                f"{', '.join(events.columns)}; tell which by --id"
+            )
         result = match_frame(
             events,
             arguments.index,
@@ -87,6 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
         matches = spark.read.parquet(arguments.out).count()
     except (PySparkException, Py4JError) as error:
         reason = _reason(str(error))
+        if "PATH_ALREADY_EXISTS" in reason:
+            raise CommandError(f"{arguments.out} already exists; choose another --out") from None
         named = any(path in reason for path in (arguments.events, arguments.out))
         raise CommandError(reason if named else f"{arguments.events}: {reason}") from None
     except (RuntimeError, ValueError) as error:

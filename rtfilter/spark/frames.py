@@ -105,6 +105,10 @@ def match_frame(
     """
     if partitions is not None and partitions < 1:
         raise ValueError(f"the result has at least 1 partition, not {partitions}")
+    if not hasattr(events, "sparkSession"):
+        raise TypeError(
+            f"events are a DataFrame of Spark, not {type(events).__name__}: match_frame(events, index)"
+        )
     context_of(events.sparkSession)
     route = _route(events.sparkSession, index)
     return matched(events, route, id=id, partitions=partitions, details=details, balance=balance)

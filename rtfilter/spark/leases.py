@@ -239,7 +239,8 @@ def lease_of(place: str) -> Lease:
         manifest = places.read(f"{place}/{snapshot.MANIFEST}")
     except (FileNotFoundError, NotADirectoryError):
         raise SnapshotError(
-            f"{place} is no snapshot of an EventFilter; make one with EventFilter.save"
+            f"{place} is no snapshot of an EventFilter; make one with EventFilter.save, "
+            "or an index in shards with build_sharded"
         ) from None
     except OSError as error:
         raise SnapshotError(f"{place} cannot be read: {error}") from None

@@ -50,8 +50,8 @@ class Once:
     """Writes the result of each micro-batch exactly once: a directory ``batch=<number>`` each, below `path`.
 
     A directory appears whole, by renaming, so readers never see half of a batch (on object stores, renaming
-    copies). A batch that Spark repeats after a failure is left as it is when its directory is there. So a
-    new query, whose batches start from 0, needs a directory of its own.
+    copies). A batch that Spark repeats after a failure is left as it is when its directory is there. A new
+    query, whose batches start from 0, needs a directory of its own; another's is a `ValueError`.
 
     Parameters
     ----------
@@ -66,6 +66,7 @@ class Once:
 
     def has(self, spark: SparkSession, number: int) -> bool:
         """Whether the result of a batch is there."""
+        self._require_own(spark)
         system, path = self._reach(spark, f"batch={number}")
         return bool(system.exists(path))
 
@@ -81,6 +82,26 @@ class Once:
         _, draft = self._reach(spark, name)
         if not system.rename(draft, self._reach(spark, f"batch={number}")[1]):
             raise OSError(f"cannot rename {draft} to batch={number}")
+
+    def _require_own(self, spark: SparkSession) -> None:
+        """Refuse the directory of another query, which a checkpoint names."""
+        query = context_of(spark).getLocalProperty("sql.streaming.queryId")
+        if query is None:  # not within a query
+            return
+        system, path = self._reach(spark, "_query")
+        if not system.exists(path):
+            stream = system.create(path)
+            stream.writeBytes(query)
+            stream.close()
+            return
+        stream = system.open(path)
+        other = stream.readLine()
+        stream.close()
+        if other != query:
+            raise ValueError(
+                f"{self.path} has the results of another query, {other}: go on with its checkpoint, "
+                "or choose another directory"
+            )
 
     def _reach(self, spark: SparkSession, name: str) -> tuple[Any, Any]:
         java: Any = spark._jvm
@@ -122,6 +143,8 @@ class MatchStage:
         controller: Controller | None = None,
         metrics: StreamMetrics | None = None,
     ) -> None:
+        if not callable(sink):
+            raise TypeError(f"a sink is a function of (matches, number), or Once(path), not {sink!r}")
         self.place, self.sink, self.id = places.absolute(index), sink, id
         self.controller: Controller = (
             LevelController(rounds=ROUNDS, threshold=THRESHOLD, tolerance=0.05)
