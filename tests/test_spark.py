@@ -237,9 +237,17 @@ def test_the_command_writes_all_matches(spark, files, alerts, rows, source, opti
     assert f"rtfilter: {len(found):,} matches in " in capsys.readouterr().err
 
 
+def test_the_command_tells_of_attributes_without_a_column(spark, files, capsys):
+    here = Path.cwd()
+    (here / "few.jsonl").write_text('{"id": "e", "prise": 5, "symbol": "AB"}\n')
+    assert main(["spark-match", "index", str(here / "few.jsonl"), "--out", str(here / "few")]) == 0
+    said = capsys.readouterr().err
+    assert "events have no column price, at.depth: counts as missing" in said
+
+
 def test_failures_of_the_command_say_what_to_do(spark, files, capsys):
     Path("damaged.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
-    Path("infinite.jsonl").write_text('{"id": 1, "price": 1e400}\n')
+    Path("infinite.jsonl").write_text('{"id": 1, "price": 1e400, "symbol": "A", "at": {"depth": 1}}\n')
     for (index, events, out), message in {
         (
             "nothing",

@@ -6,10 +6,16 @@ import argparse
 import os
 import sys
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from rtfilter.cli import inputs
 from rtfilter.cli.subscriptions import is_index
 from rtfilter.cli.terminal import CommandError, say
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from rtfilter.schema import Schema
 
 FORMATS = ("parquet", "json")
 
@@ -87,6 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{arguments.events}: events have no column {arguments.id!r} to name them, but "
                 f"{', '.join(events.columns)}; tell which by --id"
             )
+        absent = [name for name in _schema(arguments.index).names if not _has(events, name)]
+        if absent:
+            say(f"events have no column {', '.join(absent)}: counts as missing in all of them")
         result = match_frame(
             events,
             arguments.index,
@@ -106,6 +115,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     say(f"{matches:,} matches in {perf_counter() - began:.1f} s, in {arguments.out}")
     return 0
+
+
+def _schema(index: str) -> Schema:
+    from rtfilter.spark import ShardedIndex, leases, places
+
+    if ShardedIndex.lies_at(index):
+        return ShardedIndex.open(index).schema
+    return leases.lease_of(places.absolute(index)).schema
+
+
+def _has(events: DataFrame, attribute: str) -> bool:
+    return attribute in events.columns or attribute.partition(".")[0] in events.columns
 
 
 def _format(path: str) -> str:
