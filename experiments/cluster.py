@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
+
+from experiments.machine import free_port
 
 #: Seconds until all workers must be there.
 PATIENCE = 60.0
@@ -43,9 +44,7 @@ def cluster(folder: Path, *, workers: int = 2, memory: str = "512m") -> Iterator
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(Path(__file__).parents[1]),
     }
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"spark://127.0.0.1:{port}"
     own = ["--host", "127.0.0.1", "--webui-port", "0"]
     work = ["--cores", "1", "--memory", memory, "--work-dir", str(folder / "work"), url]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -49,6 +50,14 @@ def one_line(machine: dict[str, object] | None = None) -> str:
 def peers_line() -> str:
     """The peers that are installed, with their versions, in one line of text."""
     return _listed({package: _version(package) for package in PEERS}, PEERS)
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody has open now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
 
 
 class Others:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from statistics import median
 from time import perf_counter, process_time
 from urllib.request import urlopen
 
-from experiments.machine import one_line
+from experiments.machine import free_port, one_line
 from experiments.output import Row, keep, one_core, table
 from experiments.workloads import workload
 from rtfilter import EventFilter
@@ -96,9 +95,7 @@ def scraping(name: str, boxes: int, repeats: int) -> Row:
     for size_class in range(12):
         list(target.stream(source.events(0, 1 << size_class)))
         target.match_batch(source.events(0, 1 << size_class))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     stop = target.metrics.serve(port)
     try:
         spent = []

@@ -68,6 +68,12 @@ RESPONSE = "rtfilter_response_seconds"
 CLASS = "size_class"
 QUANTILES = {"median": 0.5, "90 %": 0.9, "99 %": 0.99}
 
+
+def quantiles(name: str) -> dict[str, str]:
+    """Queries for some quantiles of a histogram, by their legends."""
+    return {legend: quantile(share, name) for legend, share in QUANTILES.items()}
+
+
 ROWS = [
     Row(
         "Response time",
@@ -83,7 +89,7 @@ ROWS = [
             Panel(
                 "Response",
                 "Quantiles over events. A far 99 % beside a low median: large batches, or a dear class.",
-                {legend: quantile(share, RESPONSE) for legend, share in QUANTILES.items()},
+                quantiles(RESPONSE),
                 "s",
             ),
             Panel(
@@ -102,10 +108,7 @@ ROWS = [
             Panel(
                 "Mean response of a batch",
                 "Quantiles over batches: how even the service is from batch to batch.",
-                {
-                    legend: quantile(share, "rtfilter_batch_response_seconds")
-                    for legend, share in QUANTILES.items()
-                },
+                quantiles("rtfilter_batch_response_seconds"),
                 "s",
             ),
         ],
@@ -188,7 +191,7 @@ ROWS = [
                 "Estimated workload",
                 "Index nodes at which an event's paths stop, quantiles over events. All alike: there is "
                 "nothing to order by.",
-                {legend: quantile(share, "rtfilter_workload_nodes") for legend, share in QUANTILES.items()},
+                quantiles("rtfilter_workload_nodes"),
             ),
             Panel(
                 "Visits by estimate",
@@ -233,10 +236,7 @@ ROWS = [
             Panel(
                 "Micro-batches",
                 "Time from the start of a micro-batch until its result is written, quantiles over batches.",
-                {
-                    legend: quantile(share, "rtfilter_spark_batch_seconds")
-                    for legend, share in QUANTILES.items()
-                },
+                quantiles("rtfilter_spark_batch_seconds"),
                 "s",
             ),
             Panel(

@@ -60,7 +60,7 @@ def write(
             manifest = {"format": kind, "version": VERSION, "meta": dict(meta), "arrays": entries}
             draft = root / f"{MANIFEST}.{stamp}"
             with open(draft, "w", encoding="utf-8") as text:
-                json.dump({**manifest, "crc32": _checksum(manifest)}, text, indent=1)
+                json.dump({**manifest, "crc32": checksum(manifest)}, text, indent=1)
                 text.flush()
                 os.fsync(text.fileno())
             os.replace(draft, root / MANIFEST)
@@ -180,7 +180,7 @@ def parse(content: bytes, root: Path | str) -> dict[str, Any]:
     """The manifest of a snapshot at `root`, verified. Raises `SnapshotError`."""
     try:
         manifest: dict[str, Any] = json.loads(content)
-        checksum = manifest.pop("crc32")
+        written = manifest.pop("crc32")
     except (ValueError, KeyError, TypeError) as error:
         raise SnapshotError(f"{root}/{MANIFEST} is truncated or altered: {error}") from None
     if manifest.get("version") != VERSION:
@@ -188,10 +188,11 @@ def parse(content: bytes, root: Path | str) -> dict[str, Any]:
             f"{root} has format version {manifest.get('version')}, this rtfilter reads version {VERSION}; "
             "save it again with this version"
         )
-    if checksum != _checksum(manifest):
+    if written != checksum(manifest):
         raise SnapshotError(f"{root}/{MANIFEST} is altered: its checksum does not fit; save it again")
     return manifest
 
 
-def _checksum(manifest: Mapping[str, Any]) -> int:
+def checksum(manifest: Mapping[str, Any]) -> int:
+    """What tells that JSON is what was written."""
     return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())

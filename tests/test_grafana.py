@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ import overview
 import panels
 from adaptive import LevelController, PlanController
 from experiments import replay
+from experiments.machine import free_port
 from experiments.workloads import workload
 from overview import Prometheus, filled
 from rtfilter import EventFilter
@@ -83,12 +83,6 @@ def test_configuration_and_alerts_pass_promtool():
 
 
 # A real server
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @pytest.fixture

@@ -238,7 +238,7 @@ def test_few_subscriptions_make_few_shards(spark, tmp_path, count):
     filter = EventFilter(SCHEMA)
     filter.subscribe_many(low[:count], high[:count])
     events, table = points(spark)
-    assert pairs(match_frame(events, index)) == matched(filter, table)
+    assert pairs(match_frame(events, tmp_path / "index")) == matched(filter, table)
     assert len(index.append(subscriptions(spark, low[5:], high[5:], np.arange(5, 40)))) == 35 + count
 
 

@@ -17,6 +17,7 @@ from pyspark.errors import PythonException, StreamingQueryException
 
 import spark_cases
 from adaptive import FixedPlan
+from experiments.machine import free_port
 from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.spark import ChangeStage, MatchStage, Once, ShardedIndex, build_sharded
 from rtfilter.spark.watch import StreamMetrics
@@ -103,14 +104,6 @@ def test_a_stream_gives_all_matches_once(spark, files, tmp_path, sharded):
     assert 0 < value("rtfilter_spark_last_offset_seconds") <= value("rtfilter_spark_offset_seconds_total")
     assert value("rtfilter_spark_index_subscriptions") == 50
     assert value("rtfilter_spark_controller_level", {"size_class": "512"}) in (0, 1, 2, 3)
-
-
-def free_port():
-    import socket
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def wait(condition, seconds=30):

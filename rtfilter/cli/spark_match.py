@@ -120,9 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _schema(index: str) -> Schema:
     from rtfilter.spark import ShardedIndex, leases, places
 
-    if ShardedIndex.lies_at(index):
-        return ShardedIndex.open(index).schema
-    return leases.lease_of(places.absolute(index)).schema
+    found = ShardedIndex.find(index)
+    return leases.lease_of(places.absolute(index)).schema if found is None else found.schema
 
 
 def _has(events: DataFrame, attribute: str) -> bool:

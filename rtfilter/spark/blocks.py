@@ -41,6 +41,8 @@ STEADY = {
     "Union",
 }
 OPERATOR = re.compile(r"^[\s:+|-]*(?:\*?\(\d+\) )?(\w+)", re.MULTILINE)
+#: Rows that are worked on together.
+GATHERED = 1 << 16
 #: Types of which several columns become one array.
 NUMERIC = ("byte", "short", "integer", "long", "float", "double")
 
@@ -89,12 +91,12 @@ class Layout:
         ]
         return by_place.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
 
-    def unpacked(self, batches: Batches, rows: int) -> Batches:
-        """What has arrived, in its own columns: batches of about so many rows."""
+    def unpacked(self, batches: Batches) -> Batches:
+        """What has arrived, in its own columns: batches of `GATHERED` rows or a little more."""
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)
-            if sum(map(len, held)) >= rows:
+            if sum(map(len, held)) >= GATHERED:
                 yield self._unpack(held)
                 held = []
         if held:
@@ -128,6 +130,11 @@ def _orderable(column: str, kind: str) -> Column:
 
     nested = kind in ("struct", "array", "map", "variant")
     return sf.to_json(sf.struct(column)) if nested else sf.col(column)
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark reads it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def blocks(batch: pa.RecordBatch, keys: dict[str, IntArray]) -> pa.RecordBatch:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    Batches = Iterator[pa.RecordBatch]
+    from rtfilter.spark.blocks import Batches
 
 #: Columns of the result, beside the one that names the event.
 SUBSCRIPTION, WORKLOAD, OFFSET = "subscription", "workload", "offset"
@@ -37,8 +37,8 @@ PART, SHARD, CLASS = "part", "shard", "class"
 #: Classes of workload from one power of two to the next. A block has events of one class; a task holds the
 #: blocks of one class, or several small ones, at a time.
 CLASSES = 4
-#: Events estimated together, searched together at most, and matches put into one batch of the result.
-GATHERED, EVENTS, MATCHES = 1 << 16, 4096, 1 << 20
+#: Events searched together at most, and matches put into one batch of the result.
+EVENTS, MATCHES = 4096, 1 << 20
 #: Types of Spark whose values compare with those of an attribute.
 FITTING = {
     "number": (*NUMERIC, "decimal"),
@@ -169,8 +169,9 @@ def _freeze(after: str) -> None:
 
 
 def _route(spark: SparkSession, index: EventFilter | ShardedIndex | str | PathLike[str]) -> Route:
-    if not isinstance(index, EventFilter | ShardedIndex) and ShardedIndex.lies_at(index):
-        index = ShardedIndex.open(index)
+    if not isinstance(index, EventFilter | ShardedIndex):
+        found = ShardedIndex.find(index)
+        index = index if found is None else found  # an empty one is false
     return index.route() if isinstance(index, ShardedIndex) else Route.whole(lend(spark, index))
 
 
@@ -182,7 +183,7 @@ def _shares(sample: DataFrame, route: Route, layout: Layout, names: list[str]) -
         import pyarrow as pa
 
         work = np.zeros(shards)
-        for batch in layout.unpacked(batches, GATHERED):
+        for batch in layout.unpacked(batches):
             _, shard, workload = route.find(batch.select(names))
             work += np.bincount(shard, workload, shards)
         yield pa.RecordBatch.from_arrays([pa.array([work.tobytes()], pa.binary())], ["work"])
@@ -234,7 +235,7 @@ def _dealer(route: Route, layout: Layout, names: list[str], parts: int) -> Calla
         first = task.partitionId() if task else 0  # what is left over shall not always go to the same
         slots = route.slots(parts)
         loads = [np.zeros(len(own), np.int64) for own in slots]
-        for batch in layout.unpacked(batches, GATHERED):
+        for batch in layout.unpacked(batches):
             rows, shard, workload = route.find(batch.select(names))
             part = np.empty(len(rows), np.int64)
             for s in np.unique(shard).tolist():
@@ -280,7 +281,7 @@ def _matcher_in_place(
         import pyarrow as pa
 
         begun = perf_counter()
-        for batch in layout.unpacked(batches, GATHERED):
+        for batch in layout.unpacked(batches):
             if route.leaves is None and not details:  # nobody sees an order
                 events = pa.Table.from_batches([batch])
                 yield from _answers(route.leases[0].open(), events, id, names, details, begun)

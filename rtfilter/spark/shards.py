@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import uuid
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter import EventFilter, Schema, SnapshotError
+from rtfilter import EventFilter, Schema, SnapshotError, snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease, context_of
@@ -41,10 +40,9 @@ from rtfilter.spark.subscribing import (
 from rtfilter.tree import DEFAULT_CAPACITY, IntArray
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    Batches = Iterator[pa.RecordBatch]
+    from rtfilter.spark.blocks import Batches
 
 #: Of the files of versions.
 FORMAT = "rtfilter.sharded", 1
@@ -95,10 +93,12 @@ class ShardedIndex:
         number = numbers[-1] if version is None else version
         return cls._parse(place, number, places.read(_file(place, number)))
 
-    @staticmethod
-    def lies_at(path: str | PathLike[str]) -> bool:
-        """Whether there is any version of an index in shards."""
-        return bool(_versions(places.absolute(path)))
+    @classmethod
+    def find(cls, path: str | PathLike[str]) -> ShardedIndex | None:
+        """The newest version there; None where there is no index in shards. Raises `SnapshotError`."""
+        place = places.absolute(path)
+        numbers = _versions(place)
+        return cls._parse(place, numbers[-1], places.read(_file(place, numbers[-1]))) if numbers else None
 
     def __len__(self) -> int:
         """Number of subscriptions."""
@@ -306,7 +306,7 @@ class ShardedIndex:
             "shards": [_shard_to_json(shard) for shard in self.shards],
             "leaves": _shard_to_json(self.leaves),
         }
-        text = json.dumps({**content, "crc32": _checksum(content)}, indent=1)
+        text = json.dumps({**content, "crc32": snapshot.checksum(content)}, indent=1)
         try:
             places.write_new(_file(self.place, self.version), text.encode())
         except FileExistsError:
@@ -323,7 +323,7 @@ class ShardedIndex:
                     f"{file} has format {content['format']} {content['format_version']}, this rtfilter reads "
                     f"{FORMAT[0]} {FORMAT[1]}; build it again with this version"
                 )
-            if checksum != _checksum(content):
+            if checksum != snapshot.checksum(content):
                 raise SnapshotError(f"{file} is altered: its checksum does not fit; build the index again")
             return cls(
                 place,
@@ -450,7 +450,3 @@ def _shard_to_json(shard: Shard) -> dict[str, Any]:
 
 def _shard_from_json(data: Mapping[str, Any]) -> Shard:
     return Shard(data["name"], data["subscriptions"], data["manifest"].encode())
-
-
-def _checksum(content: Mapping[str, Any]) -> int:
-    return zlib.crc32(json.dumps(content, sort_keys=True).encode())

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 from adaptive import Controller, LevelController
 from rtfilter import EventFilter, SnapshotError
 from rtfilter.spark import places
+from rtfilter.spark.blocks import quoted
 from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, WORKLOAD, matched
 from rtfilter.spark.leases import Lease, context_of, lease_of, send
 from rtfilter.spark.routes import Route
@@ -204,8 +205,8 @@ class MatchStage:
 
     def _look(self, spark: SparkSession) -> Route:
         """The way to the newest version."""
-        if ShardedIndex.lies_at(self.place):
-            index = ShardedIndex.open(self.place)
+        index = ShardedIndex.find(self.place)
+        if index is not None:
             self._saw(str(index.version), len(index))
             return index.route()
         lease = lease_of(self.place)
@@ -280,12 +281,12 @@ class ChangeStage:
         from pyspark.sql.window import Window
 
         if self.order is not None:
-            everything = sf.to_json(sf.struct(*map(_quoted, changes.columns)))  # so that it does not change
-            latest = Window.partitionBy("id").orderBy(sf.desc(_quoted(self.order)), everything)
+            everything = sf.to_json(sf.struct(*map(quoted, changes.columns)))  # so that it does not change
+            latest = Window.partitionBy("id").orderBy(sf.desc(quoted(self.order)), everything)
             place = "rtfilter place"
             changes = changes.withColumn(place, sf.row_number().over(latest)).where(f"`{place}` = 1")
             left_out = (place, self.order)
-            changes = changes.select(*(_quoted(name) for name in changes.columns if name not in left_out))
+            changes = changes.select(*(quoted(name) for name in changes.columns if name not in left_out))
         changes = changes.persist()
         try:
             for twice in changes.groupBy("id").count().where("count > 1 OR id IS NULL").take(1):
@@ -300,8 +301,9 @@ class ChangeStage:
                 gone = sf.coalesce(sf.col("removed"), gone)
             removed = changes.where(gone).select("id").toArrow().column("id").to_numpy()
             given = changes.where(~gone).drop("removed")
-            if ShardedIndex.lies_at(self.place):
-                ShardedIndex.open(self.place).update(given, removed).expire(KEPT)
+            index = ShardedIndex.find(self.place)
+            if index is not None:
+                index.update(given, removed).expire(KEPT)
             else:
                 self._change(given, removed)
         finally:
@@ -316,14 +318,9 @@ class ChangeStage:
         filter, self._filter = self._filter, None  # where it fails, what is in memory may be half of it
         subscriptions = Subscriptions.of(given, filter.schema)
         subscriptions.count()
-        table = subscriptions.frame.select(*map(_quoted, subscriptions.layout.names)).toArrow()
+        table = subscriptions.frame.select(*map(quoted, subscriptions.layout.names)).toArrow()
         ids = np.concatenate([table.column("id").to_numpy().astype(np.int64), np.asarray(removed, np.int64)])
         filter.unsubscribe_many(ids)
         subscriptions.reader.subscribe(filter, table)
         filter.save(path)
         self._filter = filter
-
-
-def _quoted(name: str) -> str:
-    """A column's name as Spark reads it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"

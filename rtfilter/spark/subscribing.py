@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,7 @@ from rtfilter import EventFilter, PredicateError, Schema, snapshot, tables
 from rtfilter.boxes import compile_bounds, compile_predicate
 from rtfilter.predicate import parse
 from rtfilter.spark import places
-from rtfilter.spark.blocks import Layout, blocks, gathered
+from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease
 from rtfilter.tree import FloatArray, IntArray
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    Batches = Iterator[pa.RecordBatch]
+    from rtfilter.spark.blocks import Batches
 
-#: Subscriptions read together.
-GATHERED = 1 << 16
 #: Subscriptions that cuts are chosen on, for each shard.
 SAMPLE = 2000
 SHARD = "shard"
@@ -184,7 +182,7 @@ class Subscriptions:
         def read(batches: Batches) -> Batches:
             import pyarrow as pa
 
-            for batch in layout.unpacked(batches, GATHERED):
+            for batch in layout.unpacked(batches):
                 sides = [[array.tobytes()] for array in reader.hulls(batch)]
                 yield pa.RecordBatch.from_arrays(
                     [pa.array(side, pa.binary()) for side in sides], ["ids", "low", "high"]
@@ -212,7 +210,7 @@ class Subscriptions:
         layout, reader = self.layout, self.reader
 
         def deal(batches: Batches) -> Batches:
-            for batch in layout.unpacked(batches, GATHERED):
+            for batch in layout.unpacked(batches):
                 ids, low, high = reader.hulls(batch)
                 yield blocks(batch, {SHARD: cuts.place(low, high, ids)})
 
@@ -243,8 +241,7 @@ def _flattened(frame: DataFrame) -> DataFrame:
             for field in kind.fields:
                 visit([*path, field.name], field.dataType)
         else:
-            quoted = ".".join("`" + name.replace("`", "``") + "`" for name in path)
-            columns.append(sf.col(quoted).alias(".".join(path)))
+            columns.append(sf.col(".".join(map(quoted, path))).alias(".".join(path)))
 
     for field in frame.schema.fields:
         if field.name in ("id", "where", *tables.SIDES) or field.name.partition(".")[0] in tables.SIDES:

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from adaptive import powers_of_two
 from rtfilter.metrics import SECONDS, Histogram, controller_metrics, serve
 
 #: Micro-batches take longer than events.
@@ -37,7 +38,6 @@ class StreamMetrics(Collector):
         self.versions = 0
         self._lock = threading.Lock()
         self._seconds: dict[int, Histogram] = {}
-        self._batches: dict[int, int] = {}
         self._events = self._matches = 0
         self._offset = self._slowest = 0.0
         self._queries: dict[str, dict[str, Any]] = {}
@@ -60,10 +60,9 @@ class StreamMetrics(Collector):
 
     def record(self, size: int, seconds: float, matches: int, offset: float, slowest: float) -> None:
         """Note a micro-batch: events, seconds it took, matches, and of their offsets sum and greatest."""
-        size_class = 1 << (size.bit_length() - 1)
+        size_class = powers_of_two(size)
         with self._lock:
             self._seconds.setdefault(size_class, Histogram(BATCH_SECONDS)).add(np.array([seconds]))
-            self._batches[size_class] = self._batches.get(size_class, 0) + 1
             self._events += size
             self._matches += matches
             self._offset += offset
@@ -109,7 +108,7 @@ class StreamMetrics(Collector):
         )
         for size_class, histogram in sorted(self._seconds.items()):
             seconds.add_metric([str(size_class)], histogram.buckets(), histogram.total)
-            batches.add_metric([str(size_class)], self._batches[size_class])
+            batches.add_metric([str(size_class)], int(histogram.counts.sum()))
         yield seconds
         yield batches
         yield CounterMetricFamily("rtfilter_spark_events", "Events matched in micro-batches", self._events)
