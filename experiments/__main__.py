@@ -26,6 +26,10 @@ EXPERIMENTS = {
     "mixed": Experiment("experiments.mixed", "response times under Poisson arrivals and changes at once"),
     "scale": Experiment("experiments.scale", "two threads beside one, and indexes of millions of boxes"),
     "spark": Experiment("experiments.spark", "on Spark, beside Spark's join and one process without it"),
+    "fig4a": Experiment("experiments.paper.fig4a", "the paper: best level while the index grows"),
+    "fig4b": Experiment("experiments.paper.fig4b", "the paper: mean response by batch size, and its gain"),
+    "fig4c": Experiment("experiments.paper.fig4c", "the paper: mean response by level, and loop counters"),
+    "fig4d": Experiment("experiments.paper.fig4d", "the paper: adaptive while the index grows"),
     "overheads": Experiment("experiments.overheads", "starting a process, and the cost of metrics"),
     "capacity": Experiment("experiments.capacity", "time per event by leaf capacity, to choose the default"),
 }

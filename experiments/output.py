@@ -114,14 +114,43 @@ def _cell(value: object) -> str:
 
 
 def keep(path: Path | None, experiment: str, settings: Mapping[str, Any], rows: Sequence[Row]) -> None:
-    """Write a result with its settings and the machine as JSON, unless there is no path."""
+    """Write a result with its settings and the machine as JSON, a line a row, unless there is no path.
+
+    The file is replaced at once: who stops the program finds the one before or this one.
+    """
     if path is None:
         return
-    content = {
-        "experiment": experiment,
-        "machine": describe(),
-        "settings": dict(settings),
-        "rows": list(rows),
-    }
+    head = {"experiment": experiment, "machine": describe(), "settings": dict(settings)}
+    lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
+    body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        beside.write_text("\n".join(["{", *lines, ' "rows": [', body, " ]", "}", ""]))
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def kept_rows(path: Path | None, experiment: str, settings: Mapping[str, Any]) -> list[Row]:
+    """Rows of an earlier run that this one continues.
+
+    Raises
+    ------
+    ValueError
+        They were made by another experiment, with other settings, on another machine, or by other versions;
+        or the file is none of ours.
+    """
+    if path is None or not path.exists():
+        return []
+    advice = "delete it or choose another --out"
+    try:
+        content = json.loads(path.read_text())
+        rows: list[Row] = content["rows"]
+    except (ValueError, TypeError, LookupError) as error:
+        raise ValueError(f"{path} is no result of an experiment: {advice}") from error
+    asked = {"experiment": experiment, "machine": describe(), "settings": settings}
+    differing = [key for key, value in asked.items() if content.get(key) != json.loads(json.dumps(value))]
+    if differing:
+        raise ValueError(f"{path} is of another {' and '.join(differing)}: {advice}")
+    return rows

@@ -7,7 +7,6 @@ would exceed it is skipped, with the reason. Results are kept one by one: a run 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from experiments import machine, peers, trial
-from experiments.output import Row, keep, positive, table
+from experiments.output import Row, keep, kept_rows, positive, table
 from experiments.trial import Case
 from experiments.workloads import BOXES
 
@@ -110,28 +109,9 @@ QUICK = FULL._replace(
 )
 
 
-def kept_rows(path: Path | None, settings: dict[str, Any]) -> list[Row]:
-    """Rows of an earlier run that this one continues.
-
-    Raises
-    ------
-    ValueError
-        They were made with other settings, on another machine, or by other versions.
-    """
-    if path is None or not path.exists():
-        return []
-    content = json.loads(path.read_text())
-    asked = {"experiment": "peers", "machine": machine.describe(), "settings": settings}
-    differing = [key for key, value in asked.items() if content.get(key) != json.loads(json.dumps(value))]
-    if differing:
-        raise ValueError(f"{path} is of another {' and '.join(differing)}: delete it or choose another --out")
-    rows: list[Row] = content["rows"]
-    return rows
-
-
 def survey(cases: Iterable[Case], out: Path | None, settings: dict[str, Any]) -> list[Row]:
     """Rows of all cases, those kept in `out` and those measured now."""
-    rows = kept_rows(out, settings)
+    rows = kept_rows(out, "peers", settings)
     done = {tuple(row[key] for key in trial.INDEX) for row in rows}
     waiting = [case for case in cases if case.key not in done]
     with tqdm(waiting, unit="index", leave=False) as bar:

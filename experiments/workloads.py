@@ -302,6 +302,12 @@ def _flights(seed: int) -> Workload:
     return flights(seed)
 
 
+def _weather(seed: int) -> Workload:
+    from experiments.weather import weather  # as above
+
+    return weather(seed)
+
+
 BOXES: Mapping[str, Callable[..., BoxWorkload]] = {
     "wide": wide,
     "narrow": narrow,
@@ -312,7 +318,9 @@ BOXES: Mapping[str, Callable[..., BoxWorkload]] = {
 }
 """Workloads of boxes, by name: (seed, dimensions) to workload. Each has its own number of dimensions, the
 default; `sparse` and `nested` have infinite sides."""
-WORKLOADS: Sequence[str] = (*BOXES, "flights")
+REAL: Mapping[str, Callable[[int], Workload]] = {"flights": _flights, "weather": _weather}
+"""Workloads of real events, by name."""
+WORKLOADS: Sequence[str] = (*BOXES, *REAL)
 """Names that `workload` knows."""
 
 
@@ -339,7 +347,7 @@ def workload(name: str, seed: int = 1, dimensions: int | None = None) -> Workloa
         raise ValueError(f"unknown workload {name!r}; there are {', '.join(WORKLOADS)}")
     if dimensions is not None:
         raise ValueError(f"the workload {name!r} has a schema of its own; leave dimensions out")
-    return _flights(seed)
+    return REAL[name](seed)
 
 
 @dataclass(frozen=True)

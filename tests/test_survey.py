@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments import machine, peers, survey, trial
-from experiments.output import keep
+from experiments.output import keep, kept_rows
 from experiments.survey_figure import columns
 from experiments.trial import Case
 
@@ -127,13 +127,13 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch):
 def test_results_of_other_settings_are_not_continued(tmp_path, monkeypatch):
     out = tmp_path / "r.json"
     keep(out, "peers", {"seed": 1}, [])
-    assert survey.kept_rows(out, {"seed": 1}) == []
+    assert kept_rows(out, "peers", {"seed": 1}) == []
     with pytest.raises(ValueError, match="of another settings"):
-        survey.kept_rows(out, {"seed": 2})
+        kept_rows(out, "peers", {"seed": 2})
     monkeypatch.setattr(machine, "_revision", lambda: "other")
     with pytest.raises(ValueError, match="of another machine"):
-        survey.kept_rows(out, {"seed": 1})
-    assert survey.kept_rows(tmp_path / "none.json", {}) == survey.kept_rows(None, {}) == []
+        kept_rows(out, "peers", {"seed": 1})
+    assert kept_rows(tmp_path / "none.json", "peers", {}) == kept_rows(None, "peers", {}) == []
 
 
 def test_peers_are_compared_at_each_point():

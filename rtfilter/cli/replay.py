@@ -27,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.description = (
         "Replay bursts of events against subscriptions that come and go, and report mean response times. "
-        "Workloads: wide and narrow (12-d boxes of unsigned shorts), flights (New York 2013, with weather)."
+        "Workloads: wide and narrow (12-d boxes of unsigned shorts), flights and weather (New York 2013)."
     )
     parser.epilog = EXAMPLES
-    parser.add_argument("workload", help="wide, narrow, flights, or a file of subscriptions or saved index")
+    parser.add_argument("workload", help="wide, narrow, flights, weather, or a file of subscriptions or saved index")
     parser.add_argument("events", nargs="?", help="with a file of subscriptions: the file of events")
     parser.add_argument("--schema", help="with files: JSON file of attribute types; by default inferred")
     parser.add_argument(
@@ -186,7 +186,7 @@ def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
     path = arguments.workload
     if arguments.events is None:
         raise CommandError(
-            f"{path!r}: give a file of events too, or name a workload: wide, narrow or flights"
+            f"{path!r}: give a file of events too, or name a workload: wide, narrow, flights or weather"
         )
     file = open_events(arguments.events)
     if is_index(path):

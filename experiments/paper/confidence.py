@@ -1,0 +1,59 @@
+"""Confidence intervals of what was measured on several batches."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from experiments.workloads import FloatArray
+
+#: Share of intervals that hold the true value.
+LEVEL = 0.95
+#: Resamples of a bootstrap.
+RESAMPLES = 999
+
+
+class Interval(NamedTuple):
+    """A mean, or a ratio of means, with the ends of its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def mean(values: ArrayLike) -> Interval:
+    """Mean of independent values with Student's interval; of a single one, the interval is empty."""
+    sample = np.asarray(values, float)
+    center = float(sample.mean())
+    error = float(stats.sem(sample)) if len(sample) > 1 else 0.0
+    if error == 0:
+        return Interval(center, center, center)
+    low, high = stats.t.interval(LEVEL, len(sample) - 1, center, error)
+    return Interval(center, float(low), float(high))
+
+
+def saved(own: ArrayLike, reference: ArrayLike) -> Interval:
+    """1 - mean(own) / mean(reference) of paired values, with a percentile bootstrap interval."""
+    pairs = np.asarray(own, float), np.asarray(reference, float)
+    share = _saved(*pairs)
+    if len(pairs[0]) < 2 or np.array_equal(*pairs):
+        return Interval(float(share), float(share), float(share))
+    found = stats.bootstrap(
+        pairs, _saved, paired=True, vectorized=True, n_resamples=RESAMPLES,
+        confidence_level=LEVEL, method="percentile", random_state=np.random.default_rng(1),
+    ).confidence_interval  # fmt: skip
+    return Interval(float(share), float(found.low), float(found.high))
+
+
+def excess(own: ArrayLike, reference: ArrayLike) -> Interval:
+    """mean(own) / mean(reference) - 1 of paired values, likewise."""
+    share = saved(own, reference)
+    return Interval(-share.value, -share.high, -share.low)
+
+
+def _saved(own: FloatArray, reference: FloatArray, axis: int = -1) -> FloatArray:
+    share: FloatArray = 1 - np.mean(own, axis=axis) / np.mean(reference, axis=axis)
+    return share

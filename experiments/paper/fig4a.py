@@ -1,0 +1,197 @@
+"""Fig. 4-a, E-W1: the best level while the index grows. Claim: it changes slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from statistics import median
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+
+from experiments.bursts import label
+from experiments.output import Row, table
+from experiments.paper import confidence
+from experiments.paper.index import GrowingFilter, growing
+from experiments.paper.runner import Claim, Experiment, Run, main
+from experiments.paper.settings import SETTINGS
+from experiments.paper.timing import ARRIVAL, times
+from experiments.paper.work import Work, work
+from experiments.workloads import FloatArray
+
+#: A plan this near to the best is as good as it.
+EQUAL = 0.01
+
+
+def measure(run: Run) -> None:
+    """Grow the index; at each size, the work of every plan by batch size, and the time at one batch size."""
+    index, profile = growing(run.setting, run.seed), run.profile
+    costs = {}
+    for size in profile.sizes:
+        costs[f"visits at {size}"] = float(size)
+        if isinstance(index, GrowingFilter):
+            costs[f"seconds at {size}"] = 4.0 * size
+    for piece in run.pieces(costs):
+        unit, there = piece.split(" at ")
+        index.grow(int(there))
+        if unit == "visits":
+            levels = index.levels()
+            points = index.points(0, profile.batches * max(profile.batch_sizes))
+            rows = []
+            for batch in profile.batch_sizes:
+                chosen = points[: profile.batches * batch].reshape(profile.batches, batch, -1)
+                rows.append(summary(batch, work(run.setting, levels, chosen)))
+        else:
+            assert isinstance(index, GrowingFilter)
+            taken = times(run, index, profile.batch, profile.timed)
+            names = [name for name in taken if name != ARRIVAL]
+            response = np.array([taken[name] for name in names]).T
+            rows = [{"batch": profile.batch, **by_plan(names, response)}]
+        run.keep(piece, [{"kind": unit, "size": int(there), **row} for row in rows])
+
+
+def summary(batch: int, found: Work) -> Row:
+    """The responses of one batch size by plan, in work units."""
+    names = [label(plan, batch) for plan in found.plans]
+    return {"batch": batch, "height": 1 + found.plans[-1].level, **by_plan(names, found.response)}
+
+
+def by_plan(names: Sequence[str], response: FloatArray) -> Row:
+    """Mean responses (b, p) by plan: the best plan, how sure that is, and which are as good."""
+    means = [confidence.mean(column) for column in response.T]
+    best = int(np.argmin([own.value for own in means]))
+    # Batches differ far more than plans do, so that plans are compared batch by batch.
+    over = [confidence.mean(response[:, p] / response[:, best] - 1) for p in range(len(names))]
+    return {
+        "plans": list(names),
+        "mean": [own.value for own in means],
+        "low": [own.low for own in means],
+        "high": [own.high for own in means],
+        "best": names[best],
+        "equal": [name for name, excess in zip(names, over, strict=True) if excess.low <= EQUAL],
+        "votes": float((response.argmin(axis=1) == best).mean()),
+    }
+
+
+def level_of(name: str) -> int:
+    """The level of a plan's label."""
+    return int(name.partition("/")[0])
+
+
+def shown(name: str, grouped: bool) -> str:
+    """A plan's label for people: where there are no groups, the level."""
+    return name if grouped else name.partition("/")[0]
+
+
+def is_grouped(rows: Sequence[Row]) -> bool:
+    """Whether the plans of a result have groups."""
+    return any(not name.endswith("/1") for row in rows if row["batch"] > 1 for name in row["plans"])
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The best plan by index size and batch size."""
+    visits = [row for row in rows if row["kind"] == "visits"]
+    grouped = is_grouped(rows)
+    lines: dict[int, Row] = {}
+    for row in visits:
+        line = lines.setdefault(row["size"], {"size": row["size"], "height": row["height"]})
+        line[str(row["batch"])] = shown(row["best"], grouped)
+    for row in rows:
+        if row["kind"] == "seconds":
+            lines[row["size"]]["seconds"] = shown(row["best"], grouped)
+    sizes = list(dict.fromkeys(str(row["batch"]) for row in visits))
+    columns = {"size": "subscriptions", "height": "height"} | {size: size for size in sizes}
+    timed = sorted({row["batch"] for row in rows if row["kind"] == "seconds"})
+    if timed:
+        columns["seconds"] = f"in time, {timed[0]}"
+    what = "level/group" if grouped else "level"
+    return f"best {what} by subscriptions and batch size, in work units\n" + table(
+        list(lines.values()), columns
+    )
+
+
+def steps(rows: Sequence[Row], kind: str) -> list[int]:
+    """Levels that the best plan moves from one size to the next, from all batches of 2 or more."""
+    found = []
+    for batch in sorted({row["batch"] for row in rows if row["batch"] > 1}):
+        own = sorted(
+            (row["size"], level_of(row["best"]))
+            for row in rows
+            if row["batch"] == batch and row["kind"] == kind
+        )
+        found += [abs(b - a) for (_, a), (_, b) in pairwise(own)]
+    return found
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """Whether the best level changes slowly."""
+    units, seconds = steps(rows, "visits"), steps(rows, "seconds")
+    ours = (
+        f"of {len(units)} steps from size to size, {sum(step == 1 for step in units)} moved it by one level, "
+        f"{sum(step > 1 for step in units)} by more"
+    )
+    if seconds:
+        ours += f"; in time {sum(step > 0 for step in seconds)} of {len(seconds)} moved it"
+    kept = median(row["votes"] for row in rows if row["kind"] == "visits" and row["batch"] > 1)
+    single = f"the best of the mean is the best of {kept:.0%} of the single batches (median over points)"
+    return [
+        Claim(
+            "the best level changes slowly with the index",
+            "slowly (Fig. 4-a)",
+            ours,
+            "holds" if max(units, default=0) <= 1 else "fails",
+        ),
+        Claim("one level suits most batches", "assumed", single, "observed"),
+    ]
+
+
+def draw(rows: Sequence[Row], title: str) -> Figure:
+    """Best level by index size; beside it, how much worse the others are."""
+    visits = [row for row in rows if row["kind"] == "visits" and row["batch"] > 1]
+    seconds = [row for row in rows if row["kind"] == "seconds"]
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    figure.suptitle(title)
+    best, near = figure.subplots(1, 2)
+    batches = sorted({row["batch"] for row in visits})
+    colors = colormaps["viridis"](np.linspace(0, 0.9, len(batches)))
+    for place, (batch, color) in enumerate(zip(batches, colors, strict=True)):
+        own = sorted((row["size"] / 1e6, level_of(row["best"])) for row in visits if row["batch"] == batch)
+        size, level = zip(*own, strict=True)
+        offset = 0.04 * (place - len(batches) / 2)  # lines would hide each other
+        best.plot(size, np.array(level) + offset, ".-", color=color, label=f"{batch} events")
+    if seconds:
+        own = sorted((row["size"] / 1e6, level_of(row["best"])) for row in seconds)
+        best.plot(*zip(*own, strict=True), "x:", color="tab:red", label=f"{seconds[0]['batch']} events, time")
+    best.set(
+        xlabel="million subscriptions", ylabel="best level", yticks=range(max(r["height"] for r in visits))
+    )
+    best.legend(fontsize=7, ncols=2)
+    middle = seconds[0]["batch"] if seconds else batches[len(batches) // 2]
+    sizes = sorted({row["size"] for row in visits})
+    for size, color in zip(sizes, colormaps["viridis"](np.linspace(0, 0.9, len(sizes))), strict=True):
+        row = next(row for row in visits if (row["size"], row["batch"]) == (size, middle))
+        draw_levels(near, row, color, f"{size / 1e6:g} million")
+    near.set(xlabel="level", ylabel=f"mean response of {middle} events / best", yscale="log")
+    near.legend(fontsize=7)
+    return figure
+
+
+def draw_levels(axes: object, row: Row, color: object, name: str) -> None:
+    """Mean responses by level (the best group of each), over the best, with confidence intervals."""
+    least = min(row["mean"])
+    chosen: dict[int, int] = {}
+    for p, plan in enumerate(row["plans"]):
+        level = level_of(plan)
+        if level not in chosen or row["mean"][p] < row["mean"][chosen[level]]:
+            chosen[level] = p
+    mean, low, high = (
+        np.array([row[key][p] for p in chosen.values()]) / least for key in ("mean", "low", "high")
+    )
+    axes.plot(list(chosen), mean, ".-", color=color, label=name)  # type: ignore[attr-defined]
+    axes.fill_between(list(chosen), low, high, color=color, alpha=0.15, lw=0)  # type: ignore[attr-defined]
+
+
+EXPERIMENT = Experiment("fig4a", "best level while the index grows", measure, text, claims, draw)
+main = partial(main, EXPERIMENT, tuple(SETTINGS))

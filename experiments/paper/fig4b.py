@@ -1,0 +1,244 @@
+"""Fig. 4-b, E-W2: mean response by batch size, with and without batch search, and the cost of estimating.
+
+Claims: batch search is clearly better; estimating costs next to nothing; the larger the batch the larger the
+gain; nearly 50 % at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.stats import spearmanr
+
+from adaptive import Plan
+from experiments.bursts import label
+from experiments.output import Row, table
+from experiments.paper import confidence
+from experiments.paper.fig4a import shown
+from experiments.paper.index import GrowingFilter, growing
+from experiments.paper.runner import Claim, Experiment, Run, main
+from experiments.paper.settings import SETTINGS
+from experiments.paper.timing import ARRIVAL, times
+from experiments.paper.work import Work, work
+
+#: Batch sizes over which the gain should rise (W-6).
+RISING = (2, 256)
+#: Most that the gain may differ from the law, and that estimating may take at the best level (W-6).
+LAW, SHARE = 0.1, 0.15
+#: Least rank correlation of gain and batch size (W-6).
+CORRELATION = 0.9
+#: A plain join of the batch: no estimate, no order.
+WHOLE = Plan(0, None)
+
+
+def measure(run: Run) -> None:
+    """By batch size, the work and the time of every plan beside event by event in random order."""
+    index, profile = growing(run.setting, run.seed), run.profile
+    costs = {}
+    for batch in profile.batch_sizes:
+        costs[f"visits of {batch}"] = 20.0 + batch
+        if isinstance(index, GrowingFilter):
+            costs[f"seconds of {batch}"] = 4.0 * batch
+    for piece in run.pieces(costs):
+        unit, _, size = piece.split()
+        batch = int(size)
+        index.grow(profile.middle)
+        if unit == "visits":
+            points = index.points(0, profile.batches * batch).reshape(profile.batches, batch, -1)
+            row = in_units(work(run.setting, index.levels(), points), batch)
+        else:
+            assert isinstance(index, GrowingFilter)
+            row = in_seconds(times(run, index, batch, profile.timed))
+        run.keep(piece, [{"kind": unit, "batch": batch, **row}])
+
+
+def in_units(found: Work, batch: int) -> Row:
+    """The best plan of one batch size beside random order, in work units."""
+    best = int(found.response.mean(axis=0).argmin())
+    own = found.response[:, best]
+    alone = [p for p, plan in enumerate(found.plans) if plan.group == 1]
+    single = min(alone, key=lambda p: found.response[:, p].mean()) if alone else best
+    whole = found.plans.index(WHOLE) if WHOLE in found.plans else None
+    return {
+        "plan": label(found.plans[best], batch),
+        "own": confidence.mean(own),
+        "random": confidence.mean(found.random),
+        "perfect": confidence.mean(found.perfect),
+        "estimation": confidence.mean(found.estimation[:, best]),
+        "share": confidence.mean(found.estimation[:, best] / own),
+        "gain": confidence.saved(own, found.random),
+        "alone": confidence.saved(found.response[:, single], found.random),
+        "whole": confidence.saved(found.response[:, whole], found.random) if whole is not None else None,
+        "law": float(found.law.mean()),
+    }
+
+
+def in_seconds(taken: dict[str, list[float]]) -> Row:
+    """The fastest plan of one batch size beside arrival order, in seconds."""
+    names = [name for name in taken if name != ARRIVAL]
+    best = min(names, key=lambda name: float(np.mean(taken[name])))
+    return {
+        "plan": best,
+        "own": confidence.mean(taken[best]),
+        "random": confidence.mean(taken[ARRIVAL]),
+        "gain": confidence.saved(taken[best], taken[ARRIVAL]),
+        "gains": {name: confidence.saved(taken[name], taken[ARRIVAL]).value for name in names},
+    }
+
+
+def of(rows: Sequence[Row], kind: str) -> list[Row]:
+    """The rows of a kind, by batch size."""
+    return sorted((row for row in rows if row["kind"] == kind), key=lambda row: row["batch"])
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Responses and gains by batch size."""
+    seconds = {row["batch"]: row for row in of(rows, "seconds")}
+    grouped = is_grouped(rows)
+    lines = []
+    for row in of(rows, "visits"):
+        line: Row = {
+            "batch": row["batch"],
+            "plan": shown(row["plan"], grouped),
+            "random": row["random"][0],
+            "own": row["own"][0],
+            "share": row["share"][0],
+            "gain": _interval(row["gain"]),
+            "law": row["law"],
+            "whole": row["whole"][0] if row["whole"] else None,
+            "alone": row["alone"][0] if grouped else None,
+        }
+        if row["batch"] in seconds:
+            timed = seconds[row["batch"]]
+            line["timed"], line["ms"] = shown(timed["plan"], grouped), timed["own"][0] * 1e3
+            line["gained"] = _interval(timed["gain"])
+        lines.append(line)
+    columns = {
+        "batch": "batch",
+        "plan": "best",
+        "random": "random order",
+        "own": "batch search",
+        "share": "estimating",
+        "gain": "gain",
+        "law": "nG/(n+1)",
+        "whole": "gain of whole",
+        "alone": "gain of groups of 1",
+        "timed": "best in time",
+        "ms": "ms",
+        "gained": "gain in time",
+    }
+    return table(
+        lines,
+        {key: name for key, name in columns.items() if any(line.get(key) is not None for line in lines)},
+    )
+
+
+def is_grouped(rows: Sequence[Row]) -> bool:
+    """Whether the best plans have groups: then the whole batch is another plan than one by one."""
+    return any(row["whole"] for row in of(rows, "visits"))
+
+
+def _interval(found: Sequence[float]) -> str:
+    value, low, high = found
+    return f"{value:.3f} ({low:.3f}..{high:.3f})"
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """The four claims and the law behind them."""
+    units = [row for row in of(rows, "visits") if row["batch"] > 1]
+    seconds = [row for row in of(rows, "seconds") if row["batch"] > 1]
+    gains = [row["gain"][0] for row in units]
+    rising = [row for row in units if RISING[0] <= row["batch"] <= RISING[1]]
+    rank = _rank(rising)
+    most = max(units, key=lambda row: row["gain"][0])
+    off = max(abs(row["gain"][0] - (row["law"] - row["share"][0])) for row in units)
+    shares = [row["share"][0] for row in units]
+    timed = most_timed = ""
+    if seconds:
+        best = max(seconds, key=lambda row: row["gain"][0])
+        timed = f"; in time {min(r['gain'][0] for r in seconds):.0%} to {best['gain'][0]:.0%}"
+        most_timed = f"; in time {best['gain'][0]:.0%} at {best['batch']} events (rank {_rank(seconds):.2f})"
+    below = all(row["gain"][1] > 0 for row in units)
+    return [
+        Claim(
+            "shortest first is clearly better than random order",
+            "clearly (Fig. 4-b)",
+            f"gain {min(gains):.0%} to {max(gains):.0%}{'' if below else ', intervals NOT above 0'}{timed}",
+            "holds" if below else "fails",
+        ),
+        Claim(
+            "the larger the batch, the larger the gain",
+            "yes",
+            f"rank correlation {rank:.2f} over {RISING[0]} to {RISING[1]} events{most_timed}",
+            "holds" if rank > CORRELATION else "fails",
+        ),
+        Claim(
+            "the gain is nearly 50 % at most",
+            "nearly 50 %",
+            f"{most['gain'][0]:.0%} at {most['batch']} events; perfect order, no estimate: {most['law']:.0%}",
+            "holds" if 0.4 <= most["gain"][0] <= 0.5 else "partly" if most["gain"][0] >= 0.3 else "fails",
+        ),
+        Claim(
+            "estimating costs next to nothing",
+            "negligible",
+            f"{min(shares):.1%} to {max(shares):.1%} of the mean response at the best level",
+            "holds" if max(shares) <= 0.05 else "partly" if max(shares) <= SHARE else "fails",
+        ),
+        Claim(
+            "the gain is nG/(n+1) less the share of estimating (W-4)",
+            "not claimed",
+            f"within {off:.3f}",
+            "holds" if off <= LAW else "fails",
+        ),
+    ]
+
+
+def _rank(rows: Sequence[Row]) -> float:
+    return float(spearmanr([row["batch"] for row in rows], [row["gain"][0] for row in rows]).statistic)
+
+
+def draw(rows: Sequence[Row], title: str) -> Figure:
+    """Mean response by batch size, and the gain beside its law."""
+    units, seconds = of(rows, "visits"), of(rows, "seconds")
+    figure = Figure(figsize=(13 if seconds else 9, 4), layout="constrained")
+    figure.suptitle(title)
+    panels = figure.subplots(1, 3 if seconds else 2)
+    batches = [row["batch"] for row in units]
+    for key, name in {"random": "random order", "own": "batch search", "perfect": "perfect order",
+                      "estimation": "estimating"}.items():  # fmt: skip
+        _line(panels[0], batches, [row[key] for row in units], name)
+    panels[0].set(xlabel="events of a batch", ylabel="mean response, work units", xscale="log", yscale="log")
+    _line(panels[1], batches, [row["gain"] for row in units], "batch search")
+    if is_grouped(rows):
+        _line(panels[1], batches, [row["alone"] for row in units], "one by one")
+        _line(panels[1], batches, [row["whole"] for row in units if row["whole"]], "whole batch")
+    panels[1].plot(batches, [row["law"] for row in units], "k:", label="nG/(n+1)")
+    if seconds:
+        _line(
+            panels[1],
+            [row["batch"] for row in seconds],
+            [row["gain"] for row in seconds],
+            "in time, best plan",
+        )
+        for key, name in {"random": "arrival order", "own": "batch search"}.items():
+            values = [[1e3 * value for value in row[key]] for row in seconds]
+            _line(panels[2], [row["batch"] for row in seconds], values, name)
+        panels[2].set(xlabel="events of a batch", ylabel="mean response, ms", xscale="log", yscale="log")
+    panels[1].set(xlabel="events of a batch", ylabel="gain over random order", xscale="log")
+    for axes in panels:
+        axes.legend(fontsize=8)
+    return figure
+
+
+def _line(axes: Any, x: Sequence[float], intervals: Sequence[Sequence[float]], name: str) -> None:
+    value, low, high = np.array(intervals).T
+    line = axes.plot(x, value, ".-", label=name)[0]
+    axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, lw=0)
+
+
+EXPERIMENT = Experiment("fig4b", "mean response by batch size", measure, text, claims, draw)
+main = partial(main, EXPERIMENT, tuple(SETTINGS))

@@ -1,0 +1,249 @@
+"""Fig. 4-c, E-W3: mean response by level, on the same batches or, as in operation, on different ones.
+
+Claims: with small loop counters N the curve of different events is ragged; it becomes a valley and merges
+into that of the same events as N grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.bursts import in_turns, label
+from experiments.output import Row, table
+from experiments.paper import confidence
+from experiments.paper.fig4a import shown
+from experiments.paper.index import GrowingFilter, growing
+from experiments.paper.runner import Claim, Experiment, Run, main
+from experiments.paper.settings import SETTINGS
+from experiments.paper.timing import ARRIVAL, batches, calls
+from experiments.paper.work import work
+from experiments.workloads import FloatArray, IntArray
+from rtfilter.events import EventTable
+
+#: Most that the curve of N >= 64 may differ from that of the same events (W-6).
+MERGED = 0.1
+
+
+def measure(run: Run) -> None:
+    """The curve of the same events and, for each N, those of different events, many times; then in time."""
+    index, profile = growing(run.setting, run.seed), run.profile
+    costs = {"visits": 1.0}
+    if isinstance(index, GrowingFilter):
+        costs["seconds"] = 3.0
+    for piece in run.pieces(costs):
+        index.grow(profile.middle)
+        if piece == "visits":
+            levels = index.levels()
+            plans = run.setting.plans(levels.height, profile.batch)
+            count = 2 * max(profile.rounds) * len(plans)
+            points = index.points(0, count * profile.batch).reshape(count, profile.batch, -1)
+            response = work(run.setting, levels, points).response
+            names = [label(plan, profile.batch) for plan in plans]
+            run.keep(piece, in_units(names, response, profile.rounds, profile.repeats, run.seed))
+        else:
+            assert isinstance(index, GrowingFilter)
+            run.keep(piece, in_seconds(run, index))
+
+
+def in_units(
+    names: Sequence[str], response: FloatArray, rounds: Sequence[int], repeats: int, seed: int
+) -> list[Row]:
+    """Curves by the responses (b, p) of many batches; of different events, no batch is used twice."""
+    same = [confidence.mean(column) for column in response.T]
+    rows: list[Row] = [curve("same", names, response)]
+    line = np.array([own.value for own in same])
+    rng = np.random.default_rng(seed)
+    for count in rounds:
+        drawn = np.array([_different(response, count, rng) for _ in range(repeats)])
+        off = np.abs(drawn / line - 1).max(axis=1)
+        best = drawn.argmin(axis=1)
+        rows.append(
+            {
+                "kind": "visits",
+                "events": "different",
+                "rounds": count,
+                "plans": list(names),
+                "mean": drawn[0],
+                "off": confidence.mean(off),
+                "ragged": float(np.mean([not is_valley(each) for each in drawn])),
+                "wrong": float(np.mean(best != line.argmin())),
+                "regret": confidence.mean(line[best] / line.min() - 1),
+            }
+        )
+    return [{**row, "mean": [float(value) for value in row["mean"]]} for row in rows]
+
+
+def _different(response: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
+    """A curve (p,) with `count` batches of its own for each plan."""
+    plans = response.shape[1]
+    chosen: IntArray = rng.permutation(len(response))[: count * plans].reshape(plans, count)
+    return np.array([response[own, p].mean() for p, own in enumerate(chosen)])
+
+
+def curve(events: str, names: Sequence[str], response: FloatArray, kind: str = "visits") -> Row:
+    """Means and intervals by plan of responses (b, p)."""
+    means = [confidence.mean(column) for column in response.T]
+    return {
+        "kind": kind,
+        "events": events,
+        "rounds": len(response),
+        "plans": list(names),
+        "mean": [own.value for own in means],
+        "low": [own.low for own in means],
+        "high": [own.high for own in means],
+    }
+
+
+def is_valley(values: Sequence[float] | FloatArray) -> bool:
+    """Whether they fall, then rise, and do not turn again."""
+    signs = [b > a for a, b in pairwise(values) if a != b]
+    return signs == sorted(signs)
+
+
+def in_seconds(run: Run, index: GrowingFilter) -> list[Row]:
+    """Timed curves of the same batches, and of batches of its own for each plan."""
+    batch, most = run.profile.batch, run.profile.timed_different
+    by_name = {name: call for name, call in calls(run, index, batch).items() if name != ARRIVAL}
+    taken = in_turns(by_name, batches(index, batch), most, run.tell)
+    names = list(by_name)
+    rows = [curve("same", names, np.array(list(taken.values())).T, "seconds")]
+    separate = []
+    for place, (name, call) in enumerate(by_name.items()):
+        own: Iterator[EventTable] = batches(index, batch, (place + 1) * most * batch)
+        separate.append(in_turns({name: call}, own, most, run.tell)[name])
+    response = np.array(separate).T
+    return rows + [curve("different", names, response[:count], "seconds") for count in sorted({4, most})]
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The curve of the same events, and how far those of different events are from it."""
+    same = next(row for row in rows if (row["kind"], row["events"]) == ("visits", "same"))
+    seconds = next((row for row in rows if (row["kind"], row["events"]) == ("seconds", "same")), None)
+    grouped = is_grouped(rows)
+    lines = []
+    for p, name in enumerate(same["plans"]):
+        line: Row = {"plan": shown(name, grouped), "units": same["mean"][p]}
+        line["over"] = same["mean"][p] / min(same["mean"]) - 1
+        if seconds is not None:
+            line["ms"] = seconds["mean"][p] * 1e3
+        lines.append(line)
+    columns = {"plan": "level", "units": "work units", "over": "above best", "ms": "ms"}
+    different = [
+        {
+            "rounds": row["rounds"],
+            "off": row["off"][0],
+            "ragged": None if grouped else row["ragged"],
+            "wrong": row["wrong"],
+            "regret": row["regret"][0],
+        }
+        for row in drawn(rows)
+    ]
+    names = {
+        "rounds": "N",
+        "off": "largest distance",
+        "ragged": "no valley",
+        "wrong": "another best",
+        "regret": "its regret",
+    }
+    same_events, others = table(lines, columns), table(different, names)
+    return f"same events\n{same_events}\n\ndifferent events, shares of repetitions\n{others}"
+
+
+def is_grouped(rows: Sequence[Row]) -> bool:
+    """Whether the plans have groups."""
+    return any(not name.endswith("/1") for row in rows for name in row["plans"])
+
+
+def drawn(rows: Sequence[Row]) -> list[Row]:
+    """Curves of different events in work units, by N."""
+    chosen = [row for row in rows if (row["kind"], row["events"]) == ("visits", "different")]
+    return sorted(chosen, key=lambda row: row["rounds"])
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """Whether curves of different events are ragged at first, and merge."""
+    found = drawn(rows)
+    few, many = found[0], found[-1]
+    same = next(row for row in rows if (row["kind"], row["events"]) == ("visits", "same"))
+    shrinks = all(a["off"][0] > b["off"][0] for a, b in pairwise(found))
+    made = []
+    if not is_grouped(rows):
+        valley = is_valley(same["mean"])
+        inner = same["plans"][int(np.argmin(same["mean"]))]
+        made = [
+            Claim(
+                "the response is a valley over the levels, with the best inside",
+                "yes",
+                f"level {shown(inner, False)} of 0 to {len(same['plans']) - 1}; "
+                f"{'a valley' if valley else 'no valley'}; {_in_time(rows)}",
+                "holds" if valley and inner not in (same["plans"][0], same["plans"][-1]) else "fails",
+            ),
+            Claim(
+                "different events and a small N give ragged curves",
+                "at N = 4 and 16",
+                ", ".join(f"N = {row['rounds']}: {row['ragged']:.0%} no valley" for row in found),
+                "holds" if few["ragged"] > many["ragged"] else "fails",
+            ),
+        ]
+    return [
+        *made,
+        Claim(
+            "with larger N they merge into the curve of the same events",
+            "yes",
+            ", ".join(f"N = {row['rounds']}: within {row['off'][0]:.0%}" for row in found),
+            "holds" if shrinks and many["off"][0] <= MERGED else "partly" if shrinks else "fails",
+        ),
+        Claim(
+            "a wrong level found with few samples costs little",
+            "not claimed",
+            ", ".join(f"N = {row['rounds']}: {row['regret'][0]:.1%}" for row in found),
+            "observed",
+        ),
+    ]
+
+
+def _in_time(rows: Sequence[Row]) -> str:
+    timed = next((row for row in rows if (row["kind"], row["events"]) == ("seconds", "same")), None)
+    if timed is None:
+        return "not timed"
+    best = timed["plans"][int(np.argmin(timed["mean"]))]
+    return f"in time level {shown(best, False)}"
+
+
+def draw(rows: Sequence[Row], title: str) -> Figure:
+    """The curves in work units, and in time."""
+    kinds = [kind for kind in ("visits", "seconds") if any(row["kind"] == kind for row in rows)]
+    figure = Figure(figsize=(5.5 * len(kinds), 4), layout="constrained")
+    figure.suptitle(title)
+    for axes, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
+        own = [row for row in rows if row["kind"] == kind]
+        scale = 1 if kind == "visits" else 1e3
+        for row in own:
+            _curve(axes, row, scale, is_grouped(rows))
+        unit = "work units" if kind == "visits" else "ms"
+        axes.set(xlabel="level/group" if is_grouped(rows) else "level", ylabel=f"mean response, {unit}")
+        axes.legend(fontsize=8)
+    return figure
+
+
+def _curve(axes: Any, row: Row, scale: float, grouped: bool) -> None:
+    names = [shown(name, grouped) for name in row["plans"]]
+    mean = scale * np.array(row["mean"])
+    if row["events"] == "same":
+        axes.plot(names, mean, "k.-", lw=2, label="same events")
+        axes.fill_between(
+            names, scale * np.array(row["low"]), scale * np.array(row["high"]), color="k", alpha=0.1
+        )
+    else:
+        axes.plot(names, mean, ".--", label=f"different events, N = {row['rounds']}")
+    axes.tick_params(axis="x", rotation=90 if grouped else 0)
+
+
+EXPERIMENT = Experiment("fig4c", "mean response by level", measure, text, claims, draw)
+main = partial(main, EXPERIMENT, tuple(SETTINGS))

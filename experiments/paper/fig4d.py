@@ -1,0 +1,347 @@
+"""Fig. 4-d, E-W4: the adaptive controller while the index grows, beside none and the best possible.
+
+Whenever it has settled, `threshold` subscriptions come and it doubts itself: only batches that it learns from
+are measured, as in the paper. Claims: much better than without batch search; very near to the best possible.
+"Best possible" is the least over all plans on the same batch, which no controller can reach: it does not
+know a batch before it has run.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from adaptive import Controller, LevelController, PlanController, exact
+from experiments.bursts import in_turns, label
+from experiments.listener import Listener, stream
+from experiments.output import Row, table
+from experiments.paper import confidence
+from experiments.paper.fig4a import shown
+from experiments.paper.index import GrowingFilter, growing
+from experiments.paper.runner import Claim, Experiment, Run, main
+from experiments.paper.settings import GROUPS, SETTINGS, Profile, Setting
+from experiments.paper.timing import ARRIVAL, batches, calls
+from experiments.paper.work import Work, work
+from experiments.workloads import FloatArray
+
+#: Of the timed batches, one of so many is also run by all plans.
+COMPARED = 16
+#: Batches per point that runs draw from, as a multiple of those elsewhere.
+POOL = 8
+#: Most that the mean regret should be (W-6).
+REGRET = 0.1
+
+
+class Episode(NamedTuple):
+    """What a controller learnt from until it settled."""
+
+    batches: list[int]
+    """Rows of the pool."""
+    plans: list[int]
+    """Columns of their plans."""
+    settled: int
+    """Column of the plan in the end."""
+
+
+def controller(setting: Setting, rounds: int, threshold: int) -> Controller:
+    """The paper's rule; where plans have groups, the same for level and group, as by default."""
+    if setting.grouped:
+        return PlanController(rounds=rounds, threshold=threshold, groups=GROUPS, size_class=exact)
+    return LevelController(rounds=rounds, threshold=threshold, size_class=exact)
+
+
+def measure(run: Run) -> None:
+    """Grow the index between episodes: in work units with every N, many times; in seconds once."""
+    index, profile = growing(run.setting, run.seed), run.profile
+    costs = {"visits": float(sum(profile.sizes))}
+    if isinstance(index, GrowingFilter):
+        costs |= {f"seconds at {size}": 10.0 * size for size in profile.sizes}
+    timed = controller(run.setting, profile.timed_rounds, profile.threshold)
+    for size in profile.sizes:
+        for earlier in run.of(f"seconds at {size}"):
+            relive(timed, earlier, profile)
+    for piece in run.pieces(costs):
+        if piece == "visits":
+            run.keep(piece, in_units(run))
+        else:
+            assert isinstance(index, GrowingFilter)
+            index.grow(int(piece.split()[-1]))
+            run.keep(piece, [in_seconds(run, index, timed)])
+
+
+def in_units(run: Run) -> list[Row]:
+    """Rows by size and N."""
+    index, profile = growing(run.setting, run.seed), run.profile
+    runs = {
+        (count, repeat): controller(run.setting, count, profile.threshold)
+        for count in profile.rounds
+        for repeat in range(profile.repeats)
+    }
+    rows = []
+    for size in profile.sizes:
+        run.tell(f"visits at {size}")
+        index.grow(size)
+        count = POOL * profile.batches
+        points = index.points(0, count * profile.batch).reshape(count, profile.batch, -1)
+        found = work(run.setting, index.levels(), points)
+        episodes: dict[int, list[Episode]] = {}
+        for (rounds, repeat), own in runs.items():
+            order = np.random.default_rng([run.seed, rounds, repeat, size]).permutation(count)
+            episodes.setdefault(rounds, []).append(episode(own, found, order.tolist(), profile.batch))
+            own.on_update(profile.threshold)
+        rows += [summary(found, n, own, profile) | {"size": size} for n, own in episodes.items()]
+        run.advance(size / sum(profile.sizes))
+    return rows
+
+
+def relive(timed: Controller, earlier: Row, profile: Profile) -> None:
+    """Tell a controller what it was told in an episode of an earlier run."""
+    for nanoseconds in earlier["history"]:
+        ticket = timed.plan(profile.timed_batch, earlier["height"])
+        timed.report(ticket, nanoseconds / 1e9)
+    timed.on_update(profile.threshold)
+
+
+def episode(own: Controller, found: Work, order: Sequence[int], batch: int) -> Episode:
+    """Give a controller batches in an order, again from the first after the last, until it settles."""
+    height = 1 + found.plans[-1].level
+    column = {plan: p for p, plan in enumerate(found.plans)}
+    chosen: list[int] = []
+    plans: list[int] = []
+    for turn in range(100 * len(order)):
+        ticket = own.plan(batch, height)
+        if ticket.episode == 0:
+            return Episode(chosen, plans, column[ticket.plan])
+        at, p = order[turn % len(order)], column[ticket.plan]
+        own.report(ticket, float(found.response[at, p]))
+        chosen.append(at)
+        plans.append(p)
+    raise RuntimeError("the controller did not settle")
+
+
+def summary(found: Work, rounds: int, episodes: Sequence[Episode], profile: Profile) -> Row:
+    """Means over the repetitions of one size and N."""
+    least = found.response.min(axis=1)
+    fixed = int(found.response.mean(axis=0).argmin())
+
+    def mean(values: Callable[[Episode], FloatArray]) -> FloatArray:
+        return np.array([values(own).mean() for own in episodes])
+
+    adaptive = mean(lambda own: found.response[own.batches, own.plans])
+    possible = mean(lambda own: least[own.batches])
+    best = mean(lambda own: found.response[own.batches, fixed])
+    settled = [own.settled for own in episodes]
+    after = found.response.mean(axis=0)[settled] / found.response.mean(axis=0)[fixed] - 1
+    return {
+        "kind": "visits",
+        "rounds": rounds,
+        "batches": fmean(len(own.batches) for own in episodes),
+        "adaptive": confidence.mean(adaptive),
+        "none": confidence.mean(mean(lambda own: found.random[own.batches])),
+        "possible": confidence.mean(possible),
+        "fixed": confidence.mean(best),
+        "best": label(found.plans[fixed], profile.batch),
+        "regret": confidence.mean(adaptive / possible - 1),
+        "over_fixed": confidence.mean(adaptive / best - 1),
+        "settled": confidence.mean(after),
+        "plans": dict(Counter(label(found.plans[p], profile.batch) for p in settled)),
+    }
+
+
+def in_seconds(run: Run, index: GrowingFilter, timed: Controller) -> Row:
+    """One episode with the clock; of its batches, some are also run by all plans and without batch search."""
+    profile, batch = run.profile, run.profile.timed_batch
+    listener = Listener(timed)
+    by_name = calls(run, index, batch)
+    arriving = batches(index, batch)
+    for warm_up in by_name.values():
+        warm_up(index.events(0, 2))
+    history: list[int] = []  # nanoseconds
+    compared: dict[str, list[float]] = {name: [] for name in ("adaptive", "none", "possible", *by_name)}
+    while True:
+        events = next(arriving)
+        gc.collect()
+        gc.disable()
+        try:
+            # Not repeated where it is short: a controller is told once.
+            seconds = stream(index.filter, "shortest", listener, events)
+        finally:
+            gc.enable()
+        assert listener.ticket is not None
+        if listener.settled:
+            break
+        history.append(round(seconds * 1e9))
+        run.tell(f"seconds at {index.size}, batch {len(history)}")
+        if len(history) % COMPARED == 1:
+            taken = in_turns(by_name, iter([events]), 1, lambda _: None)
+            own = label(listener.ticket.plan, batch)
+            for name, times in taken.items():
+                compared[name] += times
+            compared["adaptive"] += taken[own]
+            compared["none"] += taken[ARRIVAL]
+            compared["possible"].append(min(times[0] for name, times in taken.items() if name != ARRIVAL))
+    timed.on_update(profile.threshold)
+    means = {name: fmean(compared[name]) for name in by_name if name != ARRIVAL}
+    best = min(means, key=means.__getitem__)
+    adaptive, possible = np.array(compared["adaptive"]), np.array(compared["possible"])
+    return {
+        "kind": "seconds",
+        "size": index.size,
+        "rounds": profile.timed_rounds,
+        "batches": len(history),
+        "height": index.filter.tree.height,
+        "adaptive": confidence.mean(adaptive),
+        "none": confidence.mean(compared["none"]),
+        "possible": confidence.mean(possible),
+        "fixed": confidence.mean(compared[best]),
+        "best": best,
+        "regret": confidence.excess(adaptive, possible),
+        "over_fixed": confidence.excess(adaptive, compared[best]),
+        "plans": {label(listener.ticket.plan, batch): 1},
+        "history": history,
+    }
+
+
+def of(rows: Sequence[Row], kind: str, rounds: int | None = None) -> list[Row]:
+    """The rows of a kind and N, by size."""
+    chosen = [row for row in rows if row["kind"] == kind and rounds in (None, row["rounds"])]
+    return sorted(chosen, key=lambda row: (row["rounds"], row["size"]))
+
+
+def is_grouped(rows: Sequence[Row]) -> bool:
+    """Whether the plans have groups."""
+    return any(not name.endswith("/1") for row in rows for name in [row["best"], *row["plans"]])
+
+
+def text(rows: Sequence[Row]) -> str:
+    """A line per size and N."""
+    grouped, lines = is_grouped(rows), []
+    for row in [*of(rows, "visits"), *of(rows, "seconds")]:
+        plans = sorted(row["plans"].items(), key=lambda item: -item[1])
+        lines.append(
+            {
+                "unit": "work" if row["kind"] == "visits" else "seconds",
+                "rounds": row["rounds"],
+                "size": row["size"],
+                "batches": row["batches"],
+                "none": row["none"][0],
+                "adaptive": row["adaptive"][0],
+                "possible": row["possible"][0],
+                "regret": f"{row['regret'][0]:.3f} ({row['regret'][1]:.3f}..{row['regret'][2]:.3f})",
+                "over_fixed": row["over_fixed"][0],
+                "best": shown(row["best"], grouped),
+                "settled": " ".join(shown(name, grouped) for name, _ in plans[:3]),
+            }
+        )
+    names = {
+        "unit": "unit",
+        "rounds": "N",
+        "size": "subscriptions",
+        "batches": "batches",
+        "none": "no batch search",
+        "adaptive": "adaptive",
+        "possible": "possible",
+        "regret": "over possible",
+        "over_fixed": "over best fixed",
+        "best": "best fixed",
+        "settled": "settled at",
+    }
+    return table(lines, names)
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """Much better than without batch search, near to the best possible."""
+    made, counts = [], sorted({row["rounds"] for row in rows if row["kind"] == "visits"})
+    most = of(rows, "visits", counts[-1])
+    gains = [1 - row["adaptive"][0] / row["none"][0] for row in most]
+    regrets = {count: fmean(row["regret"][0] for row in of(rows, "visits", count)) for count in counts}
+    fixed = {count: fmean(row["over_fixed"][0] for row in of(rows, "visits", count)) for count in counts}
+    seconds = of(rows, "seconds")
+    timed, near = "", ""
+    if seconds:
+        saved = [1 - row["adaptive"][0] / row["none"][0] for row in seconds]
+        timed = f"; in time {min(saved):.0%} to {max(saved):.0%}"
+        near = f"; in time {fmean(row['regret'][0] for row in seconds):.1%} (N = {seconds[0]['rounds']})"
+    made.append(
+        Claim(
+            "while it adapts, much better than without batch search",
+            "about as in 4-b",
+            f"gain {min(gains):.0%} to {max(gains):.0%} while probing{timed}",
+            "holds" if min(gains) >= 0.2 else "partly" if min(gains) > 0 else "fails",
+        )
+    )
+    made.append(
+        Claim(
+            "very near to the best possible of every batch",
+            "gap negligible",
+            "mean regret "
+            + ", ".join(f"N = {count}: {value:.1%}" for count, value in regrets.items())
+            + near,
+            "holds" if regrets[counts[-1]] <= REGRET else "fails",
+        )
+    )
+    made.append(
+        Claim(
+            "near to the best fixed plan of each size",
+            "not claimed",
+            ", ".join(f"N = {count}: {value:.1%}" for count, value in fixed.items())
+            + "; once settled "
+            + ", ".join(
+                f"{fmean(row['settled'][0] for row in of(rows, 'visits', count)):.1%}" for count in counts
+            ),
+            "observed",
+        )
+    )
+    return made
+
+
+def draw(rows: Sequence[Row], title: str) -> Figure:
+    """Adaptive, none and possible by size, in work units and in time; and regret by N."""
+    counts = sorted({row["rounds"] for row in rows if row["kind"] == "visits"})
+    kinds = [("visits", counts[-1])]
+    if of(rows, "seconds"):
+        kinds.append(("seconds", of(rows, "seconds")[0]["rounds"]))
+    figure = Figure(figsize=(4.5 * (len(kinds) + 1), 4), layout="constrained")
+    figure.suptitle(title)
+    *panels, regret = figure.subplots(1, len(kinds) + 1)
+    for axes, (kind, count) in zip(panels, kinds, strict=True):
+        own = of(rows, kind, count)
+        size = [row["size"] / 1e6 for row in own]
+        for key, name in {
+            "none": "no batch search",
+            "adaptive": "adaptive",
+            "possible": "best possible",
+        }.items():
+            value, low, high = np.array([row[key] for row in own]).T
+            line = axes.plot(size, value, ".-", label=name)[0]
+            axes.fill_between(size, low, high, color=line.get_color(), alpha=0.2, lw=0)
+        unit = "work units" if kind == "visits" else "seconds"
+        axes.set(
+            xlabel="million subscriptions",
+            ylabel=f"mean response, {unit}",
+            title=f"N = {count}",
+            ylim=(0, None),
+        )
+        axes.legend(fontsize=8)
+    for count in counts:
+        own = of(rows, "visits", count)
+        value, low, high = np.array([row["regret"] for row in own]).T
+        size = [row["size"] / 1e6 for row in own]
+        line = regret.plot(size, value, ".-", label=f"N = {count}")[0]
+        regret.fill_between(size, low, high, color=line.get_color(), alpha=0.2, lw=0)
+    regret.set(
+        xlabel="million subscriptions", ylabel="adaptive over best possible, work units", ylim=(0, None)
+    )
+    regret.legend(fontsize=8)
+    return figure
+
+
+EXPERIMENT = Experiment("fig4d", "adaptive while the index grows", measure, text, claims, draw)
+main = partial(main, EXPERIMENT, tuple(SETTINGS))
