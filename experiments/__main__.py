@@ -13,8 +13,9 @@ class Experiment(NamedTuple):
     """Where an experiment lives; imported only when it is run."""
 
     module: str
-    """Has ``main(arguments: list[str]) -> int``, which parses its own arguments and returns an exit code."""
     help: str
+    function: str = "main"
+    """``(arguments: list[str]) -> int``, which parses its own arguments and returns an exit code."""
 
 
 EXPERIMENTS = {
@@ -30,6 +31,10 @@ EXPERIMENTS = {
     "fig4b": Experiment("experiments.paper.fig4b", "the paper: mean response by batch size, and its gain"),
     "fig4c": Experiment("experiments.paper.fig4c", "the paper: mean response by level, and loop counters"),
     "fig4d": Experiment("experiments.paper.fig4d", "the paper: adaptive while the index grows"),
+    "counting": Experiment("experiments.paper.counting", "the paper's motivation: R*-tree or counting"),
+    "regret": Experiment("experiments.paper.regret", "controllers while the data shift: what they lose"),
+    "all": Experiment("experiments.paper.report", "the paper: everything, and the page", "everything"),
+    "report": Experiment("experiments.paper.report", "the paper: the page anew, from kept numbers"),
     "overheads": Experiment("experiments.overheads", "starting a process, and the cost of metrics"),
     "capacity": Experiment("experiments.capacity", "time per event by leaf capacity, to choose the default"),
 }
@@ -47,8 +52,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", choices=EXPERIMENTS, metavar="NAME", help="one of the experiments below")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its own arguments")
     given = parser.parse_args(arguments)
+    chosen = EXPERIMENTS[given.name]
     try:
-        run: Callable[[list[str]], int] = import_module(EXPERIMENTS[given.name].module).main
+        run: Callable[[list[str]], int] = getattr(import_module(chosen.module), chosen.function)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("experiments", "rtfilter", "scheduler", "adaptive"):
             raise

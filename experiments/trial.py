@@ -89,7 +89,7 @@ def run(case: Case) -> list[Row]:
 
 def measure(case: Case) -> list[Row]:
     """The same in this process."""
-    kind, source = peers.PEERS[case.peer], case.source()
+    kind, source = {**peers.PEERS, **peers.VARIANTS}[case.peer], case.source()
     boxes = source.subscriptions(0, case.subscriptions)
     points = source.events(0, max(EVENTS, *case.batches))
     limit = inf if case.peer == peers.OURS else case.build_seconds

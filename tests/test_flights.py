@@ -59,7 +59,8 @@ def test_every_flight_is_there_once_in_time_order_with_its_weather(data):
 
 
 def test_flights_of_the_same_minute_stay_in_the_order_of_the_file(data):
-    raw = pd.read_csv(flights._folder() / "flights.csv.zip", usecols=["time_hour", "minute", "flight"])
+    data_file = flights.folder("flights") / "flights.csv.zip"
+    raw = pd.read_csv(data_file, usecols=["time_hour", "minute", "flight"])
     order = np.lexsort((np.arange(len(raw)), raw["minute"], raw["time_hour"]))
     assert np.array_equal(data["flight"], raw["flight"].to_numpy()[order])
 

@@ -194,4 +194,5 @@ def draw_levels(axes: object, row: Row, color: object, name: str) -> None:
 
 
 EXPERIMENT = Experiment("fig4a", "best level while the index grows", measure, text, claims, draw)
-main = partial(main, EXPERIMENT, tuple(SETTINGS))
+SETTING_NAMES = tuple(SETTINGS)
+main = partial(main, EXPERIMENT, SETTING_NAMES)

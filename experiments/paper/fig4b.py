@@ -241,4 +241,5 @@ def _line(axes: Any, x: Sequence[float], intervals: Sequence[Sequence[float]], n
 
 
 EXPERIMENT = Experiment("fig4b", "mean response by batch size", measure, text, claims, draw)
-main = partial(main, EXPERIMENT, tuple(SETTINGS))
+SETTING_NAMES = tuple(SETTINGS)
+main = partial(main, EXPERIMENT, SETTING_NAMES)

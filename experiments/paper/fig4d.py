@@ -344,4 +344,5 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
 
 
 EXPERIMENT = Experiment("fig4d", "adaptive while the index grows", measure, text, claims, draw)
-main = partial(main, EXPERIMENT, tuple(SETTINGS))
+SETTING_NAMES = tuple(SETTINGS)
+main = partial(main, EXPERIMENT, SETTING_NAMES)

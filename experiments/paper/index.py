@@ -65,8 +65,7 @@ class GrowingFilter:
 
     def levels(self) -> Levels:
         """See `Growing`."""
-        tree = self.filter.tree
-        return Levels([Bounds(*tree.boxes_at_level(level)) for level in range(tree.height)])
+        return Levels.of(self.filter.tree)
 
     def events(self, start: int, count: int) -> EventTable:
         """Events as the filter takes them."""
@@ -126,6 +125,11 @@ class Levels:
 
     def __init__(self, rectangles: Sequence[Bounds]) -> None:
         self._nodes = [RStarTree.bulk_load(low, high) for low, high in rectangles]
+
+    @classmethod
+    def of(cls, tree: RStarTree) -> Levels:
+        """Of a tree of boxes."""
+        return cls([Bounds(*tree.boxes_at_level(level)) for level in range(tree.height)])
 
     @property
     def height(self) -> int:

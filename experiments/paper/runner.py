@@ -23,6 +23,8 @@ from rtfilter.kernels.jit import compilation_announced
 
 #: Significant digits of kept numbers.
 DIGITS = 5
+#: Resolution of pictures.
+DPI = 80
 
 
 class Claim(NamedTuple):
@@ -136,7 +138,7 @@ def run(experiment: Experiment, setting: Setting, profile: Profile, out: Path, s
         experiment.measure(own)
     figure = experiment.draw(own.rows, f"{experiment.title}: {setting.title}")
     for suffix in (".png", ".svg"):
-        save_picture(figure, stem.with_suffix(suffix), dpi=80)
+        save_picture(figure, stem.with_suffix(suffix), DPI)
     return own.rows
 
 
@@ -147,12 +149,12 @@ def show(experiment: Experiment, setting: Setting, rows: Sequence[Row]) -> str:
     return "\n".join([heading, "=" * len(heading), experiment.text(rows), "", *claims, ""])
 
 
-def arguments(parser: argparse.ArgumentParser, settings: Sequence[str]) -> None:
+def arguments(parser: argparse.ArgumentParser, settings: Sequence[str], default: Sequence[str]) -> None:
     """What all experiments of the paper take."""
     parser.add_argument("--profile", choices=PROFILES, default="ci", help="how much (%(default)s)")
     parser.add_argument(
-        "--setting", nargs="+", choices=settings, default=list(settings[:1]),
-        help=f"subscriptions and index, of {', '.join(settings)} (%(default)s)", metavar="NAME",
+        "--setting", nargs="+", choices=settings, default=default,
+        help=f"of {', '.join(settings)}; by default {', '.join(default)}", metavar="NAME",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, help="folder of numbers and pictures (out/paper/PROFILE)")
     parser.add_argument("--seed", type=int, default=1, help="of subscriptions and events (%(default)s)")
@@ -164,7 +166,7 @@ def main(experiment: Experiment, settings: Sequence[str], given_arguments: Seque
         prog=f"python -m experiments {experiment.name}",
         description=f"{experiment.title}. A run that was interrupted goes on where it stopped.",
     )
-    arguments(parser, settings)
+    arguments(parser, settings, settings[:1])
     given = parser.parse_args(given_arguments)
     profile = PROFILES[given.profile]
     print(machine.one_line())

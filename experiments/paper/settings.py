@@ -42,6 +42,18 @@ class Profile(NamedTuple):
     """Events of a batch in the long timed run."""
     timed_rounds: int
     """Loop counter in that."""
+    long_boxes: int
+    """Subscriptions in the beginning of a long run, see `regret`."""
+    long_steps: int
+    """Steps of each of its phases."""
+    long_batches: int
+    """Batches of a step."""
+    long_repeats: int
+    """Long runs."""
+    compared: tuple[int, ...]
+    """Subscriptions where the tree is compared with counting."""
+    workloads: tuple[str, ...]
+    """Boxes for that, of `experiments.workloads`."""
 
     def divided(self, by: int) -> Profile:
         """The same with so many times fewer subscriptions."""
@@ -49,6 +61,8 @@ class Profile(NamedTuple):
             sizes=tuple(size // by for size in self.sizes),
             middle=self.middle // by,
             threshold=self.threshold // by,
+            long_boxes=self.long_boxes // by,
+            compared=tuple(count // by for count in self.compared),
         )
 
 
@@ -71,8 +85,16 @@ FULL = Profile(
     timed_different=16,
     timed_batch=32,
     timed_rounds=64,
+    long_boxes=100_000,
+    long_steps=20,
+    long_batches=100,
+    long_repeats=5,
+    compared=(10_000, 100_000, 1_000_000),
+    workloads=("wide", "narrow", "dense", "sparse", "nested"),
 )
-MEDIUM = FULL.divided(10)._replace(name="medium", batches=60, repeats=10, timed_rounds=16)
+MEDIUM = FULL.divided(10)._replace(
+    name="medium", batches=60, repeats=10, timed_rounds=16, long_repeats=3, compared=(10_000, 100_000)
+)
 CI = FULL.divided(100)._replace(
     name="ci",
     batch_sizes=(1, 4, 16, 64, 256),
@@ -82,6 +104,12 @@ CI = FULL.divided(100)._replace(
     timed_different=4,
     timed_batch=16,
     timed_rounds=1,
+    long_boxes=4000,
+    long_steps=5,
+    long_batches=40,
+    long_repeats=2,
+    compared=(2000,),
+    workloads=("wide", "nested"),
 )
 PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in (CI, MEDIUM, FULL)}
 """``ci`` takes seconds a figure, ``medium`` minutes, ``full`` has the paper's sizes and may take an hour."""

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 
+from experiments.peers.counting import Counting
 from experiments.peers.masks import BitMasks
-from experiments.peers.own import RTFilter
+from experiments.peers.own import PaperNodes, RTFilter
 from experiments.peers.peer import Peer, Way
 from experiments.peers.percolators import Mokaccino, Perq
 from experiments.peers.scans import DuckDB, NumPy, Polars
 from experiments.peers.trees import Boost, RtreeInserted, RtreeInsertedSmall, RtreePacked, STRtree
 from experiments.workloads import Bounds
 
-__all__ = ["OURS", "PEERS", "RTREES", "Peer", "Way", "unable"]
+__all__ = ["OURS", "PEERS", "RTREES", "VARIANTS", "Peer", "Way", "unable"]
 
 OURS = RTFilter.name
 PEERS: Mapping[str, type[Peer]] = {
@@ -37,9 +38,12 @@ PEERS: Mapping[str, type[Peer]] = {
         Perq,
         Mokaccino,
         BitMasks,
+        Counting,
     )
 }
 """Peers by name, this library first."""
+VARIANTS: Mapping[str, type[Peer]] = {PaperNodes.name: PaperNodes}
+"""What is measured beside the peers in single experiments only."""
 RTREES = tuple(name for name in PEERS if name.startswith("rtree"))
 """Names of the variants of `rtree`."""
 

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Workloads: wide and narrow (12-d boxes of unsigned shorts), flights and weather (New York 2013)."
     )
     parser.epilog = EXAMPLES
-    parser.add_argument("workload", help="wide, narrow, flights, weather, or a file of subscriptions or saved index")
+    parser.add_argument("workload", help="wide, narrow, flights, weather, or a file of subscriptions")
     parser.add_argument("events", nargs="?", help="with a file of subscriptions: the file of events")
     parser.add_argument("--schema", help="with files: JSON file of attribute types; by default inferred")
     parser.add_argument(

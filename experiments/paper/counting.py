@@ -1,0 +1,201 @@
+"""E-W5: the R*-tree beside a lean counting matcher, brute force, plain bit masks and libspatialindex.
+
+The paper chose a multidimensional index because earlier work had found it far ahead of counting. That is
+asked here again: of the tree with the paper's nodes, of rtfilter's own, and where a tree cannot prune.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments import peers, trial
+from experiments.output import Row, table
+from experiments.paper.runner import Claim, Experiment, Run, main
+from experiments.peers.counting import Counting
+from experiments.peers.masks import BitMasks
+from experiments.peers.own import PaperNodes
+from experiments.peers.scans import NumPy
+from experiments.peers.trees import RtreeInsertedSmall
+from experiments.workloads import BOXES
+from rtfilter.tree import RStarTree
+
+PEERS = (peers.OURS, PaperNodes.name, Counting.name, NumPy.name, BitMasks.name, RtreeInsertedSmall.name)
+BATCHES = (1, 1000)
+#: Events whose visits and increments are counted.
+COUNTED = 100
+#: Seconds that a peer may take to build an index, and for the events of a batch size.
+BUILD, ASK = 400.0, 10.0
+
+
+def measure(run: Run) -> None:
+    """Every peer on every workload and number of subscriptions, each in a process of its own."""
+    costs = {
+        f"{name} of {count}": 10.0 + count / 10_000
+        for count in run.profile.compared
+        for name in run.profile.workloads
+    }
+    for piece in run.pieces(costs):
+        name, count = piece.split(" of ")
+        rows = [counted(name, int(count), run.seed)]
+        for peer in PEERS:
+            run.tell(f"{piece}: {peer}")
+            case = trial.Case(
+                peer,
+                name,
+                int(count),
+                BOXES[name](run.seed).dimensions,
+                None,
+                BATCHES,
+                run.seed,
+                3,
+                BUILD,
+                ASK,
+            )
+            rows += [_kept(row) for row in trial.run(case)]
+            run.advance(1 / len(PEERS))
+        run.keep(piece, rows)
+
+
+def _kept(row: Row) -> Row:
+    """What is kept of a row of `trial`."""
+    names = ("peer", "workload", "subscriptions", "batch", "us", "matches", "build_us", "bytes", "skipped")
+    return {"kind": "time"} | {key: row[key] for key in names if key in row}
+
+
+def counted(name: str, count: int, seed: int) -> Row:
+    """Visits, increments and matches per event: the same in every run."""
+    source = BOXES[name](seed)
+    boxes, points = source.subscriptions(0, count), source.events(0, COUNTED)
+    counting = Counting(boxes)
+    matches = counting.ask(points)
+    return {
+        "kind": "counts",
+        "workload": name,
+        "subscriptions": count,
+        "increments": counting.increments / COUNTED,
+        "visits": _visits(RStarTree.bulk_load(*boxes), points),
+        "paper_visits": _visits(PaperNodes(boxes).tree, points),
+        "matches": len(matches.ids) / COUNTED,
+    }
+
+
+def _visits(tree: RStarTree, points: Any) -> float:
+    return float(tree.hits(points).visits.mean())
+
+
+def counts(rows: Sequence[Row]) -> list[Row]:
+    """The counts by workload and number of subscriptions."""
+    return [row for row in rows if row["kind"] == "counts"]
+
+
+def us(rows: Sequence[Row], row: Row, peer: str, batch: int) -> float | None:
+    """Microseconds of a peer where `row` is."""
+    key = (row["workload"], row["subscriptions"], peer, batch)
+    found = (
+        float(other["us"])
+        for other in rows
+        if "us" in other and (other["workload"], other["subscriptions"], other["peer"], other["batch"]) == key
+    )
+    return next(found, None)
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Counts, and microseconds per event of every peer."""
+    first = {
+        "workload": "per event",
+        "subscriptions": "subscriptions",
+        "matches": "matches",
+        "increments": "increments",
+        "paper_visits": "visits, 10 and 20",
+        "visits": "visits, default",
+    }
+    parts = [table(counts(rows), first)]
+    for batch in BATCHES:
+        lines = []
+        for row in counts(rows):
+            line = {"workload": row["workload"], "subscriptions": row["subscriptions"]}
+            lines.append(line | {peer: us(rows, row, peer, batch) for peer in PEERS})
+        title = "us, one event a call" if batch == 1 else f"us, batches of {batch}"
+        columns = {"workload": title, "subscriptions": "subscriptions"} | {peer: peer for peer in PEERS}
+        parts.append(table(lines, columns))
+    skipped = [f"{row['peer']}, {row['workload']}, {row['subscriptions']:,}: {row['skipped']}"
+               for row in rows if "skipped" in row]  # fmt: skip
+    return "\n\n".join([*parts, *skipped])
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """Whether the tree beats counting, by how much, and where anything beats it."""
+    most = max(row["subscriptions"] for row in counts(rows))
+    large = [row for row in counts(rows) if row["subscriptions"] == most]
+    made = []
+    for peer, name in ((PaperNodes.name, "the paper's nodes"), (peers.OURS, "rtfilter's nodes")):
+        ratios = dict(_ratios(rows, large, peer, 1))
+        made.append(
+            Claim(
+                f"with {name}, the R*-tree beats counting",
+                "yes, by four orders of magnitude for a UB-tree in earlier work",
+                f"{most:,} subscriptions, one event a call: "
+                + ", ".join(f"{key} {value:.3g} times" for key, value in ratios.items()),
+                "holds" if min(ratios.values()) > 1 else "partly" if max(ratios.values()) > 1 else "fails",
+            )
+        )
+        lost = list(_lost(rows, peer))
+        made.append(
+            Claim(
+                f"where anything is faster than {name}",
+                "not asked",
+                "; ".join(lost) if lost else "nowhere",
+                "observed",
+            )
+        )
+    return made
+
+
+def _ratios(rows: Sequence[Row], chosen: Iterable[Row], peer: str, batch: int) -> Iterable[tuple[str, float]]:
+    for row in chosen:
+        own, other = us(rows, row, peer, batch), us(rows, row, Counting.name, batch)
+        if own and other:
+            yield row["workload"], other / own
+
+
+def _lost(rows: Sequence[Row], peer: str) -> Iterable[str]:
+    """Where another way is faster, its variants aside."""
+    rivals = [name for name in PEERS if name not in (peers.OURS, PaperNodes.name)]
+    for row in counts(rows):
+        for batch in BATCHES:
+            own = us(rows, row, peer, batch)
+            times = {name: value for name in rivals if (value := us(rows, row, name, batch)) is not None}
+            best = min(times, key=times.__getitem__)
+            if own and times[best] < own:
+                where = f"{row['workload']} {row['subscriptions']:,}, batch {batch}"
+                yield f"{where}: {best} {own / times[best]:.2g} times"
+
+
+def draw(rows: Sequence[Row], _title: str) -> Figure:
+    """Time per event by number of subscriptions, a panel a workload."""
+    names = list(dict.fromkeys(row["workload"] for row in counts(rows)))
+    figure = Figure(figsize=(3.2 * len(names), 4.2), layout="constrained")
+    figure.suptitle("time per event beside counting: batches of 1000 (lines), one event a call (dots)")
+    panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    for axes, name in zip(panels, names, strict=True):
+        own = [row for row in counts(rows) if row["workload"] == name]
+        for place, peer in enumerate(PEERS):
+            for batch, style in zip(BATCHES, (":", "-"), strict=True):
+                line = [(row["subscriptions"], value) for row in own if (value := us(rows, row, peer, batch))]
+                if line:
+                    label = peer if batch > 1 else None
+                    axes.plot(*zip(*line, strict=True), style, color=f"C{place}", label=label,
+                              marker="o" if batch > 1 else ".")  # fmt: skip
+        axes.set(title=name, xlabel="subscriptions", xscale="log", yscale="log")
+    panels[0].set_ylabel("µs per event")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+EXPERIMENT = Experiment("counting", "the R*-tree beside counting", measure, text, claims, draw)
+SETTING_NAMES = ("paper",)
+main = partial(main, EXPERIMENT, SETTING_NAMES)

@@ -1,0 +1,292 @@
+"""Beyond the paper: controllers over long runs in which the data shift, and what they lose to the best plan.
+
+Phases in which nothing changes alternate with phases that change the subscriptions from narrow to wide, let
+their number grow and shrink, and let the batches become smaller. All controllers get the same batches, in
+work units. Regret is the mean response over that of the best fixed plan, less 1, where "best" is known only
+afterwards: of each step of a phase, the plan with the least mean response on the step's own batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from adaptive import Controller, EarlyStop, FixedPlan, LevelController, PlanController
+from experiments.output import Row, table
+from experiments.paper import confidence
+from experiments.paper.index import Levels
+from experiments.paper.runner import Claim, Experiment, Run, main
+from experiments.paper.settings import GROUPS, Profile, Setting
+from experiments.paper.work import Work, work
+from experiments.workloads import BoxWorkload, narrow, wide
+from rtfilter.tree import RStarTree
+
+#: Most that the mean regret should be where nothing changes, and where something does.
+STILL, MOVING = 0.03, 0.1
+#: Subscriptions at the most and at the end, as multiples of those in the beginning.
+GROWN, SHRUNK = 3.0, 0.5
+#: Updates after which controllers doubt themselves, likewise.
+THRESHOLD = 0.5
+#: Tolerance of the statistical variant: it cannot tell equals apart, and need not.
+TOLERANCE = 0.01
+#: Wide boxes have ids from here on, narrow ones below.
+WIDE = 1 << 40
+STATISTICAL = "statistical"
+
+
+class Phase(NamedTuple):
+    """A stretch of the run; targets are reached at its end, step by step."""
+
+    name: str
+    moving: bool
+    narrow: float
+    """Narrow subscriptions, as a multiple of those in the beginning."""
+    wide: float
+    batch: int
+
+
+PHASES = (
+    Phase("narrow", False, 1, 0, 64),
+    Phase("narrow to wide", True, 0, 1, 64),
+    Phase("wide", False, 0, 1, 64),
+    Phase("growing", True, 0, GROWN, 64),
+    Phase("grown", False, 0, GROWN, 64),
+    Phase("shrinking", True, 0, SHRUNK, 64),
+    Phase("shrunk", False, 0, SHRUNK, 64),
+    Phase("smaller batches", True, 0, SHRUNK, 8),
+    Phase("small batches", False, 0, SHRUNK, 8),
+)
+
+
+class Step(NamedTuple):
+    """A part of a phase: some updates, then batches."""
+
+    phase: Phase
+    updates: int
+    batch: int
+    height: int
+    work: Work
+
+
+class Shifting:
+    """An index of narrow and wide boxes, the oldest of which go first."""
+
+    def __init__(self, setting: Setting, seed: int) -> None:
+        self.tree = RStarTree(12, setting.capacity)
+        self._sources: tuple[tuple[BoxWorkload, int], ...] = ((narrow(seed), 0), (wide(seed), WIDE))
+        self._held = [(0, 0), (0, 0)]  # first and last row of each
+
+    def become(self, counts: Sequence[int]) -> int:
+        """Insert and delete until there are so many narrow and wide boxes; the number of updates."""
+        updates = 0
+        for kind, ((source, base), count) in enumerate(zip(self._sources, counts, strict=True)):
+            first, last = self._held[kind]
+            more, fewer = max(count - (last - first), 0), max(last - first - count, 0)
+            ids = base + np.arange(last, last + more)
+            if more:
+                self.tree.insert_many(ids, *source.subscriptions(last, more))
+            self.tree.delete_many(base + np.arange(first, first + fewer))
+            self._held[kind] = first + fewer, last + more
+            updates += more + fewer
+        return updates
+
+
+def steps(setting: Setting, profile: Profile, seed: int) -> Iterator[Step]:
+    """The run, with the work of each batch by every plan."""
+    index, events, at = Shifting(setting, seed), wide(seed), 0
+    begin = PHASES[0]
+    for phase in PHASES:
+        for turn in range(1, profile.long_steps + 1):
+            share = turn / profile.long_steps if phase.moving else 1.0
+            mixed = [
+                round(profile.long_boxes * (a + (b - a) * share))
+                for a, b in zip(begin[2:4], phase[2:4], strict=True)
+            ]
+            updates = index.become(mixed)
+            batch = 1 << round(np.log2(begin.batch) + np.log2(phase.batch / begin.batch) * share)
+            count = profile.long_batches
+            points = events.events(at, count * batch).reshape(count, batch, -1)
+            at += count * batch
+            found = work(setting, Levels.of(index.tree), points)
+            yield Step(phase, updates, batch, index.tree.height, found)
+        begin = phase
+
+
+def controllers(setting: Setting, profile: Profile) -> dict[str, Controller]:
+    """What is compared, by name: the rule with each N, the statistical variant, and plans that stay."""
+    threshold = round(THRESHOLD * profile.long_boxes)
+    make: Callable[..., Controller] = LevelController
+    fixed = {"level 0": FixedPlan(0, 1), "level 2": FixedPlan(2, 1)}
+    if setting.grouped:
+        make = partial(PlanController, groups=GROUPS)
+        fixed = {"one by one": FixedPlan(0, 1), "whole batch": FixedPlan(0, None)}
+    most = profile.rounds[-1]
+    made: dict[str, Controller] = {
+        f"N = {count}": make(rounds=count, threshold=threshold) for count in profile.rounds
+    }
+    made[STATISTICAL] = make(rounds=most, threshold=threshold, tolerance=TOLERANCE, early_stop=EarlyStop())
+    return made | fixed
+
+
+class Lost(NamedTuple):
+    """One step of one controller."""
+
+    phase: Phase
+    regret: float
+    settled: float
+    """The regret of its batches in STABLE mode alone; NaN if there are none."""
+    probing: float
+    """Share of its batches in UNSTABLE mode."""
+
+
+def follow(own: Controller, run: Sequence[Step]) -> list[Lost]:
+    """Let a controller choose plans for all batches of a run."""
+    lost = []
+    for step in run:
+        own.on_update(step.updates)
+        found = step.work
+        column = {plan: p for p, plan in enumerate(found.plans)}
+        best = found.response[:, found.response.mean(axis=0).argmin()]
+        taken, probing = np.empty(len(best)), np.empty(len(best), bool)
+        for row in range(len(best)):
+            ticket = own.plan(step.batch, step.height)
+            taken[row] = found.response[row, column[ticket.plan]]
+            probing[row] = ticket.episode != 0
+            own.report(ticket, float(taken[row]))
+        settled = float("nan")
+        if not probing.all():
+            settled = taken[~probing].mean() / best[~probing].mean() - 1
+        lost.append(Lost(step.phase, taken.mean() / best.mean() - 1, settled, probing.mean()))
+    return lost
+
+
+def measure(run: Run) -> None:
+    """Some runs of other subscriptions and events, each a piece."""
+    repeats = range(run.profile.long_repeats)
+    for piece in run.pieces({f"run {repeat}": 1.0 for repeat in repeats}):
+        seed = run.seed + int(piece.split()[-1])
+        done: list[Step] = []
+        for step in steps(run.setting, run.profile, seed):
+            done.append(step)
+            run.tell(f"{piece}: {step.phase.name}")
+            run.advance(1 / (len(PHASES) * run.profile.long_steps))
+        rows = []
+        for name, own in controllers(run.setting, run.profile).items():
+            lost = follow(own, done)
+            rows.append({"controller": name, **totals(lost), "series": [each.regret for each in lost]})
+        run.keep(piece, rows)
+
+
+def totals(lost: Sequence[Lost]) -> Row:
+    """Mean regrets of a run, over steps."""
+
+    def mean(values: Sequence[float]) -> float | None:
+        known = [value for value in values if not np.isnan(value)]
+        return fmean(known) if known else None
+
+    still, moving = ([each for each in lost if each.phase.moving == moves] for moves in (False, True))
+    return {
+        "still": mean([each.regret for each in still]),
+        "settled": mean([each.settled for each in still]),
+        "moving": mean([each.regret for each in moving]),
+        "probing": fmean(each.probing for each in lost),
+        "phases": {
+            phase.name: fmean(each.regret for each in lost if each.phase == phase) for phase in PHASES
+        },
+    }
+
+
+def by_controller(rows: Sequence[Row]) -> Mapping[str, Sequence[Row]]:
+    """The rows of every controller, one a run."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["controller"], []).append(row)
+    return found
+
+
+def _share(own: Sequence[Row], key: str) -> confidence.Interval | None:
+    values = [row[key] for row in own if row[key] is not None]
+    return confidence.mean(values) if values else None
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Mean regret of every controller, and by phase."""
+    lines, phases = [], []
+    for name, own in by_controller(rows).items():
+        line: Row = {"controller": name}
+        for key in ("still", "settled", "moving", "probing"):
+            found = _share(own, key)
+            line[key] = "" if found is None else f"{found.value:.1%} ({found.low:.1%}..{found.high:.1%})"
+        lines.append(line)
+        means = {phase.name: fmean(row["phases"][phase.name] for row in own) for phase in PHASES}
+        phases.append({"controller": name} | {key: f"{value:.1%}" for key, value in means.items()})
+    columns = {
+        "controller": "controller",
+        "still": "nothing changes",
+        "settled": "of these, settled",
+        "moving": "something changes",
+        "probing": "batches probing",
+    }
+    names = {"controller": "regret by phase"} | {phase.name: phase.name for phase in PHASES}
+    return f"{table(lines, columns)}\n\n{table(phases, names)}"
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """Our own targets."""
+    found = by_controller(rows)
+    adaptive = [name for name in found if name.startswith("N =") or name == STATISTICAL]
+    made = []
+    for key, limit, what in (
+        ("still", STILL, "where nothing changes"),
+        ("moving", MOVING, "while something changes"),
+    ):
+        values = {name: fmean(row[key] for row in found[name]) for name in adaptive}
+        met = [name for name, value in values.items() if value < limit]
+        made.append(
+            Claim(
+                f"mean regret under {limit:.0%} {what}",
+                "ours",
+                ", ".join(f"{name}: {value:.1%}" for name, value in values.items()),
+                "holds" if len(met) == len(values) else "partly" if met else "fails",
+            )
+        )
+    settled = {name: _share(found[name], "settled") for name in adaptive}
+    made.append(
+        Claim(
+            f"of the plan settled at, under {STILL:.0%}",
+            "ours",
+            ", ".join(f"{name}: {value.value:.1%}" for name, value in settled.items() if value),
+            "holds" if all(value and value.value < STILL for value in settled.values()) else "partly",
+        )
+    )
+    return made
+
+
+def draw(rows: Sequence[Row], title: str) -> Figure:
+    """Regret step by step, the mean of the runs."""
+    figure = Figure(figsize=(12, 4.5), layout="constrained")
+    figure.suptitle(title)
+    axes = figure.subplots()
+    length = len(rows[0]["series"]) // len(PHASES)
+    for name, own in by_controller(rows).items():
+        mean = 100 * np.mean([row["series"] for row in own], axis=0)
+        fixed = not (name.startswith("N =") or name == STATISTICAL)
+        axes.plot(mean, ":" if fixed else "-", lw=1, label=name)
+    for place, phase in enumerate(PHASES):
+        if phase.moving:
+            axes.axvspan(place * length, (place + 1) * length, color="0.92")
+        axes.text((place + 0.5) * length, 1.01, phase.name, transform=axes.get_xaxis_transform(),
+                  ha="center", fontsize=8)  # fmt: skip
+    axes.set(xlabel="step", ylabel="regret, %", ylim=(0, 40), xlim=(0, len(PHASES) * length))
+    axes.legend(fontsize=8, loc="upper right")
+    return figure
+
+
+EXPERIMENT = Experiment("regret", "controllers while the data shift", measure, text, claims, draw)
+SETTING_NAMES = ("paper", "modern")
+main = partial(main, EXPERIMENT, SETTING_NAMES)

@@ -1,0 +1,201 @@
+"""All experiments of the paper, and the page that puts its claims beside what was found.
+
+``all`` runs everything; ``report`` draws and writes anew from the numbers that a folder holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from importlib import import_module
+from os.path import relpath
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments import machine
+from experiments.output import Row, save_picture
+from experiments.paper import runner
+from experiments.paper.runner import Claim, Experiment
+from experiments.paper.settings import PROFILES, SETTINGS
+
+#: Modules of this package, in the order of the page.
+NAMES = ("fig4a", "fig4b", "fig4c", "fig4d", "counting", "regret")
+#: Settings whose pictures the page shows.
+SHOWN = ("paper", "modern")
+PAGE = "evaluation.md"
+#: What people make of it, written by hand beside the page.
+READING = "reading.md"
+INTRODUCTION = """\
+Wang, Zhang and Kitsuregawa tune an R\\*-tree that answers batches of events, the shortest first. This page
+repeats each of their figures, adds what was left open, and judges every claim, also those that fail.
+`python -m experiments all --profile full` measures all of it, in hours; `--profile ci` takes minutes."""
+
+
+class Result(NamedTuple):
+    """What a file holds."""
+
+    experiment: Experiment
+    setting: str
+    profile: str
+    machine: dict[str, Any]
+    rows: list[Row]
+
+    @property
+    def claims(self) -> list[Claim]:
+        """What became of its claims."""
+        return self.experiment.claims(self.rows)
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of a name."""
+    found: Experiment = import_module(f"experiments.paper.{name}").EXPERIMENT
+    return found
+
+
+def settings(name: str) -> tuple[str, ...]:
+    """The settings that an experiment can be made of."""
+    found: tuple[str, ...] = import_module(f"experiments.paper.{name}").SETTING_NAMES
+    return found
+
+
+def results(folder: Path) -> list[Result]:
+    """The results in a folder, by experiment and setting.
+
+    Raises
+    ------
+    ValueError
+        A file is damaged.
+    """
+    found = []
+    for name in NAMES:
+        for setting in settings(name):
+            path = folder / f"{name}-{setting}.json"
+            if not path.exists():
+                continue
+            try:
+                content = json.loads(path.read_text())
+                profile, rows = content["settings"]["profile"]["name"], content["rows"]
+                found.append(Result(experiment(name), setting, profile, content["machine"], rows))
+            except (ValueError, LookupError, TypeError) as error:
+                raise ValueError(f"{path} is no result of an experiment: delete it") from error
+    return found
+
+
+def page(found: Sequence[Result], pictures: str, reading: str) -> str:
+    """The page, with pictures from a folder and a text of people."""
+    own = [result for result in found if result.setting == SHOWN[0]]
+    machines = dict.fromkeys(machine.one_line(result.machine) for result in found)
+    profiles = ", ".join(dict.fromkeys(f"`{result.profile}`" for result in found))
+    parts = [
+        "# The paper's evaluation, reproduced",
+        INTRODUCTION,
+        f"Profile {profiles}. " + "; ".join(machines) + ".",
+        *([reading.strip()] if reading else []),
+        "## Claims",
+        _table(own),
+        *(picture for result in found if result.setting in SHOWN for picture in _picture(result, pictures)),
+        "## The same elsewhere",
+        "Verdicts by setting: " + "; ".join(f"`{name}` {SETTINGS[name].title}" for name in SETTINGS) + ".",
+        _matrix(found),
+    ]
+    for result in found:
+        parts += [
+            f"## {result.experiment.name}, {result.setting}",
+            "\n".join(f"- {claim.claim}: {claim.ours}: **{claim.verdict}**" for claim in result.claims),
+            f"```text\n{result.experiment.text(result.rows)}\n```",
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(found: Sequence[Result]) -> str:
+    lines = ["| | claim | paper | ours | verdict |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {result.experiment.name} | {claim.claim} | {claim.paper} | {claim.ours} | **{claim.verdict}** |"
+        for result in found
+        for claim in result.claims
+    ]
+    return "\n".join(lines)
+
+
+def _picture(result: Result, pictures: str) -> list[str]:
+    name = f"{result.experiment.name}-{result.setting}"
+    return [f"![{result.experiment.title}, {SETTINGS[result.setting].title}]({pictures}/{name}.png)"]
+
+
+def _matrix(found: Sequence[Result]) -> str:
+    """Claims by setting."""
+    names = [name for name in SETTINGS if any(result.setting == name for result in found)]
+    verdicts: dict[tuple[str, str], dict[str, str]] = {}
+    for result in found:
+        for claim in result.claims:
+            verdicts.setdefault((result.experiment.name, claim.claim), {})[result.setting] = claim.verdict
+    lines = [f"| | claim | {' | '.join(names)} |", "|---|---|" + "---|" * len(names)]
+    lines += [
+        f"| {name} | {claim} | {' | '.join(own.get(setting, '') for setting in names)} |"
+        for (name, claim), own in verdicts.items()
+        if len(own) > 1
+    ]
+    return "\n".join(lines)
+
+
+def write(folder: Path, to: Path) -> Path:
+    """Draw all results of a folder and write the page; its path.
+
+    Raises
+    ------
+    ValueError
+        The folder holds no result, or a damaged one.
+    """
+    found = results(folder)
+    if not found:
+        raise ValueError(f"{folder} holds no results: python -m experiments all --out {folder}")
+    for result in found:
+        stem = folder / f"{result.experiment.name}-{result.setting}"
+        title = f"{result.experiment.title}: {SETTINGS[result.setting].title}"
+        save_picture(result.experiment.draw(result.rows, title), stem.with_suffix(".png"), runner.DPI)
+    to.mkdir(parents=True, exist_ok=True)
+    written = to / PAGE
+    reading = to / READING
+    written.write_text(
+        page(found, Path(relpath(folder, to)).as_posix(), reading.read_text() if reading.exists() else "")
+    )
+    return written
+
+
+def everything(arguments: Sequence[str]) -> int:
+    """Run all experiments; see ``--help``."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments all",
+        description="Run all experiments of the paper and write the page. Goes on where it was interrupted.",
+    )
+    runner.arguments(parser, tuple(SETTINGS), list(SETTINGS))
+    given = parser.parse_args(arguments)
+    profile = PROFILES[given.profile]
+    out = given.out or Path("out") / "paper" / profile.name
+    print(machine.one_line())
+    try:
+        for setting in given.setting:
+            for name in NAMES:
+                if setting in settings(name):
+                    rows = runner.run(experiment(name), SETTINGS[setting], profile, out, given.seed)
+                    print(runner.show(experiment(name), SETTINGS[setting], rows), flush=True)
+        written = write(out, out)
+    except ValueError as error:
+        parser.error(str(error))
+    print(f"page {written}")
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page of a folder; see ``--help``."""
+    parser = argparse.ArgumentParser(prog="python -m experiments report", description=__doc__)
+    parser.add_argument("folder", type=Path, help="numbers of experiments of the paper")
+    parser.add_argument("--to", type=Path, help="folder for the page (the same)")
+    given = parser.parse_args(arguments)
+    try:
+        written = write(given.folder, given.to or given.folder)
+    except ValueError as error:
+        parser.error(str(error))
+    print(f"page {written}")
+    return 0
