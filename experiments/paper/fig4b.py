@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import spearmanr
 
 from adaptive import Plan
 from experiments.bursts import label
+from experiments.estimates import correlation
 from experiments.output import Row, table
 from experiments.paper import confidence
 from experiments.paper.fig4a import shown
@@ -198,7 +198,8 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def _rank(rows: Sequence[Row]) -> float:
-    return float(spearmanr([row["batch"] for row in rows], [row["gain"][0] for row in rows]).statistic)
+    batches, gains = np.array([(row["batch"], row["gain"][0]) for row in rows]).T
+    return correlation(batches.astype(np.int64), gains) or 0.0
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:

@@ -167,7 +167,6 @@ def in_seconds(run: Run, index: GrowingFilter, timed: Controller) -> Row:
     compared: dict[str, list[float]] = {name: [] for name in ("adaptive", "none", "possible", *by_name)}
     while True:
         events = next(arriving)
-        gc.collect()
         gc.disable()
         try:
             # Not repeated where it is short: a controller is told once.
