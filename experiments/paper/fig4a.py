@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from statistics import median
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.bursts import label
@@ -148,29 +149,26 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:
-    """Best level by index size; beside it, how much worse the others are."""
+    """Best level (and group) by index size; beside it, how much worse the other levels are."""
     visits = [row for row in rows if row["kind"] == "visits" and row["batch"] > 1]
     seconds = [row for row in rows if row["kind"] == "seconds"]
-    figure = Figure(figsize=(11, 4), layout="constrained")
+    tuned: dict[str, Callable[[str], int]] = {"level": level_of}
+    if is_grouped(rows):
+        tuned["group"] = lambda name: int(name.partition("/")[2])
+    figure = Figure(figsize=(5.5 * (1 + len(tuned)), 4), layout="constrained")
     figure.suptitle(title)
-    best, near = figure.subplots(1, 2)
+    *best, near = figure.subplots(1, 1 + len(tuned))
+    for axes, (what, read) in zip(best, tuned.items(), strict=True):
+        _by_size(axes, visits, seconds, read)
+        axes.set(xlabel="million subscriptions", ylabel=f"best {what}")
+        axes.legend(fontsize=7, ncols=2)
+    best[0].set_yticks(range(max(row["height"] for row in visits)))
+    for axes in best[1:]:
+        axes.set_yscale("log", base=2)
     batches = sorted({row["batch"] for row in visits})
-    colors = colormaps["viridis"](np.linspace(0, 0.9, len(batches)))
-    for place, (batch, color) in enumerate(zip(batches, colors, strict=True)):
-        own = sorted((row["size"] / 1e6, level_of(row["best"])) for row in visits if row["batch"] == batch)
-        size, level = zip(*own, strict=True)
-        offset = 0.04 * (place - len(batches) / 2)  # lines would hide each other
-        best.plot(size, np.array(level) + offset, ".-", color=color, label=f"{batch} events")
-    if seconds:
-        own = sorted((row["size"] / 1e6, level_of(row["best"])) for row in seconds)
-        best.plot(*zip(*own, strict=True), "x:", color="tab:red", label=f"{seconds[0]['batch']} events, time")
-    best.set(
-        xlabel="million subscriptions", ylabel="best level", yticks=range(max(r["height"] for r in visits))
-    )
-    best.legend(fontsize=7, ncols=2)
     middle = seconds[0]["batch"] if seconds else batches[len(batches) // 2]
     sizes = sorted({row["size"] for row in visits})
-    for size, color in zip(sizes, colormaps["viridis"](np.linspace(0, 0.9, len(sizes))), strict=True):
+    for size, color in zip(sizes, _colors(len(sizes)), strict=True):
         row = next(row for row in visits if (row["size"], row["batch"]) == (size, middle))
         draw_levels(near, row, color, f"{size / 1e6:g} million")
     near.set(xlabel="level", ylabel=f"mean response of {middle} events / best", yscale="log")
@@ -178,7 +176,25 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
     return figure
 
 
-def draw_levels(axes: object, row: Row, color: object, name: str) -> None:
+def _by_size(axes: Axes, visits: Sequence[Row], seconds: Sequence[Row], read: Callable[[str], int]) -> None:
+    """What is read from the best plan, by index size, a line a batch size."""
+    batches = sorted({row["batch"] for row in visits})
+    for place, (batch, color) in enumerate(zip(batches, _colors(len(batches)), strict=True)):
+        own = sorted((row["size"] / 1e6, read(row["best"])) for row in visits if row["batch"] == batch)
+        size, value = np.array(own).T
+        offset = 0.04 * (place - len(batches) / 2)  # lines would hide each other
+        axes.plot(size, value + offset, ".-", color=color, label=f"{batch} events")
+    if seconds:
+        own = sorted((row["size"] / 1e6, read(row["best"])) for row in seconds)
+        axes.plot(*np.array(own).T, "x:", color="tab:red", label=f"{seconds[0]['batch']} events, time")
+
+
+def _colors(count: int) -> FloatArray:
+    colors: FloatArray = colormaps["viridis"](np.linspace(0, 0.9, count))
+    return colors
+
+
+def draw_levels(axes: Axes, row: Row, color: FloatArray, name: str) -> None:
     """Mean responses by level (the best group of each), over the best, with confidence intervals."""
     least = min(row["mean"])
     chosen: dict[int, int] = {}
@@ -189,8 +205,8 @@ def draw_levels(axes: object, row: Row, color: object, name: str) -> None:
     mean, low, high = (
         np.array([row[key][p] for p in chosen.values()]) / least for key in ("mean", "low", "high")
     )
-    axes.plot(list(chosen), mean, ".-", color=color, label=name)  # type: ignore[attr-defined]
-    axes.fill_between(list(chosen), low, high, color=color, alpha=0.15, lw=0)  # type: ignore[attr-defined]
+    axes.plot(list(chosen), mean, ".-", color=color, label=name)
+    axes.fill_between(list(chosen), low, high, color=color, alpha=0.15, lw=0)
 
 
 EXPERIMENT = Experiment("fig4a", "best level while the index grows", measure, text, claims, draw)

@@ -19,7 +19,7 @@ from experiments.output import Row, table
 from experiments.paper import confidence
 from experiments.paper.fig4a import shown
 from experiments.paper.index import GrowingFilter, growing
-from experiments.paper.runner import Claim, Experiment, Run, main
+from experiments.paper.runner import Claim, Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import ARRIVAL, batches, calls
 from experiments.paper.work import work
@@ -191,7 +191,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
                 "different events and a small N give ragged curves",
                 "at N = 4 and 16",
                 "neighbouring levels compare the wrong way round in "
-                + ", ".join(f"{row['turned']:.0%} (N = {row['rounds']})" for row in found),
+                + ", ".join(f"{percent(row['turned'])} (N = {row['rounds']})" for row in found),
                 "holds" if few["turned"] > many["turned"] else "fails",
             ),
         ]
@@ -200,13 +200,13 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "with larger N they merge into the curve of the same events",
             "yes",
-            ", ".join(f"N = {row['rounds']}: within {row['off'][0]:.0%}" for row in found),
+            ", ".join(f"N = {row['rounds']}: within {percent(row['off'][0])}" for row in found),
             "holds" if shrinks and many["off"][0] <= MERGED else "partly" if shrinks else "fails",
         ),
         Claim(
             "a wrong level found with few samples costs little",
             "not claimed",
-            ", ".join(f"N = {row['rounds']}: {row['regret'][0]:.1%}" for row in found),
+            ", ".join(f"N = {row['rounds']}: {percent(row['regret'][0], 1)}" for row in found),
             "observed",
         ),
     ]

@@ -25,7 +25,7 @@ from experiments.output import Row, table
 from experiments.paper import confidence
 from experiments.paper.fig4a import shown
 from experiments.paper.index import GrowingFilter, growing
-from experiments.paper.runner import Claim, Experiment, Run, main
+from experiments.paper.runner import Claim, Experiment, Run, main, percent
 from experiments.paper.settings import GROUPS, SETTINGS, Profile, Setting
 from experiments.paper.timing import ARRIVAL, batches, calls
 from experiments.paper.work import Work, work
@@ -266,13 +266,15 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     timed, near = "", ""
     if seconds:
         saved = [1 - row["adaptive"][0] / row["none"][0] for row in seconds]
-        timed = f"; in time {min(saved):.0%} to {max(saved):.0%}"
-        near = f"; in time {fmean(row['regret'][0] for row in seconds):.1%} (N = {seconds[0]['rounds']})"
+        timed = f"; in time {percent(min(saved))} to {percent(max(saved))}"
+        near = (
+            f"; in time {percent(fmean(row['regret'][0] for row in seconds), 1)} (N = {seconds[0]['rounds']})"
+        )
     made.append(
         Claim(
             "while it adapts, much better than without batch search",
             "about as in 4-b",
-            f"gain {min(gains):.0%} to {max(gains):.0%} while probing{timed}",
+            f"gain {percent(min(gains))} to {percent(max(gains))} while probing{timed}",
             "holds" if min(gains) >= 0.2 else "partly" if min(gains) > 0 else "fails",
         )
     )
@@ -281,7 +283,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
             "very near to the best possible of every batch",
             "gap negligible",
             "mean regret "
-            + ", ".join(f"N = {count}: {value:.1%}" for count, value in regrets.items())
+            + ", ".join(f"N = {count}: {percent(value, 1)}" for count, value in regrets.items())
             + near,
             "holds" if regrets[counts[-1]] <= REGRET else "fails",
         )
@@ -290,10 +292,11 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "near to the best fixed plan of each size",
             "not claimed",
-            ", ".join(f"N = {count}: {value:.1%}" for count, value in fixed.items())
+            ", ".join(f"N = {count}: {percent(value, 1)}" for count, value in fixed.items())
             + "; once settled "
             + ", ".join(
-                f"{fmean(row['settled'][0] for row in of(rows, 'visits', count)):.1%}" for count in counts
+                f"{percent(fmean(row['settled'][0] for row in of(rows, 'visits', count)), 1)}"
+                for count in counts
             ),
             "observed",
         )

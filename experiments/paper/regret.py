@@ -20,7 +20,7 @@ from adaptive import Controller, EarlyStop, FixedPlan, LevelController, PlanCont
 from experiments.output import Row, table
 from experiments.paper import confidence
 from experiments.paper.index import Levels
-from experiments.paper.runner import Claim, Experiment, Run, main
+from experiments.paper.runner import Claim, Experiment, Run, main, percent
 from experiments.paper.settings import GROUPS, Profile, Setting
 from experiments.paper.work import Work, work
 from experiments.workloads import BoxWorkload, narrow, wide
@@ -249,18 +249,18 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         met = [name for name, value in values.items() if value < limit]
         made.append(
             Claim(
-                f"mean regret under {limit:.0%} {what}",
+                f"mean regret under {percent(limit)} {what}",
                 "ours",
-                ", ".join(f"{name}: {value:.1%}" for name, value in values.items()),
+                ", ".join(f"{name}: {percent(value, 1)}" for name, value in values.items()),
                 "holds" if len(met) == len(values) else "partly" if met else "fails",
             )
         )
     settled = {name: _share(found[name], "settled") for name in adaptive}
     made.append(
         Claim(
-            f"of the plan settled at, under {STILL:.0%}",
+            f"of the plan settled at, under {percent(STILL)}",
             "ours",
-            ", ".join(f"{name}: {value.value:.1%}" for name, value in settled.items() if value),
+            ", ".join(f"{name}: {percent(value.value, 1)}" for name, value in settled.items() if value),
             "holds" if all(value and value.value < STILL for value in settled.values()) else "partly",
         )
     )

@@ -124,6 +124,12 @@ def _brief(value: Any) -> Any:
     return value
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """A share for people; never "-0 %"."""
+    text = f"{100 * share:.{digits}f}"
+    return f"{text.removeprefix('-') if float(text) == 0 else text} %"
+
+
 def run(experiment: Experiment, setting: Setting, profile: Profile, out: Path, seed: int) -> list[Row]:
     """Run an experiment and write its numbers and pictures into a folder; its rows.
 
