@@ -89,6 +89,11 @@ def folder(workload: str) -> Path:
 class FlightWorkload(Workload):
     """Flights as events, alerts on them as subscriptions."""
 
+    @property
+    def period(self) -> int:
+        """Number of flights."""
+        return len(load())
+
     def subscriptions(self, start: int, count: int) -> list[Source]:
         """Alerts `start` to `start + count`: event patterns, a few SQL conditions."""
         flights = load()

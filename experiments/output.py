@@ -22,6 +22,13 @@ Row = dict[str, Any]
 WARM = 0.05
 
 
+def natural(text: str) -> int:
+    """An argument that is an integer of at least 0."""
+    if not text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"must be 0 or more, not {text}")
+    return int(text)
+
+
 def positive(text: str) -> int:
     """An argument that counts something: an integer of at least 1."""
     if not text.strip().isdecimal() or int(text) < 1:
@@ -113,14 +120,27 @@ def _cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def keep(path: Path | None, experiment: str, settings: Mapping[str, Any], rows: Sequence[Row]) -> None:
+class ResultError(ValueError):
+    """A file of results cannot be used; the message says what to do."""
+
+
+def keep(
+    path: Path | None,
+    experiment: str,
+    settings: Mapping[str, Any],
+    rows: Sequence[Row],
+    machine: Mapping[str, Any] | None = None,
+    **more: object,
+) -> None:
     """Write a result with its settings and the machine as JSON, a line a row, unless there is no path.
 
-    The file is replaced at once: who stops the program finds the one before or this one.
+    The file is replaced at once: who stops the program finds the one before or this one. `machine` is this
+    one by default.
     """
     if path is None:
         return
-    head = {"experiment": experiment, "machine": describe(), "settings": dict(settings)}
+    made_on = describe() if machine is None else dict(machine)
+    head = {"experiment": experiment, "machine": made_on, "settings": dict(settings), **more}
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
     body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,25 +152,50 @@ def keep(path: Path | None, experiment: str, settings: Mapping[str, Any], rows: 
         beside.unlink(missing_ok=True)
 
 
-def kept_rows(path: Path | None, experiment: str, settings: Mapping[str, Any]) -> list[Row]:
-    """Rows of an earlier run that this one continues.
+def content(path: Path) -> dict[str, Any]:
+    """What `keep` wrote.
 
     Raises
     ------
-    ValueError
-        They were made by another experiment, with other settings, on another machine, or by other versions;
-        or the file is none of ours.
+    ResultError
+        The file is damaged or none of ours.
     """
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+        if {"experiment", "machine", "settings", "rows"} <= found.keys():
+            return found
+    except (ValueError, AttributeError):
+        pass
+    raise ResultError(f"{path} is no result of an experiment: delete it or choose another --out")
+
+
+def require_same(path: Path, kept: Mapping[str, Any], **asked: object) -> None:
+    """Refuse to continue a result of another experiment, of other settings, another machine or versions.
+
+    Raises
+    ------
+    ResultError
+        Says what differs.
+    """
+    differing = []
+    for key, value in asked.items():
+        old, new = kept[key], json.loads(json.dumps(value))
+        if isinstance(old, dict) and old != new:
+            parts = sorted(part for part in old.keys() | new.keys() if old.get(part) != new.get(part))
+            differing.append(f"{key} ({', '.join(parts)})")
+        elif old != new:
+            differing.append(f"{key} ({old})")
+    if differing:
+        raise ResultError(
+            f"{path} is of another {' and '.join(differing)}: delete it or choose another --out"
+        )
+
+
+def kept_rows(path: Path | None, experiment: str, settings: Mapping[str, Any]) -> list[Row]:
+    """Rows of an earlier run that this one continues; `ResultError` as in `content` and `require_same`."""
     if path is None or not path.exists():
         return []
-    advice = "delete it or choose another --out"
-    try:
-        content = json.loads(path.read_text())
-        rows: list[Row] = content["rows"]
-    except (ValueError, TypeError, LookupError) as error:
-        raise ValueError(f"{path} is no result of an experiment: {advice}") from error
-    asked = {"experiment": experiment, "machine": describe(), "settings": settings}
-    differing = [key for key, value in asked.items() if content.get(key) != json.loads(json.dumps(value))]
-    if differing:
-        raise ValueError(f"{path} is of another {' and '.join(differing)}: {advice}")
+    kept = content(path)
+    require_same(path, kept, experiment=experiment, machine=describe(), settings=settings)
+    rows: list[Row] = kept["rows"]
     return rows

@@ -83,6 +83,11 @@ def draw_ranges(rng: np.random.Generator, rows: int, hours: pd.DataFrame) -> Bou
 class WeatherWorkload(Workload):
     """Hours as events, ranges around hours as subscriptions."""
 
+    @property
+    def period(self) -> int:
+        """Number of hours."""
+        return len(load())
+
     def subscriptions(self, start: int, count: int) -> Bounds:
         """Ranges `start` to `start + count`."""
         hours = load()

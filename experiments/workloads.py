@@ -78,6 +78,11 @@ class Workload(ABC):
     def events(self, start: int, count: int) -> Any:
         """Events `start` to `start + count`, in a form that `Schema.read` takes."""
 
+    @property
+    def period(self) -> int | None:
+        """Events after which they begin anew; None: they never do."""
+        return None
+
     def subscribe(self, target: EventFilter, start: int, count: int) -> IntArray:
         """Subscribe a filter over `schema` to `subscriptions(start, count)`; their ids, int64 (count,)."""
         chosen = self.subscriptions(start, count)
@@ -356,6 +361,11 @@ class FileWorkload(Workload):
 
     given: Sequence[Source]
     rows: Sequence[Mapping[str, object]]
+
+    @property
+    def period(self) -> int:
+        """Number of events in the file."""
+        return len(self.rows)
 
     def subscriptions(self, start: int, count: int) -> list[Source]:
         """Subscriptions `start` to `start + count`."""

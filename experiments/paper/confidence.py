@@ -48,9 +48,18 @@ def saved(own: ArrayLike, reference: ArrayLike) -> Interval:
     return Interval(float(share), float(found.low), float(found.high))
 
 
-def excess(own: ArrayLike, reference: ArrayLike) -> Interval:
-    """mean(own) / mean(reference) - 1 of paired values, likewise."""
-    share = saved(own, reference)
+def faster(own: ArrayLike, reference: ArrayLike) -> Interval:
+    """1 - own / reference of paired times, in the geometric mean, with Student's interval of the logarithms.
+
+    Times have outliers, and are few: a bootstrap of six covers four times of five, this does what it says.
+    """
+    found = mean(np.log(np.asarray(own, float)) - np.log(np.asarray(reference, float)))
+    return Interval(*(float(-np.expm1(value)) for value in (found.value, found.high, found.low)))
+
+
+def slower(own: ArrayLike, reference: ArrayLike) -> Interval:
+    """own / reference - 1 of paired times, likewise."""
+    share = faster(own, reference)
     return Interval(-share.value, -share.high, -share.low)
 
 

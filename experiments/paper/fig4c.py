@@ -28,6 +28,8 @@ from rtfilter.events import EventTable
 
 #: Most that the curve of N >= 64 may differ from that of the same events (W-6).
 MERGED = 0.1
+#: N at which the paper saw ragged curves, and the share of curves that are no valley that is clearly some.
+RAGGED, CLEARLY = (4, 16), 0.05
 
 
 def measure(run: Run) -> None:
@@ -172,7 +174,7 @@ def drawn(rows: Sequence[Row]) -> list[Row]:
 def claims(rows: Sequence[Row]) -> list[Claim]:
     """Whether curves of different events are ragged at first, and merge."""
     found = drawn(rows)
-    few, many = found[0], found[-1]
+    many = found[-1]
     same = next(row for row in rows if (row["kind"], row["events"]) == ("visits", "same"))
     shrinks = all(a["off"][0] > b["off"][0] for a, b in pairwise(found))
     made = []
@@ -190,9 +192,9 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
             Claim(
                 "different events and a small N give ragged curves",
                 "at N = 4 and 16",
-                "neighbouring levels compare the wrong way round in "
-                + ", ".join(f"{percent(row['turned'])} (N = {row['rounds']})" for row in found),
-                "holds" if few["turned"] > many["turned"] else "fails",
+                "no valley in "
+                + ", ".join(f"{percent(row['ragged'])} (N = {row['rounds']})" for row in found),
+                _ragged(found),
             ),
         ]
     return [
@@ -210,6 +212,15 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
             "observed",
         ),
     ]
+
+
+def _ragged(found: Sequence[Row]) -> str:
+    """Verdict: ragged at all N that the paper names, and less so at the largest."""
+    named = [row["ragged"] for row in found if row["rounds"] in RAGGED]
+    less = found[-1]["ragged"] < max(named, default=0) / 2
+    if all(share > CLEARLY for share in named):
+        return "holds" if less else "partly"
+    return "partly" if any(share > CLEARLY for share in named) else "fails"
 
 
 def _in_time(rows: Sequence[Row]) -> str:

@@ -45,6 +45,9 @@ def growing(setting: Setting, seed: int) -> Growing:
 class GrowingFilter:
     """A filter, whose index holds the subscriptions as boxes.
 
+    Events of real data come in random order, as those of the paper: the hours of a day are so alike that they
+    would not be independent. After the last they begin anew.
+
     With the paper's nodes, all are inserted one by one: packing makes another tree (W-1, fact 7). With the
     default ones they are subscribed as a user would.
     """
@@ -52,6 +55,8 @@ class GrowingFilter:
     def __init__(self, setting: Setting, seed: int) -> None:
         self._packed = setting.grouped
         self._source = setting.source(seed)
+        period = self._source.period
+        self._mixed = None if period is None else np.random.default_rng(seed).permutation(period)
         self.size = 0
         self.filter = EventFilter(self._source.schema, capacity=setting.capacity)
 
@@ -69,7 +74,11 @@ class GrowingFilter:
 
     def events(self, start: int, count: int) -> EventTable:
         """Events as the filter takes them."""
-        return self._source.schema.read(self._source.events(start, count))
+        schema, source = self._source.schema, self._source
+        if self._mixed is None:
+            return schema.read(source.events(start, count))
+        rows = self._mixed[np.arange(start, start + count) % len(self._mixed)]
+        return schema.read(source.events(0, len(self._mixed)).iloc[rows])
 
     def points(self, start: int, count: int) -> FloatArray:
         """See `Growing`."""

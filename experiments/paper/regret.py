@@ -237,46 +237,44 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Our own targets."""
-    found = by_controller(rows)
-    adaptive = [name for name in found if name.startswith("N =") or name == STATISTICAL]
+    """Our own targets, a line a controller."""
     made = []
-    for key, limit, what in (
-        ("still", STILL, "where nothing changes"),
-        ("moving", MOVING, "while something changes"),
-    ):
-        values = {name: fmean(row[key] for row in found[name]) for name in adaptive}
-        met = [name for name, value in values.items() if value < limit]
+    for name, own in by_controller(rows).items():
+        if not is_adaptive(name):
+            continue
+        still, moving = (fmean(row[key] for row in own) for key in ("still", "moving"))
+        settled = _share(own, "settled")
+        met = [still < STILL, moving < MOVING]
         made.append(
             Claim(
-                f"mean regret under {percent(limit)} {what}",
-                "ours",
-                ", ".join(f"{name}: {percent(value, 1)}" for name, value in values.items()),
-                "holds" if len(met) == len(values) else "partly" if met else "fails",
+                f"{name}: regret below {percent(STILL)} where nothing changes, below {percent(MOVING)} where "
+                "something does",
+                "our target",
+                f"{percent(still, 1)} (settled {percent(settled.value, 1) if settled else 'never'}), "
+                f"{percent(moving, 1)}",
+                "holds" if all(met) else "partly" if any(met) else "fails",
             )
         )
-    settled = {name: _share(found[name], "settled") for name in adaptive}
-    made.append(
-        Claim(
-            f"of the plan settled at, under {percent(STILL)}",
-            "ours",
-            ", ".join(f"{name}: {percent(value.value, 1)}" for name, value in settled.items() if value),
-            "holds" if all(value and value.value < STILL for value in settled.values()) else "partly",
-        )
-    )
     return made
 
 
+def is_adaptive(name: str) -> bool:
+    """Whether a controller learns."""
+    return name.startswith("N =") or name == STATISTICAL
+
+
 def draw(rows: Sequence[Row], title: str) -> Figure:
-    """Regret step by step, the mean of the runs."""
+    """Regret step by step: the mean of the runs, and of what learns the least and the most."""
     figure = Figure(figsize=(12, 4.5), layout="constrained")
     figure.suptitle(title)
     axes = figure.subplots()
     length = len(rows[0]["series"]) // len(PHASES)
     for name, own in by_controller(rows).items():
-        mean = 100 * np.mean([row["series"] for row in own], axis=0)
-        fixed = not (name.startswith("N =") or name == STATISTICAL)
-        axes.plot(mean, ":" if fixed else "-", lw=1, label=name)
+        series = 100 * np.array([row["series"] for row in own])
+        line = axes.plot(series.mean(axis=0), "-" if is_adaptive(name) else ":", lw=1, label=name)[0]
+        if is_adaptive(name):
+            low, high = series.min(axis=0), series.max(axis=0)
+            axes.fill_between(range(len(low)), low, high, color=line.get_color(), alpha=0.15, lw=0)
     for place, phase in enumerate(PHASES):
         if phase.moving:
             axes.axvspan(place * length, (place + 1) * length, color="0.92")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from importlib import import_module
 from os.path import relpath
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments import machine
-from experiments.output import Row, save_picture
+from experiments.output import ResultError, Row, content
 from experiments.paper import runner
 from experiments.paper.runner import Claim, Experiment
 from experiments.paper.settings import PROFILES, SETTINGS
@@ -64,8 +63,8 @@ def results(folder: Path) -> list[Result]:
 
     Raises
     ------
-    ValueError
-        A file is damaged.
+    ResultError
+        A file is damaged or not complete.
     """
     found = []
     for name in NAMES:
@@ -73,12 +72,12 @@ def results(folder: Path) -> list[Result]:
             path = folder / f"{name}-{setting}.json"
             if not path.exists():
                 continue
-            try:
-                content = json.loads(path.read_text())
-                profile, rows = content["settings"]["profile"]["name"], content["rows"]
-                found.append(Result(experiment(name), setting, profile, content["machine"], rows))
-            except (ValueError, LookupError, TypeError) as error:
-                raise ValueError(f"{path} is no result of an experiment: delete it") from error
+            kept = content(path)
+            profile = kept["settings"]["profile"]["name"]
+            if not kept.get("complete"):
+                again = f"python -m experiments {name} --setting {setting} --profile {profile} --out {folder}"
+                raise ResultError(f"{path} is not complete: go on with {again}, or delete it")
+            found.append(Result(experiment(name), setting, profile, kept["machine"], kept["rows"]))
     return found
 
 
@@ -144,16 +143,14 @@ def write(folder: Path, to: Path) -> Path:
 
     Raises
     ------
-    ValueError
-        The folder holds no result, or a damaged one.
+    ResultError
+        The folder holds no result, a damaged one, or one that is not complete.
     """
     found = results(folder)
     if not found:
-        raise ValueError(f"{folder} holds no results: python -m experiments all --out {folder}")
+        raise ResultError(f"{folder} holds no results: python -m experiments all --out {folder}")
     for result in found:
-        stem = folder / f"{result.experiment.name}-{result.setting}"
-        title = f"{result.experiment.title}: {SETTINGS[result.setting].title}"
-        save_picture(result.experiment.draw(result.rows, title), stem.with_suffix(".png"), runner.DPI)
+        runner.picture(result.experiment, SETTINGS[result.setting], result.rows, folder)
     to.mkdir(parents=True, exist_ok=True)
     written = to / PAGE
     reading = to / READING
@@ -171,17 +168,16 @@ def everything(arguments: Sequence[str]) -> int:
     )
     runner.arguments(parser, tuple(SETTINGS), list(SETTINGS))
     given = parser.parse_args(arguments)
-    profile = PROFILES[given.profile]
-    out = given.out or Path("out") / "paper" / profile.name
+    profile, out = PROFILES[given.profile], runner.folder(parser, given)
     print(machine.one_line())
     try:
         for setting in given.setting:
             for name in NAMES:
                 if setting in settings(name):
-                    rows = runner.run(experiment(name), SETTINGS[setting], profile, out, given.seed)
+                    rows = runner.measure(experiment(name), SETTINGS[setting], profile, out, given.seed)
                     print(runner.show(experiment(name), SETTINGS[setting], rows), flush=True)
         written = write(out, out)
-    except ValueError as error:
+    except ResultError as error:
         parser.error(str(error))
     print(f"page {written}")
     return 0
@@ -195,7 +191,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     try:
         written = write(given.folder, given.to or given.folder)
-    except ValueError as error:
+    except ResultError as error:
         parser.error(str(error))
     print(f"page {written}")
     return 0

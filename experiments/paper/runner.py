@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments import machine
-from experiments.output import Row, keep, kept_rows, one_core, save_picture
+from experiments.output import ResultError, Row, content, keep, natural, one_core, require_same, save_picture
 from experiments.paper.settings import PROFILES, SETTINGS, Profile, Setting
 from rtfilter.kernels.jit import compilation_announced
 
@@ -66,11 +66,22 @@ class Run:
     seed: int
     path: Path
     rows: list[Row] = field(default_factory=list)
+    machine: dict[str, Any] = field(default_factory=machine.describe)
     _bar: tqdm[Any] | None = None
     _cost: float = 0.0
+    _last: str = ""
 
     def __post_init__(self) -> None:
-        self.rows = kept_rows(self.path, self.experiment, self._settings)
+        if not self.path.exists():
+            return
+        kept = content(self.path)
+        revision, earlier = self.machine["revision"], kept["machine"].get("revision")
+        # Hours of measuring outlive a commit: the revisions are noted, not required to be one.
+        same = self.machine | {"revision": earlier}
+        require_same(self.path, kept, experiment=self.experiment, machine=same, settings=self._settings)
+        known = str(earlier).split(", ")
+        self.machine["revision"] = ", ".join([*known, *({str(revision)} - set(known))])
+        self.rows = kept["rows"]
 
     @property
     def _settings(self) -> dict[str, Any]:
@@ -79,6 +90,7 @@ class Run:
     def pieces(self, costs: Mapping[str, float]) -> Iterator[str]:
         """The pieces that are not done, in order; `costs` are relative times, for the progress bar."""
         done = {row["piece"] for row in self.rows}
+        self._last = list(costs)[-1]
         waiting = {piece: cost for piece, cost in costs.items() if piece not in done}
         name = f"{self.experiment}, {self.setting.name}"
         form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}, left {remaining}{postfix}"
@@ -106,7 +118,8 @@ class Run:
     def keep(self, piece: str, rows: Sequence[Row]) -> None:
         """Keep the rows of a piece that is done."""
         self.rows += [{"piece": piece, **{key: _brief(value) for key, value in row.items()}} for row in rows]
-        keep(self.path, self.experiment, self._settings, self.rows)
+        complete = piece == self._last  # pieces are done in order
+        keep(self.path, self.experiment, self._settings, self.rows, self.machine, complete=complete)
 
     def of(self, piece: str) -> list[Row]:
         """The rows of a piece, none when it is not done."""
@@ -130,22 +143,26 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{text.removeprefix('-') if float(text) == 0 else text} %"
 
 
-def run(experiment: Experiment, setting: Setting, profile: Profile, out: Path, seed: int) -> list[Row]:
-    """Run an experiment and write its numbers and pictures into a folder; its rows.
+def measure(experiment: Experiment, setting: Setting, profile: Profile, out: Path, seed: int) -> list[Row]:
+    """Run an experiment and write its numbers into a folder; its rows.
 
     Raises
     ------
-    ValueError
-        The folder holds a result of another profile, seed or version.
+    ResultError
+        The folder holds a result of another profile, seed, machine or version.
     """
-    stem = out / f"{experiment.name}-{setting.name}"
-    own = Run(experiment.name, setting, profile.divided(setting.divisor), seed, stem.with_suffix(".json"))
+    path = out / f"{experiment.name}-{setting.name}.json"
+    own = Run(experiment.name, setting, profile.divided(setting.divisor), seed, path)
     with one_core(), compilation_announced(lambda text: tqdm.write(text, file=sys.stderr)):
         experiment.measure(own)
-    figure = experiment.draw(own.rows, f"{experiment.title}: {setting.title}")
-    for suffix in (".png", ".svg"):
-        save_picture(figure, stem.with_suffix(suffix), DPI)
     return own.rows
+
+
+def picture(experiment: Experiment, setting: Setting, rows: Sequence[Row], out: Path) -> None:
+    """Write the pictures of an experiment into a folder."""
+    figure = experiment.draw(rows, f"{experiment.title}: {setting.title}")
+    for suffix in (".png", ".svg"):
+        save_picture(figure, out / f"{experiment.name}-{setting.name}{suffix}", DPI)
 
 
 def show(experiment: Experiment, setting: Setting, rows: Sequence[Row]) -> str:
@@ -163,7 +180,7 @@ def arguments(parser: argparse.ArgumentParser, settings: Sequence[str], default:
         help=f"of {', '.join(settings)}; by default {', '.join(default)}", metavar="NAME",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, help="folder of numbers and pictures (out/paper/PROFILE)")
-    parser.add_argument("--seed", type=int, default=1, help="of subscriptions and events (%(default)s)")
+    parser.add_argument("--seed", type=natural, default=1, help="of subscriptions and events (%(default)s)")
 
 
 def main(experiment: Experiment, settings: Sequence[str], given_arguments: Sequence[str]) -> int:
@@ -174,14 +191,24 @@ def main(experiment: Experiment, settings: Sequence[str], given_arguments: Seque
     )
     arguments(parser, settings, settings[:1])
     given = parser.parse_args(given_arguments)
-    profile = PROFILES[given.profile]
+    profile, out = PROFILES[given.profile], folder(parser, given)
     print(machine.one_line())
     for name in given.setting:
-        out = given.out or Path("out") / "paper" / profile.name
         try:
-            rows = run(experiment, SETTINGS[name], profile, out, given.seed)
-        except ValueError as error:
+            rows = measure(experiment, SETTINGS[name], profile, out, given.seed)
+        except ResultError as error:
             parser.error(str(error))
+        picture(experiment, SETTINGS[name], rows, out)
         print(show(experiment, SETTINGS[name], rows))
         print(f"kept in {out}")
     return 0
+
+
+def folder(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Path:
+    """The folder for results, made before anything is measured."""
+    out: Path = given.out or Path("out") / "paper" / given.profile
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out {out} is no folder to write to: {error.strerror}")
+    return out

@@ -35,7 +35,9 @@ class Profile(NamedTuple):
     repeats: int
     """Times that a run with other batches is made, in work units."""
     timed: int
-    """Batches per point that are timed."""
+    """Batches per point that are timed, at least."""
+    patience: float
+    """Seconds in which more may be timed."""
     timed_different: int
     """Batches of each plan's own that are timed: the largest loop counter of the timed curves."""
     timed_batch: int
@@ -81,9 +83,10 @@ FULL = Profile(
     batches=100,
     rounds=(1, 4, 16, 64),
     repeats=20,
-    timed=6,
+    timed=4,
+    patience=10.0,
     timed_different=16,
-    timed_batch=32,
+    timed_batch=16,
     timed_rounds=64,
     long_boxes=100_000,
     long_steps=20,
@@ -101,6 +104,7 @@ CI = FULL.divided(100)._replace(
     batches=30,
     repeats=4,
     timed=2,
+    patience=0.1,
     timed_different=4,
     timed_batch=16,
     timed_rounds=1,
@@ -108,7 +112,7 @@ CI = FULL.divided(100)._replace(
     long_steps=5,
     long_batches=40,
     long_repeats=2,
-    compared=(2000,),
+    compared=(8000,),
     workloads=("wide", "nested"),
 )
 PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in (CI, MEDIUM, FULL)}
