@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping
 from functools import partial
 from time import perf_counter
@@ -29,6 +30,7 @@ def calls(run: Run, index: GrowingFilter, batch: int) -> dict[str, Call]:
     plans = run.setting.plans(index.filter.tree.height, batch)
     by_name = {label(plan, batch): call(index, plan) for plan in plans}
     by_name[ARRIVAL] = call(index, Plan(0, 1), "fifo")
+    gc.freeze()  # predicates of flights are objects, which a collection between batches need not look at
     few = index.events(0, min(batch, 2))
     for warm_up in by_name.values():
         warm_up(few)
