@@ -35,7 +35,7 @@ LAW, SHARE = 0.1, 0.15
 CORRELATION = 0.9
 #: Least gain that is a clear one.
 CLEARLY = 0.1
-BY_ORDER = "of these by order alone "
+#: Batches of which the share of estimating in time is the median.
 FEW = 5
 #: A plain join of the batch: no estimate, no order.
 WHOLE = Plan(0, None)
@@ -209,8 +209,8 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     if seconds:
         best = max(seconds, key=lambda row: row["gain"][0])
         in_time = f"; in time {percent(best['gain'][0])} at {best['batch']}"
-        order = f"; in time {_range([row['gain'][0] for row in seconds])}, {BY_ORDER}"
-        order += _range([row["order"][0] for row in seconds])
+        gained_in_time, by_order = ([row[key][0] for row in seconds] for key in ("gain", "order"))
+        order = f"; in time {_range(gained_in_time)}, of this by order alone {_range(by_order)}"
         taken = f"; in time, of its best {_range([row['estimating'] for row in seconds])}"
     shares = [row["share"][0] for row in units if row["estimation"][0] > 0]
     return [
