@@ -40,6 +40,8 @@ POOL = 8
 REGRET = 0.1
 #: Least part of the possible gain that is to be had while probing.
 KEPT = 0.75
+#: With less to gain than this, there is nothing to keep.
+LITTLE = 0.05
 
 
 class Episode(NamedTuple):
@@ -260,7 +262,10 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     made, counts = [], sorted({row["rounds"] for row in rows if row["kind"] == "visits"})
     most = of(rows, "visits", counts[-1])
     gains = [1 - row["adaptive"][0] / row["none"][0] for row in most]
-    kept = [gain / (1 - row["possible"][0] / row["none"][0]) for gain, row in zip(gains, most, strict=True)]
+    possible = [1 - row["possible"][0] / row["none"][0] for row in most]
+    worth = min(possible) > LITTLE
+    kept = [gain / best for gain, best in zip(gains, possible, strict=True)] if worth else [0.0]
+    part = f"{percent(min(kept))} or more of what is possible" if worth else "with little to gain"
     regrets = {count: fmean(row["regret"][0] for row in of(rows, "visits", count)) for count in counts}
     fixed = {count: fmean(row["over_fixed"][0] for row in of(rows, "visits", count)) for count in counts}
     seconds = of(rows, "seconds")
@@ -275,9 +280,8 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "while it adapts, much better than without batch search",
             "about as in 4-b",
-            f"gain {percent(min(gains))} to {percent(max(gains))} while probing, "
-            f"{percent(min(kept))} or more of what is possible{timed}",
-            "holds" if min(kept) >= KEPT else "partly" if min(gains) > 0 else "fails",
+            f"gain {percent(min(gains))} to {percent(max(gains))} while probing, {part}{timed}",
+            "holds" if worth and min(kept) >= KEPT else "partly" if min(gains) > 0 else "fails",
         )
     )
     made.append(

@@ -280,7 +280,7 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
             axes.axvspan(place * length, (place + 1) * length, color="0.92")
         axes.text((place + 0.5) * length, 1.01, phase.name, transform=axes.get_xaxis_transform(),
                   ha="center", fontsize=8)  # fmt: skip
-    axes.set(xlabel="step", ylabel="regret, %", ylim=(0, 40), xlim=(0, len(PHASES) * length))
+    axes.set(xlabel="step", ylabel="regret, %", ylim=(0, 60), xlim=(0, len(PHASES) * length))
     axes.legend(fontsize=8, loc="upper right")
     return figure
 

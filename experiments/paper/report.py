@@ -100,7 +100,7 @@ def page(found: Sequence[Result], pictures: str, reading: str) -> str:
     ]
     for result in found:
         parts += [
-            f"## {result.experiment.name}, {result.setting}",
+            f"## {result.experiment.name}, {result.setting} ({result.profile})",
             "\n".join(f"- {claim.claim}: {claim.ours}: **{claim.verdict}**" for claim in result.claims),
             f"```text\n{result.experiment.text(result.rows)}\n```",
         ]
@@ -185,7 +185,10 @@ def everything(arguments: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page of a folder; see ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments report", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments report",
+        description="Draw and write the page anew from the numbers of a folder.",
+    )
     parser.add_argument("folder", type=Path, help="numbers of experiments of the paper")
     parser.add_argument("--to", type=Path, help="folder for the page (the same)")
     given = parser.parse_args(arguments)

@@ -34,7 +34,7 @@ class Claim(NamedTuple):
     paper: str
     ours: str
     verdict: str
-    """``holds``, ``partly`` or ``fails``; ``observed`` where nothing was claimed."""
+    """``holds``, ``partly``, ``fails`` or ``does not apply``; ``observed`` if there is nothing to judge."""
 
 
 class Experiment(NamedTuple):
