@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.alerts import draw_alerts
-from experiments.workloads import Workload, blocks
+from experiments.workloads import Workload, blocks, refuse_negative
 from rtfilter.schema import Schema
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ class FlightWorkload(Workload):
 
     def events(self, start: int, count: int) -> pd.DataFrame:
         """Flights `start` to `start + count` in the order of time; after the last the year begins anew."""
-        if min(start, count) < 0:
-            raise ValueError(f"start and count must not be negative, but they are {start} and {count}")
+        refuse_negative(start, count)
         flights = load()
         first = start % len(flights)
         if first + count <= len(flights):

@@ -24,15 +24,17 @@ WARM = 0.05
 
 def natural(text: str) -> int:
     """An argument that is an integer of at least 0."""
-    if not text.strip().isdecimal():
-        raise argparse.ArgumentTypeError(f"must be 0 or more, not {text}")
-    return int(text)
+    return _at_least(0, text)
 
 
 def positive(text: str) -> int:
     """An argument that counts something: an integer of at least 1."""
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
+    return _at_least(1, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be {least} or more, not {text}")
     return int(text)
 
 

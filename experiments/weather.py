@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.flights import folder
-from experiments.workloads import Bounds, IntArray, Workload, blocks
+from experiments.workloads import Bounds, IntArray, Workload, blocks, joined, refuse_negative
 from rtfilter.schema import Schema
 
 SCHEMA = Schema(
@@ -92,15 +92,11 @@ class WeatherWorkload(Workload):
         """Ranges `start` to `start + count`."""
         hours = load()
         parts = blocks(lambda rng, rows: draw_ranges(rng, rows, hours), self.seed, 0, start, count)
-        return Bounds(
-            np.concatenate([part.low[rows] for part, rows in parts]),
-            np.concatenate([part.high[rows] for part, rows in parts]),
-        )
+        return joined(parts)
 
     def events(self, start: int, count: int) -> pd.DataFrame:
         """Hours `start` to `start + count` in the order of time; after the last the year begins anew."""
-        if min(start, count) < 0:
-            raise ValueError(f"start and count must not be negative, but they are {start} and {count}")
+        refuse_negative(start, count)
         hours = load()
         return hours.take(np.arange(start, start + count) % len(hours))
 

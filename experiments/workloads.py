@@ -129,10 +129,7 @@ class DrawnWorkload(BoxWorkload):
         parts = blocks(
             lambda rng, rows: self.boxes(rng, rows, self.dimensions), self.seed, _SUBSCRIPTIONS, start, count
         )
-        return Bounds(
-            np.concatenate([part.low[rows] for part, rows in parts]),
-            np.concatenate([part.high[rows] for part, rows in parts]),
-        )
+        return joined(parts)
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,7 @@ class NestedWorkload(BoxWorkload):
 
     def subscriptions(self, start: int, count: int) -> Bounds:
         """Boxes `start` to `start + count`, two float64 (count, dimensions)."""
-        _refuse_negative(start, count)
+        refuse_negative(start, count)
         order = np.random.default_rng([self.seed, _ORDER]).permutation(PREDICATES)
         chosen = order[np.arange(start, start + count) % PREDICATES].astype(np.float64)
         high = chosen[:, None] + _nested_base(self.dimensions) - 1  # < v is <= v - 1 for integers
@@ -160,7 +157,7 @@ def blocks(
     seed, stream : int
         Not negative. Streams of one seed are independent.
     """
-    _refuse_negative(start, count)
+    refuse_negative(start, count)
     parts = []
     for block in range(start // BLOCK, max(start + count - 1, start) // BLOCK + 1):
         first = block * BLOCK
@@ -169,7 +166,16 @@ def blocks(
     return parts
 
 
-def _refuse_negative(start: int, count: int) -> None:
+def joined(parts: Sequence[tuple[Bounds, slice]]) -> Bounds:
+    """The rows wanted of the boxes that `blocks` drew."""
+    return Bounds(
+        np.concatenate([part.low[rows] for part, rows in parts]),
+        np.concatenate([part.high[rows] for part, rows in parts]),
+    )
+
+
+def refuse_negative(start: int, count: int) -> None:
+    """Raise `ValueError` when rows before the first are asked for, or fewer than none."""
     if min(start, count) < 0:
         raise ValueError(f"start and count must not be negative, but they are {start} and {count}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from statistics import median
 
@@ -99,9 +99,14 @@ def shown(name: str, grouped: bool) -> str:
     return name if grouped else name.partition("/")[0]
 
 
+def have_groups(names: Iterable[str]) -> bool:
+    """Whether any of the plans of these labels is in groups of more than one event."""
+    return any(not name.endswith("/1") for name in names)
+
+
 def is_grouped(rows: Sequence[Row]) -> bool:
     """Whether the plans of a result have groups."""
-    return any(not name.endswith("/1") for row in rows if row["batch"] > 1 for name in row["plans"])
+    return have_groups(name for row in rows if row["batch"] > 1 for name in row["plans"])
 
 
 def text(rows: Sequence[Row]) -> str:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from experiments.bursts import in_turns, label
 from experiments.output import Row, table
 from experiments.paper import confidence
-from experiments.paper.fig4a import shown
+from experiments.paper.fig4a import have_groups, shown
 from experiments.paper.index import GrowingFilter, growing
 from experiments.paper.runner import Claim, Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
@@ -162,7 +162,7 @@ def text(rows: Sequence[Row]) -> str:
 
 def is_grouped(rows: Sequence[Row]) -> bool:
     """Whether the plans have groups."""
-    return any(not name.endswith("/1") for row in rows for name in row["plans"])
+    return have_groups(name for row in rows for name in row["plans"])
 
 
 def drawn(rows: Sequence[Row]) -> list[Row]:

@@ -23,7 +23,7 @@ from experiments.bursts import in_turns, label
 from experiments.listener import Listener, stream
 from experiments.output import Row, table
 from experiments.paper import confidence
-from experiments.paper.fig4a import shown
+from experiments.paper.fig4a import have_groups, shown
 from experiments.paper.index import GrowingFilter, growing
 from experiments.paper.runner import Claim, Experiment, Run, main, percent
 from experiments.paper.settings import GROUPS, SETTINGS, Profile, Setting
@@ -218,7 +218,7 @@ def of(rows: Sequence[Row], kind: str, rounds: int | None = None) -> list[Row]:
 
 def is_grouped(rows: Sequence[Row]) -> bool:
     """Whether the plans have groups."""
-    return any(not name.endswith("/1") for row in rows for name in [row["best"], *row["plans"]])
+    return have_groups(name for row in rows for name in [row["best"], *row["plans"]])
 
 
 def text(rows: Sequence[Row]) -> str:

@@ -3,8 +3,8 @@
 Each finite side of a box is a constraint. Per attribute, half-open ones are sorted by their end, so that the
 satisfied ones are a prefix; closed ranges lie in an interval tree, which yields just those that hold a value.
 A subscription matches when its counter has reached its number of constraints. Counters are bytes, the tree
-is implicit and its lists are contiguous; nothing is hashed. Work is one increment per
-satisfied constraint, beside setting all counters to zero.
+is implicit and its lists are contiguous; nothing is hashed. Work is one increment per satisfied constraint,
+beside setting all counters to zero.
 """
 
 from __future__ import annotations
