@@ -26,11 +26,11 @@ The package is pure: no clock, no I/O, no randomness, no locks. All that goes in
 can be written to a log, and :func:`replay` checks a log against a fresh controller.
 """
 
-from adaptive.controllers import GROUPS, FixedPlan, LevelController, PlanController
-from adaptive.plans import Controller, Entry, Plan, Sink, Ticket
-from adaptive.replay import ReplayError, replay
-from adaptive.sizes import SizeClass, exact, powers_of_two
-from adaptive.stopping import EarlyStop
+from rtfilter.adaptive.controllers import GROUPS, FixedPlan, LevelController, PlanController
+from rtfilter.adaptive.plans import Controller, Entry, Plan, Sink, Ticket
+from rtfilter.adaptive.replay import ReplayError, replay
+from rtfilter.adaptive.sizes import SizeClass, exact, powers_of_two
+from rtfilter.adaptive.stopping import EarlyStop
 
 __all__ = [
     "GROUPS",

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Generic
 
-from adaptive.plans import Entry, Plan, Sink, Ticket
-from adaptive.probing import Decision, P, Probing, Rule, Space
-from adaptive.sizes import SizeClass, powers_of_two
-from adaptive.stopping import EarlyStop
+from rtfilter.adaptive.plans import Entry, Plan, Sink, Ticket
+from rtfilter.adaptive.probing import Decision, P, Probing, Rule, Space
+from rtfilter.adaptive.sizes import SizeClass, powers_of_two
+from rtfilter.adaptive.stopping import EarlyStop
 
 GROUPS = (1, 4, 16, 64, 256, 1024)
 """Group sizes worth telling apart: a factor of 4 is about what the response time resolves."""

@@ -35,7 +35,7 @@ from enum import StrEnum
 from itertools import cycle
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from adaptive.stopping import EarlyStop, Samples
+from rtfilter.adaptive.stopping import EarlyStop, Samples
 
 P = TypeVar("P", bound=Hashable)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from adaptive.plans import Controller, Entry, Plan, Ticket
+from rtfilter.adaptive.plans import Controller, Entry, Plan, Ticket
 
 
 class ReplayError(ValueError):

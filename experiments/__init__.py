@@ -1,4 +1,4 @@
 """Seeded workloads and the measurements made with them: `python -m experiments --help`.
 
-Needs the extra: ``pip install 'rtfilter[experiments]'``.
+Needs the extra: ``pip install 'rtree-filter[replay]'``.
 """

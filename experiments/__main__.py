@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Experiment(NamedTuple):
-    """Where an experiment lives; imported only when it is run."""
+    """Where an experiment lives, below `experiments`; imported only when it is run."""
 
     module: str
     help: str
@@ -19,24 +19,24 @@ class Experiment(NamedTuple):
 
 
 EXPERIMENTS = {
-    "demo": Experiment("experiments.demo", "bursts of 12-d events and of flights, matched four ways"),
-    "bench": Experiment("experiments.bench", "speed beside all peers: search, updates, bulk loading"),
-    "peers": Experiment("experiments.survey", "all peers by subscriptions, dimensions, batch size and side"),
-    "compare": Experiment("experiments.compare", "two kept results of bench or peers: faster or slower"),
-    "bursts": Experiment("experiments.bursts", "mean response of a burst by level and group, and as adapted"),
-    "mixed": Experiment("experiments.mixed", "response times under Poisson arrivals and changes at once"),
-    "scale": Experiment("experiments.scale", "two threads beside one, and indexes of millions of boxes"),
-    "spark": Experiment("experiments.spark", "on Spark, beside Spark's join and one process without it"),
-    "fig4a": Experiment("experiments.paper.fig4a", "the paper: best level while the index grows"),
-    "fig4b": Experiment("experiments.paper.fig4b", "the paper: mean response by batch size, and its gain"),
-    "fig4c": Experiment("experiments.paper.fig4c", "the paper: mean response by level, and loop counters"),
-    "fig4d": Experiment("experiments.paper.fig4d", "the paper: adaptive while the index grows"),
-    "counting": Experiment("experiments.paper.counting", "the paper's motivation: R*-tree or counting"),
-    "regret": Experiment("experiments.paper.regret", "controllers while the data shift: what they lose"),
-    "all": Experiment("experiments.paper.report", "the paper: everything, and the page", "everything"),
-    "report": Experiment("experiments.paper.report", "the paper: the page anew, from kept numbers"),
-    "overheads": Experiment("experiments.overheads", "starting a process, and the cost of metrics"),
-    "capacity": Experiment("experiments.capacity", "time per event by leaf capacity, to choose the default"),
+    "demo": Experiment("demo", "bursts of 12-d events and of flights, matched four ways"),
+    "bench": Experiment("speed.bench", "speed beside all peers: search, updates, bulk loading"),
+    "peers": Experiment("speed.survey", "all peers by number, dimensions, batch size and side"),
+    "compare": Experiment("speed.compare", "two kept results of bench or peers: faster or slower"),
+    "bursts": Experiment("response.bursts", "mean response of a burst by plan, and as adapted"),
+    "mixed": Experiment("load.mixed", "response times under Poisson arrivals and changes at once"),
+    "scale": Experiment("load.scale", "two threads beside one, and indexes of millions of boxes"),
+    "spark": Experiment("spark.throughput", "on Spark, beside Spark's join and one process without it"),
+    "fig4a": Experiment("paper.fig4a", "the paper: best level while the index grows"),
+    "fig4b": Experiment("paper.fig4b", "the paper: mean response by batch size, and its gain"),
+    "fig4c": Experiment("paper.fig4c", "the paper: mean response by level, and loop counters"),
+    "fig4d": Experiment("paper.fig4d", "the paper: adaptive while the index grows"),
+    "counting": Experiment("paper.counting", "the paper's motivation: R*-tree or counting"),
+    "regret": Experiment("paper.regret", "controllers while the data shift: what they lose"),
+    "all": Experiment("paper.report", "the paper: everything, and the page", "everything"),
+    "report": Experiment("paper.report", "the paper: the page anew, from kept numbers"),
+    "overheads": Experiment("speed.overheads", "starting a process, and the cost of metrics"),
+    "capacity": Experiment("speed.capacity", "time per event by leaf capacity, to choose the default"),
 }
 
 
@@ -54,13 +54,14 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     chosen = EXPERIMENTS[given.name]
     try:
-        run: Callable[[list[str]], int] = getattr(import_module(chosen.module), chosen.function)
+        module = import_module(f"experiments.{chosen.module}")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("experiments", "rtfilter", "scheduler", "adaptive"):
+        if (error.name or "").partition(".")[0] in ("experiments", "rtfilter"):
             raise
-        extras = "experiments,spark" if given.name == "spark" else "experiments"
-        print(f"{given.name} needs {error.name}: pip install 'rtfilter[{extras}]'", file=sys.stderr)
+        extras = "replay,spark" if given.name == "spark" else "replay"
+        print(f"{given.name} needs {error.name}: pip install 'rtree-filter[{extras}]'", file=sys.stderr)
         return 1
+    run: Callable[[list[str]], int] = getattr(module, chosen.function)
     return run(given.arguments)
 
 

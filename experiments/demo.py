@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from adaptive import FixedPlan, LevelController, PlanController
-from experiments.machine import one_line
 from experiments.output import one_core
-from experiments.replay import Contender, Report, Settings, draw, replay
-from experiments.workloads import workload
 from rtfilter import EventFilter
-from rtfilter.kernels.jit import compilation_announced
+from rtfilter.adaptive import FixedPlan, LevelController, PlanController
+from rtfilter.index.kernels.jit import compilation_announced
+from rtfilter.replay import Contender, Report, Settings, draw, replay
+from rtfilter.replay.machine import one_line
+from rtfilter.replay.workloads import workload
 
 #: A demo is short: few samples of each plan, and doubt after few updates.
 ROUNDS, THRESHOLD = 4, 12_000

@@ -8,23 +8,19 @@
 
 `EventFilter` takes subscriptions and matches events one by one, in batches, or as streams in which each
 event is released as soon as it is known. `RStarTree` is the index below, for plain boxes and points. What
-predicates mean is written in `rtfilter/predicates.md`.
+predicates mean is written in `docs/predicates.md`.
 """
 
-from rtfilter.batch import Completion, Stream
-from rtfilter.errors import (
-    EventError,
-    PredicateError,
-    RTFilterError,
-    SnapshotError,
-    UnknownSubscriptionError,
-)
-from rtfilter.explain import Explanation
+from rtfilter.errors import EventError, PredicateError, RTFilterError, SnapshotError, UnknownSubscriptionError
+from rtfilter.events.schema import Attribute, Schema
 from rtfilter.filter import EventFilter
-from rtfilter.matches import Matches
-from rtfilter.predicate import Predicate
-from rtfilter.schema import Attribute, Schema
-from rtfilter.tree import RStarTree
+from rtfilter.index.tree import RStarTree
+from rtfilter.matching.batch import Completion, Stream
+from rtfilter.predicates.explain import Explanation
+from rtfilter.predicates.model import Predicate
+from rtfilter.results import Matches
+
+__version__ = "0.2.0"
 
 __all__ = [
     "Attribute",

@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from adaptive import Controller, Plan, PlanController, Ticket
-from rtfilter import snapshot
-from rtfilter.batch import BatchRun, Stream
-from rtfilter.boxes import bounds_predicate, compile_bounds, compile_predicate
+from rtfilter.adaptive import Controller, Plan, PlanController, Ticket
 from rtfilter.errors import EventError, PredicateError, UnknownSubscriptionError
-from rtfilter.events import EventTable
-from rtfilter.explain import Explanation, explain
-from rtfilter.gate import Gate
-from rtfilter.matches import Matches
-from rtfilter.predicate import Predicate, parse
-from rtfilter.schema import Schema
-from rtfilter.store import Kept, PredicateStore, kept
-from rtfilter.tree import DEFAULT_CAPACITY, Hits, IntArray, RStarTree
-from scheduler import Order, resolve
+from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
+from rtfilter.index.tree import DEFAULT_CAPACITY, Hits, IntArray, RStarTree
+from rtfilter.matching.batch import BatchRun, Stream
+from rtfilter.matching.gate import Gate
+from rtfilter.predicates.boxes import bounds_predicate, compile_bounds, compile_predicate
+from rtfilter.predicates.explain import Explanation, explain
+from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.parse import parse
+from rtfilter.predicates.store import Kept, PredicateStore, kept
+from rtfilter.results import Matches
+from rtfilter.scheduler import Order, resolve
+from rtfilter.snapshots import arrays as snapshot
 
 if TYPE_CHECKING:
-    from rtfilter.metrics import Metrics
+    from rtfilter.watch.metrics import Metrics
 
 KIND = "rtfilter.filter"
 
@@ -59,7 +60,7 @@ class EventFilter:
         Chooses the level and group size of each `stream`; by default an adaptive one, `PlanController`.
         See `adaptive`.
     metrics : bool or Metrics
-        True, or a `rtfilter.metrics.Metrics`, to observe for Prometheus.
+        True, or a `rtfilter.watch.metrics.Metrics`, to observe for Prometheus.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class EventFilter:
         self.controller: Controller = controller if controller is not None else PlanController(rounds=ROUNDS)
         self.metrics: Metrics | None = None
         if metrics is not False:
-            from rtfilter.metrics import Metrics
+            from rtfilter.watch.metrics import Metrics
 
             self.metrics = Metrics() if metrics is True else metrics
             self.metrics.observe_state(lambda: (self.stats(), self._controller_state()))
@@ -107,7 +108,7 @@ class EventFilter:
         Parameters
         ----------
         predicate : str, mapping or Predicate
-            An SQL condition, an event pattern, or a predicate object; `predicates.md` says what they mean.
+            An SQL condition, an event pattern, or a predicate object; see `docs/predicates.md`.
         id : int, optional
             Its id, not negative and not in use. By default the next free one; those are never reused.
 
@@ -455,7 +456,7 @@ class EventFilter:
 
     @staticmethod
     def _record_stream(metrics: Metrics, run: BatchRun, ticket: Ticket) -> None:
-        from rtfilter.metrics import StreamRecord
+        from rtfilter.watch.metrics import StreamRecord
 
         sizes = np.diff(run.cuts)
         record = StreamRecord(

@@ -21,10 +21,18 @@ Orders: :func:`fifo`, :func:`shortest_first` (W-3), :func:`longest_first` (the b
 their neighbours (W-4). Cutting a huge batch into parts of equal work: :func:`balanced_parts` (C-1).
 """
 
-from scheduler.arrays import FloatArray, IntArray
-from scheduler.orders import ORDERS, Order, fifo, longest_first, resolve, shortest_first, true_cost_order
-from scheduler.parts import balanced_parts
-from scheduler.response import (
+from rtfilter.scheduler.arrays import FloatArray, IntArray
+from rtfilter.scheduler.orders import (
+    ORDERS,
+    Order,
+    fifo,
+    longest_first,
+    resolve,
+    shortest_first,
+    true_cost_order,
+)
+from rtfilter.scheduler.parts import balanced_parts
+from rtfilter.scheduler.response import (
     completion_times,
     expected_random_response,
     gini,
@@ -32,7 +40,7 @@ from scheduler.response import (
     relative_gain,
     shortest_first_response,
 )
-from scheduler.schedules import Schedule, schedule
+from rtfilter.scheduler.schedules import Schedule, schedule
 
 __all__ = [
     "ORDERS",

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.arrays import IntArray, as_cost
+from rtfilter.scheduler.arrays import IntArray, as_cost
 
 Order = Callable[[IntArray], IntArray]
 """Workloads (n,), int64 -> a permutation of the rows 0..n-1, int64 (n,), first to be searched first."""

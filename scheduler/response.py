@@ -15,8 +15,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.arrays import FloatArray, as_cost, as_permutation
-from scheduler.schedules import Schedule
+from rtfilter.scheduler.arrays import FloatArray, as_cost, as_permutation
+from rtfilter.scheduler.schedules import Schedule
 
 
 def completion_times(cost: npt.ArrayLike, schedule: Schedule, estimation: float = 0.0) -> FloatArray:

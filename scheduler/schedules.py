@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.arrays import IntArray, as_permutation, as_workload
-from scheduler.orders import Order
+from rtfilter.scheduler.arrays import IntArray, as_permutation, as_workload
+from rtfilter.scheduler.orders import Order
 
 
 class Schedule(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from experiments.workloads import FloatArray
+from rtfilter.replay.workloads.base import FloatArray
 
 #: Share of intervals that hold the true value.
 LEVEL = 0.95

@@ -12,16 +12,17 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments import peers, trial
-from experiments.output import Row, table
+from experiments import peers
 from experiments.paper.runner import Claim, Experiment, Run, main
 from experiments.peers.counting import Counting
 from experiments.peers.masks import BitMasks
 from experiments.peers.own import PaperNodes
 from experiments.peers.scans import NumPy
 from experiments.peers.trees import RtreeInsertedSmall
-from experiments.workloads import BOXES
-from rtfilter.tree import RStarTree
+from experiments.speed import trial
+from rtfilter.index.tree import RStarTree
+from rtfilter.replay.output import Row, table
+from rtfilter.replay.workloads import BOXES
 
 PEERS = (peers.OURS, PaperNodes.name, Counting.name, NumPy.name, BitMasks.name, RtreeInsertedSmall.name)
 BATCHES = (1, 1000)

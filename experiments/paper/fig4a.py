@@ -12,15 +12,15 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.bursts import label
-from experiments.output import Row, table
 from experiments.paper import confidence
 from experiments.paper.index import GrowingFilter, growing
 from experiments.paper.runner import Claim, Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import ARRIVAL, calls, times
 from experiments.paper.work import Work, work
-from experiments.workloads import FloatArray
+from experiments.response.bursts import label
+from rtfilter.replay.output import Row, table
+from rtfilter.replay.workloads.base import FloatArray
 
 #: A plan this near to the best is as good as it.
 EQUAL = 0.01

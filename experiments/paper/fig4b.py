@@ -14,10 +14,6 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from adaptive import FixedPlan, Plan
-from experiments.bursts import label
-from experiments.estimates import correlation
-from experiments.output import Row, table
 from experiments.paper import confidence
 from experiments.paper.fig4a import shown
 from experiments.paper.index import GrowingFilter, Levels, growing
@@ -25,7 +21,11 @@ from experiments.paper.runner import Claim, Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import ARRIVAL, call, calls, times
 from experiments.paper.work import Work, work
-from scheduler import shortest_first
+from experiments.response.bursts import label
+from experiments.response.estimates import correlation
+from rtfilter.adaptive import FixedPlan, Plan
+from rtfilter.replay.output import Row, table
+from rtfilter.scheduler import shortest_first
 
 #: Batch sizes over which the gain should rise (W-6).
 RISING = (2, 256)

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.bursts import in_turns, label
-from experiments.output import Row, table
 from experiments.paper import confidence
 from experiments.paper.fig4a import have_groups, shown
 from experiments.paper.index import GrowingFilter, growing
@@ -23,8 +21,10 @@ from experiments.paper.runner import Claim, Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import ARRIVAL, batches, calls
 from experiments.paper.work import work
-from experiments.workloads import FloatArray, IntArray
-from rtfilter.events import EventTable
+from experiments.response.bursts import in_turns, label
+from rtfilter.events.table import EventTable
+from rtfilter.replay.output import Row, table
+from rtfilter.replay.workloads.base import FloatArray, IntArray
 
 #: Most that the curve of N >= 64 may differ from that of the same events (W-6).
 MERGED = 0.1

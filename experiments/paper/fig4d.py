@@ -18,10 +18,6 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from adaptive import Controller, LevelController, PlanController, exact
-from experiments.bursts import in_turns, label
-from experiments.listener import Listener, stream
-from experiments.output import Row, table
 from experiments.paper import confidence
 from experiments.paper.fig4a import have_groups, shown
 from experiments.paper.index import GrowingFilter, growing
@@ -29,7 +25,11 @@ from experiments.paper.runner import Claim, Experiment, Run, main, percent
 from experiments.paper.settings import GROUPS, SETTINGS, Profile, Setting
 from experiments.paper.timing import ARRIVAL, batches, calls
 from experiments.paper.work import Work, work
-from experiments.workloads import FloatArray
+from experiments.response.bursts import in_turns, label
+from experiments.response.listener import Listener, stream
+from rtfilter.adaptive import Controller, LevelController, PlanController, exact
+from rtfilter.replay.output import Row, table
+from rtfilter.replay.workloads.base import FloatArray
 
 #: Of the timed batches, one of so many is also run by all plans: no multiple of 2 to 5, the lengths of a
 #: round of probing, so that all of its plans have their turn.

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.paper.settings import Setting
-from experiments.workloads import Bounds, BoxWorkload, FloatArray, IntArray
 from rtfilter import EventFilter
-from rtfilter.events import EventTable
-from rtfilter.tree import RStarTree
+from rtfilter.events.table import EventTable
+from rtfilter.index.tree import RStarTree
+from rtfilter.replay.workloads import Bounds, BoxWorkload
+from rtfilter.replay.workloads.base import FloatArray, IntArray
 
 #: Subscriptions that are drawn at once.
 DRAWN = 100_000

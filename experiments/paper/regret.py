@@ -16,15 +16,16 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from adaptive import Controller, EarlyStop, FixedPlan, LevelController, PlanController
-from experiments.output import Row, table
 from experiments.paper import confidence
 from experiments.paper.index import Levels
 from experiments.paper.runner import Claim, Experiment, Run, main, percent
 from experiments.paper.settings import GROUPS, Profile, Setting
 from experiments.paper.work import Work, work
-from experiments.workloads import BoxWorkload, narrow, wide
-from rtfilter.tree import RStarTree
+from rtfilter.adaptive import Controller, EarlyStop, FixedPlan, LevelController, PlanController
+from rtfilter.index.tree import RStarTree
+from rtfilter.replay.output import Row, table
+from rtfilter.replay.workloads import BoxWorkload
+from rtfilter.replay.workloads.boxes import narrow, wide
 
 #: Most that the mean regret should be where nothing changes, and where something does.
 STILL, MOVING = 0.03, 0.1

@@ -12,11 +12,12 @@ from os.path import relpath
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments import machine
-from experiments.output import ResultError, Row, content
+from experiments.output import ResultError, content
 from experiments.paper import runner
 from experiments.paper.runner import Claim, Experiment
 from experiments.paper.settings import PROFILES, SETTINGS
+from rtfilter.replay import machine
+from rtfilter.replay.output import Row
 
 #: Modules of this package, in the order of the page.
 NAMES = ("fig4a", "fig4b", "fig4c", "fig4d", "counting", "regret")

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments import machine
-from experiments.output import ResultError, Row, content, keep, natural, one_core, require_same, save_picture
+from experiments.output import ResultError, content, keep, natural, one_core, require_same
 from experiments.paper.settings import PROFILES, SETTINGS, Profile, Setting
-from rtfilter.kernels.jit import compilation_announced
+from rtfilter.index.kernels.jit import compilation_announced
+from rtfilter.replay import machine
+from rtfilter.replay.output import Row, save_picture
 
 #: Significant digits of kept numbers.
 DIGITS = 5

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from adaptive import Plan
-from experiments.workloads import Workload, wide, workload
-from rtfilter.tree import DEFAULT_CAPACITY
+from rtfilter.adaptive import Plan
+from rtfilter.index.tree import DEFAULT_CAPACITY
+from rtfilter.replay.workloads import Workload, workload
+from rtfilter.replay.workloads.boxes import wide
 
 #: Capacities of inner nodes and leaves in the paper.
 PAPER_CAPACITY = (10, 20)
@@ -55,7 +56,7 @@ class Profile(NamedTuple):
     compared: tuple[int, ...]
     """Subscriptions where the tree is compared with counting."""
     workloads: tuple[str, ...]
-    """Boxes for that, of `experiments.workloads`."""
+    """Boxes for that, of `rtfilter.replay.workloads.base`."""
 
     def divided(self, by: int) -> Profile:
         """The same with so many times fewer subscriptions."""

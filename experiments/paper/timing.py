@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from time import perf_counter
 
-from adaptive import FixedPlan, Plan
-from experiments.bursts import Call, Times, in_turns, label
-from experiments.listener import Listener, stream
 from experiments.paper.index import GrowingFilter
 from experiments.paper.runner import Run
-from rtfilter.events import EventTable
+from experiments.response.bursts import Call, Times, in_turns, label
+from experiments.response.listener import Listener, stream
+from rtfilter.adaptive import FixedPlan, Plan
+from rtfilter.events.table import EventTable
 
 #: Event by event, each searched from the root, in the order of arrival: no batch search.
 ARRIVAL = "arrival order"

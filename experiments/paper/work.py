@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive import Plan
 from experiments.paper.index import Levels
 from experiments.paper.settings import Setting
-from experiments.workloads import FloatArray, IntArray
-from scheduler import schedule, shortest_first
+from rtfilter.adaptive import Plan
+from rtfilter.replay.workloads.base import FloatArray, IntArray
+from rtfilter.scheduler import schedule, shortest_first
 
 
 class Work(NamedTuple):

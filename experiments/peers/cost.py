@@ -12,7 +12,8 @@ from pathlib import Path
 from time import perf_counter
 
 from experiments.peers.peer import Peer, Way
-from experiments.workloads import Bounds, FloatArray
+from rtfilter.replay.workloads import Bounds
+from rtfilter.replay.workloads.base import FloatArray
 
 #: Share of the boxes, and least number, that costs are extrapolated from.
 SAMPLE, LEAST = 1 / 50, 1000

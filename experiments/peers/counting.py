@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.peers.peer import Peer, Way
-from experiments.workloads import Bounds, FloatArray, IntArray
-from rtfilter.matches import Matches
+from rtfilter.replay.workloads import Bounds
+from rtfilter.replay.workloads.base import FloatArray, IntArray
+from rtfilter.results import Matches
 
 IdArray = NDArray[np.int32]
 

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.peers.peer import Peer, Way, grouped
-from experiments.workloads import Bounds, FloatArray, IntArray
-from rtfilter.kernels.vector import trailing_zeros
-from rtfilter.matches import Matches
+from rtfilter.index.kernels.vector import trailing_zeros
+from rtfilter.replay.workloads import Bounds
+from rtfilter.replay.workloads.base import FloatArray, IntArray
+from rtfilter.results import Matches
 
 F = TypeVar("F", bound=Callable[..., Any])
 WordArray = NDArray[np.uint64]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from experiments.peers.peer import Peer, Way
-from experiments.workloads import Bounds
-from rtfilter.tree import RStarTree
+from rtfilter.index.tree import RStarTree
+from rtfilter.replay.workloads import Bounds
 
 
 class RTFilter(Peer):

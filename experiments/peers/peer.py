@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.workloads import Bounds, FloatArray, IntArray
-from rtfilter.matches import Matches
+from rtfilter.replay.workloads import Bounds
+from rtfilter.replay.workloads.base import FloatArray, IntArray
+from rtfilter.results import Matches
 
 Way = Callable[[FloatArray], Iterable[ArrayLike]]
 """From points, float64 (n, d), to the rows of the boxes that contain each, in any order."""

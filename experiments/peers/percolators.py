@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from experiments.peers.peer import Peer, Way
-from experiments.workloads import Bounds, FloatArray
+from rtfilter.replay.workloads import Bounds
+from rtfilter.replay.workloads.base import FloatArray
 
 
 class Perq(Peer):

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from experiments.peers.peer import Peer, Way, grouped
-from experiments.workloads import Bounds, FloatArray, IntArray
-from rtfilter.matches import Matches
+from rtfilter.replay.workloads import Bounds
+from rtfilter.replay.workloads.base import FloatArray, IntArray
+from rtfilter.results import Matches
 
 
 def brute_force(boxes: Bounds, points: FloatArray) -> list[IntArray]:

@@ -8,21 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.peers.peer import Finite, Peer, Way, grouped
-from experiments.workloads import Bounds, FloatArray
-from rtfilter.matches import Matches
+from rtfilter.replay.mirror import properties
+from rtfilter.replay.workloads import Bounds
+from rtfilter.replay.workloads.base import FloatArray
+from rtfilter.results import Matches
 
 if TYPE_CHECKING:
-    from rtree.index import Index, Property
-
-
-def properties(dimensions: int, inner: int, leaf: int) -> Property:
-    """Node capacities for `rtree`; the rest stays as it comes (R*, fill 0.7)."""
-    from rtree.index import Property
-
-    chosen = Property(dimension=dimensions, index_capacity=inner, leaf_capacity=leaf)
-    # It has to be below both capacities; 32, as it comes, is not below the paper's.
-    chosen.near_minimum_overlap_factor = min(32, inner - 1, leaf - 1)
-    return chosen
+    from rtree.index import Index
 
 
 class Rtree(Peer):

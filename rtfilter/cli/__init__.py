@@ -75,7 +75,7 @@ def _run(argv: Sequence[str] | None) -> int:
     command = _module(arguments.command)
     if not sys.stderr.isatty():
         return int(command.run(arguments))
-    from rtfilter.kernels.jit import compilation_announced
+    from rtfilter.index.kernels.jit import compilation_announced
 
     with compilation_announced(say):
         return int(command.run(arguments))

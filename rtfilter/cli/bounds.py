@@ -1,4 +1,4 @@
-"""Subscriptions that are bounds, from files: what `rtfilter.tables` reads, and cells of CSV."""
+"""Subscriptions that are bounds, from files: columns of Arrow, and cells of CSV."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rtfilter.cli import files
 from rtfilter.cli.terminal import CommandError
 
 if TYPE_CHECKING:
-    from rtfilter.encoding import FloatArray
-    from rtfilter.schema import Schema
-    from rtfilter.tables import Column
+    from rtfilter.events.encoding import FloatArray
+    from rtfilter.events.schema import Schema
+    from rtfilter.predicates.bound_columns import Column
 
 
 class Bounds(NamedTuple):
@@ -37,8 +37,8 @@ def bounded_columns(path: str, header: Sequence[str], schema: Schema) -> list[Co
     CommandError
         Neither, both, or bounds of an attribute that the schema has not or that can have none.
     """
-    from rtfilter import tables
     from rtfilter.errors import PredicateError
+    from rtfilter.predicates import bound_columns as tables
 
     try:
         return tables.bounded_columns(header, schema)
@@ -56,7 +56,7 @@ def bounds_of_csv(
     """Read bounds from the cells of CSV: numbers, true and false, ISO 8601 timestamps."""
     import numpy as np
 
-    from rtfilter.tables import SIDES, open_bounds
+    from rtfilter.predicates.bound_columns import SIDES, open_bounds
 
     id_at = header.index("id") if "id" in header else None
     convert = [
@@ -108,7 +108,7 @@ def _boolean(cell: str) -> float:
 
 
 def _timestamp(cell: str) -> float:
-    from rtfilter.encoding import microseconds
+    from rtfilter.events.encoding import microseconds
 
     found = microseconds(cell)
     if found is None:
@@ -122,8 +122,8 @@ _CELLS: dict[str, Callable[[str], float]] = {"number": _number, "bool": _boolean
 
 def bounds_of_arrow(path: str, table: Any, columns: list[Column], schema: Schema) -> Bounds:
     """Read bounds from the columns of an Arrow table: numbers, booleans, timestamps; null is open."""
-    from rtfilter import tables
     from rtfilter.errors import PredicateError
+    from rtfilter.predicates import bound_columns as tables
 
     try:
         low, high = tables.bounds_of_arrow(table, columns, schema)

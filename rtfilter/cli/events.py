@@ -18,7 +18,7 @@ from rtfilter.cli.terminal import CommandError
 
 if TYPE_CHECKING:
     from rtfilter.errors import EventError
-    from rtfilter.schema import Schema
+    from rtfilter.events.schema import Schema
 
 _ROW = re.compile(r"event (\d+): ")
 _LARGE = 2.0**53  # beyond, a float is not every integer
@@ -31,7 +31,7 @@ class EventBatch:
     Attributes
     ----------
     events : list of dict, or pyarrow.RecordBatch
-        What `rtfilter.schema.Schema.read` takes.
+        What `rtfilter.events.schema.Schema.read` takes.
     place : callable
         Where in the file a row of the batch is.
     """

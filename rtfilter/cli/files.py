@@ -173,7 +173,7 @@ def pyarrow(path: str) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise CommandError(f"{path}: Parquet needs pyarrow: pip install 'rtfilter[arrow]'") from None
+        raise CommandError(f"{path}: Parquet needs pyarrow: pip install 'rtree-filter[arrow]'") from None
     return pyarrow
 
 

@@ -97,8 +97,8 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_occupied(path: str) -> None:
-    """Refuse before the work what `rtfilter.snapshot.write` would refuse after it."""
-    from rtfilter.snapshot import MANIFEST
+    """Refuse before the work what `rtfilter.snapshots.arrays.write` would refuse after it."""
+    from rtfilter.snapshots.arrays import MANIFEST
 
     if not os.path.lexists(path):
         return

@@ -36,7 +36,7 @@ events:
   .csv      a header and rows; an empty cell is a missing attribute
   .parquet  columns by name; null is a missing attribute
   -         JSON lines from standard input
-  .jsonl.gz and .csv.gz are read too. Parquet needs pyarrow: pip install 'rtfilter[arrow]'
+  .jsonl.gz and .csv.gz are read too. Parquet needs pyarrow: pip install 'rtree-filter[arrow]'
 
 {SCHEMA_FILE}"""
 """What the files look like, for help texts."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rtfilter.cli.terminal import CommandError, say
 
 if TYPE_CHECKING:
-    from adaptive import Controller
-    from experiments.replay import Contender
-    from experiments.workloads import Workload
+    from rtfilter.adaptive import Controller
+    from rtfilter.replay import Contender
+    from rtfilter.replay.workloads import Workload
 
 EXAMPLES = """\
 examples:
@@ -90,12 +90,12 @@ def run(arguments: argparse.Namespace) -> int:
     import sys
 
     try:
-        from experiments import replay
-        from experiments.workloads import WORKLOADS, workload
+        from rtfilter import replay
+        from rtfilter.replay.workloads import WORKLOADS, workload
     except ModuleNotFoundError as error:
-        raise CommandError(f"replay needs {error.name}: pip install 'rtfilter[experiments]'") from None
+        raise CommandError(f"replay needs {error.name}: pip install 'rtree-filter[replay]'") from None
     from rtfilter import EventFilter
-    from rtfilter.tree import DEFAULT_CAPACITY
+    from rtfilter.index.tree import DEFAULT_CAPACITY
 
     if arguments.figure is not None and arguments.figure.suffix not in (".png", ".svg", ".pdf"):
         raise CommandError(f"{arguments.figure}: a figure is a .png, .svg or .pdf")
@@ -153,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _contender(arguments: argparse.Namespace, controller: Controller) -> Contender:
-    from experiments.replay import Contender
+    from rtfilter.replay import Contender
 
     adaptive = "adaptive" in (arguments.level, arguments.group)
     return Contender("adaptive" if adaptive else "fixed plan", arguments.policy, controller)
@@ -161,7 +161,7 @@ def _contender(arguments: argparse.Namespace, controller: Controller) -> Contend
 
 def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
     """The controller that level and group ask for."""
-    from adaptive import FixedPlan, LevelController, PlanController
+    from rtfilter.adaptive import FixedPlan, LevelController, PlanController
 
     level = None if arguments.level == "adaptive" else _number("--level", arguments.level, 0)
     words = {"adaptive": -1, "all": None}
@@ -178,10 +178,10 @@ def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
 
 def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
     """A workload of files: subscriptions and events in the order of the files, again and again."""
-    from experiments.workloads import file_workload
     from rtfilter.cli.events import open_events
     from rtfilter.cli.schemas import read_schema, to_line
     from rtfilter.cli.subscriptions import build_filter, is_index, open_index
+    from rtfilter.replay.workloads import file_workload
 
     path = arguments.workload
     if arguments.events is None:

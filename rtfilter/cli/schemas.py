@@ -16,7 +16,7 @@ from rtfilter.cli.files import parse_json, place
 from rtfilter.cli.terminal import CommandError
 
 if TYPE_CHECKING:
-    from rtfilter.schema import Attribute, Schema
+    from rtfilter.events.schema import Attribute, Schema
 
 SAMPLE = 10_000
 """Events that inference looks at."""
@@ -37,7 +37,7 @@ def read_schema(path: str) -> Schema:
     CommandError
         It holds no schema; names the attribute.
     """
-    from rtfilter.schema import Schema
+    from rtfilter.events.schema import Schema
 
     with open(path, "rb") as stream:
         data = parse_json(stream.read(), place(path), object_pairs_hook=lambda pairs: _unique(pairs, path))
@@ -59,7 +59,7 @@ def _unique(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
 
 
 def _attribute(path: str, name: str, given: Any) -> Attribute:
-    from rtfilter.schema import KINDS, Attribute
+    from rtfilter.events.schema import KINDS, Attribute
 
     entry = {"type": given} if isinstance(given, str) else given
     known = ", ".join(KINDS)
@@ -182,7 +182,7 @@ def _see_field(found: dict[str, str], name: str, kind: Any) -> None:
 
 
 def _schema(kinds: Mapping[str, str], path: str) -> Schema:
-    from rtfilter.schema import KINDS, Schema
+    from rtfilter.events.schema import KINDS, Schema
 
     # Names that no attribute can have cannot occur in a predicate either.
     usable = {name: kind for name, kind in kinds.items() if all(name.split(".")) and name != "$or"}
@@ -192,6 +192,6 @@ def _schema(kinds: Mapping[str, str], path: str) -> Schema:
 
 
 def _is_moment(text: str) -> bool:
-    from rtfilter.encoding import microseconds
+    from rtfilter.events.encoding import microseconds
 
     return _MOMENT.fullmatch(text) is not None and microseconds(text) is not None

@@ -15,7 +15,7 @@ from rtfilter.cli.terminal import CommandError, say
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from rtfilter.schema import Schema
+    from rtfilter.events.schema import Schema
 
 FORMATS = ("parquet", "json")
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.description = (
         "Match events against a saved index on Spark. The result is Parquet files with a row per match:\n"
-        "the event's id, and the subscription. Needs pip install 'rtfilter[spark]' and Java 17 or newer."
+        "the event's id, and the subscription. Needs pip install 'rtree-filter[spark]' and Java 17 or newer."
     )
     parser.epilog = """events:
   what Spark reads: a file or directory of Parquet, or of JSON lines, on any file system it reaches,

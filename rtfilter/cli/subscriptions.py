@@ -18,9 +18,9 @@ from rtfilter.cli.bounds import Bounds, bounded_columns, bounds_of_arrow, bounds
 from rtfilter.cli.terminal import CommandError, counted
 
 if TYPE_CHECKING:
+    from rtfilter.events.schema import Schema
     from rtfilter.filter import EventFilter
-    from rtfilter.predicate import Predicate
-    from rtfilter.schema import Schema
+    from rtfilter.predicates.model import Predicate
 
 _ROW = re.compile(r"row (\d+), ")
 
@@ -85,7 +85,7 @@ def build_filter(
         The file cannot be read, or a subscription in it is unusable; with its place.
     """
     from rtfilter.filter import EventFilter
-    from rtfilter.tree import DEFAULT_CAPACITY
+    from rtfilter.index.tree import DEFAULT_CAPACITY
 
     try:
         target = EventFilter(schema, capacity or DEFAULT_CAPACITY)
@@ -199,7 +199,7 @@ class _Ids:
 
 def _subscribe_conditions(path: str, target: EventFilter, conditions: Any, only: int | None) -> None:
     from rtfilter.errors import PredicateError
-    from rtfilter.predicate import parse
+    from rtfilter.predicates.parse import parse
 
     ids = _Ids(lambda at: _place(path, at))
     names: list[int] = []
@@ -225,8 +225,8 @@ def _uncompilable(
     path: str, schema: Schema, predicates: Sequence[Predicate], places: Sequence[int]
 ) -> CommandError | None:
     """Return which predicate it is that cannot be compiled."""
-    from rtfilter.boxes import compile_predicate
     from rtfilter.errors import PredicateError
+    from rtfilter.predicates.boxes import compile_predicate
 
     for at, predicate in zip(places, predicates, strict=True):
         try:

@@ -7,11 +7,11 @@
 try:
     from pyspark import __version__ as _version
 except ImportError as error:
-    raise ImportError("rtfilter.spark needs PySpark: pip install 'rtfilter[spark]'") from error
+    raise ImportError("rtfilter.spark needs PySpark: pip install 'rtree-filter[spark]'") from error
 
 if tuple(map(int, _version.split(".")[:2])) < (4, 1):
     raise ImportError(
-        f"rtfilter.spark needs PySpark 4.1 or newer, not {_version}: pip install 'rtfilter[spark]'"
+        f"rtfilter.spark needs PySpark 4.1 or newer, not {_version}: pip install 'rtree-filter[spark]'"
     )
 
 from rtfilter.spark.frames import match_frame

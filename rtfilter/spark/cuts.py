@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.kernels import pack
-from rtfilter.kernels.grid import OPEN
-from rtfilter.tree import FloatArray, IntArray
+from rtfilter.index.kernels import pack
+from rtfilter.index.kernels.grid import OPEN
+from rtfilter.index.tree import FloatArray, IntArray
 
 #: Boxes that one cut is chosen on.
 SAMPLE = 512

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from rtfilter import EventError, EventFilter, Schema
-from rtfilter.events import EventTable
+from rtfilter.events.table import EventTable
+from rtfilter.index.tree import FloatArray, IntArray
+from rtfilter.scheduler import balanced_parts
 from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
 from rtfilter.spark.leases import context_of, lend
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.tree import FloatArray, IntArray
-from scheduler import balanced_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa

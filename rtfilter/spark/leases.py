@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from rtfilter import EventFilter, Schema, SnapshotError, snapshot
+from rtfilter import EventFilter, Schema, SnapshotError
 from rtfilter.filter import KIND
+from rtfilter.snapshots import arrays as snapshot
 from rtfilter.spark import places
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtfilter.index.tree import FloatArray, IntArray
 from rtfilter.spark.leases import Lease
-from rtfilter.tree import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa

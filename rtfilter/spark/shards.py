@@ -22,22 +22,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter import EventFilter, Schema, SnapshotError, snapshot
+from rtfilter import EventFilter, Schema, SnapshotError
+from rtfilter.index.tree import DEFAULT_CAPACITY, IntArray
+from rtfilter.snapshots import arrays as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease, context_of
 from rtfilter.spark.routes import LEAVES, Route
-from rtfilter.spark.subscribing import (
-    BUILT,
-    SAMPLE,
-    Built,
-    Shard,
-    Subscriptions,
-    collected,
-    save,
-    written,
-)
-from rtfilter.tree import DEFAULT_CAPACITY, IntArray
+from rtfilter.spark.subscribing import BUILT, SAMPLE, Built, Shard, Subscriptions, collected, save, written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from adaptive import Controller, LevelController
 from rtfilter import EventFilter, SnapshotError
+from rtfilter.adaptive import Controller, LevelController
 from rtfilter.spark import places
 from rtfilter.spark.blocks import quoted
 from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, WORKLOAD, matched

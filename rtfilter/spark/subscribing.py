@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtfilter import EventFilter, PredicateError, Schema, snapshot, tables
-from rtfilter.boxes import compile_bounds, compile_predicate
-from rtfilter.predicate import parse
+from rtfilter import EventFilter, PredicateError, Schema
+from rtfilter.index.tree import FloatArray, IntArray
+from rtfilter.predicates import bound_columns as tables
+from rtfilter.predicates.boxes import compile_bounds, compile_predicate
+from rtfilter.predicates.parse import parse
+from rtfilter.snapshots import arrays as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease
-from rtfilter.tree import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from adaptive import powers_of_two
-from rtfilter.metrics import SECONDS, Histogram, controller_metrics, serve
+from rtfilter.adaptive import powers_of_two
+from rtfilter.watch.metrics import SECONDS, Histogram, controller_metrics, serve
 
 #: Micro-batches take longer than events.
 BATCH_SECONDS = (*SECONDS[SECONDS.index(0.01) :], 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0)
@@ -45,7 +45,7 @@ class StreamMetrics(Collector):
         self.registry.register(self)
 
     def serve(self, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
-        """Expose the registry at http://address:port/metrics; see `rtfilter.metrics.serve`."""
+        """Expose the registry at http://address:port/metrics; see `rtfilter.watch.metrics.serve`."""
         return serve(self.registry, port, address)
 
     def listen(self, spark: SparkSession) -> Callable[[], None]:

@@ -1,0 +1,1 @@
+"""Behaviour under mixed load and at scale."""

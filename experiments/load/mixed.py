@@ -1,0 +1,532 @@
+"""Mixed load: batches of events arrive as a Poisson process while other threads change the subscriptions.
+
+The capacity is measured first, as a closed loop: the same threads on the same cores match batches and make
+changes back to back. Then an open loop asks for a share of that, and nobody waits for an answer before asking
+again: a response counts from the arrival of the batch, however long it waits. Beside it stands the mean that
+queueing theory expects of such a load, if batches and their changes took what they take in the closed loop.
+What waited for what at the gate is counted from the times at which batches and changes asked for the index,
+had it and let it go. A sample of the answers is compared with brute force on the version of the subscriptions
+that the batch saw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from statistics import median
+from time import perf_counter, sleep
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from experiments.output import cores, keep, outcome, positive, rounds
+from experiments.peers.scans import brute_force, require_equal
+from rtfilter import EventFilter
+from rtfilter.matching.gate import Gate
+from rtfilter.predicates.boxes import bounds_predicate
+from rtfilter.predicates.model import Predicate
+from rtfilter.replay import machine
+from rtfilter.replay.output import Row, save_picture, table
+from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
+from rtfilter.replay.workloads.base import FloatArray, IntArray
+from rtfilter.results import Matches
+
+#: Share of all operations (an event, or a change of one subscription) that are changes.
+CHANGES = 0.1
+KINDS = ("subscribe", "update", "unsubscribe")
+"""Changes take turns, so that the number of subscriptions stays as it is."""
+#: Different batches; after the last comes the first again.
+BATCHES = 500
+#: Closed loops whose median is the capacity.
+TRIALS = 5
+TIMES = np.dtype([(name, np.float64) for name in ("due", "asked", "begun", "left", "done")])
+"""An operation, in seconds: when it should begin, asked for the index, had it, let it go, and returned."""
+COLUMNS = {
+    "workload": "workload",
+    "what": "",
+    "rate": "asked /s",
+    "asked": "asked",
+    "done": "done",
+    "expected_ms": "expected ms",
+    "mean_ms": "mean ms",
+    "p50_ms": "p50",
+    "p99_ms": "p99",
+    "max_ms": "max",
+    "queue": "mean queue",
+    "longest": "longest",
+    "batches": "most batches waited for",
+    "changes": "most changes",
+    "verdict": "",
+}
+
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    boxes: int
+    events: int
+    """Of a batch."""
+    seconds: float
+    """That operations arrive for."""
+    trial: int
+    """Batches of a closed loop."""
+    checked: int
+    """Batches of which an event is compared with brute force."""
+    load: float
+    """Share of the capacity that is asked for."""
+    matchers: int
+    """Threads that match, and cores that the process may use."""
+    changers: int
+    """Threads that change subscriptions."""
+
+
+FULL = Size(boxes=1_000_000, events=100, seconds=30, trial=300, checked=50, load=0.9, matchers=1, changers=16)
+QUICK = FULL._replace(boxes=20_000, seconds=0.3, trial=20, checked=5)
+
+
+class Turn(NamedTuple):
+    """When a thread asked for the index, had it and let it go, seconds of `perf_counter`."""
+
+    asked: float
+    begun: float
+    left: float
+
+
+class WatchedGate(Gate):
+    """A gate that remembers the last turn of each thread.
+
+    A turn begins when it is granted, which may be a while before the thread goes on: times are taken where
+    the gate decides, under its lock.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._own = threading.local()
+        self._granted = 0.0
+
+    @property
+    def last(self) -> Turn:
+        """The last turn of this thread."""
+        turn: Turn = self._own.turn
+        return turn
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Hold the index unchanged."""
+        self._own.asked = None
+        with super().reading(), self._remembered():
+            yield
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Have the index alone."""
+        self._own.asked = None
+        with super().writing(), self._remembered():
+            yield
+
+    @contextmanager
+    def _remembered(self) -> Iterator[None]:
+        # While this thread holds the index, no turn is granted but to batches that need not wait.
+        asked = self._own.asked
+        begun = perf_counter() if asked is None else self._granted
+        try:
+            yield
+        finally:
+            self._own.turn = Turn(begun if asked is None else asked, begun, perf_counter())
+
+    def _wait(self) -> None:
+        self._own.asked = perf_counter()
+        super()._wait()
+
+    def _writing_begun(self, change: threading.Condition) -> bool:
+        if self._own.asked is None and self._writer is not change:
+            self._own.asked = perf_counter()
+        return super()._writing_begun(change)
+
+    def _admit(self) -> None:
+        self._granted = perf_counter()
+        super()._admit()
+
+    def _next_change(self) -> None:
+        self._granted = perf_counter()
+        super()._next_change()
+
+
+class Changes:
+    """Changes of a filter, each a call of its own that depends on no other, and what they leave behind.
+
+    Parameters
+    ----------
+    target : EventFilter
+        With ids 0 to n - 1.
+    boxes : Bounds
+        Of those n subscriptions.
+    workload : BoxWorkload
+        Gives the boxes of the changes.
+    """
+
+    def __init__(self, target: EventFilter, boxes: Bounds, workload: BoxWorkload) -> None:
+        self._target, self._boxes, self._workload = target, boxes, workload
+        self._old = np.random.default_rng(workload.seed).permutation(len(boxes.low))
+        self._predicates: list[Predicate] = []
+
+    def prepare(self, total: int) -> None:
+        """Make ready so many changes, in all; building predicates is not what is measured."""
+        if total > len(self._old):
+            raise ValueError(
+                f"{total:,} changes need as many subscriptions, but there are {len(self._old):,}"
+            )
+        ready = len(self._predicates)
+        fresh = self._workload.subscriptions(len(self._old) + ready, max(total - ready, 0))
+        schema = self._target.schema
+        self._predicates += [bounds_predicate(*sides, schema) for sides in zip(*fresh, strict=True)]
+
+    def __len__(self) -> int:
+        """Changes that are ready."""
+        return len(self._predicates)
+
+    def make(self, change: int) -> None:
+        """Make a change."""
+        kind, old = KINDS[change % len(KINDS)], int(self._old[change])
+        if kind == "subscribe":
+            self._target.subscribe(self._predicates[change], id=len(self._old) + change)
+        elif kind == "update":
+            self._target.update(old, self._predicates[change])
+        else:
+            self._target.unsubscribe(old)
+
+    def content(self, made: NDArray[np.bool_]) -> tuple[IntArray, Bounds]:
+        """Ids int64 (m,) and boxes after some of the changes, bool (len(self),), in whatever order."""
+        first = len(self._old)
+        changes = np.flatnonzero(made)
+        kinds = changes % len(KINDS)
+        kept = np.ones(first, np.bool_)
+        kept[self._old[changes[kinds != KINDS.index("subscribe")]]] = False
+        came = changes[kinds != KINDS.index("unsubscribe")]
+        subscribed = came % len(KINDS) == KINDS.index("subscribe")
+        ids = np.concatenate([np.flatnonzero(kept), np.where(subscribed, first + came, self._old[came])])
+        fresh = self._workload.subscriptions(first, len(self))
+        sides = [np.concatenate([old[kept], new[came]]) for old, new in zip(self._boxes, fresh, strict=True)]
+        return ids, Bounds(*sides)
+
+
+class Log(NamedTuple):
+    """What an open loop did."""
+
+    batches: NDArray[Any]
+    """`TIMES` (n,), in order of arrival."""
+    changes: NDArray[Any]
+    """`TIMES` (m,), in order of arrival."""
+    answers: dict[int, Matches]
+    """By batch, of those to be checked."""
+
+
+def arrivals(rng: np.random.Generator, rate: float, seconds: float) -> FloatArray:
+    """Times of a Poisson process, ascending in 0..seconds; at least one."""
+    total = max(rng.poisson(rate * seconds), 1)
+    return np.sort(rng.uniform(0, seconds, total))
+
+
+def serve(
+    threads: int, due: FloatArray, act: Callable[[int], object], step: Callable[[], object]
+) -> list[Callable[[], None]]:
+    """Work for so many threads: act(i) once due[i] has come, in this order; `step` after each.
+
+    `due` is ascending, of `perf_counter`.
+    """
+    numbers = count()
+
+    def work() -> None:
+        while (i := next(numbers)) < len(due):
+            sleep(max(due[i] - perf_counter(), 0))
+            act(i)
+            step()
+
+    return [work] * threads
+
+
+def together(works: Sequence[Callable[[], None]]) -> None:
+    """Do each in a thread of its own; raises the first of their errors."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        for running in [pool.submit(work) for work in works]:
+            running.result()
+
+
+def run(
+    target: EventFilter,
+    batches: FloatArray,
+    change: Callable[[int], object],
+    due: tuple[FloatArray, FloatArray],
+    size: Size,
+    checked: Sequence[int] = (),
+    step: Callable[[], object] = lambda: None,
+) -> Log:
+    """Match batches and make changes as they are due, each kind in threads of its own.
+
+    Parameters
+    ----------
+    target : EventFilter
+        With a `WatchedGate`.
+    batches : float64 (m, events, d)
+        Batch i is `batches[i % m]`.
+    change : int -> object
+        Makes a change.
+    due : (float64 (n,), float64 (k,))
+        When batches and changes are due, seconds from now, ascending; all 0 for a closed loop.
+    checked : sequence of int
+        Batches whose answers are kept.
+    step : () -> object
+        Called after each batch, by any thread.
+    """
+    gate = target._gate
+    assert isinstance(gate, WatchedGate)
+    kept, answers = set(checked), dict[int, Matches]()
+    logs = [np.zeros(len(times), TIMES) for times in due]
+    start = perf_counter()
+
+    def remember(log: NDArray[Any], i: int) -> None:
+        log[i] = (log["due"][i], *(time - start for time in gate.last), perf_counter() - start)
+
+    def match(i: int) -> None:
+        matches = target.match_batch(batches[i % len(batches)])
+        remember(logs[0], i)
+        if i in kept:
+            answers[i] = matches
+
+    def make(i: int) -> None:
+        change(i)
+        remember(logs[1], i)
+
+    for log, times in zip(logs, due, strict=True):
+        log["due"] = times
+    together(
+        serve(size.matchers, start + due[0], match, step)
+        + serve(size.changers, start + due[1], make, lambda: None)
+    )
+    return Log(logs[0], logs[1], answers)
+
+
+def within(times: FloatArray, after: FloatArray, before: FloatArray) -> IntArray:
+    """How many of the times lie in each open interval (after, before), int64 (n,)."""
+    ordered = np.sort(times)
+    inside: IntArray = np.searchsorted(ordered, before) - np.searchsorted(ordered, after, "right")
+    return np.maximum(inside, 0)
+
+
+def waiting(log: NDArray[Any]) -> IntArray:
+    """For each batch, those before it that had not got the index when it arrived, int64 (n,)."""
+    begun = np.sort(log["begun"])
+    ahead: IntArray = np.arange(len(log)) - np.searchsorted(begun, log["due"])
+    return ahead
+
+
+def queueing(service: float, load: float) -> float:
+    """Mean response time of one server, Poisson arrivals and constant service (M/D/1), in its unit."""
+    return service * (1 + load / (2 * (1 - load))) if load < 1 else float("inf")
+
+
+def describe(log: NDArray[Any], seconds: float, weight: int = 1) -> Row:
+    """Response times of some operations in ms, from when they were due, and how many were asked for.
+
+    One that was not done has no time of return and counts as asked only. `weight`: events of an operation.
+    """
+    done = log[log["done"] > 0]
+    response = (done["done"] - done["due"]) * 1e3
+    p50, p99 = np.percentile(response, (50, 99))
+    return {
+        "rate": weight * len(log) / seconds,
+        "asked": weight * len(log),
+        "done": weight * len(done),
+        "mean_ms": float(response.mean()),
+        "p50_ms": float(p50),
+        "p99_ms": float(p99),
+        "max_ms": float(response.max()),
+    }
+
+
+def waits(log: Log) -> dict[str, IntArray]:
+    """How many operations each one waited for at the gate.
+
+    Returns
+    -------
+    dict
+        Of the batches, int64 (n,): ``batches``, those that ended between its asking for the index and its
+        getting it; ``changes`` the same. Of the changes, int64 (m,): ``overtaking``, batches that began in
+        that time, and thus ended in it too; ``due``, batches that began since the change was due.
+    """
+    batches, changes = log.batches, log.changes
+    return {
+        "batches": within(batches["left"], batches["asked"], batches["begun"]),
+        "changes": within(changes["left"], batches["asked"], batches["begun"]),
+        "overtaking": within(batches["begun"], changes["asked"], changes["begun"]),
+        "due": within(batches["begun"], changes["due"], changes["begun"]),
+    }
+
+
+def verdict(row: Row, most: int) -> str:
+    """Whether all was done, and nothing waited for more than `most` batches: one turn of others."""
+    return outcome(row["done"] == row["asked"] and row["batches"] <= most)
+
+
+def check(log: Log, points: FloatArray, changes: Changes, before: int, rng: np.random.Generator) -> None:
+    """Compare one event of each batch in `log.answers` with brute force on the version that the batch saw.
+
+    The first `before` changes were made earlier than the log. A batch saw the changes that let the index go
+    before it got it. Raises `AssertionError` on a difference.
+    """
+    for batch, matches in log.answers.items():
+        made = np.zeros(len(changes), np.bool_)
+        made[:before] = True
+        made[before:][log.changes["left"] < log.batches["begun"][batch]] = True
+        ids, boxes = changes.content(made)
+        row = int(rng.integers(len(matches)))
+        (inside,) = brute_force(boxes, points[batch % len(points)][row : row + 1])
+        require_equal(f"batch {batch}, event {row}", [matches[row]], [np.sort(ids[inside])])
+
+
+def measure(workload: BoxWorkload, size: Size, bar: Any) -> tuple[list[Row], Log]:
+    """Measure the capacity, then the mixed load: a row for events and one for changes, and their times."""
+    rng = np.random.default_rng(workload.seed)
+    boxes = workload.subscriptions(0, size.boxes)
+    batches = workload.events(0, BATCHES * size.events).reshape(BATCHES, size.events, workload.dimensions)
+    target = EventFilter(workload.schema)
+    target._gate = WatchedGate()
+    bar.set_postfix_str(f"{workload.name}: loading")
+    target.subscribe_many(*boxes)
+    changes = Changes(target, boxes, workload)
+
+    bar.set_postfix_str(f"{workload.name}: capacity")
+    share = size.events * CHANGES / (1 - CHANGES)
+    trial = round(size.trial * share)
+    changes.prepare((TRIALS + 1) * trial)
+    first = count(0, trial)
+
+    def closed_loop(own: int) -> None:
+        start = next(first) if own else 0
+        due = np.zeros(size.trial), np.zeros(own)
+        run(target, batches, lambda i: changes.make(start + i), due, size)
+
+    loops = {"alone": partial(closed_loop, 0), "mixed": partial(closed_loop, trial)}
+    rounds(loops, 1)  # compiles, and fills the caches
+    times = {name: median(taken) / size.trial for name, taken in rounds(loops, TRIALS).items()}
+
+    before = len(changes)
+    rate = size.load / times["mixed"]
+    due = arrivals(rng, rate, size.seconds), arrivals(rng, rate * share, size.seconds)
+    changes.prepare(before + len(due[1]))
+    checked = sorted(rng.permutation(len(due[0]))[: size.checked].tolist())
+    bar.set_postfix_str(f"{workload.name}: open loop")
+    bar.reset(len(due[0]))
+    gc.collect()
+    gc.freeze()  # the predicates of the changes to come are ours, not the filter's
+    others = machine.Others()
+    log = run(target, batches, lambda i: changes.make(before + i), due, size, checked, bar.update)
+    taken = others.cores()
+    gc.unfreeze()
+    bar.set_postfix_str(f"{workload.name}: comparing with brute force")
+    check(log, batches, changes, before, rng)
+    counted = waits(log)
+    queue = waiting(log.batches)
+    events: Row = {
+        "workload": workload.name,
+        "what": "events",
+        "alone": size.events / times["alone"],
+        "capacity": size.events / times["mixed"],
+        **describe(log.batches, size.seconds, size.events),
+        "expected_ms": queueing(times["mixed"], size.load) * 1e3 if size.matchers == 1 else None,
+        "queue": float(queue.mean()),
+        "longest": int(queue.max()),
+        "batches": int(counted["batches"].max()),
+        "changes": int(counted["changes"].max()),
+        "others": taken,
+    }
+    events["verdict"] = verdict(events, size.matchers - 1)
+    updates: Row = {
+        "workload": workload.name,
+        "what": "changes",
+        **describe(log.changes, size.seconds),
+        "batches": int(counted["overtaking"].max()),
+        "batches_since_due": int(counted["due"].max()),
+    }
+    updates["verdict"] = verdict(updates, size.matchers)
+    return [events, updates], log
+
+
+def draw(logs: dict[str, Log], path: Path) -> None:
+    """Plot the share of events and of changes that take longer than a time, into a picture."""
+    figure = Figure(figsize=(6 * len(logs), 4.2), layout="constrained")
+    for axes, (name, log) in zip(figure.subplots(1, len(logs), squeeze=False)[0], logs.items(), strict=True):
+        for label, own in (("events", log.batches), ("changes", log.changes)):
+            response = np.sort(own["done"] - own["due"]) * 1e3
+            axes.plot(response, 1 - np.arange(len(response)) / len(response), label=label)
+        axes.set(
+            title=name,
+            xscale="log",
+            yscale="log",
+            xlabel="response time, ms",
+            ylabel="share that takes longer",
+        )
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
+    save_picture(figure, path, dpi=110)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the experiment; see ``--help``."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments mixed", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help=f"a trial: {QUICK.boxes:,} boxes, {QUICK.seconds:g} s"
+    )
+    parser.add_argument("--boxes", type=positive, help=f"boxes in the index ({FULL.boxes:,})")
+    parser.add_argument("--events", type=positive, help=f"events of a batch ({FULL.events})")
+    parser.add_argument("--seconds", type=float, help=f"that operations arrive for ({FULL.seconds:g})")
+    parser.add_argument("--load", type=float, help=f"share of the capacity that is asked for ({FULL.load:g})")
+    parser.add_argument(
+        "--matchers", type=positive, help=f"threads that match, a core each ({FULL.matchers})"
+    )
+    parser.add_argument(
+        "--changers", type=positive, help=f"threads that change subscriptions ({FULL.changers})"
+    )
+    parser.add_argument("--workloads", nargs="+", choices=BOXES, default=["wide", "narrow"])
+    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
+    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    parser.add_argument("--figure", type=Path, help="picture file for the response times")
+    given = parser.parse_args(arguments)
+    asked = {name: value for name, value in vars(given).items() if name in Size._fields and value is not None}
+    size = (QUICK if given.quick else FULL)._replace(**asked)
+
+    rows: list[Row] = []
+    logs: dict[str, Log] = {}
+    with cores(size.matchers), tqdm(unit="batch", leave=False) as bar:
+        for name in given.workloads:
+            found, logs[name] = measure(BOXES[name](given.seed), size, bar)
+            rows += found
+    print(machine.one_line())
+    print(
+        f"{size.boxes:,} boxes, batches of {size.events}; {size.matchers} threads match, on as many "
+        f"cores, and {size.changers} change;\n{size.checked} answers of each compared with brute force\n"
+    )
+    for row in rows:
+        if row["what"] == "events":
+            print(
+                f"{row['workload']}: capacity {row['alone']:,.0f} events/s without changes, "
+                f"{row['capacity']:,.0f} with {CHANGES:.0%} changes; {size.load:.0%} were asked for;\n"
+                f"other processes took {row['others']:.2f} cores"
+            )
+    print("\n" + table(rows, COLUMNS))
+    keep(given.out, "mixed", size._asdict() | {"workloads": given.workloads, "seed": given.seed}, rows)
+    if given.figure is not None:
+        draw(logs, given.figure)
+    return 0

@@ -1,0 +1,1 @@
+"""Mean response of bursts by plan."""

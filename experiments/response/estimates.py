@@ -1,0 +1,110 @@
+"""How near shortest first by the estimate comes to shortest first by the true cost.
+
+The estimate of an event is its workload: the nodes at which its paths stop at a level. Its true cost is what
+its search takes alone, from the root; after an estimate a part of that is left. Costs come in two units:
+visits of nodes, which are the same in every run, and seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from rtfilter import scheduler
+from rtfilter.index.tree import RStarTree
+from rtfilter.replay.output import Row
+from rtfilter.replay.workloads.base import FloatArray, IntArray
+
+COLUMNS = {
+    "workload": "workload",
+    "level": "level",
+    "unit": "unit",
+    "correlation": "rank correlation",
+    "over_true": "by estimate / by true cost",
+    "over_fifo": "by estimate / arrival order",
+    "true_over_fifo": "true cost / arrival order",
+}
+
+
+class Work(NamedTuple):
+    """A burst of n events, one at a time after an estimate at one level, in one unit."""
+
+    unit: str
+    workload: IntArray
+    """int64 (n,): the estimate, in nodes."""
+    cost: FloatArray
+    """float64 (n,): what the search of each event takes after the estimate."""
+    estimation: float
+    """What the estimate takes."""
+
+
+def works(tree: RStarTree, points: FloatArray, level: int, repeats: int) -> Iterator[Work]:
+    """The work in visits and in seconds; seconds are medians of `repeats`."""
+    n = len(points)
+    each = np.arange(n + 1)
+    times = np.empty((repeats, n))
+    visits = np.empty(n)
+    estimations = []
+    for turn in range(repeats):
+        begun = perf_counter()
+        frontier = tree.frontier(points, level)
+        parts = frontier.split(each[:-1], each)
+        estimations.append(perf_counter() - begun)
+        for row in range(n):
+            begun = perf_counter()
+            hits = tree.resume_part(parts, row)
+            times[turn, row] = perf_counter() - begun
+            visits[row] = hits.visits[0]
+    yield Work("visits", frontier.workload, visits, frontier.visits)
+    yield Work("seconds", frontier.workload, np.median(times, axis=0), median(estimations))
+
+
+def correlation(workload: IntArray, cost: FloatArray) -> float | None:
+    """Spearman's rank correlation; None where all are equal and there is nothing to rank."""
+    if not (np.ptp(workload) and np.ptp(cost)):
+        return None
+    return float(spearmanr(workload, cost).statistic)
+
+
+def judge(work: Work, alone: FloatArray) -> Row:
+    """Rank correlation of an estimate, and the mean response of event by event in three orders.
+
+    Parameters
+    ----------
+    work : Work
+        At one level.
+    alone : float64 (n,)
+        True cost of each event, in the same unit. By it, and in arrival order, nothing is estimated.
+
+    Returns
+    -------
+    Row
+        ``by_estimate``, ``by_true``, ``fifo`` (expected of a random order) and their ratios.
+    """
+    order = scheduler.schedule(scheduler.shortest_first, work.workload, 1)
+    by_estimate = scheduler.mean_response(work.cost, order, work.estimation)
+    by_true, fifo = scheduler.shortest_first_response(alone), scheduler.expected_random_response(alone)
+    return {
+        "unit": work.unit,
+        "correlation": correlation(work.workload, alone),
+        "by_estimate": by_estimate,
+        "by_true": by_true,
+        "fifo": fifo,
+        "over_true": by_estimate / by_true,
+        "over_fifo": by_estimate / fifo,
+        "true_over_fifo": by_true / fifo,
+    }
+
+
+def measure(tree: RStarTree, points: FloatArray, repeats: int) -> list[Row]:
+    """A row per level and unit for a burst, points float64 (n, d)."""
+    found = [list(works(tree, points, level, repeats)) for level in range(tree.height)]
+    alone = {work.unit: work.cost for work in found[0]}  # level 0: nothing has been searched yet
+    return [
+        {"level": level, **judge(work, alone[work.unit])} for level, own in enumerate(found) for work in own
+    ]

@@ -1,0 +1,52 @@
+"""Streaming a batch by a chosen plan, and learning what its controller was told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rtfilter import EventFilter
+from rtfilter.adaptive import Controller, Ticket
+from rtfilter.events.table import EventTable
+from rtfilter.scheduler import resolve
+
+
+class Listener:
+    """Passes on what a filter and its controller tell each other, and keeps the last of it."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self.log = controller.log
+        self.ticket: Ticket | None = None
+        self.response = float("nan")
+        """Mean response of the last burst, seconds."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last burst taught the controller nothing."""
+        return self.ticket is not None and self.ticket.episode == 0
+
+    def plan(self, size: int, height: int) -> Ticket:
+        """See `adaptive.Controller`."""
+        self.ticket = self._controller.plan(size, height)
+        return self.ticket
+
+    def report(self, ticket: Ticket, mean_response: float) -> None:
+        """See `adaptive.Controller`."""
+        self.response = mean_response
+        self._controller.report(ticket, mean_response)
+
+    def on_update(self, count: int = 1) -> None:
+        """See `adaptive.Controller`."""
+        self._controller.on_update(count)
+
+    def snapshot(self) -> dict[str, Any]:
+        """See `adaptive.Controller`."""
+        return self._controller.snapshot()
+
+
+def stream(filter: EventFilter, policy: str, controller: Listener, events: EventTable) -> float:
+    """Stream a burst to a consumer that does nothing; its mean response, seconds."""
+    filter.policy, filter.controller = resolve(policy), controller
+    for _ in filter.stream(events):
+        pass
+    return controller.response

@@ -1,0 +1,1 @@
+"""Throughput, memory and balance on Spark."""

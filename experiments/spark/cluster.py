@@ -1,0 +1,73 @@
+"""A Spark cluster of processes on this machine: a master and workers, on the loopback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import NamedTuple
+
+from rtfilter.replay.machine import free_port
+
+#: Seconds until all workers must be there.
+PATIENCE = 60.0
+
+
+class Cluster(NamedTuple):
+    """A running cluster."""
+
+    url: str
+    environment: dict[str, str]
+    """Of a driver that shall use it."""
+
+
+@contextmanager
+def cluster(folder: Path, *, workers: int = 2, memory: str = "512m") -> Iterator[Cluster]:
+    """A master and workers of one core each, which keep their files in a folder; gone afterwards.
+
+    Raises `RuntimeError` with their log when they do not come up.
+    """
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    (folder / "tmp").mkdir(parents=True)
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "TMPDIR": str(folder / "tmp"),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    own = ["--host", "127.0.0.1", "--webui-port", "0"]
+    work = ["--cores", "1", "--memory", memory, "--work-dir", str(folder / "work"), url]
+    commands = [["master.Master", *own, "--port", str(port)], *[["worker.Worker", *own, *work]] * workers]
+    log_path = folder / "log"
+    with open(log_path, "w") as log:
+        processes: list[subprocess.Popen[bytes]] = []
+        try:
+            for command in commands:
+                call = [
+                    str(home / "bin" / "spark-class"),
+                    f"org.apache.spark.deploy.{command[0]}",
+                    *command[1:],
+                ]
+                processes.append(subprocess.Popen(call, env=environment, stdout=log, stderr=log))
+            deadline = monotonic() + PATIENCE
+            while log_path.read_text().count("Successfully registered with master") < workers:
+                if monotonic() > deadline:
+                    raise RuntimeError(f"the cluster did not start: {log_path.read_text()}")
+                sleep(0.1)
+            yield Cluster(url, environment)
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait()

@@ -1,0 +1,145 @@
+"""One measurement on Spark, in a process of its own: reads a job as JSON, prints its rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from rtfilter import EventFilter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Row = dict[str, Any]
+#: Events that a process without Spark reads and matches together.
+BATCH = 1 << 16
+
+
+def alone(job: Row) -> list[Row]:
+    """One process without Spark: read, match, name the pairs."""
+    import pyarrow.parquet as pq
+
+    index = EventFilter.load(job["index"])
+    names = list(index.schema.names)
+    rows = []
+    for _ in range(job["repeats"] + 1):
+        begun, events, matches = perf_counter(), 0, 0
+        for batch in pq.ParquetFile(job["events"]).iter_batches(BATCH, use_threads=False):
+            found = index.match_batch(batch.select(names))
+            row, _ = found.pairs()
+            matches += len(batch.column("id").take(row))
+            events += len(batch)
+        rows.append({"seconds": perf_counter() - begun, "events": events, "matches": matches})
+    return rows[1:]  # the first loaded the kernels
+
+
+def session(job: Row) -> SparkSession:
+    """A session on the job's master."""
+    from pyspark.sql import SparkSession
+
+    from rtfilter.spark.sessions import SOCKETS
+
+    spark = (
+        SparkSession.builder.master(job["master"])
+        .config("spark.ui.enabled", False)
+        .config("spark.ui.showConsoleProgress", False)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.executor.memory", "1g")
+        .config(SOCKETS, True)
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def spent(spark: SparkSession, group: str) -> Row:
+    """Bytes shuffled by the jobs of a group."""
+    tracker = spark.sparkContext.statusTracker()
+    java: Any = spark.sparkContext._jsc
+    store = java.sc().statusStore()
+    written = 0
+    for number in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(number)
+        for stage in info.stageIds if info else []:
+            written += store.lastStageAttempt(stage).shuffleWriteBytes()
+    return {"shuffled": written}
+
+
+def matched(job: Row) -> list[Row]:
+    """`match_frame`, to the end of its result."""
+    from rtfilter.spark import match_frame
+
+    spark = session(job)
+    events = spark.read.parquet(job["events"])
+    rows = []
+    for turn in range(job["repeats"] + 1):
+        group = f"turn {turn}"
+        spark.sparkContext.setJobGroup(group, group)
+        result = match_frame(
+            events, job["index"], partitions=job["partitions"], balance=job.get("balance", True)
+        )
+        begun = perf_counter()
+        count = used(result)
+        rows.append({"seconds": perf_counter() - begun, "matches": count, **spent(spark, group)})
+    spark.stop()
+    return rows[1:]  # the first started the workers and mapped the index
+
+
+def used(result: DataFrame) -> int:
+    """Number of rows, each of which was computed and looked at by Spark."""
+    from pyspark.sql import functions as sf
+
+    row = result.agg(sf.count("*").alias("n"), sf.sum(sf.hash(*result.columns))).collect()[0]
+    return int(row.n)
+
+
+def joined(job: Row) -> list[Row]:
+    """Spark's own way: a broadcast nested loop over the bounds."""
+    from pyspark.sql import functions as sf
+
+    spark = session(job)
+    events = spark.read.parquet(job["events"]).limit(job["sample"]).repartition(job["partitions"]).cache()
+    boxes = spark.read.parquet(job["boxes"])
+    events.count()
+    condition = sf.expr(
+        " AND ".join(f"{name} BETWEEN `low.{name}` AND `high.{name}`" for name in job["names"])
+    )
+    begun = perf_counter()
+    count = used(events.join(sf.broadcast(boxes), condition).select(events.id, "subscription"))
+    rows = [{"seconds": perf_counter() - begun, "events": job["sample"], "matches": count}]
+    spark.stop()
+    return rows
+
+
+def skewed(job: Row) -> list[Row]:
+    """Work of each partition, in visits, a row for each number of partitions.
+
+    The index has a subscription that every event matches.
+    """
+    from pyspark.sql import functions as sf
+
+    from rtfilter.spark import match_frame
+
+    spark = session(job)
+    events, rows = spark.read.parquet(job["events"]), []
+    for parts in job["partitions"]:
+        result = match_frame(events, job["index"], partitions=parts, details=True)
+        always = result.where(sf.col("subscription") == job["always"])
+        work = always.groupBy(sf.spark_partition_id()).agg(sf.sum("workload")).collect()
+        rows.append({"work": [row[1] for row in work]})
+    spark.stop()
+    return rows
+
+
+def main() -> None:
+    """Do the job on standard input."""
+    job = json.load(sys.stdin)
+    print(json.dumps({"alone": alone, "match": matched, "join": joined, "skew": skewed}[job["way"]](job)))
+
+
+if __name__ == "__main__":
+    main()

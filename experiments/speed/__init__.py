@@ -1,0 +1,1 @@
+"""Speed of searches, updates and loading, beside all peers."""

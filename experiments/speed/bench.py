@@ -1,0 +1,401 @@
+"""Speed of `RStarTree` beside all peers, in one run on one core: search, insertion, deletion, bulk loading.
+
+`rtree` is given its best of three indexes and two ways of asking each. Before anything is timed, answers are
+compared with brute force. Times are medians without compilation; those of one workload are taken in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from experiments import peers
+from experiments.output import WARM, keep, one_core, outcome, positive, rounds
+from experiments.peers.cost import affordable, too_much
+from experiments.peers.scans import brute_force, require_equal
+from experiments.peers.trees import Rtree
+from rtfilter.index.tree import RStarTree
+from rtfilter.replay import machine
+from rtfilter.replay.output import Row, save_picture, table
+from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
+from rtfilter.replay.workloads.base import FloatArray
+from rtfilter.results import Matches
+
+#: Events searched together. A slow peer is asked fewer, as many as it answers in `ASK_SECONDS`.
+BATCHES = (1000, 100, 1)
+#: A peer that would take longer for one event is left out.
+EVENT_SECONDS = 5.0
+ASK_SECONDS = 0.05
+#: A peer that answers all events in so much is asked all: with many matches, memory for them costs the most.
+ALL_SECONDS = 0.6
+#: Ends the name of a peer that is asked for one event a call.
+ALONE = ", one by one"
+#: Events that the answers of a peer are compared for.
+CHECKED = 50
+#: Peers that a row is normalised by when two results are compared: of the same speed in any run.
+YARDSTICKS = ("NumPy", "rtree packed")
+STEPS = 4
+"""Steps of `measure`."""
+COLUMNS = {
+    "workload": "workload",
+    "measure": "measure",
+    "unit": "",
+    "ours": "ours",
+    "rtree": "rtree",
+    "best": "rtree's best",
+    "ratio": "rtree / ours",
+    "lead": "next / ours",
+    "next": "next best of all",
+    "target": "target",
+    "verdict": "",
+}
+
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    boxes: int
+    events: int
+    sample: int
+    """Of the events: those that are asked one at a time."""
+    updates: int
+    """Boxes inserted into the index and deleted again."""
+    repeats: int
+    build_seconds: float
+    """That a peer may take to build; it may take `EVENT_SECONDS` for an event."""
+
+
+FULL = Size(boxes=100_000, events=1000, sample=200, updates=300, repeats=5, build_seconds=5)
+QUICK = Size(boxes=3000, events=1000, sample=50, updates=100, repeats=1, build_seconds=5)
+
+
+class Target(NamedTuple):
+    """What is asked of a measure from so many boxes on."""
+
+    workload: str
+    """Empty: of any."""
+    measure: str
+    boxes: int
+    key: str
+    """Of a row: `ratio` and `lead` are at least, `ours` is at most the bound."""
+    bound: float
+
+    def __str__(self) -> str:
+        heading = {"ratio": "rtree / ours", "lead": "next / ours", "ours": "ours"}[self.key]
+        return f"{heading} {'<=' if self.key == 'ours' else '>='} {self.bound:g}"
+
+    def met(self, row: Row) -> bool:
+        """Whether a row meets it."""
+        value: float = row[self.key]
+        return value <= self.bound if self.key == "ours" else value >= self.bound
+
+
+SEARCH = "search, batch of 1000"
+#: The last that applies counts.
+TARGETS = (
+    Target("wide", SEARCH, 100_000, "ratio", 100),
+    Target("wide", SEARCH, 1_000_000, "ratio", 800),
+    Target("narrow", SEARCH, 100_000, "ratio", 30),
+    Target("narrow", SEARCH, 1_000_000, "ratio", 250),
+    Target("dense", SEARCH, 1_000_000, "ratio", 200),
+    Target("nested", SEARCH, 100_000, "lead", 1),
+    Target("geo", SEARCH, 100_000, "lead", 1),
+    Target("", "insertion, one call", 100_000, "ratio", 1),
+    Target("", "insertion, one call", 1_000_000, "ratio", 3),
+    Target("", "deletion, one call", 1_000_000, "ratio", 3),
+    Target("", "bulk loading", 100_000, "ours", 5),
+    Target("", "bulk loading", 1_000_000, "ours", 2),
+    *(Target(name, "memory", 100_000, "ours", 450) for name in ("wide", "narrow", "dense")),  # 12 dimensions
+)
+
+
+class Contender(NamedTuple):
+    """A way to ask a peer, and how many events it is asked: together, and one a call."""
+
+    name: str
+    peer: peers.Peer
+    ask: peers.Way
+    events: int
+    alone: int
+
+
+def search(tree: RStarTree, points: FloatArray, batch: int) -> list[Matches]:
+    """Search for all points in batches."""
+    return [tree.search(points[start : start + batch]) for start in range(0, len(points), batch)]
+
+
+def ask_each(ask: peers.Way, points: FloatArray) -> list[Any]:
+    """Ask a peer for one point a call."""
+    return [ask(points[start : start + 1]) for start in range(len(points))]
+
+
+def insert_each(tree: RStarTree, ids: Sequence[int], boxes: Bounds) -> None:
+    """Insert boxes by a call each."""
+    for id, low, high in zip(ids, *boxes, strict=True):
+        tree.insert(id, low, high)
+
+
+def delete_each(tree: RStarTree, ids: Sequence[int]) -> None:
+    """Delete boxes by a call each."""
+    for id in ids:
+        tree.delete(id)
+
+
+def change_rtree(change: Callable[[int, list[float]], None], ids: Sequence[int], boxes: Any) -> None:
+    """Insert into or delete from an `rtree` index."""
+    for id, box in zip(ids, boxes, strict=True):
+        change(id, box)
+
+
+def contenders(
+    boxes: Bounds, points: FloatArray, build_seconds: float, say: Callable[[str, str], None]
+) -> Iterator[Contender]:
+    """Build the peers that can do these boxes in time; `say` is told who cannot, and why.
+
+    Their answers are compared with brute force; those of `rtfilter` are left to the caller.
+    """
+    expected = brute_force(boxes, points[:CHECKED])
+    for name, kind in peers.PEERS.items():
+        if name == peers.OURS:
+            continue
+        reason = peers.unable(kind, boxes) or too_much(kind, boxes, points, build_seconds, EVENT_SECONDS)
+        if reason:
+            say(name, reason)
+            continue
+        peer = kind(boxes)
+        for way, ask in peer.ways.items():
+            count = affordable(ask, points, ALL_SECONDS)
+            if count < len(points):
+                count = affordable(ask, points, ASK_SECONDS)
+            checked = min(count, CHECKED)
+            require_equal(f"{name} by {way}", ask(points[:checked]), expected[:checked])
+            alone = affordable(partial(ask_each, ask), points, ASK_SECONDS)
+            yield Contender(f"{name}, {way}", peer, ask, count, alone)
+
+
+def measure(
+    workload: BoxWorkload, size: Size, step: Callable[[str], None], say: Callable[[str, str], None]
+) -> list[Row]:
+    """Compare and time one workload; `step` is told what comes next, `STEPS` times. One row a measure."""
+    name, boxes, points = (
+        workload.name,
+        workload.subscriptions(0, size.boxes),
+        workload.events(0, size.events),
+    )
+    fresh = workload.subscriptions(size.boxes, size.updates)
+    ids = range(size.boxes, size.boxes + size.updates)
+    few = points[: size.sample]
+
+    step("building and comparing with brute force")
+    tiny = RStarTree.bulk_load(*Bounds(boxes.low[:50], boxes.high[:50]))  # compiles
+    insert_each(tiny, range(50, 60), Bounds(fresh.low[:10], fresh.high[:10]))
+    delete_each(tiny, range(50, 60))
+    tree = RStarTree.bulk_load(*boxes)
+    expected = brute_force(boxes, few)
+    for batch in BATCHES:
+        answers = (found for matches in search(tree, few, batch) for found in matches)
+        require_equal(f"RStarTree, batches of {batch}", answers, expected)
+    others = list(contenders(boxes, points, size.build_seconds, say))
+    rows: list[Row] = []
+
+    step("timing searches")
+    questions = {str(batch): few if batch == 1 else points for batch in BATCHES}
+    calls: dict[str, Callable[[], object]] = {
+        batch: partial(search, tree, asked, int(batch)) for batch, asked in questions.items()
+    }
+    counts = {batch: len(asked) for batch, asked in questions.items()}
+    for other in others:
+        calls[other.name] = partial(other.ask, points[: other.events])
+        alone = few[: other.alone]
+        calls[other.name + ALONE] = partial(ask_each, other.ask, alone)
+        counts |= {other.name: other.events, other.name + ALONE: len(alone)}
+    times = per(rounds(calls, size.repeats, WARM), counts)
+    matches = float(np.mean(tree.count(few)))
+    for what in questions:
+        suffix = ALONE if what == "1" else ""
+        theirs = {other.name: times[other.name + suffix] for other in others}
+        rows.append(compare(name, f"search, batch of {what}", times[what], theirs) | {"matches": matches})
+
+    step("timing insertion and deletion")
+    # Into the index and out again, so that every round begins with the same boxes. Those of `nested` repeat
+    # from `PREDICATES` on, and boxes that the index has already cost next to nothing.
+    calls = {
+        "insertion, one call": partial(tree.insert_many, np.array(ids), *fresh),
+        "deletion, one call": partial(tree.delete_many, np.array(ids)),
+        "insertion, a call each": partial(insert_each, tree, ids, fresh),
+        "deletion, a call each": partial(delete_each, tree, ids),
+    }
+    for kind, peer in {other.name.partition(",")[0]: other.peer for other in others}.items():
+        if isinstance(peer, Rtree):
+            sides = np.hstack([peer.finite(side) for side in fresh]).tolist()
+            calls[f"insertion: {kind}"] = partial(change_rtree, peer.index.insert, ids, sides)
+            calls[f"deletion: {kind}"] = partial(change_rtree, peer.index.delete, ids, sides)
+    times = per(rounds(calls, size.repeats), dict.fromkeys(calls, size.updates))
+    for what in (
+        "insertion, one call",
+        "insertion, a call each",
+        "deletion, one call",
+        "deletion, a call each",
+    ):
+        prefix = f"{what.partition(',')[0]}: "
+        rows.append(
+            compare(
+                name, what, times[what], {k.removeprefix(prefix): t for k, t in times.items() if prefix in k}
+            )
+        )
+
+    step("timing bulk loading")
+    packed = peers.PEERS["rtree packed 100/100"]
+    calls = {"ours": partial(RStarTree.bulk_load, *boxes), "rtree packed 100/100": partial(packed, boxes)}
+    times = per(rounds(calls, size.repeats), dict.fromkeys(calls, size.boxes))
+    rows.append(compare(name, "bulk loading", times.pop("ours"), times))
+    loaded = RStarTree.bulk_load(*boxes)
+    rows.append({"workload": name, "measure": "memory", "unit": "B", "ours": loaded.nbytes / size.boxes})
+    return rows
+
+
+def per(times: Mapping[str, list[float]], counts: Mapping[str, int]) -> dict[str, list[float]]:
+    """Seconds of every round, divided by what it did; those without a count as they are."""
+    return {what: [time / counts.get(what, 1) for time in taken] for what, taken in times.items()}
+
+
+def compare(workload: str, measure: str, ours: Sequence[float], others: Mapping[str, Sequence[float]]) -> Row:
+    """A row of results in microseconds, from our seconds in every round and those of the peers.
+
+    It keeps all rounds, ours and those of the first of `YARDSTICKS` that took part.
+    """
+    middle = {variant: median(times) * 1e6 for variant, times in others.items()}
+    row: Row = {
+        "workload": workload,
+        "measure": measure,
+        "unit": "us",
+        "ours": median(ours) * 1e6,
+        "peers": middle,
+        "rounds": [time * 1e6 for time in ours],
+    }
+    rtrees = {variant: time for variant, time in middle.items() if variant.startswith(peers.RTREES)}
+    if rtrees:
+        best = min(rtrees, key=lambda variant: rtrees[variant])
+        row |= {
+            "rtree": rtrees[best],
+            "best": best.removeprefix("rtree "),
+            "ratio": rtrees[best] / row["ours"],
+        }
+    if middle:
+        nearest = min(middle, key=lambda variant: middle[variant])
+        row |= {"next": nearest, "lead": middle[nearest] / row["ours"]}
+    yardstick = next((variant for start in YARDSTICKS for variant in others if variant.startswith(start)), "")
+    if yardstick:
+        row |= {"yardstick": yardstick, "yardstick_rounds": [time * 1e6 for time in others[yardstick]]}
+    return row
+
+
+def judge(row: Row, boxes: int) -> Row:
+    """The row with its target, if there is one, and whether it is met."""
+    applying = [
+        target
+        for target in TARGETS
+        if target.workload in ("", row["workload"])
+        and target.measure == row["measure"]
+        and target.boxes <= boxes
+        and target.key in row
+    ]
+    if not applying:
+        return row
+    target = applying[-1]
+    met = target.met(row)
+    return row | {"target": str(target), "met": met, "verdict": outcome(met)}
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Plot the time per event by batch size, ours, the best of `rtree` and the next best, into a picture."""
+    names = list(dict.fromkeys(row["workload"] for row in rows))
+    figure = Figure(figsize=(13, 7), layout="constrained")
+    grid = figure.subplots(-(-len(names) // 3), min(len(names), 3), sharey=True, squeeze=False)
+    for axes, name in zip(grid.flat, names, strict=False):
+        searches = [row for row in rows if row["workload"] == name and row["measure"].startswith("search")]
+        places = np.arange(len(searches))
+        for shift, label in ((-0.27, "rtree, its best"), (0, "next best of all"), (0.27, "rtfilter")):
+            times = [_bar(row, label) for row in searches]
+            bars = axes.bar(places + shift, times, 0.25, label=label)
+            axes.bar_label(
+                bars, fmt=lambda time: f"{time:,.0f}" if time >= 100 else f"{time:.3g}", fontsize=7
+            )
+        axes.set_xticks(places, [row["measure"].removeprefix("search, ") for row in searches])
+        axes.set(title=f"{name} (next: {searches[0].get('next', '')})", yscale="log", ylabel="us per event")
+        axes.title.set_fontsize(9)
+        axes.margins(y=0.15)
+    grid.flat[0].legend()
+    save_picture(figure, path, dpi=150)
+
+
+def _bar(row: Row, label: str) -> float:
+    if label == "rtfilter":
+        return float(row["ours"])
+    return float(
+        row.get("rtree", np.nan) if label.startswith("rtree") else row["ours"] * row.get("lead", np.nan)
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmark; see ``--help``."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments bench", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--quick", action="store_true", help=f"a trial: {QUICK.boxes} boxes, no targets")
+    parser.add_argument("--boxes", type=positive, help=f"boxes in the index ({FULL.boxes})")
+    parser.add_argument("--repeats", type=positive, help=f"runs whose median counts ({FULL.repeats})")
+    parser.add_argument(
+        "--build-seconds",
+        type=float,
+        default=FULL.build_seconds,
+        help="leave out a peer that would take longer to build (%(default)s)",
+    )
+    parser.add_argument("--workloads", nargs="+", choices=BOXES, default=list(BOXES), help="all by default")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
+    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    parser.add_argument("--figure", type=Path, help="picture file for the time per event")
+    given = parser.parse_args(arguments)
+    size = QUICK if given.quick else FULL
+    size = size._replace(
+        boxes=given.boxes or size.boxes,
+        repeats=given.repeats or size.repeats,
+        build_seconds=given.build_seconds,
+    )
+
+    rows: list[Row] = []
+    skipped: list[Row] = []
+    with one_core(), tqdm(total=STEPS * len(given.workloads), unit="step", leave=False) as bar:
+        for name in given.workloads:
+
+            def step(text: str, name: str = name) -> None:
+                bar.set_postfix_str(f"{name}: {text}")
+                bar.update()
+
+            def say(peer: str, reason: str, name: str = name) -> None:
+                skipped.append({"workload": name, "peer": peer, "skipped": reason})
+
+            rows += measure(BOXES[name](given.seed), size, step, say)
+    rows = [judge(row, size.boxes) for row in rows]
+    print(machine.one_line())
+    print(machine.peers_line())
+    print(
+        f"{size.boxes:,} boxes, one core, medians of {size.repeats}, all answers compared with brute force\n"
+        "us per event of a search, per box of a change or bulk load; bytes per box\n"
+    )
+    print(table(rows, COLUMNS) + "\n")
+    for row in skipped:
+        print(f"{row['workload']}: skipped {row['peer']}: {row['skipped']}")
+    settings = size._asdict() | {"workloads": given.workloads, "seed": given.seed}
+    keep(given.out, "bench", settings, rows + skipped)
+    if given.figure is not None:
+        draw(rows, given.figure)
+    return 0

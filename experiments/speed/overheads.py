@@ -1,0 +1,131 @@
+"""What comes on top of matching: starting a process, and metrics."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+from urllib.request import urlopen
+
+from experiments.output import keep, one_core
+from rtfilter import EventFilter
+from rtfilter.replay.machine import free_port, one_line
+from rtfilter.replay.output import Row, table
+from rtfilter.replay.workloads import workload
+from rtfilter.watch.metrics import FOLD_AT, Metrics
+
+IMPORT = "import time; t = time.perf_counter(); import {0}; print(time.perf_counter() - t)"
+FIRST_MATCH = """
+import time; t = time.perf_counter()
+from rtfilter import EventFilter, Schema
+f = EventFilter(Schema({"price": float, "symbol": str}))
+f.subscribe("price > 10 AND symbol = 'A'")
+assert f.match({"price": 11, "symbol": "A"}).tolist() == [0]
+print(time.perf_counter() - t)
+"""
+EVENTS = 100  # of a batch whose metrics are weighed
+
+
+def started(code: str, repeats: int) -> float:
+    """Median of the seconds that new processes print."""
+    command = [sys.executable, "-c", code]
+    runs = [float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(repeats)]
+    return median(runs)
+
+
+def startup(repeats: int) -> list[Row]:
+    """Import beside numba's own, and the first match of a process whose kernels are cached."""
+    started(FIRST_MATCH, 1)
+    numba, ours = (started(IMPORT.format(name), repeats) for name in ("numba", "rtfilter"))
+    first = started(FIRST_MATCH, repeats)
+    return [
+        {"measure": "import numba", "value": numba, "unit": "s"},
+        {"measure": "import rtfilter, beyond numba", "value": ours - numba, "unit": "s", "target": "< 0.3"},
+        {"measure": "first match of a second process", "value": first, "unit": "s", "target": "< 2"},
+    ]
+
+
+def metrics(name: str, boxes: int, repeats: int) -> Row:
+    """Batches with and without metrics in turns, the folding of the records included."""
+    source = workload(name)
+    target = EventFilter(source.schema, metrics=True)
+    source.subscribe(target, 0, boxes)
+    batch = target.schema.read(source.events(0, EVENTS))
+    observer = target.metrics
+    times: dict[bool, list[float]] = {False: [], True: []}
+    for turn in range(10 * repeats):
+        for on in (False, True) if turn % 2 else (True, False):
+            target.metrics = observer if on else None
+            begun = perf_counter()
+            for _ in range(20):
+                target.match_batch(batch)
+            times[on].append((perf_counter() - begun) / 20)
+    without, with_them = median(times[False]), median(times[True])
+    extra = median(b - a for a, b in zip(times[False], times[True], strict=True))
+    extra += _folding(observer) / FOLD_AT  # medians do not see what happens once in so many batches
+    return {
+        "measure": f"metrics, batch of {EVENTS}, {name}",
+        "value": 100 * extra / without,
+        "unit": "% of a batch",
+        "target": "< 1",
+        "without_us": 1e6 * without,
+        "with_us": 1e6 * with_them,
+    }
+
+
+def _folding(observer: Metrics | None) -> float:
+    """Seconds that it takes to fold as many records as may wait."""
+    assert observer is not None
+    observer.fold()
+    for _ in range(FOLD_AT - 1):
+        observer.record_whole(EVENTS, 1e-4, 0)
+    begun = perf_counter()
+    observer.fold()
+    return perf_counter() - begun
+
+
+def scraping(name: str, boxes: int, repeats: int) -> Row:
+    """What a scrape over HTTP takes from matching on the same core, at one a second; 12 classes of sizes."""
+    source = workload(name)
+    target = EventFilter(source.schema, metrics=True)
+    source.subscribe(target, 0, boxes)
+    assert target.metrics is not None
+    for size_class in range(12):
+        list(target.stream(source.events(0, 1 << size_class)))
+        target.match_batch(source.events(0, 1 << size_class))
+    port = free_port()
+    stop = target.metrics.serve(port)
+    try:
+        spent = []
+        for _ in range(repeats):
+            begun = process_time()  # of the server's thread, and of this one, which asks
+            size = len(urlopen(f"http://127.0.0.1:{port}/metrics").read())
+            spent.append(process_time() - begun)
+    finally:
+        stop()
+    return {
+        "measure": f"a scrape a second, {size:,} bytes",
+        "value": 100 * median(spent),
+        "unit": "% of a core",
+        "target": "< 1",
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m experiments overheads", description=__doc__)
+    parser.add_argument("--boxes", type=int, default=100_000, help="boxes in the index (100000)")
+    parser.add_argument("--repeats", type=int, default=15, help="runs whose median counts (15)")
+    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    given = parser.parse_args(arguments)
+    print(one_line())
+    with one_core():
+        rows = startup(min(given.repeats, 5))
+        rows += [metrics(name, given.boxes, given.repeats) for name in ("wide", "narrow")]
+        rows.append(scraping("narrow", given.boxes, given.repeats))
+    print(table(rows, {"measure": "measure", "value": "value", "unit": "unit", "target": "target"}))
+    keep(given.out, "overheads", {"boxes": given.boxes, "repeats": given.repeats}, rows)
+    return 0

@@ -1,0 +1,195 @@
+"""Time per event, build time and memory of every peer, by subscriptions, dimensions, batch size and side.
+
+Each variable is varied around one point. Every peer and index has a process and a budget of its own; what
+would exceed it is skipped, with the reason. Results are kept one by one: a run with the same --out goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+from experiments import peers
+from experiments.output import keep, kept_rows, positive
+from experiments.speed import trial
+from experiments.speed.trial import Case
+from rtfilter.replay import machine
+from rtfilter.replay.output import Row, table
+from rtfilter.replay.workloads import BOXES
+
+COLUMNS = {
+    "workload": "workload",
+    "subscriptions": "subscriptions",
+    "dimensions": "d",
+    "side": "side",
+    "batch": "batch",
+    "peer": "peer",
+    "way": "way",
+    "us": "us per event",
+    "asked": "asked",
+    "to_fastest": "of the fastest",
+    "to_rtree": "of rtree's best",
+    "build_us": "build, us/box",
+    "bytes": "bytes/box",
+    "matches": "matches",
+}
+#: What tells one point from another: peers are compared within.
+POINT = ("workload", "subscriptions", "dimensions", "side", "batch")
+
+
+class Plan(NamedTuple):
+    """Points to measure: each variable is varied around the default, all but the side for `varied`."""
+
+    default: int
+    """Subscriptions, with each workload's own dimensions and the batch sizes `few`."""
+    varied: tuple[str, ...]
+    subscriptions: tuple[int, ...]
+    dimensions: tuple[int, ...]
+    sides: tuple[float, ...]
+    batches: tuple[int, ...]
+    """At the default point."""
+    few: tuple[int, ...]
+    """Elsewhere."""
+    workloads: tuple[str, ...]
+    """Once each at the default number of subscriptions."""
+    repeats: int
+    build_seconds: float
+    ask_seconds: float
+    """Both as in `Case`."""
+
+    def cases(self, chosen: Sequence[str], seed: int) -> list[Case]:
+        """Cases of the chosen peers, small indexes first."""
+        made: dict[tuple[object, ...], Case] = {}
+
+        def add(workload: str, subscriptions: int, dimensions: int, side: float | None = None) -> None:
+            own = workload in self.varied and (subscriptions, dimensions) == (self.default, 12)
+            batches = self.batches if own else self.few
+            for peer in chosen:
+                case = Case(
+                    peer, workload, subscriptions, dimensions, side, batches, seed,
+                    self.repeats, self.build_seconds, self.ask_seconds,
+                )  # fmt: skip
+                made.setdefault(case.key, case)
+
+        for name in self.varied:
+            for subscriptions in self.subscriptions:
+                add(name, subscriptions, 12)
+            for dimensions in self.dimensions:
+                add(name, self.default, dimensions)
+        for side in self.sides:
+            add("sided", self.default, 12, side)
+        for name in self.workloads:
+            add(name, self.default, BOXES[name](seed).dimensions)
+        return sorted(made.values(), key=lambda case: case.subscriptions * case.dimensions)
+
+
+FULL = Plan(
+    default=100_000,
+    varied=("wide", "narrow"),
+    subscriptions=(10_000, 100_000, 1_000_000, 10_000_000),
+    dimensions=(2, 4, 8, 12, 24, 48),
+    sides=(0.1, 0.25, 0.5, 0.7, 0.8),
+    batches=(1, 10, 100, 1000, 10_000),
+    few=(1, 1000),
+    workloads=tuple(BOXES),
+    repeats=5,
+    build_seconds=300,
+    ask_seconds=10,
+)
+QUICK = FULL._replace(
+    subscriptions=(10_000, 100_000, 1_000_000),
+    dimensions=(),
+    sides=(),
+    batches=(1, 100, 1000),
+    workloads=("geo",),
+    repeats=3,
+    build_seconds=3,
+    ask_seconds=0.3,
+)
+
+
+def survey(cases: Iterable[Case], out: Path | None, settings: dict[str, Any]) -> list[Row]:
+    """Rows of all cases, those kept in `out` and those measured now."""
+    rows = kept_rows(out, "peers", settings)
+    done = {tuple(row[key] for key in trial.INDEX) for row in rows}
+    waiting = [case for case in cases if case.key not in done]
+    with tqdm(waiting, unit="index", leave=False) as bar:
+        for case in bar:
+            bar.set_postfix_str(f"{case.peer}: {case.workload}, {case.subscriptions:,} x {case.dimensions}")
+            rows += trial.run(case)
+            keep(out, "peers", settings, rows)
+    return rows
+
+
+def beside(rows: Sequence[Row]) -> list[Row]:
+    """The measured rows, by point and from the fastest on, with ratios to the fastest and to rtree's best."""
+    points: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if "skipped" not in row:
+            points.setdefault(tuple(row[key] for key in POINT), []).append(row)
+    found = []
+    for _, group in sorted(points.items(), key=lambda item: _order(item[0])):
+        fastest = min(row["us"] for row in group)
+        rtree = min((row["us"] for row in group if row["peer"] in peers.RTREES), default=None)
+        for row in sorted(group, key=lambda row: float(row["us"])):
+            ratios = {"to_fastest": row["us"] / fastest, "to_rtree": rtree and row["us"] / rtree}
+            found.append(row | ratios)
+    return found
+
+
+def _order(point: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(0 if value is None else value for value in point)
+
+
+def skips(rows: Sequence[Row]) -> list[str]:
+    """A line for every index that a peer was skipped on."""
+    return [
+        f"skipped: {row['peer']}, {row['workload']}, {row['subscriptions']:,} x {row['dimensions']}"
+        + ("" if row["side"] is None else f", side {row['side']:g}")
+        + f": {row['skipped']}"
+        for row in rows
+        if "skipped" in row
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the survey; see ``--help``."""
+    parser = argparse.ArgumentParser(prog="python -m experiments peers", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few points, minutes instead of hours")
+    parser.add_argument(
+        "--peers", nargs="+", choices=peers.PEERS, default=list(peers.PEERS), help="all by default"
+    )
+    parser.add_argument("--subscriptions", type=positive, nargs="+", help="instead of the plan's")
+    parser.add_argument("--build-seconds", type=float, help="a peer may take to build an index")
+    parser.add_argument(
+        "--ask-seconds", type=float, help="a peer may take for an event, and for a batch size"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
+    parser.add_argument("--out", type=Path, help="JSON file for the results; continued if it is there")
+    parser.add_argument("--figure", type=Path, help="picture file")
+    given = parser.parse_args(arguments)
+    plan = QUICK if given.quick else FULL
+    plan = plan._replace(
+        subscriptions=tuple(given.subscriptions or plan.subscriptions),
+        build_seconds=given.build_seconds or plan.build_seconds,
+        ask_seconds=given.ask_seconds or plan.ask_seconds,
+    )
+    settings = plan._asdict() | {"peers": given.peers, "seed": given.seed}
+    try:
+        rows = survey(plan.cases(given.peers, given.seed), given.out, settings)
+    except ValueError as error:
+        parser.error(str(error))
+    print(machine.one_line())
+    print(machine.peers_line())
+    print(f"one core, a process each, medians of {plan.repeats}, answers compared with brute force\n")
+    print(table(beside(rows), COLUMNS) + "\n")
+    print("\n".join(skips(rows)))
+    if given.figure is not None:
+        from experiments.speed.survey_figure import draw
+
+        draw(rows, plan, given.figure)
+    return 0

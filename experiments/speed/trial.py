@@ -1,0 +1,166 @@
+"""One peer on one index, in a process of its own: build time, memory, and time per event by batch size.
+
+`run` starts the process; the module is its program: a case as JSON on standard input, its rows on standard
+output. A fresh process keeps one peer's memory apart from another's, and survives one that crashes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments import peers
+from experiments.output import WARM, one_core, rounds
+from experiments.peers.cost import affordable, memory, peak_memory, too_much
+from experiments.peers.scans import brute_force, require_equal
+from rtfilter.replay.output import Row
+from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
+from rtfilter.replay.workloads.base import FloatArray
+from rtfilter.replay.workloads.boxes import sided
+
+#: Events whose answers are compared with brute force.
+CHECKED = 20
+#: Events of a round at most, in batches smaller than that.
+EVENTS = 1000
+#: Boxes and events of the yardstick: brute force of fixed size, timed in turns with the peer.
+YARDSTICK = (20_000, 10)
+
+
+#: Names of what a process indexes: the first fields of `Case`.
+INDEX = ("peer", "workload", "subscriptions", "dimensions", "side")
+
+
+class Case(NamedTuple):
+    """What one process measures."""
+
+    peer: str
+    workload: str
+    """One of `BOXES`, or ``sided``."""
+    subscriptions: int
+    dimensions: int
+    side: float | None
+    """Share of the domain, of ``sided``."""
+    batches: Sequence[int]
+    seed: int
+    repeats: int
+    build_seconds: float
+    """That building may take; `rtfilter` is always built."""
+    ask_seconds: float
+    """That one event, and the rounds of a batch size and a way, may take."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells its index from others, by `INDEX`."""
+        return self[: len(INDEX)]
+
+    def row(self) -> Row:
+        """The same as the beginning of a row."""
+        return dict(zip(INDEX, self.key, strict=True))
+
+    def source(self) -> BoxWorkload:
+        """The workload."""
+        if self.side is not None:
+            return sided(self.seed, self.dimensions, self.side)
+        return BOXES[self.workload](self.seed, self.dimensions)
+
+
+def run(case: Case) -> list[Row]:
+    """Rows of a case, one a batch size; or a single one whose ``skipped`` tells why there are none."""
+    program = [sys.executable, "-m", "experiments.speed.trial"]
+    # Foreseen durations may be wrong, but not by much.
+    limit = 120 + 3 * case.build_seconds + 6 * (1 + len(case.batches)) * case.ask_seconds
+    try:
+        done = subprocess.run(
+            program, input=json.dumps(case), capture_output=True, text=True, timeout=limit, check=True
+        )
+    except subprocess.TimeoutExpired:
+        return [case.row() | {"skipped": f"took more than {limit:,.0f} s"}]
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or ["no message"])[-1]
+        return [case.row() | {"skipped": f"failed with exit code {error.returncode}: {last}"}]
+    rows: list[Row] = json.loads(done.stdout.splitlines()[-1])
+    return rows
+
+
+def measure(case: Case) -> list[Row]:
+    """The same in this process."""
+    kind, source = {**peers.PEERS, **peers.VARIANTS}[case.peer], case.source()
+    boxes = source.subscriptions(0, case.subscriptions)
+    points = source.events(0, max(EVENTS, *case.batches))
+    limit = inf if case.peer == peers.OURS else case.build_seconds
+    reason = peers.unable(kind, boxes) or too_much(kind, boxes, points, limit, case.ask_seconds)
+    if reason:
+        return [case.row() | {"skipped": reason}]
+    before = memory()
+    taken: list[float] = []
+    index = _timed(partial(kind, boxes), taken)
+    after = memory()
+    expected = brute_force(boxes, points[:CHECKED])
+    for way, ask in index.ways.items():
+        asked = points[: affordable(ask, points[:EVENTS], case.ask_seconds)]
+        answers = list(ask(asked))
+        try:
+            require_equal(way, answers[:CHECKED], expected[: len(answers)])
+        except AssertionError as error:
+            return [case.row() | {"skipped": f"wrong answers: {error}"}]
+        matches = sum(np.size(ids) for ids in answers) / len(answers)
+    held = {
+        "build_us": taken[0] / case.subscriptions * 1e6,
+        "bytes": None if before is None or after is None else (after - before) / case.subscriptions,
+        "peak_bytes": peak_memory(),
+    }
+    few = Bounds(boxes.low[: YARDSTICK[0]], boxes.high[: YARDSTICK[0]])
+    yardstick = partial(brute_force, few, points[: YARDSTICK[1]])
+    rows = []
+    for batch in case.batches:
+        calls: dict[str, Callable[[], object]] = {"": yardstick}
+        counts = {}
+        for way, ask in index.ways.items():
+            share = case.ask_seconds / case.repeats
+            asked = points[: max(batch, EVENTS)]
+            if batch == 1:
+                asked = asked[: affordable(partial(_in_batches, ask, batch=1), asked, share)]
+            else:
+                asked = asked[: affordable(ask, asked, share)]
+            calls[way], counts[way] = partial(_in_batches, ask, asked, batch), len(asked)
+        times = rounds(calls, case.repeats, WARM)
+        best = min(counts, key=lambda way: median(times[way]) / counts[way])
+        taken_each = [time / counts[best] * 1e6 for time in times[best]]
+        rows.append(
+            case.row()
+            | {
+                "batch": batch,
+                "us": median(taken_each),
+                "way": best,
+                "asked": min(counts[best], batch),
+                "matches": matches,
+                **held,
+                "rounds": taken_each,
+                "yardstick_rounds": [time * 1e6 for time in times[""]],
+            }
+        )
+    return rows
+
+
+def _timed(make: Callable[[], peers.Peer], taken: list[float]) -> peers.Peer:
+    made: list[peers.Peer] = []
+    taken += rounds({"": lambda: made.append(make())}, 1)[""]
+    return made[0]
+
+
+def _in_batches(ask: peers.Way, points: FloatArray, batch: int) -> list[Any]:
+    return [ask(points[start : start + batch]) for start in range(0, len(points), batch)]
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.stdin.read())
+    with one_core():
+        print(json.dumps(measure(Case._make(given))))

@@ -1,0 +1,100 @@
+"""From single values to coordinates, and what is said of a value that has none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rtfilter.errors import EventError
+from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, FloatArray, is_missing, string_code
+from rtfilter.events.table import Field
+
+_NUMBERS = frozenset((int, float))
+_STRINGS = frozenset((str,))
+
+
+def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
+    """Join encoded columns, each (n,) or (n, 2), into points (n, D)."""
+    points = np.empty((count, sum(1 if part.ndim == 1 else 2 for part in parts)), np.float64)
+    at = 0
+    for part in parts:
+        width = 1 if part.ndim == 1 else 2
+        points[:, at : at + width] = part.reshape(count, width)
+        at += width
+    points += 0.0  # -0.0 and 0.0 become the same coordinate
+    return points
+
+
+def encode_objects(field: Field, values: list[Any]) -> FloatArray:
+    """Encode Python objects; (n,) float64, for strings (n, 2).
+
+    Raises
+    ------
+    EventError
+        A value that `encode_cell` refuses.
+    """
+    kinds = set(map(type, values))
+    if field.family == "number" and kinds <= _NUMBERS and values:
+        try:
+            coordinates = np.fromiter(values, np.float64, len(values))
+        except OverflowError:
+            pass
+        else:
+            # NaN makes both comparisons false, infinity lies outside every domain.
+            if coordinates.min() >= field.low and coordinates.max() <= field.high:
+                return coordinates
+    elif field.family == "str" and kinds <= _STRINGS:
+        return np.array([string_code(value) for value in values], np.float64).reshape(len(values), 2)
+    cells = [encode_cell(field, value, row) for row, value in enumerate(values)]
+    encoded = np.array(cells, np.float64).reshape(len(values), field.width)
+    return encoded if field.width == 2 else encoded[:, 0]
+
+
+def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
+    """Encode one value of any type.
+
+    Raises
+    ------
+    EventError
+        NaN, infinity, a number beyond float64, or a value outside the domain.
+    """
+    if is_missing(value):
+        return (MISSING,) * field.width
+    if isinstance(value, float | np.floating) and not math.isfinite(value):
+        raise refusal(field, row, value)
+    canonical = field.read(value)
+    if canonical is None:
+        return (ALIEN,) * field.width
+    if field.family == "str":
+        return string_code(canonical)
+    if not field.low <= canonical <= field.high:
+        raise refusal(field, row, value)
+    return (float(canonical),)
+
+
+def refusal(field: Field, row: int, value: Any) -> EventError:
+    """Say why `value` is no coordinate."""
+    where = f"event {row}: attribute {field.name!r}"
+    if isinstance(value, float | np.floating) and math.isnan(value):
+        return EventError(
+            f"{where} is NaN; where it is unknown, leave it out: no key or None in a dict, "
+            "null in JSON, a masked cell in an array, or pass the pandas DataFrame itself"
+        )
+    canonical = field.read(value)
+    if canonical is None or not math.isfinite(_float(canonical)):
+        return EventError(f"{where} is infinite or beyond float64; leave it out or clip it")
+    return EventError(f"{where} is {value}, outside its domain [{_end(field.low)}, {_end(field.high)}]")
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _end(value: float) -> str:
+    return {LOWEST: "-inf", HIGHEST: "inf"}.get(value, f"{value:g}")

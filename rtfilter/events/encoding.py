@@ -1,0 +1,191 @@
+"""From attribute values to coordinates: which values are comparable, and where they lie.
+
+Every attribute takes one coordinate of a float64 point, a string attribute two. Besides ordinary values
+a coordinate can be `MISSING` (below every value) or `ALIEN` (above every value), so that one closed box
+test per dimension answers for absent and ill-typed values too (W-1, M-2, M-9). The normative text is
+`docs/predicates.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+MISSING: Final = -math.inf
+"""Coordinate of an attribute that the event does not have."""
+ALIEN: Final = math.inf
+"""Coordinate of a present value of another type: it satisfies nothing but ``exists`` and don't care."""
+HIGHEST: Final = float(np.finfo(np.float64).max)
+LOWEST: Final = -HIGHEST
+EXACT: Final = 2**53
+"""Integers of at least this size may share a float64 with a neighbour: boxes there are supersets."""
+
+STRING_BYTES: Final = 6
+"""A string of at most this many UTF-8 bytes is encoded without loss."""
+ORDER_MAX: Final = 256**STRING_BYTES - 1
+"""Largest `order` coordinate of a string."""
+_SHORT_BITS: Final = 51  # 6 bytes, and 3 bits for the length: "a" and "a\0" differ
+_SHORT_MASK: Final = 2**_SHORT_BITS - 1
+IDENTITY_MAX: Final = 2 ** (_SHORT_BITS + 1) - 1
+"""Largest `identity` coordinate of a string; codes of short strings are the lower half."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_YEARS: Final = 290_000  # what int64 microseconds can hold, nearly
+
+
+class Timestamp(int):
+    """A canonical timestamp constant: microseconds since 1970-01-01T00:00:00Z. Prints as ISO 8601."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        try:
+            return (_EPOCH + int(self) * _MICROSECOND).isoformat().replace("+00:00", "Z")
+        except OverflowError:
+            return f"{int(self)} us"
+
+
+Constant = bool | int | float | str | Timestamp
+"""A canonical constant. Its exact type decides how event values are read for the comparison."""
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value stands for an absent attribute: None, NaT, pandas NA, or a nested object (a path)."""
+    if value is None:
+        return True
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
+    # By name, so that pandas need not be imported; comparing NA with anything is an error.
+    return type(value).__name__ in ("NaTType", "NAType") or isinstance(value, Mapping)
+
+
+def number(value: object) -> int | float | None:
+    """Read a number; None for any other type, and for NaN. A bool is not a number."""
+    kind = type(value)
+    if kind is float:
+        return value if value == value else None  # type: ignore[return-value]
+    if kind is int:
+        return value  # type: ignore[return-value]
+    if isinstance(value, bool | np.bool_ | Timestamp | np.timedelta64):  # two of them are integers to Python
+        return None
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating | Decimal):
+        try:
+            result = float(value)
+        except ValueError:  # a signalling NaN
+            return None
+        return result if result == result else None
+    return None
+
+
+def boolean(value: object) -> bool | None:
+    """Read a boolean; None for any other type, numbers included."""
+    return bool(value) if isinstance(value, bool | np.bool_) else None
+
+
+def string(value: object) -> str | None:
+    """Read a string; None for any other type."""
+    if type(value) is str:
+        return value
+    return str.__str__(value) if isinstance(value, str) else None
+
+
+def microseconds(value: object) -> int | None:
+    """Read a timestamp as whole microseconds since 1970-01-01T00:00:00Z, rounded down.
+
+    Accepts datetime (naive means UTC), date (midnight UTC), numpy.datetime64 and ISO 8601 text;
+    None for anything else.
+    """
+    if isinstance(value, Timestamp):
+        return int(value)
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, datetime):
+        if is_missing(value):
+            return None
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return int((aware - _EPOCH) // _MICROSECOND)
+    if isinstance(value, date):
+        return (value.toordinal() - _EPOCH.toordinal()) * 86_400_000_000
+    if isinstance(value, np.datetime64):
+        if np.isnat(value) or abs(int(value.astype("datetime64[Y]").astype(np.int64))) > _YEARS:
+            return None
+        return int(value.astype("datetime64[us]").astype(np.int64))
+    return None
+
+
+READERS: Final[dict[type, Callable[[object], Constant | None]]] = {
+    int: number,
+    float: number,
+    bool: boolean,
+    str: string,
+    Timestamp: microseconds,
+}
+"""How to read an event's value for a comparison with a constant of the given exact type."""
+
+
+def canonical(value: object) -> Constant | None:
+    """Return the canonical form of a constant by its own type, or None when it has none.
+
+    Text stays text: only a schema knows that an attribute is a timestamp.
+    """
+    for read in (number, boolean, string):
+        found = read(value)
+        if found is not None:
+            return found if not isinstance(found, float) or math.isfinite(found) else None
+    moment = microseconds(value)
+    return None if moment is None else Timestamp(moment)
+
+
+def utf8(text: str) -> bytes:
+    """Encode text so that the order of the bytes is the order of the code points, lone surrogates too."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def order_code(data: bytes) -> int:
+    """Return the first 6 bytes, padded with zeros, as an integer in [0, `ORDER_MAX`]; monotone."""
+    return int.from_bytes(data[:STRING_BYTES].ljust(STRING_BYTES, b"\0"), "big")
+
+
+def string_code(text: str) -> tuple[int, int]:
+    """Return the two coordinates (order, identity) of a string, the same in every process.
+
+    `order` is monotone in the string. `identity` is injective on strings of at most 6 UTF-8 bytes and
+    spreads them over [0, 2**51); longer strings get a hash in [2**51, 2**52).
+    """
+    # The cache is bounded by count; long texts would make it large, and they seldom repeat.
+    return _cached_code(text) if len(text) <= 256 else _string_code(text)
+
+
+def _string_code(text: str) -> tuple[int, int]:
+    data = utf8(text)
+    order = order_code(data)
+    if len(data) > STRING_BYTES:
+        digest = int.from_bytes(blake2b(data, digest_size=8).digest(), "big")
+        return order, (digest & _SHORT_MASK) | (_SHORT_MASK + 1)
+    # Odd multipliers and xor-shifts are bijections modulo 2**51 and spread neighbours apart.
+    code = ((order << 3) | len(data)) * 0x9E3779B97F4A7C15 & _SHORT_MASK
+    code = (code ^ (code >> 27)) * 0xBF58476D1CE4E5B9 & _SHORT_MASK
+    return order, code ^ (code >> 26)
+
+
+_cached_code = lru_cache(maxsize=65_536)(_string_code)

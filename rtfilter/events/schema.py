@@ -1,0 +1,262 @@
+"""The attributes that events have and predicates may name, and how they become coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import (
+    HIGHEST,
+    LOWEST,
+    READERS,
+    Constant,
+    FloatArray,
+    Timestamp,
+    microseconds,
+    number,
+)
+from rtfilter.events.reading import read
+from rtfilter.events.table import EventTable, Field
+
+KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "timestamp": datetime}
+"""Name of each attribute type in JSON, and its Python type."""
+_KIND_OF = {python_type: kind for kind, python_type in KINDS.items()}
+_READ_AS: dict[type, type] = {int: float, float: float, str: str, bool: bool, datetime: Timestamp}
+_PHRASES = {"number": "a number", "str": "a string", "bool": "a boolean", "timestamp": "a timestamp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """The type of an attribute and, for numbers and timestamps, its domain.
+
+    Parameters
+    ----------
+    type : type
+        `int`, `float`, `str`, `bool` or `datetime.datetime`. `int` and `float` are both numbers: 1 equals
+        1.0, and an `int` attribute takes 5.5 as the number it is.
+    low, high : int, float or datetime, optional
+        Closed ends of the domain. An event outside is an `EventError`.
+    """
+
+    type: type
+    low: Any = None
+    high: Any = None
+
+    def __post_init__(self) -> None:
+        if self.type not in _KIND_OF:
+            known = ", ".join(kind.__name__ for kind in _KIND_OF)
+            raise TypeError(f"an attribute's type must be one of {known}; got {self.type!r}")
+        for name, end in (("low", self.low), ("high", self.high)):
+            if isinstance(end, np.generic) and not isinstance(end, np.datetime64):
+                object.__setattr__(self, name, end.item())  # so that it can be saved as JSON
+        if self.low is None and self.high is None:
+            return
+        if not self.ordinal:
+            raise ValueError(f"a {self.kind} attribute has no domain; numbers and timestamps may have one")
+        low, high = self.bounds
+        if not low <= high:
+            raise ValueError(f"the domain is empty: low {self.low!r} is above high {self.high!r}")
+
+    @property
+    def kind(self) -> str:
+        """Name of the type in JSON: a key of `KINDS`."""
+        return _KIND_OF[self.type]
+
+    @property
+    def ordinal(self) -> bool:
+        """Whether values are points on a line: numbers and timestamps."""
+        return self.type in (int, float, datetime)
+
+    @property
+    def family(self) -> str:
+        """What the values compare with: ``number``, ``timestamp``, ``str`` or ``bool``."""
+        return "number" if self.type in (int, float) else self.kind
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates: 2 for a string (order, identity), else 1."""
+        return 2 if self.type is str else 1
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The domain in coordinates, closed; all of float64 where none is declared."""
+        low = LOWEST if self.low is None else self._coordinate(self.low)
+        high = HIGHEST if self.high is None else self._coordinate(self.high)
+        return low, high
+
+    def _coordinate(self, end: object) -> float:
+        value = microseconds(end) if self.type is datetime else number(end)
+        if value is None or not LOWEST <= value <= HIGHEST:
+            raise ValueError(f"the domain of a {self.kind} attribute cannot end at {end!r}")
+        return float(value)
+
+    def to_json(self) -> dict[str, object]:
+        """Return a JSON object that `from_json` turns into an equal attribute."""
+        ends = {"low": self.low, "high": self.high}
+        plain = {
+            name: end.isoformat() if isinstance(end, datetime) else end
+            for name, end in ends.items()
+            if end is not None
+        }
+        return {"type": self.kind} | plain
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Attribute:
+        """Return the attribute that `to_json` described."""
+        python_type = KINDS[data["type"]]
+        ends = [data.get("low"), data.get("high")]
+        if python_type is datetime:
+            ends = [end if end is None else datetime.fromisoformat(end) for end in ends]
+        return cls(python_type, *ends)
+
+
+class Schema:
+    """The named attributes, in order, with their types and domains.
+
+    Parameters
+    ----------
+    attributes : mapping of str to type or Attribute
+        For example ``{"price": float, "symbol": str, "size": Attribute(int, low=0, high=65535)}``.
+        A name with dots, such as ``"url.resource"``, is a value inside a nested object (M-10).
+
+    Raises
+    ------
+    TypeError, ValueError
+        No attributes, an unusable name, type or domain.
+
+    Notes
+    -----
+    Immutable. A schema with k attributes of which s are strings has ``dimensions`` = k + s coordinates.
+    """
+
+    def __init__(self, attributes: Mapping[str, type | Attribute]) -> None:
+        if not attributes:
+            raise ValueError("a schema needs at least one attribute")
+        self.attributes: dict[str, Attribute] = {}
+        for name, given in attributes.items():
+            if not isinstance(name, str) or not all(name.split(".")) or name == "$or":
+                raise ValueError(f"{name!r} cannot name an attribute: join non-empty parts with dots")
+            self.attributes[name] = given if isinstance(given, Attribute) else Attribute(given)
+        self.names: tuple[str, ...] = tuple(self.attributes)
+        self.offsets: dict[str, int] = {}
+        """First coordinate of each attribute."""
+        self.dimensions: int = 0
+        """Number of coordinates, D."""
+        for name, attribute in self.attributes.items():
+            self.offsets[name] = self.dimensions
+            self.dimensions += attribute.width
+        self.fields: tuple[Field, ...] = tuple(
+            Field(name, attribute.family, READERS[_READ_AS[attribute.type]], *attribute.bounds)
+            for name, attribute in self.attributes.items()
+        )
+        """The same, laid out for reading events."""
+
+    def read(self, events: object) -> EventTable:
+        """Read events and encode them.
+
+        Parameters
+        ----------
+        events : dict, list of dict, ndarray, numpy.ma.MaskedArray, pandas.DataFrame or pyarrow.Table
+            One event or n of them. Nested objects are flattened with dots (M-10), attributes outside
+            the schema are ignored (P-8). An array has shape (n, number of attributes), in the order of
+            `names`, and numbers in it belong to a schema of numbers. Missing are: an absent key or
+            None in a dict, a masked cell, NaN, None and NaT in pandas, null in Arrow.
+
+        Returns
+        -------
+        EventTable
+            `points`, float64 (n, `dimensions`), and the rows for exact evaluation.
+
+        Raises
+        ------
+        EventError
+            NaN (except in pandas), infinity, a value outside its domain, or an unexpected shape; names
+            the row and the attribute. A value of another type is no error, it satisfies nothing (M-9).
+        """
+        return read(self.fields, events)
+
+    def encode(self, events: object) -> FloatArray:
+        """Return the points of `events`, float64 (n, `dimensions`); see `read`."""
+        return self.read(events).points
+
+    def attribute(self, name: str) -> Attribute:
+        """Return the attribute called `name`.
+
+        Raises
+        ------
+        PredicateError
+            There is none; the message suggests the nearest name.
+        """
+        try:
+            return self.attributes[name]
+        except KeyError:
+            raise PredicateError(f"unknown attribute {_short(name)}{self._suggestion(name)}") from None
+
+    def _suggestion(self, name: str) -> str:
+        folded = {known.casefold(): known for known in self.names}
+        near = get_close_matches(name.casefold(), folded, n=1)
+        if near:
+            return f"; did you mean {folded[near[0]]!r}?"
+        shown = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
+        return f"; the schema has {shown}"
+
+    def constant(self, name: str, value: object) -> Constant:
+        """Return `value` as a canonical constant of the attribute called `name`.
+
+        Raises
+        ------
+        PredicateError
+            The attribute is unknown, its values can never compare with `value`, or `value` is NaN,
+            infinite or beyond float64.
+        """
+        attribute = self.attribute(name)
+        found = READERS[_READ_AS[attribute.type]](value)
+        if found is None:
+            what = f"{type(value).__name__} {_short(value)}"
+            if number(value) is None and isinstance(value, float):
+                raise PredicateError(f"attribute {name!r} cannot be compared with NaN")
+            hint = "; use IS NULL or exists" if value is None else ""
+            raise PredicateError(
+                f"attribute {name!r} is {_PHRASES[attribute.family]}, "
+                f"it cannot be compared with the {what}{hint}"
+            )
+        if attribute.type is datetime:
+            return Timestamp(found)
+        if attribute.family == "number" and not LOWEST <= found <= HIGHEST:  # type: ignore[operator]
+            raise PredicateError(f"the constant {_short(found)} for {name!r} is infinite or beyond float64")
+        return found
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return a JSON array that `from_json` turns into an equal schema."""
+        return [{"name": name} | attribute.to_json() for name, attribute in self.attributes.items()]
+
+    @classmethod
+    def from_json(cls, data: list[dict[str, Any]]) -> Schema:
+        """Return the schema that `to_json` described."""
+        return cls({entry["name"]: Attribute.from_json(entry) for entry in data})
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return list(self.attributes.items()) == list(other.attributes.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.attributes.items()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}: {attribute.kind}" for name, attribute in self.attributes.items())
+        return f"Schema({shown})"
+
+
+def _short(value: object) -> str:
+    """Return ``repr`` of a value, cut to what fits a message."""
+    if isinstance(value, int) and abs(value) > 10**40:
+        return "of more than 40 digits"  # repr of a huge int is slow, then forbidden
+    text = repr(value[:60] if isinstance(value, str) else value)
+    return text if len(text) <= 60 else text[:57] + "..."

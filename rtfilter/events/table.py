@@ -1,0 +1,90 @@
+"""A batch of events as points in space, and as rows and columns of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.events.encoding import FloatArray
+
+
+class Field(NamedTuple):
+    """One attribute, laid out for reading its values."""
+
+    name: str
+    family: str
+    """``number``, ``timestamp``, ``str`` or ``bool``."""
+    read: Callable[[object], Any]
+    """Event value to canonical value; None for another type."""
+    low: float
+    high: float
+    """Domain of the coordinate, closed; strings ignore it."""
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates."""
+        return 2 if self.family == "str" else 1
+
+
+class Rows(Protocol):
+    """The values that a table was made of."""
+
+    def row(self, index: int) -> dict[str, object]:
+        """The present attributes of one event, by flattened name."""
+
+    def values(self, name: str) -> Sequence[object]:
+        """The values of one attribute, an event each; None where missing."""
+
+
+class EventTable:
+    """A batch of n events as points, and as values for exact evaluation.
+
+    The values of dicts are those of the caller's dicts, which must not change while the table is in use.
+
+    Attributes
+    ----------
+    points : float64 (n, D), C-contiguous
+        Coordinates; `MISSING` and `ALIEN` mark absent and ill-typed values.
+    """
+
+    __slots__ = ("_rows", "points")
+
+    def __init__(self, points: FloatArray, rows: Rows) -> None:
+        self.points = points
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def rows(self, rows: range) -> EventTable:
+        """The events in consecutive rows, as a table of their own."""
+        return EventTable(self.points[rows.start : rows.stop], _Chosen(self._rows, rows))
+
+    def take(self, rows: NDArray[np.int64]) -> EventTable:
+        """The events in these rows, int64 (k,), in this order, as a table of their own."""
+        return EventTable(self.points[rows], _Chosen(self._rows, rows.tolist()))
+
+    def row(self, index: int) -> dict[str, object]:
+        """Return the present attributes of event `index`, 0 <= index < n, by flattened name."""
+        return self._rows.row(index)
+
+    def values(self, attribute: str) -> Sequence[object]:
+        """Return the n values of an attribute, as they were given; None where missing."""
+        return self._rows.values(attribute)
+
+
+class _Chosen(NamedTuple):
+    """Some rows of others."""
+
+    source: Rows
+    places: Sequence[int]
+
+    def row(self, index: int) -> dict[str, object]:
+        return self.source.row(self.places[index])
+
+    def values(self, name: str) -> Sequence[object]:
+        values = self.source.values(name)
+        return [values[place] for place in self.places]

@@ -1,0 +1,1 @@
+"""The R*-tree of boxes. Knows nothing of schemas, predicates or batches."""

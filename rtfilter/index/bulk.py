@@ -1,0 +1,92 @@
+"""Packing a whole tree at once; many leaves on two threads where there are two cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.index.kernels import hash_tables as tables
+from rtfilter.index.kernels import layout, pack, rstar
+from rtfilter.index.kernels.layout import Tree
+
+Array = NDArray[Any]
+
+#: How full bulk loading leaves its nodes: room for later insertions before the first split. Leaves of the
+#: default capacity hold seven whole vectors of mask words.
+FILL = 7 / 8
+#: Boxes from which a second thread is worth its start.
+PARALLEL = 50_000
+#: Boxes a cut is chosen on.
+LEAST_SAMPLE, MOST_SAMPLE = 64, 512
+#: Entries of a node that their order is chosen on.
+NODE_SAMPLE = 128
+
+
+def load(tree: Tree, ids: Array, low: Array, high: Array, exact: Array) -> Tree:
+    """Fill an empty tree, which has room for the boxes and links, with n > 0 of them (`RStarTree.bulk_load`).
+
+    Returns it with larger pools of nodes.
+    """
+    inner, leaf = (int(tree.state[c]) for c in (layout.INNER_CAPACITY, layout.LEAF_CAPACITY))
+    table = np.full(len(tree.box_table), -1, np.int32)
+    first = tables.distinct(low, high, table)
+    rows = np.flatnonzero(first == np.arange(len(ids)))
+    threads = 2 if len(rows) >= PARALLEL and _cores() > 1 else 1
+    cuts = _group(pack.frame_boxes(tree, low, high, rows), rows, int(leaf * FILL), threads)
+    pack.fill_tables(tree, ids, low, high, exact, first, table, rows)
+    rstar.free_node(tree, 0)  # the empty root
+    entries, level = np.arange(len(rows)), 0
+    while True:
+        count = len(cuts) - 1
+        tree = layout.with_nodes(tree, leaves=count if level == 0 else 0, inner=count if level > 0 else 0)
+        nodes = pack.new_nodes(tree, level, count)
+        fill = partial(pack.fill_nodes, tree, nodes, entries.astype(np.int32), cuts)
+        middle = count // threads
+        _in_parallel(fill, [(0, middle), (middle, count)] if 0 < middle < count else [(0, count)])
+        if count == 1:
+            pack.crown(tree, nodes[0])
+            return tree
+        entries, level = nodes, level + 1
+        cuts = _group(pack.frame_nodes(tree, entries), entries, int(inner * FILL), threads=1)
+
+
+def _group(boxes: Array, rows: Array, target: int, threads: int) -> Array:
+    """Reorder `rows`, one for each framed box, into groups of at most `target`; their int64 bounds."""
+    places = np.arange(len(rows))
+    groups = -(-len(rows) // target)
+    sample = min(max(target, LEAST_SAMPLE), MOST_SAMPLE)
+    bounds = [0, groups]
+    if threads > 1 and groups > 1:
+        bounds.insert(1, int(pack.cut_once(boxes, places, groups, sample, np.empty(len(rows)))))
+    cuts = np.zeros(groups + 1, np.int64)
+
+    def cut(first: int, last: int) -> None:
+        start, stop = len(rows) * first // groups, len(rows) * last // groups
+        own = pack.group(boxes, places[start:stop], last - first, sample)
+        pack.sort_blocks(boxes, places[start:stop], own, NODE_SAMPLE)
+        cuts[first + 1 : last + 1] = start + own[1:]
+
+    _in_parallel(cut, list(pairwise(bounds)))
+    rows[:] = rows[places]
+    return cuts
+
+
+def _in_parallel(work: Callable[[int, int], None], parts: Sequence[tuple[int, int]]) -> None:
+    """Do all parts (first, last), each in a thread of its own; kernels do not hold the GIL."""
+    if len(parts) == 1:
+        work(*parts[0])
+        return
+    with ThreadPoolExecutor(len(parts)) as pool:
+        for running in [pool.submit(work, *part) for part in parts]:
+            running.result()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

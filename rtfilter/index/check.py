@@ -1,0 +1,145 @@
+"""Every invariant of an R*-tree, verified without its own kernels (P-W1). Slow, for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.index.kernels import layout, rstar
+from rtfilter.index.kernels.layout import CELLS, WORD, Tree
+
+
+def require(holds: Any, otherwise: str) -> None:
+    """Raise `AssertionError` unless something holds; also where Python skips its asserts."""
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+def check_tree(tree: Tree) -> None:
+    """Raise `AssertionError` naming the first broken invariant of a tree."""
+    state = tree.state
+    require(state[layout.TODO] == 0, "entries are still waiting for their place")
+    require(state[layout.STALE] == -1, "masks are still waiting to be drawn")
+    seen_boxes: list[int] = []
+    seen_nodes: list[int] = []
+    root = int(state[layout.ROOT])
+    require(tree.nodes[root]["parent"] == -1, "the root has a parent")
+    require(tree.nodes[root]["level"] == state[layout.HEIGHT] - 1, "height differs from the root's level")
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        seen_nodes.append(node)
+        entries = _check_node(tree, node, is_root=node == root)
+        if tree.nodes[node]["level"] == 0:
+            require((tree.slots["leaf"][entries] == node).all(), f"a box of leaf {node} names another leaf")
+            seen_boxes.extend(entries.tolist())
+        else:
+            children = tree.nodes[entries]
+            require((children["parent"] == node).all(), f"a child of node {node} has another parent")
+            require((children["level"] == tree.nodes[node]["level"] - 1).all(), "leaves differ in depth")
+            pending.extend(entries.tolist())
+    _check_pools(tree, seen_nodes)
+    _check_rows(tree, np.array(seen_boxes, np.int64))
+
+
+def _check_node(tree: Tree, node: int, is_root: bool) -> NDArray[Any]:
+    head = tree.nodes[node]
+    level, count = int(head["level"]), int(head["count"])
+    capacity = int(tree.state[layout.LEAF_CAPACITY if level == 0 else layout.INNER_CAPACITY])
+    fewest = max(2, int(capacity * rstar.MINIMUM_FILL))
+    if is_root:
+        fewest = 2 if level > 0 else 0
+    require(fewest <= count <= capacity, f"node {node} has {count} entries, not {fewest}..{capacity}")
+    entries = tree.entries[head["entries"] :][:count]
+    boxes = (tree.bounds if level == 0 else tree.mbr)[entries]
+    if count:
+        hull = np.stack([boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)])
+        require((tree.mbr[node] == hull).all(), f"the rectangle of node {node} is not that of its entries")
+    _check_masks(tree, node, boxes)
+    return entries
+
+
+def _check_masks(tree: Tree, node: int, boxes: NDArray[Any]) -> None:
+    """Bit j of a cell is set exactly when entry j overlaps the cell, and no bit beyond the entries is."""
+    head = tree.nodes[node]
+    dimensions = tree.frame.shape[1]
+    capacity = int(tree.state[layout.LEAF_CAPACITY if head["level"] == 0 else layout.INNER_CAPACITY])
+    stride = layout.words(capacity)
+    words = tree.masks[head["masks"] :][: dimensions * CELLS * stride].reshape(dimensions, CELLS, stride)
+    bits = np.unpackbits(words.view(np.uint8), axis=2, bitorder="little").reshape(
+        dimensions, CELLS, stride * WORD
+    )
+    low, scale = tree.grid[node]
+    with np.errstate(over="ignore"):  # open ends lie infinitely many cells away
+        inside = np.clip((boxes - low) * scale, 0, CELLS - 3)
+    cells = inside.astype(int) + 1
+    cells[boxes == -np.inf] = 0
+    cells[boxes == np.inf] = CELLS - 1
+    expected = np.zeros_like(bits)
+    cell = np.arange(CELLS)[None, :, None]
+    expected[:, :, : len(boxes)] = (cells[:, 0].T[:, None] <= cell) & (cell <= cells[:, 1].T[:, None])
+    require((bits == expected).all(), f"the masks of node {node} do not fit its entries")
+    if layout.in_vectors(stride):
+        codes = tree.masks[head["masks"] + words.size :][: dimensions * layout.CODES * stride]
+        held = codes.view(np.uint8).reshape(dimensions, 2, -1)[:, :, : len(boxes)]
+        expected = (inside % 1 * 256).astype(int).T
+        require((held == expected).all(), f"the codes of node {node} do not fit its entries")
+    ranking, tested = tree.ranking[node], int(head["tested"])
+    require((np.sort(ranking) == np.arange(dimensions)).all(), f"node {node} ranks no permutation")
+    free = np.isinf(boxes[:, :, ranking[tested:]])
+    require(bool(free.all()), f"node {node} does not test a dimension that entries constrain")
+    require(head["drawn"] == head["count"], f"entries of node {node} are not drawn")
+    require(head["stale"] == -2, f"node {node} still waits to be drawn")
+
+
+def _check_pools(tree: Tree, seen: list[int]) -> None:
+    """Each node row is in the tree or in one free chain, and no two nodes share a block."""
+    require(len(set(seen)) == len(seen), "a node has two parents")
+    free = []
+    for head in (layout.FREE_LEAF, layout.FREE_INNER):
+        node = int(tree.state[head])
+        while node >= 0:
+            free.append(node)
+            require(tree.nodes[node]["level"] == -1, f"node {node} is free and has a level")
+            node = int(tree.nodes[node]["parent"])
+    used = int(tree.state[layout.USED_NODE])
+    require(sorted(seen + free) == list(range(used)), "a node row is neither in the tree nor free")
+    require(len(set(tree.nodes["masks"][:used].tolist())) == used, "two nodes share a block")
+
+
+def _check_rows(tree: Tree, boxes: NDArray[np.int64]) -> None:
+    """Boxes, links and hash tables agree with each other."""
+    state = tree.state
+    slots = tree.slots[: state[layout.USED_BOX]]
+    live = np.flatnonzero(slots["link"] >= 0)
+    require((np.sort(boxes) == live).all(), "the leaves hold other boxes than the pool")
+    require(len(live) == state[layout.BOXES], "wrong count of boxes")
+    sides = tree.bounds[live].reshape(len(live), 2 * tree.frame.shape[1])
+    require(len(np.unique(sides, axis=0)) == len(live), "identical boxes are stored twice")
+    links = tree.links[: state[layout.USED_LINK]]
+    require((links["box"] >= 0).sum() == state[layout.LINKS], "wrong count of links")
+    chained = 0
+    for box in live.tolist():
+        link, previous = int(slots["link"][box]), -1
+        require(slots["id"][box] == links["id"][link], f"box {box} does not have the id of its first link")
+        while link >= 0:
+            require(links["box"][link] == box, f"a link of box {box} names another box")
+            require(links["previous"][link] == previous, f"the chain of box {box} is torn")
+            link, previous = int(links["next"][link]), link
+            chained += 1
+    require(chained == state[layout.LINKS], "a link is in no chain")
+    inexact = (links["box"] >= 0) & (links["exact"] == 0)
+    require(inexact.sum() == state[layout.INEXACT], "wrong count of inexact links")
+    heads = tree.id_table[tree.id_table >= 0].tolist()
+    require(len(heads) == state[layout.IDS], "wrong count of ids")
+    siblings = 0
+    for link in heads:
+        own = int(links["id"][link])
+        while link >= 0:
+            require(links["id"][link] == own, f"a link of id {own} names another id")
+            link = int(links["sibling"][link])
+            siblings += 1
+    require(siblings == state[layout.LINKS], "a link cannot be found by its id")
+    require((np.sort(tree.box_table[tree.box_table >= 0]) == live).all(), "the hash of boxes is incomplete")

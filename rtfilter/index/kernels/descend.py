@@ -1,0 +1,479 @@
+"""Searching: one traversal for a batch of points, down to any level, resumable from where it stopped.
+
+Each node is visited once with the list of points that reached it (the paper's IntersectBuffer; W-2 in its
+corrected form). The lists live on one stack, `arena`: the list of the node on top of the stack is the last
+one in the arena, and those of its children are appended behind it, so memory stays at one list per level.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rtfilter.index.kernels.borrow import Lender, borrowed
+from rtfilter.index.kernels.grid import (
+    ONE,
+    candidates,
+    fetch_ends,
+    fetch_first,
+    fetch_rest,
+    locate,
+    verify,
+    words_of,
+)
+from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.layout import (
+    BOXES,
+    CELLS,
+    HEIGHT,
+    INEXACT,
+    INNER_CAPACITY,
+    LANES,
+    LINKS,
+    ROOT,
+    WORD,
+    Array,
+    Tree,
+    opened,
+    words_for,
+)
+from rtfilter.index.kernels.vector import prefetch, trailing_zeros
+
+#: Points whose masks are under way from memory while one is tested: the first mask of each, then the rest.
+AHEAD = 2
+#: Points that use most of a leaf's masks: then all of them are fetched, in order.
+MANY = 128
+
+
+@kernel
+def first_nan(points: Array) -> int:
+    """The first of the points with a coordinate that is not a number, -1 if there is none."""
+    for i in range(points.shape[0]):
+        for k in range(points.shape[1]):
+            if points[i, k] != points[i, k]:
+                return i
+    return -1
+
+
+@kernel
+def doubled(array: Array) -> Array:
+    """The array with twice the room."""
+    larger = np.empty(max(2 * len(array), 64), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+@kernel
+def overlapping(tree: Tree, node: int, points: Array, reached: Array, rows: Array, found: Array) -> None:
+    """The entries of a node that contain each of the points in `reached`: a row of bits for each."""
+    reached, rows, found = borrowed((reached, rows, found))
+    for i in range(len(reached)):
+        point = points[reached[i]]
+        locate(tree, node, point, rows)
+        if candidates(tree, node, rows, True, found[i]):
+            verify(tree, node, point, rows, found[i])
+
+
+@kernel
+def expand(tree: Tree, node: int, points: Array, reached: Array) -> tuple[Array, Array, Array]:
+    """Distribute points that reached an inner node over its children.
+
+    Returns the children, int64 (k,), where each one's points begin, int64 (k + 1,), and those points, int32.
+    """
+    head = tree.nodes[node]
+    found = np.empty((len(reached), words_of(tree, head.level)), np.uint64)
+    overlapping(tree, node, points, reached, np.empty(tree.mbr.shape[2], np.int64), found)
+    used = words_for(head.count)
+    sizes = np.zeros(head.count, np.int64)
+    for i in range(len(reached)):
+        for w in range(used):
+            bits = found[i, w]
+            while bits != 0:
+                sizes[w * WORD + trailing_zeros(bits)] += 1
+                bits &= bits - ONE
+    children = np.empty(head.count, np.int64)
+    cuts = np.zeros(head.count + 1, np.int64)
+    for j in range(head.count):
+        children[j] = tree.entries[head.entries + j]
+        cuts[j + 1] = cuts[j] + sizes[j]
+    place = cuts[:-1].copy()
+    by_child = np.empty(cuts[-1], np.int32)
+    for i in range(len(reached)):
+        for w in range(used):
+            bits = found[i, w]
+            while bits != 0:
+                j = w * WORD + trailing_zeros(bits)
+                bits &= bits - ONE
+                by_child[place[j]] = reached[i]
+                place[j] += 1
+    return children, cuts, by_child
+
+
+@kernel
+def frontier(where: Array, points: Array, stop_level: int) -> tuple[Array, Array, Array, Array, int]:
+    """Where the paths of all points stop at nodes of `stop_level` (counted from the leaves, W-2).
+
+    Returns nodes int64 (k,); cuts int64 (k + 1,) into pairs; pairs int32: the points of each node, ascending;
+    workload int64 (n,): nodes per point; visits: (node, point) pairs expanded above.
+    """
+    tree = opened(where)
+    n = len(points)
+    workload = np.zeros(n, np.int64)
+    arena = np.empty(4 * n + 64, np.int32)
+    arena[:n] = np.arange(n)
+    stack = np.empty((tree.state[HEIGHT] * tree.state[INNER_CAPACITY] + 1, 3), np.int64)
+    stack[0] = np.array([tree.state[ROOT], 0, n])
+    depth = 1 if n > 0 else 0
+    nodes = np.empty(64, np.int64)
+    cuts = np.zeros(65, np.int64)
+    pairs = np.empty(2 * n + 64, np.int32)
+    known, used, visits = 0, 0, 0
+    while depth > 0:
+        depth -= 1
+        node, start, stop = stack[depth, 0], stack[depth, 1], stack[depth, 2]
+        if tree.nodes[node].level > stop_level:
+            visits += stop - start
+            children, child_cuts, by_child = expand(tree, node, points, arena[start:stop])
+            arena, depth = push(children, child_cuts, by_child, arena, stop, stack, depth)
+            continue
+        while used + stop - start > len(pairs):
+            pairs = doubled(pairs)
+        if known == len(nodes):
+            nodes, cuts = doubled(nodes), doubled(cuts)
+        nodes[known] = node
+        for i in range(start, stop):
+            pairs[used] = arena[i]
+            workload[arena[i]] += 1
+            used += 1
+        known += 1
+        cuts[known] = used
+    return nodes[:known].copy(), cuts[: known + 1].copy(), pairs[:used].copy(), workload, visits
+
+
+@kernel
+def push(
+    nodes: Array, cuts: Array, pairs: Array, arena: Array, top: int, stack: Array, depth: int
+) -> tuple[Array, int]:
+    """Put the nodes that points reached on the stack, their lists behind `top` in the arena."""
+    while top + len(pairs) > len(arena):
+        arena = doubled(arena)
+    arena[top : top + len(pairs)] = pairs
+    for i in range(len(nodes)):
+        if cuts[i + 1] > cuts[i]:
+            stack[depth, 0], stack[depth, 1], stack[depth, 2] = nodes[i], top + cuts[i], top + cuts[i + 1]
+            depth += 1
+    return arena, depth
+
+
+class Runs(NamedTuple):
+    """Room for what a search finds: hits leaf by leaf, and in a leaf point by point.
+
+    The same arrays serve the next search: memory that is new to the process costs more than to search it.
+    """
+
+    ids: Array  # int64
+    exact: Array  # uint8, as long as `ids`; not used where each box has one link and all are exact
+    points: Array  # int32: the point of each run of hits
+    cuts: Array  # int64: where each run begins, one more at the end; longer than `points`
+    size: Array  # int64 (2,): how many runs there are, and hits in them
+
+
+def room_for(hits: int) -> Runs:
+    """Room for so many hits."""
+    return Runs(
+        ids=np.empty(hits, np.int64),
+        exact=np.empty(hits, np.uint8),
+        points=np.empty(hits, np.int32),
+        cuts=np.empty(hits + 1, np.int64),
+        size=np.zeros(2, np.int64),
+    )
+
+
+RUNS = Lender(lambda: room_for(1))
+opened_runs = RUNS.opened
+
+
+@kernel
+def collect(tree: Tree, node: int, found: Array, ids: Array, exact: Array, used: int) -> int:
+    """Put the ids of the entries in `found` of a leaf, and their exactness, behind the `used` first.
+
+    Returns how many are used then, or -1 when there is no more room.
+    """
+    head = tree.nodes[node]
+    plain = tree.state[LINKS] == tree.state[BOXES] and tree.state[INEXACT] == 0
+    for w in range(words_for(head.count)):
+        bits = found[w]
+        first = head.entries + w * WORD
+        if used + WORD > len(ids):
+            return -1
+        while bits != 0:
+            slot = tree.slots[tree.entries[first + trailing_zeros(bits)]]
+            bits &= bits - ONE
+            if plain:
+                ids[used] = slot.id
+                used += 1
+                continue
+            link = slot.link
+            while link >= 0:
+                if used == len(ids):
+                    return -1
+                ids[used], exact[used] = tree.links[link].id, tree.links[link].exact
+                used += 1
+                link = tree.links[link].next
+    return used
+
+
+@kernel
+def offsets_of(runs: Runs, points: int) -> Array:
+    """Where the hits of each of so many points go, int64 (points + 1,)."""
+    offsets = np.zeros(points + 1, np.int64)
+    for r in range(runs.size[0]):
+        offsets[runs.points[r] + 1] += runs.cuts[r + 1] - runs.cuts[r]
+    for i in range(points):
+        offsets[i + 1] += offsets[i]
+    return offsets
+
+
+@kernel
+def gather(room: Array, offsets: Array, ids: Array, exact: Array) -> None:
+    """Write ids (and exactness, unless `exact` is empty) of the runs point by point, to `offsets_of`."""
+    runs = opened_runs(room)
+    place = offsets[:-1].copy()
+    for r in range(runs.size[0]):
+        first, size = runs.cuts[r], runs.cuts[r + 1] - runs.cuts[r]
+        at = place[runs.points[r]]
+        for h in range(size):
+            ids[at + h] = runs.ids[first + h]
+        if len(exact) > 0:
+            for h in range(size):
+                exact[at + h] = runs.exact[first + h]
+        place[runs.points[r]] = at + size
+
+
+@kernel
+def distinct(offsets: Array, ids: Array, exact: Array) -> None:
+    """Sort the ids of each point and keep each once, exact if any of its hits was; all arrays in place."""
+    used = 0
+    for i in range(len(offsets) - 1):
+        start, stop = offsets[i], offsets[i + 1]
+        order = np.argsort(ids[start:stop])
+        own_ids = ids[start:stop][order]
+        own_exact = exact[start:stop][order] if len(exact) > 0 else exact
+        offsets[i] = used
+        for h in range(len(order)):
+            again = h > 0 and own_ids[h] == own_ids[h - 1]
+            if not again:
+                ids[used] = own_ids[h]
+                used += 1
+            if len(exact) > 0:
+                exact[used - 1] = own_exact[h] | (exact[used - 1] if again else np.uint8(0))
+    offsets[-1] = used
+
+
+@kernel
+def to_fetch(tree: Tree, nodes: Array, cuts: Array, i: int) -> tuple[int, int, int]:
+    """Masks of the leaf after nodes[i]: from, to, and how many to fetch with each point of nodes[i]."""
+    if i + 2 >= len(cuts) or cuts[i + 2] - cuts[i + 1] < MANY:
+        return 0, 0, 0
+    first = tree.nodes[nodes[i + 1]].masks
+    words = tree.mbr.shape[2] * CELLS * words_of(tree, 0)
+    return first, first + words, (words // (cuts[i + 1] - cuts[i]) // LANES + 1) * LANES
+
+
+@kernel
+def search_leaves(
+    tree: Tree,
+    points: Array,
+    leaves: Array,
+    cuts: Array,
+    pairs: Array,
+    done: Array,
+    runs: Runs,
+    ahead: tuple[Array, Array, Array],
+) -> bool:
+    """Add the hits to the runs, if there is room; the points pairs[cuts[i]:cuts[i + 1]] reached leaves[i].
+
+    `done` (bool, n) tells which points need no further hit; empty if all are wanted.
+    """
+    leaves, cuts, pairs, done = borrowed((leaves, cuts, pairs, done))
+    rows, leaf_of, found = borrowed(ahead)
+    run, used = runs.size
+    leaf, few = -1, False
+    mask, last_mask, share = 0, 0, 0
+    for i in range(len(pairs) + AHEAD):
+        if i < len(pairs):
+            while leaf < 0 or cuts[leaf + 1] <= i:
+                leaf += 1
+                few = cuts[leaf + 1] - cuts[leaf] < MANY
+                mask, last_mask, share = to_fetch(tree, leaves, cuts, leaf)
+            place = i % len(rows)
+            leaf_of[place] = leaves[leaf]
+            locate(tree, leaves[leaf], points[pairs[i]], rows[place])
+            if few:
+                fetch_first(tree, leaves[leaf], rows[place])
+            for m in range(mask, min(mask + share, last_mask), LANES):
+                prefetch(tree.masks, m)
+            mask += share
+        if few and 0 < i <= len(pairs):
+            place = (i - 1) % len(rows)
+            fetch_rest(tree, leaf_of[place], rows[place])
+        if i < AHEAD:
+            continue
+        place, point = (i - AHEAD) % len(rows), pairs[i - AHEAD]
+        if (len(done) > 0 and done[point]) or not candidates(
+            tree, leaf_of[place], rows[place], not few, found
+        ):
+            continue
+        if few:
+            fetch_ends(tree, leaf_of[place], points[point], rows[place], found)
+        verify(tree, leaf_of[place], points[point], rows[place], found)
+        after = collect(tree, leaf_of[place], found, runs.ids, runs.exact, used)
+        if after < 0 or run == len(runs.points):
+            return False
+        if after == used:
+            continue
+        for h in range(used if len(done) > 0 else after, after):
+            done[point] |= tree.state[INEXACT] == 0 or runs.exact[h] != 0
+        used = after
+        runs.points[run] = point
+        run += 1
+        runs.cuts[run] = used
+        runs.size[0], runs.size[1] = run, used
+    return True
+
+
+@kernel
+def search(
+    tree: Tree, points: Array, nodes: Array, cuts: Array, pairs: Array, first_only: bool, runs: Runs
+) -> tuple[bool, Array, Array]:
+    """Finish points from a frontier: the rows pairs[cuts[i]:cuts[i + 1]] of `points` stopped at nodes[i].
+
+    With `first_only` a point is dropped after its first exact hit. Fills `runs`; returns whether they had
+    the room (the rest is of no use then), `offsets_of` them, and visits int64 (n,): nodes visited per point.
+    """
+    points = borrowed(points)
+    visits = np.zeros(len(points), np.int64)
+    done = np.zeros(len(points) if first_only else 0, np.bool_)
+    # Of the points whose masks are under way: where their masks begin, their leaf; and one point's entries.
+    ahead = (
+        np.empty((AHEAD + 1, tree.mbr.shape[2]), np.int64),
+        np.empty(AHEAD + 1, np.int64),
+        np.empty(words_of(tree, 0), np.uint64),
+    )
+    stack = np.empty((len(nodes) + tree.state[HEIGHT] * tree.state[INNER_CAPACITY] + 1, 3), np.int64)
+    arena, top, depth = np.empty(2 * len(pairs) + 64, np.int32), 0, 0
+    runs.size[:] = 0
+    runs.cuts[0] = 0
+    complete = True
+    while complete and len(nodes) > 0:
+        for point in pairs:
+            visits[point] += 1
+        if tree.nodes[nodes[0]].level > 0:
+            arena, depth = push(nodes, cuts, pairs, arena, top, stack, depth)
+        else:
+            complete = search_leaves(tree, points, nodes, cuts, pairs, done, runs, ahead)
+        if depth == 0:
+            break
+        depth -= 1
+        top = stack[depth, 1]
+        nodes, cuts, pairs = expand(tree, stack[depth, 0], points, arena[top : stack[depth, 2]])
+    return complete, offsets_of(runs, len(points)), visits
+
+
+@kernel
+def search_all(where: Array, points: Array, first_only: bool, room: Array) -> tuple[bool, Array, Array]:
+    """`search` of all points from the root. Tree and runs are given by their addresses."""
+    tree, runs = opened(where), opened_runs(room)
+    nodes, cuts = np.empty(1, np.int64), np.zeros(2, np.int64)
+    nodes[0], cuts[1] = tree.state[ROOT], len(points)
+    return search(tree, points, nodes, cuts, np.arange(len(points)).astype(np.int32), first_only, runs)
+
+
+@kernel
+def search_from(
+    where: Array, points: Array, nodes: Array, cuts: Array, pairs: Array, room: Array
+) -> tuple[bool, Array, Array]:
+    """`search` of all points from a frontier. Tree and runs are given by their addresses."""
+    return search(opened(where), points, nodes, cuts, pairs, False, opened_runs(room))
+
+
+class Parts(NamedTuple):
+    """A frontier cut into one per group; group g has the nodes cuts[g]:cuts[g + 1]."""
+
+    points: Array  # float64 (n, d): of the batch, group by group
+    point_cuts: Array  # int64 (groups + 1,): where the points of each group begin
+    cuts: Array  # int64 (groups + 1,)
+    nodes: Array  # int64 (k,): those that points of the group stopped at
+    starts: Array  # int64 (k + 1,): where each node's pairs begin
+    pairs: Array  # int32: places of points within their group
+
+
+def _no_parts() -> Parts:
+    none = np.empty(0, np.int64)
+    return Parts(np.empty((0, 1)), none, none, none, none, np.empty(0, np.int32))
+
+
+PARTS = Lender(_no_parts)
+opened_parts = PARTS.opened
+
+
+@kernel
+def deal(
+    nodes: Array, cuts: Array, pairs: Array, order: Array, order_cuts: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Cut a frontier into one frontier per group order[order_cuts[g]:order_cuts[g + 1]], each node by node.
+
+    Returns cuts, nodes, starts and pairs of `Parts`.
+    """
+    groups = len(order_cuts) - 1
+    group_of = np.empty(len(order), np.int64)
+    place_of = np.empty(len(order), np.int32)
+    for g in range(groups):
+        for i in range(order_cuts[g], order_cuts[g + 1]):
+            group_of[order[i]] = g
+            place_of[order[i]] = i - order_cuts[g]
+    pair_count = np.zeros(groups + 1, np.int64)
+    node_count = np.zeros(groups + 1, np.int64)
+    last_node = np.full(groups, -1, np.int64)
+    for i in range(len(nodes)):
+        for p in range(cuts[i], cuts[i + 1]):
+            g = group_of[pairs[p]]
+            pair_count[g + 1] += 1
+            if last_node[g] != i:
+                last_node[g] = i
+                node_count[g + 1] += 1
+    pair_place = np.cumsum(pair_count)
+    part_cuts = np.cumsum(node_count)
+    node_place = part_cuts.copy()
+    part_nodes = np.empty(part_cuts[groups], np.int64)
+    part_starts = np.empty(part_cuts[groups] + 1, np.int64)
+    part_starts[part_cuts[groups]] = len(pairs)
+    part_pairs = np.empty(len(pairs), np.int32)
+    last_node[:] = -1
+    for i in range(len(nodes)):
+        for p in range(cuts[i], cuts[i + 1]):
+            g = group_of[pairs[p]]
+            if last_node[g] != i:
+                last_node[g] = i
+                part_nodes[node_place[g]] = nodes[i]
+                part_starts[node_place[g]] = pair_place[g]
+                node_place[g] += 1
+            part_pairs[pair_place[g]] = place_of[pairs[p]]
+            pair_place[g] += 1
+    return part_cuts, part_nodes, part_starts, part_pairs
+
+
+@kernel
+def search_part(where: Array, parts_at: Array, g: int, room: Array) -> tuple[bool, Array, Array]:
+    """`search` for group g of `Parts`, in its order. All arrays are given by their addresses."""
+    parts = opened_parts(parts_at)
+    first, last = parts.cuts[g], parts.cuts[g + 1]
+    starts = parts.starts[first : last + 1]
+    return search(
+        opened(where),
+        parts.points[parts.point_cuts[g] : parts.point_cuts[g + 1]],
+        parts.nodes[first:last],
+        starts - starts[0],
+        parts.pairs[starts[0] : starts[-1]],
+        False,
+        opened_runs(room),
+    )

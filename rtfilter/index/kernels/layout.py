@@ -1,0 +1,219 @@
+"""The arrays an R*-tree is made of, how they are allocated, and how they grow.
+
+Everything is a pool of rows in a NumPy array, so saving is writing arrays, loading is mapping them, and a
+reference is a row number. A *box* is a distinct hyper-rectangle; a *link* ties one id to one box, so that
+identical boxes are stored once; a *node* holds up to its capacity of entries: box rows in a leaf (level 0),
+node rows above.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.index.kernels.borrow import Lender
+from rtfilter.index.kernels.jit import kernel
+
+Array = NDArray[Any]
+
+CELLS = 64  # cells of a node's grid in each dimension
+WORD = 64  # bits of a mask word
+CODES = 16  # words of codes for each mask word: 64 entries x 2 ends x 1 byte
+LINE = 64  # bytes of a cache line
+LANES = 8  # words of a vector, see `kernels.vector`
+DIMENSIONS = 2**15 - 1  # at most: `Tree.ranking`
+
+#: One row per box. `link`: first link of the box, -1 when the row is free, and `id`: the id of that link;
+#: `leaf`: node that holds it, or the next free row.
+SLOT = np.dtype([("id", "i8"), ("link", "i4"), ("leaf", "i4")], align=True)
+
+#: One row per (id, box). `box`: -1 when the row is free, `next` then chains the free rows. `next` and
+#: `previous` chain the links of one box, `sibling` those of one id. `exact`: the box alone decides.
+LINK = np.dtype(
+    [("id", "i8"), ("box", "i4"), ("next", "i4"), ("previous", "i4"), ("sibling", "i4"), ("exact", "i4")],
+    align=True,
+)
+
+#: One row per node. `entries`, `masks`: where its block starts in the flat arrays; `level`: 0 for a leaf;
+#: `parent`: -1 for the root, or the next free node; `count`: entries; `drawn`: how many of the first of them
+#: are in the masks (all, but within a change); `built`: entries when its grid was made, `age`: changes since;
+#: `tested`: dimensions that any entry constrains; `sure`: so many of them are tested in any case; `stale`:
+#: the next node whose masks are behind, -1 for none, -2 when this one is up to date.
+NODE = np.dtype(
+    [
+        ("entries", "i8"),
+        ("masks", "i8"),
+        ("level", "i4"),
+        ("parent", "i4"),
+        ("count", "i4"),
+        ("built", "i4"),
+        ("age", "i4"),
+        ("tested", "i4"),
+        ("sure", "i4"),
+        ("drawn", "i4"),
+        ("stale", "i4"),
+    ],
+    align=True,
+)
+
+# Positions in `Tree.state`.
+ROOT, HEIGHT, BOXES, LINKS, IDS, UPDATES = 0, 1, 2, 3, 4, 5  # live counts; changes since the beginning
+LEAF_CAPACITY, INNER_CAPACITY = 6, 7
+FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER = 8, 9, 10, 11  # heads of the free chains, -1 when empty
+USED_BOX, USED_LINK, USED_NODE, USED_ENTRY, USED_MASK = 12, 13, 14, 15, 16  # rows ever used
+TODO, REINSERTED = 17, 18  # entries waiting for their place; bit per level that was reinserted from
+INEXACT, STALE = 19, 20  # links that are not exact; first node whose masks are behind its entries, or -1
+STATE_SIZE = 24
+
+
+class Tree(NamedTuple):
+    """Arrays of one tree of d dimensions; what the kernels take and change."""
+
+    bounds: Array  # float64 (boxes, 2, d): low and high of each box, closed
+    slots: Array  # SLOT (boxes,)
+    links: Array  # LINK (links,)
+    nodes: Array  # NODE (nodes,)
+    mbr: Array  # float64 (nodes, 2, d): exact bounding rectangle of each node
+    grid: Array  # float64 (nodes, 2, d): low end and cells per unit of each node's grid
+    ranking: Array  # int16 (nodes, d): dimensions of each node in the order of testing, untested ones last
+    entries: Array  # int32, flat: a block of `capacity` rows per node
+    masks: Array  # uint64, flat: `block` words per node: CELLS masks for each dimension, then codes (`grid`)
+    box_table: Array  # int32, power of two: open-addressing hash of the boxes
+    id_table: Array  # int32, power of two: open-addressing hash of the ids, to their first link
+    state: Array  # int64 (STATE_SIZE,)
+    frame: Array  # float64 (3, d): low, high and 1 / width of all finite sides ever seen
+    todo: Array  # int32 (k, 2): (row, level) of entries waiting for their place; scratch
+
+
+@kernel
+def words_for(count: int) -> int:
+    """Mask words that have a bit for each of so many entries."""
+    return (count + WORD - 1) // WORD
+
+
+@kernel
+def words(capacity: int) -> int:
+    """Mask words of a node of `capacity` entries; many are a multiple of `LANES`."""
+    least = words_for(capacity)
+    return least if least <= LANES // 2 else (least + LANES - 1) // LANES * LANES
+
+
+@kernel
+def in_vectors(words: int) -> bool:
+    """Whether masks of so many words are worked on as vectors, and have codes."""
+    return words % LANES == 0
+
+
+@kernel
+def block(dimensions: int, words: int) -> int:
+    """Words in `Tree.masks` of a node with masks of so many words."""
+    return dimensions * (CELLS + (CODES if in_vectors(words) else 0)) * words
+
+
+def _block(tree: Tree, leaf: bool) -> tuple[int, int]:
+    capacity = int(tree.state[LEAF_CAPACITY if leaf else INNER_CAPACITY])
+    return capacity, block(tree.frame.shape[1], words(capacity))
+
+
+def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
+    """A tree whose root is an empty leaf."""
+    state = np.zeros(STATE_SIZE, np.int64)
+    state[[LEAF_CAPACITY, INNER_CAPACITY]] = leaf_capacity, inner_capacity
+    state[[FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER, STALE]] = -1
+    frame = np.array([[np.inf], [-np.inf], [0.0]]) * np.ones((1, dimensions))
+    frame[2] = 1.0
+    # At most one node per level is dissolved or reinserted from before its entries are placed again.
+    waiting = leaf_capacity + 16 * inner_capacity + 64
+    tree = Tree(
+        bounds=np.empty((0, 2, dimensions)),
+        slots=np.empty(0, SLOT),
+        links=np.empty(0, LINK),
+        nodes=np.empty(0, NODE),
+        mbr=np.empty((0, 2, dimensions)),
+        grid=np.empty((0, 2, dimensions)),
+        ranking=np.empty((0, dimensions), np.int16),
+        entries=np.empty(0, np.int32),
+        masks=np.empty(0, np.uint64),
+        box_table=np.full(16, -1, np.int32),
+        id_table=np.full(16, -1, np.int32),
+        state=state,
+        frame=frame,
+        todo=np.empty((waiting, 2), np.int32),
+    )
+    tree = with_nodes(tree, leaves=1, inner=0)
+    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0, 0, 0, 0, -2)
+    tree.ranking[0] = np.arange(dimensions)
+    tree.mbr[0, 0], tree.mbr[0, 1] = np.inf, -np.inf
+    tree.grid[0, 0], tree.grid[0, 1] = 0.0, 1.0
+    capacity, masks = _block(tree, leaf=True)
+    tree.masks[:masks] = 0
+    state[ROOT], state[HEIGHT], state[USED_NODE] = 0, 1, 1
+    state[USED_ENTRY], state[USED_MASK] = capacity, masks
+    return tree
+
+
+LENDER = Lender(lambda: empty(1, 4, 4))
+opened = LENDER.opened
+
+
+def aligned(rows: int, like: Array) -> Array:
+    """An uninitialised array of so many rows as those of `like`, which begins with a cache line.
+
+    NumPy begins big arrays 16 bytes into one, so that each vector of mask words would lie in two.
+    """
+    row = int(np.prod(like.shape[1:])) * like.itemsize
+    room = np.empty(rows * row + LINE, np.uint8)
+    start = -room.__array_interface__["data"][0] % LINE
+    return room[start : start + rows * row].view(like.dtype).reshape(rows, *like.shape[1:])
+
+
+def _grown(array: Array, rows: int, factor: float = 1.5) -> Array:
+    """`array` with room for `rows` rows, its content kept; itself when it has the room."""
+    if len(array) >= rows:
+        return array
+    larger = aligned(max(rows, int(len(array) * factor)), array)
+    larger[: len(array)] = array
+    return larger
+
+
+def with_boxes(tree: Tree, count: int) -> Tree:
+    """`tree` with room for `count` more boxes and links (hash tables are grown by `tables.rehash`)."""
+    boxes = int(tree.state[USED_BOX]) + count
+    return tree._replace(
+        bounds=_grown(tree.bounds, boxes),
+        slots=_grown(tree.slots, boxes),
+        links=_grown(tree.links, int(tree.state[USED_LINK]) + count),
+    )
+
+
+def with_nodes(tree: Tree, leaves: int, inner: int) -> Tree:
+    """`tree` with room for so many more nodes."""
+    leaf_entries, leaf_masks = _block(tree, leaf=True)
+    inner_entries, inner_masks = _block(tree, leaf=False)
+    nodes = int(tree.state[USED_NODE]) + leaves + inner
+    entries = int(tree.state[USED_ENTRY]) + leaves * leaf_entries + inner * inner_entries
+    masks = int(tree.state[USED_MASK]) + leaves * leaf_masks + inner * inner_masks
+    return tree._replace(
+        nodes=_grown(tree.nodes, nodes),
+        mbr=_grown(tree.mbr, nodes),
+        grid=_grown(tree.grid, nodes),
+        ranking=_grown(tree.ranking, nodes),
+        entries=_grown(tree.entries, entries),
+        masks=_grown(tree.masks, masks, factor=1.25),  # the largest array: less slack
+    )
+
+
+def trimmed(tree: Tree) -> Tree:
+    """`tree` without its spare rows, for saving."""
+    state = tree.state
+    return tree._replace(
+        bounds=tree.bounds[: state[USED_BOX]],
+        slots=tree.slots[: state[USED_BOX]],
+        links=tree.links[: state[USED_LINK]],
+        nodes=tree.nodes[: state[USED_NODE]],
+        mbr=tree.mbr[: state[USED_NODE]],
+        grid=tree.grid[: state[USED_NODE]],
+        ranking=tree.ranking[: state[USED_NODE]],
+        entries=tree.entries[: state[USED_ENTRY]],
+        masks=tree.masks[: state[USED_MASK]],
+    )

@@ -1,0 +1,281 @@
+"""Bulk loading: cut the boxes top-down into groups of about one node each, level by level.
+
+Each cut is chosen on a sample. Sorting by low ends separates wide boxes (the half that begins late cannot
+contain an early point), sorting by centres separates narrow ones, so low, high and centre of every dimension
+are tried; the cut with the least expected work wins, work being entries x chance that a point visits them.
+
+A cut by width gains nothing by itself, but its thin boxes can then be cut along that dimension as finely as
+they are thin. Where equalities or don't-care sides stand among ranges, such a cut is what separates them, so
+it is tried too, and judged by what the cuts after it should bring.
+"""
+
+import numpy as np
+
+from rtfilter.index.kernels.grid import build_grid
+from rtfilter.index.kernels.hash_tables import add_link
+from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.layout import BOXES, HEIGHT, LANES, ROOT, USED_BOX, Array, Tree, words_for
+from rtfilter.index.kernels.rstar import THIN, area, framed, new_node, set_entries, widen_frame
+
+LOW, HIGH, CENTRE, WIDTH = 0, 1, 2, 3  # kinds of sort keys
+
+
+@kernel
+def sort_key(box: Array, k: int, kind: int) -> float:
+    """Low end, high end, centre (doubled) or width of a framed box in dimension k."""
+    if kind == CENTRE:
+        return box[0, k] + box[1, k]
+    if kind == WIDTH:
+        return box[1, k] - box[0, k]
+    return box[kind, k]
+
+
+@kernel
+def sort_keys(boxes: Array, rows: Array, k: int, kind: int, keys: Array) -> None:
+    """Write the sort keys of these rows of framed boxes into `keys`, float64, as long as `rows`."""
+    for i in range(len(rows)):
+        keys[i] = sort_key(boxes[rows[i]], k, kind)
+
+
+@kernel
+def extent(boxes: Array, rows: Array, k: int) -> tuple[float, float]:
+    """Least low and greatest high end of these rows in dimension k."""
+    low, high = np.inf, -np.inf
+    for row in rows:
+        low, high = min(low, boxes[row, 0, k]), max(high, boxes[row, 1, k])
+    return low, high
+
+
+@kernel
+def sampled(rows: Array, size: int) -> Array:
+    """At most so many of the rows, evenly spread."""
+    n = min(len(rows), size)
+    return rows[np.arange(n) * len(rows) // n]
+
+
+@kernel
+def expected_work(boxes: Array, sample: Array, order: Array, cut: int) -> float:
+    """Work of the two parts of a sample: entries times volume of their common rectangle, summed."""
+    total = 0.0
+    dimensions = boxes.shape[2]
+    hull = np.empty((2, dimensions))
+    for start, stop in ((0, cut), (cut, len(order))):
+        if start == stop:
+            continue
+        hull[0], hull[1] = np.inf, -np.inf
+        for i in range(start, stop):
+            box = boxes[sample[order[i]]]
+            for k in range(dimensions):
+                hull[0, k] = min(hull[0, k], box[0, k])
+                hull[1, k] = max(hull[1, k], box[1, k])
+        total += area(hull) * (stop - start)
+    return total
+
+
+@kernel
+def choose_cut(boxes: Array, rows: Array, groups: int, sample_size: int) -> tuple[int, int, int]:
+    """How to cut `rows` into so many groups: dimension, kind of key, and groups of the first part."""
+    sample = sampled(rows, sample_size)
+    n = len(sample)
+    half = groups // 2
+    cut = min(max(n * half // groups, 1), n - 1)
+    keys = np.empty(n)
+    best = (0, 0, half)
+    least = np.inf
+    for k in range(boxes.shape[2]):
+        for kind in (LOW, HIGH, CENTRE):
+            sort_keys(boxes, sample, k, kind, keys)
+            work = expected_work(boxes, sample, np.argsort(keys), cut)
+            if work < least:
+                best, least = (k, kind, half), work
+    if groups < 4:
+        return best
+    # One halving leaves this share of the work; assume the same of all that follow.
+    share = least / expected_work(boxes, sample, np.arange(n), n)
+    least = share ** np.log2(groups)
+    for k in range(boxes.shape[2]):
+        sort_keys(boxes, sample, k, WIDTH, keys)
+        keys.sort()
+        low, high = extent(boxes, sample, k)
+        side = high - low + THIN
+        thin = half
+        while thin > 1:
+            cut = max(n * thin // groups, 1)
+            visited = min(1.0, 1.0 / thin + keys[:cut].mean() / side)
+            work = (thin * visited + (groups - thin) * share ** np.log2(groups - thin)) / groups
+            if work < least:
+                best, least = (k, WIDTH, thin), work
+            thin //= 2
+    return best
+
+
+@kernel
+def select(keys: Array, rows: Array, nth: int) -> None:
+    """Reorder both arrays so that the nth least key stands at nth, none greater before, none less after."""
+    low, high = 0, len(keys) - 1
+    while low < high:
+        pivot = keys[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while keys[i] < pivot:
+                i += 1
+            while keys[j] > pivot:
+                j -= 1
+            if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                rows[i], rows[j] = rows[j], rows[i]
+                i += 1
+                j -= 1
+        if nth <= j:
+            high = j
+        elif nth >= i:
+            low = i
+        else:
+            return
+
+
+@kernel
+def cut_once(boxes: Array, rows: Array, groups: int, sample_size: int, keys: Array) -> int:
+    """Reorder `rows`, at least two groups of them, for the best cut; returns how many groups stand before it.
+
+    `keys` is scratch, float64 (n,).
+    """
+    k, kind, parts = choose_cut(boxes, rows, groups, sample_size)
+    sort_keys(boxes, rows, k, kind, keys)
+    select(keys, rows, len(rows) * parts // groups)
+    return parts
+
+
+@kernel
+def group(boxes: Array, rows: Array, groups: int, sample_size: int) -> Array:
+    """Reorder `rows` of framed boxes (n, 2, d) so that so many groups of one size stand one after another.
+
+    Returns their bounds, int64 (groups + 1,).
+    """
+    cuts = np.zeros(groups + 1, np.int64)
+    cuts[groups] = len(rows)
+    keys = np.empty(len(rows))
+    pending = [(0, groups)]  # these groups are still one
+    while len(pending) > 0:
+        first, last = pending.pop()
+        if last - first < 2:
+            continue
+        own = rows[cuts[first] : cuts[last]]
+        parts = cut_once(boxes, own, last - first, sample_size, keys[: len(own)])
+        cuts[first + parts] = cuts[first] + len(own) * parts // (last - first)
+        pending.append((first + parts, last))
+        pending.append((first, first + parts))
+    return cuts
+
+
+@kernel
+def sort_blocks(boxes: Array, rows: Array, cuts: Array, sample_size: int) -> None:
+    """Reorder each group of `rows` so that the entries of a few mask words lie together in one dimension.
+
+    Then most points leave whole words behind at the first dimension.
+    """
+    for g in range(len(cuts) - 1):
+        own = rows[cuts[g] : cuts[g + 1]]
+        blocks = (words_for(len(own)) + LANES - 1) // LANES
+        if blocks < 2:
+            continue
+        sample = sampled(own, sample_size)
+        keys = np.empty(len(sample))
+        best, least = (0, LOW), np.inf
+        for k in range(boxes.shape[2]):
+            for kind in (LOW, CENTRE):
+                sort_keys(boxes, sample, k, kind, keys)
+                visited = slab_width(boxes, sample[np.argsort(keys)], k, blocks)
+                if visited < least:
+                    best, least = (k, kind), visited
+        keys = np.empty(len(own))
+        sort_keys(boxes, own, best[0], best[1], keys)
+        own[:] = own[np.argsort(keys)]
+
+
+@kernel
+def slab_width(boxes: Array, sorted_rows: Array, k: int, slabs: int) -> float:
+    """Share of dimension k's extent that each of equal slabs of the rows takes, summed."""
+    n, total = len(sorted_rows), 0.0
+    for s in range(slabs):
+        low, high = extent(boxes, sorted_rows[n * s // slabs : n * (s + 1) // slabs], k)
+        total += high - low
+    low, high = extent(boxes, sorted_rows, k)
+    return total / (high - low + THIN)
+
+
+@kernel
+def frame_boxes(tree: Tree, low: Array, high: Array, rows: Array) -> Array:
+    """The boxes of these rows of the input in frame coordinates, (n, 2, d); widens the tree's frame."""
+    sides = np.empty((2, low.shape[1]))
+    for row in rows:
+        sides[0], sides[1] = low[row], high[row]
+        widen_frame(tree, sides)
+    boxes = np.empty((len(rows), 2, low.shape[1]))
+    for i in range(len(rows)):
+        sides[0], sides[1] = low[rows[i]], high[rows[i]]
+        framed(tree, sides, boxes[i])
+    return boxes
+
+
+@kernel
+def frame_nodes(tree: Tree, nodes: Array) -> Array:
+    """The rectangles of nodes in frame coordinates, (n, 2, d)."""
+    boxes = np.empty((len(nodes), 2, tree.mbr.shape[2]))
+    for i in range(len(nodes)):
+        framed(tree, tree.mbr[nodes[i]], boxes[i])
+    return boxes
+
+
+@kernel
+def new_nodes(tree: Tree, level: int, count: int) -> Array:
+    """So many empty nodes, int64 (count,); the caller has made room."""
+    nodes = np.empty(count, np.int64)
+    for g in range(count):
+        nodes[g] = new_node(tree, level)
+    return nodes
+
+
+@kernel
+def fill_nodes(tree: Tree, nodes: Array, rows: Array, cuts: Array, first: int, last: int) -> None:
+    """Make each of the groups `first` to `last` (exclusive) of `rows` the entries of its node, a new one.
+
+    Threads may fill different nodes at once.
+    """
+    for g in range(first, last):
+        set_entries(tree, nodes[g], rows[cuts[g] : cuts[g + 1]])
+        build_grid(tree, nodes[g])
+
+
+@kernel
+def fill_tables(
+    tree: Tree, ids: Array, low: Array, high: Array, exact: Array, first: Array, table: Array, rows: Array
+) -> None:
+    """Enter boxes and links in an empty tree with room: box b is row `rows[b]` of the input.
+
+    `first` int64 (n,) names for each input row the identical row that became a box, and `table` is the hash
+    table of these; both of `tables.distinct`.
+    """
+    box_of = np.empty(len(ids), np.int32)
+    for box in range(len(rows)):
+        row = rows[box]
+        box_of[row] = box
+        for k in range(low.shape[1]):
+            tree.bounds[box, 0, k] = low[row, k] + 0.0  # no negative zeros
+            tree.bounds[box, 1, k] = high[row, k] + 0.0
+        tree.slots[box].link = tree.slots[box].leaf = -1
+    for place in range(len(table)):
+        tree.box_table[place] = box_of[table[place]] if table[place] >= 0 else -1
+    tree.state[USED_BOX] = tree.state[BOXES] = len(rows)
+    for row in rows:  # links lie as the boxes do: searches stay local
+        add_link(tree, ids[row], box_of[row], exact[row])
+    for i in range(len(ids)):
+        if first[i] != i:
+            add_link(tree, ids[i], box_of[first[i]], exact[i])
+
+
+@kernel
+def crown(tree: Tree, root: int) -> None:
+    """Make a node the root."""
+    tree.state[ROOT] = root
+    tree.state[HEIGHT] = tree.nodes[root].level + 1

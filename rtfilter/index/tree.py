@@ -1,0 +1,648 @@
+"""The subscription index: a dynamic R*-tree over closed boxes with bit-sliced nodes.
+
+Usable on its own, without schema or predicates. Reads may run in several threads at once; a change must
+run alone (`EventFilter` sees to that).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from operator import index
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rtfilter.index import bulk
+from rtfilter.index.kernels import descend, layout, rstar
+from rtfilter.index.kernels import hash_tables as tables
+from rtfilter.results import Matches
+from rtfilter.snapshots import arrays as snapshot
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+#: Entries of an inner node and of a leaf, chosen by `experiments`' capacity benchmark.
+DEFAULT_CAPACITY = (512, 4096)
+#: Points searched together at most; more brings no further sharing and larger scratch arrays.
+CHUNK = 4096
+#: Hits for which a thread keeps room from one search to the next; 9 bytes each.
+KEPT = 1 << 25
+KIND = "rtfilter.tree"
+
+_scratch = threading.local()
+
+
+class Hits(NamedTuple):
+    """What a search found, before the exact predicates of inexact boxes are asked."""
+
+    offsets: IntArray  # int64 (n + 1,)
+    ids: IntArray  # int64 (hits,), at most once per point
+    exact: NDArray[np.uint8] | None  # (hits,): 0 where the box is only a superset; None when all are exact
+    visits: IntArray  # int64 (n,): nodes visited per point
+
+
+class Version(NamedTuple):
+    """What tells one content of one tree from any other."""
+
+    state: NDArray[np.int64]  # compared by identity: repacking makes another
+    updates: int
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """Where the search paths of a batch stop at one level (W-2): pairs of a node and a point.
+
+    Attributes
+    ----------
+    points : float64 (n, d)
+    level : int
+        0 is the root, H - 1 the leaves.
+    nodes : int64 (k,)
+        Nodes that points stopped at.
+    cuts : int64 (k + 1,)
+        Bounds of each node's points in `pairs`.
+    pairs : int32 (workload.sum(),)
+        Rows of `points`, node by node, ascending within a node.
+    workload : int64 (n,)
+        Nodes at which each point's paths stop: the estimate of its remaining work.
+    visits : int
+        (node, point) pairs expanded above the frontier.
+    version : Version
+        Of the tree, which must not change before the search is finished.
+    """
+
+    points: FloatArray
+    level: int
+    nodes: IntArray
+    cuts: IntArray
+    pairs: NDArray[np.int32]
+    workload: IntArray
+    visits: int
+    version: Version
+
+    def split(self, order: IntArray, cuts: IntArray) -> Parts:
+        """Cut it into one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
+        covered = len(cuts) > 0 and cuts[0] == 0 and cuts[-1] == len(order) and (np.diff(cuts) >= 0).all()
+        if not covered or (np.bincount(order, minlength=len(self.points)) != 1).any():
+            raise ValueError(
+                "order must be a permutation of the batch, and cuts must ascend from 0 to its end"
+            )
+        dealt = descend.deal(self.nodes, self.cuts, self.pairs, order, cuts)
+        arrays = descend.Parts(self.points[order], np.ascontiguousarray(cuts, np.int64), *dealt)
+        return Parts(self.version, arrays, descend.PARTS.addresses(arrays))
+
+
+class Parts(NamedTuple):
+    """A frontier cut into groups; see `Frontier.split`."""
+
+    version: Version
+    arrays: descend.Parts
+    where: IntArray  # for kernels
+
+    def __len__(self) -> int:
+        return len(self.arrays.cuts) - 1
+
+
+class RStarTree:
+    """R*-tree of closed boxes [low, high], each tied to the ids that share it (W-1).
+
+    Parameters
+    ----------
+    dimensions : int
+        At least 1; 1 to 64 are tested.
+    capacity : (int, int)
+        Most entries of an inner node and of a leaf, both at least 4. Wide leaves keep the worst case, boxes
+        so large that no tree can prune, a streaming AND of masks; small ones, as the paper's (10, 20), prune
+        more and cost more per visit. The default is measured.
+
+    Sides may be infinite: [-inf, inf] is a don't-care side. NaN and low > high are refused.
+    """
+
+    _hits_per_point = 1.0  # of the last search
+
+    def __init__(self, dimensions: int, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> None:
+        inner, leaf = map(index, capacity)
+        if not 1 <= index(dimensions) <= layout.DIMENSIONS:
+            raise ValueError(f"a tree has 1 to {layout.DIMENSIONS} dimensions, not {dimensions}")
+        if min(inner, leaf) < 4:
+            raise ValueError(f"capacities (inner, leaf) must be at least 4, not {tuple(capacity)}")
+        self._tree = layout.empty(index(dimensions), inner, leaf)
+
+    @property
+    def _tree(self) -> layout.Tree:
+        return self._arrays
+
+    @_tree.setter
+    def _tree(self, arrays: layout.Tree) -> None:
+        self._arrays, self._where = arrays, layout.LENDER.addresses(arrays)
+
+    # -- building ------------------------------------------------------------------------------------
+
+    @classmethod
+    def bulk_load(
+        cls,
+        low: ArrayLike,
+        high: ArrayLike,
+        ids: ArrayLike | None = None,
+        *,
+        exact: ArrayLike | None = None,
+        capacity: tuple[int, int] = DEFAULT_CAPACITY,
+    ) -> RStarTree:
+        """A tree of n boxes packed at once, much faster than inserting them and better packed.
+
+        Parameters
+        ----------
+        low, high : array_like of float64 (n, d)
+            Closed bounds.
+        ids : array_like of int64 (n,), optional
+            0..n-1 by default. An id may own several boxes.
+        exact : array_like of bool (n,), optional
+            False where a box is only a superset of what it stands for. All True by default.
+        """
+        lower, upper = _boxes(low, high)
+        tree = cls(lower.shape[1], capacity)
+        tree._pack(_ids(ids, len(lower)), lower, upper, _flags(exact, len(lower)))
+        return tree
+
+    @classmethod
+    def from_rtree(cls, source: Any, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> RStarTree:
+        """The content of an `rtree.index.Index`, ids and boxes, bulk-loaded."""
+        dimensions = source.properties.dimension
+        items = list(source.intersection(source.bounds, objects=True)) if len(source) else []
+        boxes = np.array([item.bbox for item in items]).reshape(len(items), 2, dimensions)
+        ids = np.array([item.id for item in items], np.int64)
+        return cls.bulk_load(boxes[:, 0], boxes[:, 1], ids, capacity=capacity)
+
+    # -- changing ------------------------------------------------------------------------------------
+
+    def insert(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: bool = True) -> None:
+        """Insert one box, low and high of shape (d,). An id may own several boxes."""
+        lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
+        key, shape = index(id), (self.dimensions,)
+        inserted = lower.shape == upper.shape == shape and _is_id(key)
+        try:
+            inserted = inserted and rstar.insert_one(self._where, key, lower, upper, bool(exact))
+        finally:
+            if self._tree.state[layout.TODO] > 0:
+                self._place_waiting()
+        if not inserted:  # because of what this complains about, or for want of room
+            self.insert_many([key], lower[np.newaxis], upper[np.newaxis], exact=[exact])
+
+    def insert_many(
+        self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
+    ) -> None:
+        """Insert n boxes one by one by the R* rules; see `bulk_load` for the parameters."""
+        lower, upper = _boxes(low, high, self.dimensions)
+        self._insert(_ids(ids, len(lower)), lower, upper, _flags(exact, len(lower)))
+
+    def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: NDArray[np.bool_]) -> None:
+        self._reserve(len(ids))
+        self._run(lambda done: rstar.insert(self._where, done, ids, low, high, exact), len(ids))
+
+    def extend(
+        self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
+    ) -> None:
+        """Add n boxes the faster way: insert them, or pack all anew when n is not small beside them."""
+        lower, upper = _boxes(low, high, self.dimensions)
+        identifiers, flags = _ids(ids, len(lower)), _flags(exact, len(lower))
+        if len(lower) < max(64, int(self._tree.state[layout.LINKS]) // 4):
+            self._insert(identifiers, lower, upper, flags)
+            return
+        old_ids, old_low, old_high, old_exact = self.content()
+        self._pack(
+            np.concatenate([old_ids, identifiers]),
+            np.concatenate([old_low, lower]),
+            np.concatenate([old_high, upper]),
+            np.concatenate([old_exact, flags]),
+        )
+
+    def delete(self, id: int) -> bool:
+        """Remove an id with all its boxes; False when it is unknown."""
+        return bool(self.delete_many([index(id)])[0])
+
+    def delete_many(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Remove ids with all their boxes; bool (n,): which were known."""
+        identifiers = _ids(ids, np.size(ids))
+        removed = np.zeros(len(identifiers), np.bool_)
+        self._run(lambda done: rstar.delete(self._where, done, identifiers, removed), len(identifiers))
+        return removed
+
+    def repack(self) -> None:
+        """Pack all boxes anew, as `bulk_load` does: an index grown by insertions may answer twice as fast.
+
+        Takes about as long as `bulk_load`, and room for a second tree meanwhile. When it fails, the tree is
+        what it was.
+        """
+        self._pack(*self.content())
+
+    def _run(self, step: Callable[[int], int], total: int) -> None:
+        """Run a kernel that stops between two entries when the node pools could run short."""
+        try:
+            done = step(0)
+            while done < total or self._tree.state[layout.TODO] > 0:
+                self._grow()
+                done = step(done)
+        except BaseException:  # interrupted: entries that wait would be lost to searches
+            self._place_waiting()
+            raise
+
+    def _place_waiting(self) -> None:
+        """Place the entries that wait; an interruption is put off until that is done."""
+        nobody, unknown = np.empty(0, np.int64), np.empty(0, np.bool_)
+        interruption: BaseException | None = None
+        while self._tree.state[layout.TODO] > 0:
+            try:
+                self._grow()
+                rstar.delete(self._where, 0, nobody, unknown)
+            except BaseException as error:
+                if interruption is not None:
+                    raise
+                interruption = error
+        rstar.delete(self._where, 0, nobody, unknown)  # masks may be behind
+        if interruption is not None:
+            raise interruption
+
+    def _grow(self) -> None:
+        height = int(self._tree.state[layout.HEIGHT])
+        self._tree = layout.with_nodes(self._tree, leaves=4, inner=4 + height)
+
+    def _require_whole(self) -> None:
+        if self._tree.state[layout.TODO] > 0 or self._tree.state[layout.STALE] >= 0:
+            raise MemoryError("the index lost entries when memory ran out during a change; load a snapshot")
+
+    def _reserve(self, count: int) -> None:
+        """Make room for so many more boxes and links."""
+        state, tree = self._tree.state, self._tree
+        if state[layout.USED_BOX] + count > len(tree.slots) or state[layout.USED_LINK] + count > len(
+            tree.links
+        ):
+            self._tree = layout.with_boxes(tree, count)
+        rows = int(state[layout.LINKS]) + count
+        if 2 * rows > len(self._tree.id_table):
+            size = _power_of_two(2 * rows)
+            box_table, id_table = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
+            tables.rehash(self._tree, box_table, id_table)
+            self._tree = self._tree._replace(box_table=box_table, id_table=id_table)
+
+    def _pack(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: NDArray[np.bool_]) -> None:
+        """Replace the content by these boxes."""
+        fresh = RStarTree(low.shape[1], self.capacity)
+        fresh._reserve(len(ids))
+        if len(ids):
+            fresh._tree = bulk.load(fresh._tree, ids, low, high, exact)
+        fresh._tree.state[layout.UPDATES] = self.updates + len(ids) - int(self._tree.state[layout.LINKS])
+        self._tree = fresh._tree
+
+    # -- searching -----------------------------------------------------------------------------------
+
+    def search(self, points: ArrayLike) -> Matches:
+        """Ids whose boxes contain each point.
+
+        Parameters
+        ----------
+        points : array_like of float64 (n, d)
+            May be infinite, not NaN.
+        """
+        hits = self.hits(points)
+        return Matches(hits.offsets, hits.ids)
+
+    def count(self, points: ArrayLike) -> IntArray:
+        """Number of ids whose boxes contain each point, int64 (n,)."""
+        return self.search(points).counts
+
+    def any(self, points: ArrayLike) -> NDArray[np.bool_]:
+        """Whether any box contains each point, bool (n,); a point's search ends at its first exact hit."""
+        return np.diff(self.hits(points, first_only=True).offsets) > 0
+
+    def hits(self, points: ArrayLike, *, first_only: bool = False) -> Hits:
+        """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
+        self._require_whole()
+        batch = self._points(points)
+        size = self._chunk(len(batch))
+        if len(batch) <= size:
+            return self._hits(descend.search_all, batch, first_only)
+        parts = [self._hits(descend.search_all, batch[:size], first_only)]
+        start = size
+        # The parts of a large result lie in one array: new memory costs more than to search.
+        ids = _Growing(parts[0].ids, len(batch) / size)
+        exact = None if parts[0].exact is None else _Growing(parts[0].exact, len(batch) / size)
+        while start < len(batch):
+            size = self._chunk(len(batch) - start)
+            parts.append(
+                self._hits(descend.search_all, batch[start : start + size], first_only, ids=ids, exact=exact)
+            )
+            start += size
+        counts = np.concatenate([np.diff(part.offsets) for part in parts])
+        return Hits(
+            np.concatenate([[0], np.cumsum(counts)]),
+            ids.content,
+            None if exact is None else exact.content,
+            np.concatenate([part.visits for part in parts]),
+        )
+
+    def _chunk(self, points: int) -> int:
+        """How many points to search at once: the hits, if as many as lately, shall fit the room kept."""
+        room = KEPT / self._hits_per_point
+        return min(CHUNK, points if points <= 0.9 * room else max(64, int(0.7 * room)))
+
+    def _hits(
+        self,
+        search: Callable[..., Any],
+        *what: Any,
+        ids: _Growing | None = None,
+        exact: _Growing | None = None,
+    ) -> Hits:
+        """Run a search kernel of `descend` and put its hits in order, behind those that are there."""
+        # Taken away meanwhile: a signal handler or a finalizer may search, too.
+        runs, room = vars(_scratch).pop("runs", None) or _room(1024)
+        complete, offsets, visits = search(self._where, *what, room)
+        while not complete:
+            size = len(runs.ids)
+            runs, room = _room(min(4 * size, KEPT) if size < KEPT else 2 * size)
+            complete, offsets, visits = search(self._where, *what, room)
+        state, count = self._tree.state, int(offsets[-1])
+        # Memory from NumPy, which asks for huge pages: with small ones, first touching it takes longest.
+        own_ids = np.empty(count, np.int64) if ids is None else ids.room(count)
+        flags = count if state[layout.INEXACT] else 0
+        own_exact = np.empty(flags, np.uint8) if exact is None else exact.room(flags)
+        descend.gather(room, offsets, own_ids, own_exact)
+        if len(runs.ids) <= KEPT:
+            _scratch.runs = runs, room
+        self._hits_per_point = max(1.0, count / max(len(visits), 1))
+        if state[layout.LINKS] > state[layout.IDS]:  # an id may be met twice
+            descend.distinct(offsets, own_ids, own_exact)
+            own_ids, own_exact = own_ids[: offsets[-1]], own_exact[: offsets[-1]]
+        for array, own in ((ids, own_ids), (exact, own_exact)):
+            if array is not None:
+                array.used += len(own)
+        return Hits(offsets, own_ids, own_exact if state[layout.INEXACT] else None, visits)
+
+    def frontier(self, points: ArrayLike, level: int) -> Frontier:
+        """Share one traversal down to `level` and keep where it stopped (W-2, normalised levels).
+
+        Parameters
+        ----------
+        points : array_like of float64 (n, d)
+        level : int
+            0 (the root: every workload is 1) to H - 1 (the leaves); higher levels mean H - 1.
+
+        The frontier can be finished until the tree changes.
+        """
+        if level < 0:
+            raise ValueError(f"level must be 0 (the root) or more, not {level}")
+        self._require_whole()
+        batch = self._points(points)
+        level = min(int(level), self.height - 1)
+        nodes, cuts, pairs, workload, visits = descend.frontier(self._where, batch, self.height - 1 - level)
+        return Frontier(batch, level, nodes, cuts, pairs, workload, int(visits), self._version)
+
+    def resume(self, frontier: Frontier) -> Hits:
+        """Finish the search of all points of a frontier from where they stopped.
+
+        Raises
+        ------
+        ValueError
+            The frontier is of another tree, or the tree has changed since.
+        """
+        self._require(frontier.version)
+        return self._hits(descend.search_from, frontier.points, frontier.nodes, frontier.cuts, frontier.pairs)
+
+    def resume_part(self, parts: Parts, group: int) -> Hits:
+        """Finish the points of one group, in its order; see `resume`."""
+        self._require(parts.version)
+        if not 0 <= group < len(parts):
+            raise IndexError(f"group {group} of {len(parts)}")
+        return self._hits(descend.search_part, parts.where, group)
+
+    @property
+    def _version(self) -> Version:
+        return Version(self._tree.state, self.updates)
+
+    def _require(self, version: Version) -> None:
+        if version.state is not self._tree.state or version.updates != self.updates:
+            raise ValueError("the tree has changed since the frontier was made, or is another: make it again")
+
+    def _points(self, points: ArrayLike) -> FloatArray:
+        batch = np.ascontiguousarray(points, np.float64)
+        if batch.ndim != 2 or batch.shape[1] != self.dimensions:
+            raise ValueError(f"points must have shape (n, {self.dimensions}), not {batch.shape}")
+        row = descend.first_nan(batch)
+        if row >= 0:
+            raise ValueError(f"point {row} has a NaN coordinate")
+        return batch
+
+    # -- looking inside ------------------------------------------------------------------------------
+
+    @property
+    def dimensions(self) -> int:
+        """Number of dimensions d."""
+        return int(self._tree.frame.shape[1])
+
+    @property
+    def capacity(self) -> tuple[int, int]:
+        """Most entries of an inner node and of a leaf."""
+        state = self._tree.state
+        return int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY])
+
+    @property
+    def height(self) -> int:
+        """Levels H of the tree; 1 when the root is a leaf."""
+        return int(self._tree.state[layout.HEIGHT])
+
+    @property
+    def updates(self) -> int:
+        """Boxes inserted plus boxes deleted since the tree was made."""
+        return int(self._tree.state[layout.UPDATES])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the arrays take, in bytes."""
+        return sum(array.nbytes for array in self._tree)
+
+    def __len__(self) -> int:
+        """Number of ids."""
+        return int(self._tree.state[layout.IDS])
+
+    def __contains__(self, id: int) -> bool:
+        return isinstance(id, Integral) and _is_id(id) and bool(tables.first_link(self._tree, int(id)) >= 0)
+
+    def ids(self) -> IntArray:
+        """All ids, ascending, int64 (n,)."""
+        return np.unique(self._live_links()["id"])
+
+    def boxes_of(self, id: int) -> tuple[FloatArray, FloatArray]:
+        """Low and high of the boxes of one id, each float64 (m, d); m is 0 when it is unknown."""
+        low, high, _ = self.boxes_and_exactness_of(id)
+        return low, high
+
+    def boxes_and_exactness_of(self, id: int) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+        """Like `boxes_of`, and which of the boxes are exact, bool (m,)."""
+        links: list[int] = []
+        link = int(tables.first_link(self._tree, id)) if id in self else -1
+        while link >= 0:
+            links.append(link)
+            link = int(self._tree.links["sibling"][link])
+        own = self._tree.links[links]
+        return self._tree.bounds[own["box"], 0], self._tree.bounds[own["box"], 1], own["exact"].astype(bool)
+
+    def content(self) -> tuple[IntArray, FloatArray, FloatArray, NDArray[np.bool_]]:
+        """All (id, box) pairs: ids int64 (n,), low and high float64 (n, d), exact bool (n,)."""
+        links = self._live_links()
+        sides = self._tree.bounds[links["box"]]
+        return links["id"].copy(), sides[:, 0].copy(), sides[:, 1].copy(), links["exact"].astype(bool)
+
+    def _live_links(self) -> NDArray[Any]:
+        links = self._tree.links[: self._tree.state[layout.USED_LINK]]
+        return links[links["box"] >= 0]
+
+    def boxes_at_level(self, level: int) -> tuple[FloatArray, FloatArray]:
+        """Bounding rectangles of the nodes at a level, 0 the root, each float64 (k, d)."""
+        if not 0 <= level < self.height:
+            raise ValueError(f"level must be in 0..{self.height - 1}, not {level}")
+        used = self._tree.state[layout.USED_NODE]
+        rows = np.flatnonzero(self._tree.nodes["level"][:used] == self.height - 1 - level)
+        return self._tree.mbr[rows, 0], self._tree.mbr[rows, 1]
+
+    def stats(self) -> dict[str, Any]:
+        """Size, shape, fill and memory of the tree, JSON-able."""
+        state = self._tree.state
+        nodes = self._tree.nodes[: state[layout.USED_NODE]]
+        per_level = [nodes["count"][nodes["level"] == level] for level in range(self.height)][::-1]
+        inner, leaf = self.capacity
+        return {
+            "ids": len(self),
+            "boxes": int(state[layout.BOXES]),
+            "links": int(state[layout.LINKS]),
+            "dimensions": self.dimensions,
+            "capacity": [inner, leaf],
+            "height": self.height,
+            "nodes_per_level": [len(counts) for counts in per_level],
+            "mean_leaf_fill": float(per_level[-1].mean() / leaf),
+            "updates": self.updates,
+            "bytes": self.nbytes,
+        }
+
+    def check(self) -> None:
+        """Verify every invariant; raises `AssertionError` that names the broken one. Slow, for tests."""
+        from rtfilter.index.check import check_tree
+
+        check_tree(self._tree)
+
+    # -- keeping -------------------------------------------------------------------------------------
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays the tree consists of, by name, without spare rows."""
+        self._require_whole()
+        kept = layout.trimmed(self._tree)._asdict()
+        del kept["todo"]
+        return kept
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> RStarTree:
+        """The tree of `to_arrays`. Arrays are used as they are and must be writable."""
+        tree = cls.__new__(cls)
+        state = arrays["state"]
+        scratch = layout.empty(1, int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY])).todo
+        records = {"slots": layout.SLOT, "links": layout.LINK, "nodes": layout.NODE}
+        typed = {
+            name: (array if array.flags.writeable else array.copy()).view(records.get(name, array.dtype))
+            for name, array in arrays.items()
+        }
+        tree._tree = layout.Tree(**typed, todo=scratch)
+        return tree
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a snapshot: a directory of arrays with a manifest, replaced atomically if it exists."""
+        snapshot.write(path, KIND, {"dimensions": self.dimensions}, self.to_arrays())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> RStarTree:
+        """Open a snapshot by memory mapping; changes stay in memory. Raises `SnapshotError`."""
+        return cls.from_arrays(snapshot.read(path, KIND).arrays)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: np.array(array) for name, array in self.to_arrays().items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._tree = RStarTree.from_arrays(state)._tree
+
+    def __repr__(self) -> str:
+        return f"RStarTree({self.dimensions} dimensions, {len(self)} ids, height {self.height})"
+
+
+class _Growing:
+    """An array whose rows arrive part by part; about `times` as many as the first are expected."""
+
+    def __init__(self, first: NDArray[Any], times: float) -> None:
+        # Room costs nothing before it is used, but the first part may have been an exception.
+        self._array = np.empty(int(min(1.5 * times, 16.0) * len(first)) + KEPT, first.dtype)
+        self._array[: len(first)] = first
+        self.used = len(first)
+
+    def room(self, rows: int) -> NDArray[Any]:
+        """So many rows behind those used."""
+        if self.used + rows > len(self._array):
+            larger = np.empty(self.used + rows + len(self._array) // 2, self._array.dtype)
+            larger[: self.used] = self._array[: self.used]
+            self._array = larger
+        return self._array[self.used : self.used + rows]
+
+    @property
+    def content(self) -> NDArray[Any]:
+        """What has arrived; holds no more than twice its memory."""
+        used = self._array[: self.used]
+        return used if 2 * self.used >= len(self._array) else used.copy()
+
+
+def _room(hits: int) -> tuple[descend.Runs, IntArray]:
+    """Room for the hits of one search, and its addresses."""
+    runs = descend.room_for(hits)
+    return runs, descend.RUNS.addresses(runs)
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << max(4, (int(least) - 1).bit_length())
+
+
+def _boxes(low: ArrayLike, high: ArrayLike, dimensions: int | None = None) -> tuple[FloatArray, FloatArray]:
+    """Both ends as contiguous float64 (n, d), checked."""
+    lower, upper = (np.ascontiguousarray(side, np.float64) for side in (low, high))
+    if lower.ndim != 2 or lower.shape != upper.shape:
+        raise ValueError(f"low and high must both have shape (n, d), not {lower.shape} and {upper.shape}")
+    if lower.shape[1] != (dimensions or max(lower.shape[1], 1)):
+        raise ValueError(f"boxes must have {dimensions or 'at least 1'} dimensions, not {lower.shape[1]}")
+    right = lower <= upper
+    if not right.all():
+        row = int((~right).any(axis=1).argmax())
+        raise ValueError(
+            f"box {row} is not a box: every low must be <= its high and neither NaN, "
+            f"but low is {lower[row].tolist()} and high is {upper[row].tolist()}"
+        )
+    return lower, upper
+
+
+def _ids(ids: ArrayLike | None, count: int) -> IntArray:
+    if ids is None:
+        return np.arange(count)
+    given = np.asarray(ids)
+    if given.shape != (count,) or (count and given.dtype.kind not in "iu"):
+        raise ValueError(f"ids must be {count} integers, not {given.dtype} of shape {given.shape}")
+    if count and not _is_id(int(given.max())):
+        raise ValueError(f"ids must be below 2**63, not {given.max()}")
+    return np.ascontiguousarray(given, np.int64)
+
+
+def _is_id(id: Integral | int) -> bool:
+    return -(2**63) <= int(id) < 2**63
+
+
+def _flags(exact: ArrayLike | None, count: int) -> NDArray[np.bool_]:
+    flags = np.ones(count, np.bool_) if exact is None else np.ascontiguousarray(exact, np.bool_)
+    if flags.shape != (count,):
+        raise ValueError(f"exact must have shape ({count},), not {flags.shape}")
+    return flags

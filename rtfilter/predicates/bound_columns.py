@@ -1,0 +1,103 @@
+"""Subscriptions in the columns of a table: conditions, or closed bounds.
+
+Bounds stand in columns ``low.<attribute>`` and ``high.<attribute>``. An empty cell is open on that side;
+where both are empty the attribute may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import FloatArray
+from rtfilter.events.schema import Schema
+
+SIDES = {"low": -inf, "high": inf}
+"""Prefixes of the columns, and the bound that an empty cell stands for."""
+
+
+class Column(NamedTuple):
+    """A column of bounds."""
+
+    at: int
+    """Its place in the table."""
+    side: str
+    """``low`` or ``high``."""
+    attribute: str
+
+
+def bounded_columns(header: Sequence[str], schema: Schema) -> list[Column]:
+    """Return the columns of bounds; none where the table holds conditions in a column ``where``.
+
+    Raises
+    ------
+    PredicateError
+        Neither, both, or bounds of an attribute that the schema has not or that can have none.
+    """
+    columns: list[Column] = []
+    for at, column in enumerate(header):
+        side, _, name = column.partition(".")
+        if side not in SIDES or not name:
+            continue
+        try:
+            attribute = schema.attribute(name)
+        except PredicateError as error:
+            raise PredicateError(f"column {column!r}: {error}") from None
+        if attribute.kind == "str":
+            raise PredicateError(
+                f"column {column!r}: {name!r} is a string, which has no bounds; "
+                "write conditions in a column where"
+            )
+        if any((one.side, one.attribute) == (side, name) for one in columns):
+            raise PredicateError(f"column {column!r} occurs twice")
+        columns.append(Column(at, side, name))
+    if bool(columns) == ("where" in header):
+        both = ", not both" if columns else ""
+        raise PredicateError(
+            "subscriptions need a column where (SQL conditions), or columns "
+            f"low.<attribute> and high.<attribute>{both}; it has {', '.join(header)}"
+        )
+    return columns
+
+
+def open_bounds(count: int, schema: Schema) -> tuple[FloatArray, FloatArray]:
+    """Bounds that are all open, float64 (count, number of attributes) each."""
+    shape = (count, len(schema.names))
+    return np.full(shape, SIDES["low"]), np.full(shape, SIDES["high"])
+
+
+def bounds_of_arrow(table: Any, columns: list[Column], schema: Schema) -> tuple[FloatArray, FloatArray]:
+    """Low and high bounds from an Arrow table or batch: numbers, booleans, timestamps; null is open.
+
+    Raises `PredicateError` for a column of a type that its attribute is not.
+    """
+    low, high = open_bounds(len(table), schema)
+    for column in columns:
+        family = schema.attributes[column.attribute].family
+        values = _floats(table.column_names[column.at], table.column(column.at), family)
+        side = low if column.side == "low" else high
+        filled = values.fill_null(SIDES[column.side])
+        side[:, schema.names.index(column.attribute)] = filled.to_numpy(zero_copy_only=False)
+    return low, high
+
+
+def _floats(name: str, values: Any, family: str) -> Any:
+    import pyarrow
+
+    types, kind = pyarrow.types, values.type
+    fits = {
+        "number": types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind),
+        "bool": types.is_boolean(kind),
+        "timestamp": types.is_timestamp(kind) or types.is_date(kind),
+    }
+    if not (fits[family] or types.is_null(kind)):
+        raise PredicateError(f"column {name!r} holds {kind}, but the attribute is a {family}")
+    if fits["timestamp"]:
+        values = values.cast(pyarrow.timestamp("us"), safe=False).cast(pyarrow.int64())
+    if fits["bool"]:
+        values = values.cast(pyarrow.int8())
+    return values.cast(pyarrow.float64(), safe=False)

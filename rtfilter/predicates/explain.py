@@ -1,0 +1,142 @@
+"""Why a predicate did or did not match an event: each filter, each constraint, and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rtfilter.events.encoding import READERS, Timestamp, is_missing
+from rtfilter.predicates.model import Constraint, Filter, Predicate
+
+_MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintExplanation:
+    """One constraint held against one event.
+
+    Attributes
+    ----------
+    constraint : Constraint
+    satisfied : bool
+    value : object
+        The event's value; None where missing.
+    missing : bool
+        Whether the event lacks the attribute.
+    distance : float or None
+        For an unsatisfied comparison of numbers or timestamps: how far the value is from the constant,
+        in the attribute's unit, in seconds for timestamps; 0 exactly on an open end. Else None.
+    """
+
+    constraint: Constraint
+    satisfied: bool
+    value: object
+    missing: bool
+    distance: float | None
+
+    @property
+    def reason(self) -> str:
+        """One phrase, such as ``is 12.5, too high by 2.5``."""
+        if self.missing:
+            return "missing"
+        text = f"is {_shown(self.value)}"
+        if self.satisfied or self.constraint.operator == "is null":
+            return text
+        if self.distance is None:
+            return text if _comparable(self.constraint, self.value) else f"{text}, of another type"
+        if self.constraint.operator in ("<", "<="):
+            side = "too high by"
+        else:
+            side = "too low by" if self.constraint.operator in (">", ">=") else "off by"
+        unit = " s" if isinstance(_sample(self.constraint), Timestamp) else ""
+        return f"{text}, {side} {self.distance:g}{unit}"
+
+    def __str__(self) -> str:
+        return f"{'yes' if self.satisfied else 'no '}  {self.constraint}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class FilterExplanation:
+    """One filter held against one event: satisfied when every constraint is."""
+
+    satisfied: bool
+    constraints: tuple[ConstraintExplanation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A predicate held against one event; ``str()`` is a report of one line per constraint."""
+
+    matched: bool
+    filters: tuple[FilterExplanation, ...]
+
+    def __str__(self) -> str:
+        lines = ["match" if self.matched else "no match"]
+        if not self.filters:
+            lines.append("  the predicate has no filters: nothing can match it")
+        for number, conjunction in enumerate(self.filters, 1):
+            verdict = "yes" if conjunction.satisfied else "no"
+            lines.append(f"  filter {number} of {len(self.filters)}: {verdict}")
+            lines += [f"    {constraint}" for constraint in conjunction.constraints]
+            if not conjunction.constraints:
+                lines.append("    yes  no constraint: every event")
+        return "\n".join(lines)
+
+
+def explain(predicate: Predicate, row: Mapping[str, object]) -> Explanation:
+    """Explain why `predicate` matches an event or not.
+
+    Parameters
+    ----------
+    predicate : Predicate
+    row : mapping of flattened names to values
+        As from `rtfilter.events.table.EventTable.row`.
+
+    Returns
+    -------
+    Explanation
+        Its `matched` equals ``predicate.matches(row)``.
+    """
+    filters = tuple(_filter(conjunction, row) for conjunction in predicate.filters)
+    return Explanation(any(conjunction.satisfied for conjunction in filters), filters)
+
+
+def _filter(conjunction: Filter, row: Mapping[str, object]) -> FilterExplanation:
+    constraints = tuple(_constraint(constraint, row) for constraint in conjunction.constraints)
+    return FilterExplanation(all(constraint.satisfied for constraint in constraints), constraints)
+
+
+def _constraint(constraint: Constraint, row: Mapping[str, object]) -> ConstraintExplanation:
+    value = row.get(constraint.attribute)
+    satisfied = constraint.accepts(value)
+    missing = is_missing(value)
+    distance = None if satisfied or missing else _distance(constraint, value)
+    return ConstraintExplanation(constraint, satisfied, None if missing else value, missing, distance)
+
+
+def _distance(constraint: Constraint, value: object) -> float | None:
+    sample = _sample(constraint)
+    if isinstance(sample, str | bool | None) or constraint.operator in ("<>", "not in"):
+        return None
+    found = READERS[type(sample)](value)
+    if found is None or isinstance(found, str):
+        return None
+    constants = constraint.value if constraint.operator == "in" else (constraint.value,)
+    distance = min(abs(found - constant) for constant in constants)
+    return distance / _MICROSECONDS if isinstance(sample, Timestamp) else float(distance)
+
+
+def _comparable(constraint: Constraint, value: object) -> bool:
+    sample = _sample(constraint)
+    return sample is None or READERS[type(sample)](value) is not None
+
+
+def _sample(constraint: Constraint) -> object:
+    """Return the constant, or one of a set; its type says what it compares with. None without any."""
+    value = constraint.value
+    return next(iter(value), None) if isinstance(value, frozenset) else value
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

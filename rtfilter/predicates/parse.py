@@ -1,0 +1,48 @@
+"""From any notation to a predicate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.model import Predicate, all_of, any_of, one
+from rtfilter.predicates.pattern import parse_pattern
+
+Source = str | Mapping[str, Any] | Predicate
+"""What `parse` accepts."""
+
+
+def parse(source: Source, schema: Schema) -> Predicate:
+    """Return the predicate that `source` describes, checked against `schema`.
+
+    Parameters
+    ----------
+    source : str, mapping or Predicate
+        An SQL condition, an event pattern, or a predicate, whose constants become those that the
+        attributes need.
+    schema : Schema
+
+    Raises
+    ------
+    PredicateError
+        Unknown attribute or operator, a constant that the attribute can never have, a construct that is
+        not supported, or too many filters, terms or levels. The message shows the place.
+    """
+    if isinstance(source, str):
+        from rtfilter.predicates.sql import parse_sql  # sqlglot is loaded only when SQL is used
+
+        return Predicate(parse_sql(source, schema))
+    if isinstance(source, Mapping):
+        return Predicate(parse_pattern(source, schema))
+    if isinstance(source, Predicate):
+        return Predicate(
+            any_of(
+                [all_of([one(schema, *c) for c in conjunction.constraints]) for conjunction in source.filters]
+            )
+        )
+    raise PredicateError(
+        "a predicate is an SQL condition (str), an event pattern (mapping) or a Predicate; "
+        f"got {type(source).__name__}"
+    )

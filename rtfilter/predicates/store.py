@@ -1,0 +1,102 @@
+"""The predicates of subscriptions, by id: needed to decide inexact boxes, to explain and to save.
+
+Only those with an inexact box are asked for while events are matched. The others are kept as JSON text: a
+fifth of the memory, and no objects for Python's garbage collector to walk through while everybody waits.
+Predicates of a loaded snapshot stay JSON in mapped memory. What has been asked for once stays parsed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.predicates.model import Predicate
+
+#: A predicate, or its JSON text.
+Kept = Predicate | bytes
+
+
+def kept(predicate: Predicate, exact: NDArray[np.bool_]) -> Kept:
+    """What to keep of a predicate whose boxes are exact or not, bool (m,)."""
+    return _encode(predicate) if exact.all() else predicate
+
+
+def _encode(predicate: Predicate) -> bytes:
+    return json.dumps(predicate.to_json(), separators=(",", ":")).encode()
+
+
+class PredicateStore:
+    """Map of subscription id to predicate."""
+
+    def __init__(self) -> None:
+        self._changed: dict[int, Kept | None] = {}  # None: removed from what was loaded
+        self._parsed: dict[int, Predicate] = {}  # of what was loaded
+        self._ids = np.empty(0, np.int64)  # ascending
+        self._offsets = np.zeros(1, np.int64)
+        self._text = np.empty(0, np.uint8)
+
+    def get(self, id: int) -> Predicate | None:
+        """The predicate of an id, None when there is none."""
+        if id in self._parsed:
+            return self._parsed[id]
+        found = self.kept(id)
+        if not isinstance(found, bytes):
+            return found
+        predicate = Predicate.from_json(json.loads(found))
+        if id not in self._changed:
+            self._parsed[id] = predicate
+        return predicate
+
+    def kept(self, id: int) -> Kept | None:
+        """What is kept of the predicate of an id, to be put again; None when there is none."""
+        if id in self._changed:
+            return self._changed[id]
+        place = self._place(id)
+        return self._text[self._offsets[place] : self._offsets[place + 1]].tobytes() if place >= 0 else None
+
+    def put(self, id: int, predicate: Kept) -> None:
+        """Set the predicate of an id."""
+        self._changed[id] = predicate
+        self._parsed.pop(id, None)
+
+    def remove(self, id: int) -> None:
+        """Forget an id; unknown ones are ignored."""
+        self._parsed.pop(id, None)
+        if self._place(id) >= 0:
+            self._changed[id] = None
+        else:
+            self._changed.pop(id, None)
+
+    def __contains__(self, id: int) -> bool:
+        return self._changed[id] is not None if id in self._changed else self._place(id) >= 0
+
+    def __iter__(self) -> Iterator[int]:
+        yield from (id for id in self._ids.tolist() if id not in self._changed)
+        yield from (id for id, predicate in self._changed.items() if predicate is not None)
+
+    def _place(self, id: int) -> int:
+        place = int(np.searchsorted(self._ids, id))
+        return place if place < len(self._ids) and self._ids[place] == id else -1
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Ids, and their predicates as one block of JSON texts."""
+        ids = sorted(self)
+        found = map(self.kept, ids)
+        texts = [_encode(one) if isinstance(one, Predicate) else one or b"" for one in found]
+        return {
+            "predicate_ids": np.array(ids, np.int64),
+            "predicate_offsets": np.cumsum([0, *map(len, texts)], dtype=np.int64),
+            "predicate_text": np.frombuffer(b"".join(texts), np.uint8),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[np.generic]]) -> PredicateStore:
+        """The store of `to_arrays`, which may be among other arrays."""
+        store = cls()
+        store._ids = arrays["predicate_ids"].astype(np.int64, copy=False)
+        store._offsets = arrays["predicate_offsets"].astype(np.int64, copy=False)
+        store._text = arrays["predicate_text"].astype(np.uint8, copy=False)
+        return store

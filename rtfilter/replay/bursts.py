@@ -1,0 +1,206 @@
+"""Replaying a workload: bursts of events against a changing set of subscriptions, several contenders.
+
+Every contender gets every burst on the same index, in turn, so that they differ in order and grouping alone.
+A contender is a policy with a controller; `rtree` asked event by event may join as the peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from rtfilter.adaptive import Controller
+from rtfilter.events.table import EventTable
+from rtfilter.filter import EventFilter
+from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.parse import parse
+from rtfilter.replay.mirror import Mirror
+from rtfilter.replay.output import Row
+from rtfilter.replay.report import PEER, Report, Settings
+from rtfilter.replay.workloads.base import Bounds, IntArray, Workload
+from rtfilter.scheduler import resolve
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to run a burst: its name, the order of events, and what chooses level and group size."""
+
+    name: str
+    policy: str
+    controller: Controller
+
+
+def replay(
+    workload: Workload,
+    settings: Settings,
+    contenders: Sequence[Contender],
+    filter: EventFilter,
+    progress: bool = False,
+) -> Report:
+    """Run a replay on an empty filter over the workload's schema.
+
+    Raises `AssertionError` when a contender's matches differ from brute force or from each other: then the
+    numbers would mean nothing.
+    """
+    report = Report(workload.name, settings, [*(contender.name for contender in contenders), PEER])
+    rng = np.random.default_rng(settings.seed)
+    sizes = _sizes(settings, rng)
+    supply = _Supply(workload, settings.subscriptions + settings.bursts * settings.insert)
+    oracle = _Oracle(filter)
+    live = oracle.subscribe(supply.take(settings.subscriptions)).tolist()
+    mirror = None
+    if settings.peer_every:
+        with _bar("rtree takes over", len(filter.tree.content()[0]), progress) as bar:
+            mirror = Mirror(filter, bar.update)
+    _warm_up(filter, workload)
+    event = 0
+    with _bar(f"replaying {workload.name}", settings.bursts, progress) as bar:
+        for burst, size in enumerate(sizes):
+            events = filter.schema.read(workload.events(event, size))
+            event += size
+            answers = []
+            for i in range(len(contenders)):  # in turn: who is first finds cold caches
+                contender = contenders[(burst + i) % len(contenders)]
+                row, answer = _run(filter, contender, events)
+                report.rows.append({"burst": burst, "contender": contender.name, "size": size, **row})
+                answers.append(answer)
+            assert all(answer == answers[0] for answer in answers), "contenders disagree"
+            report.matches += sum(map(len, answers[0]))
+            report.checked += oracle.check(events, answers[0], settings.check, rng)
+            if mirror is not None and burst % settings.peer_every == 0:
+                ended, boxes = mirror.response(events.points)
+                assert all(a <= b for a, b in zip(answers[0], boxes, strict=True)), "rtree disagrees"
+                report.rows.append(
+                    {"burst": burst, "contender": PEER, "size": size, **_row(float(ended.mean()))}
+                )
+            if settings.insert or settings.delete:
+                new = oracle.subscribe(supply.take(settings.insert))
+                gone = np.array(live[: settings.delete], np.int64)
+                oracle.unsubscribe(gone)
+                if mirror is not None:
+                    mirror.add(new)
+                    mirror.remove(gone)
+                live = live[len(gone) :] + new.tolist()
+                changes = len(new) + len(gone)
+                report.updates += changes
+                for contender in contenders:
+                    if contender.controller is not filter.controller:  # which the filter has told
+                        contender.controller.on_update(changes)
+            bar.update()
+    report.index = filter.stats()
+    report.controllers = {contender.name: contender.controller.snapshot() for contender in contenders}
+    return report
+
+
+def _sizes(settings: Settings, rng: np.random.Generator) -> list[int]:
+    if settings.poisson is None:
+        return [int(size) for size in rng.choice(np.array(settings.sizes), settings.bursts)]
+    return [max(1, int(size)) for size in rng.poisson(settings.poisson, settings.bursts)]
+
+
+def _bar(text: str, total: int, progress: bool) -> Any:
+    return tqdm(total=total, desc=text, disable=not progress, leave=False)
+
+
+def _warm_up(filter: EventFilter, workload: Workload) -> None:
+    """Load the kernels before anything is timed."""
+    list(filter.stream(workload.events(0, 4)))
+
+
+def _row(response: float, level: int | None = None, group: int | None = None, **more: Any) -> Row:
+    return {
+        "response": response,
+        "level": level,
+        "group": group,
+        "estimation": more.get("estimation"),
+        "estimation_visits": more.get("estimation_visits"),
+        "visits": more.get("visits"),
+    }
+
+
+def _run(filter: EventFilter, contender: Contender, events: EventTable) -> tuple[Row, list[set[int]]]:
+    """One burst for one contender: what it took and what it found."""
+    filter.policy, filter.controller = resolve(contender.policy), contender.controller
+    stream = filter.stream(events)
+    answers: list[set[int]] = [set()] * len(stream)
+    released = list(stream)
+    for completion in released:
+        answers[completion.event] = set(completion.ids.tolist())
+    row = _row(
+        stream.mean_response,
+        stream.plan.level,
+        stream.plan.group,
+        estimation=stream.estimation,
+        estimation_visits=stream.estimation_visits,
+        visits=int(stream.visits.sum()),
+    )
+    return row, answers
+
+
+class _Supply:
+    """The subscriptions of a replay, drawn and parsed before anything is timed."""
+
+    def __init__(self, workload: Workload, count: int) -> None:
+        drawn = workload.subscriptions(0, count)
+        self._drawn: Bounds | list[Predicate] = (
+            drawn if isinstance(drawn, Bounds) else [parse(source, workload.schema) for source in drawn]
+        )
+        self._used = 0
+
+    def take(self, count: int) -> Bounds | list[Predicate]:
+        """The next subscriptions."""
+        rows = slice(self._used, self._used + count)
+        self._used += count
+        if isinstance(self._drawn, Bounds):
+            return Bounds(self._drawn.low[rows], self._drawn.high[rows])
+        return self._drawn[rows]
+
+
+class _Oracle:
+    """Subscribes a filter, and knows by brute force what it must answer."""
+
+    def __init__(self, filter: EventFilter) -> None:
+        self._filter = filter
+        self._predicates: dict[int, Predicate] = {}
+        self._low = self._high = np.empty((0, len(filter.schema.names)))
+        self._ids = np.empty(0, np.int64)
+
+    def subscribe(self, chosen: Bounds | list[Predicate]) -> IntArray:
+        """Add subscriptions to both; their ids."""
+        if isinstance(chosen, Bounds):
+            ids = self._filter.subscribe_many(chosen.low, chosen.high)
+            self._low = np.concatenate([self._low, chosen.low])
+            self._high = np.concatenate([self._high, chosen.high])
+            self._ids = np.concatenate([self._ids, ids])
+            return ids
+        ids = self._filter.subscribe_many(chosen)
+        self._predicates.update(zip(ids.tolist(), chosen, strict=True))
+        return ids
+
+    def unsubscribe(self, ids: IntArray) -> None:
+        """Remove subscriptions from both."""
+        self._filter.unsubscribe_many(ids)
+        keep = ~np.isin(self._ids, ids)
+        self._low, self._high, self._ids = self._low[keep], self._high[keep], self._ids[keep]
+        for id in ids.tolist():
+            self._predicates.pop(id, None)
+
+    def check(
+        self, events: EventTable, answers: Sequence[set[int]], count: int, rng: np.random.Generator
+    ) -> int:
+        """Compare the answers to some events with brute force; how many."""
+        rows = rng.permutation(len(events))[:count]
+        for row in rows.tolist():
+            if self._predicates:
+                event = events.row(row)
+                expected = {id for id, predicate in self._predicates.items() if predicate.matches(event)}
+            else:
+                point = events.points[row]
+                inside = ((self._low <= point) & (point <= self._high)).all(axis=1)
+                expected = set(self._ids[inside].tolist())
+            assert answers[row] == expected, f"event {row}: {answers[row] ^ expected} against brute force"
+        return len(rows)

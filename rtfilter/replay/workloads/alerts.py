@@ -1,0 +1,226 @@
+"""Generated subscriptions on flights: what travellers, crews, airlines and airports would be told about.
+
+Each alert starts from a flight drawn from the data, so that a route, carrier, airport or aircraft is asked
+for as often as it flies: a few are very popular, most are not. Thresholds come from short lists, as people
+choose them, so that many alerts are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+#: Share of alerts written as SQL conditions; the others are event patterns, which parse faster.
+SQL_SHARE = 0.05
+#: Minutes, each as often as it is asked for.
+_DELAYS = (15, 15, 20, 30, 30, 30, 45, 45, 60, 60, 60, 60, 90, 120, 120, 180, 240)
+
+
+class Term(NamedTuple):
+    """One test of one attribute."""
+
+    attribute: str
+    operator: str
+    """``=``, ``<``, ``<=``, ``>``, ``>=``, ``between`` (closed), ``in``, ``prefix`` or ``missing``."""
+    value: Any = None
+
+
+Filter = tuple[Term, ...]
+"""All of its terms, on different attributes."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Any of its filters, in one notation or the other."""
+
+    filters: tuple[Filter, ...]
+    as_sql: bool = False
+
+    def source(self) -> str | dict[str, Any]:
+        """The predicate in the alert's notation."""
+        return self.sql() if self.as_sql else self.pattern()
+
+    def pattern(self) -> dict[str, Any]:
+        """The alert as an event pattern."""
+        patterns = [{term.attribute: [_matcher(term)] for term in terms} for terms in self.filters]
+        for pattern, terms in zip(patterns, self.filters, strict=True):
+            pattern.update({term.attribute: list(term.value) for term in terms if term.operator == "in"})
+        return patterns[0] if len(patterns) == 1 else {"$or": patterns}
+
+    def sql(self) -> str:
+        """The alert as an SQL condition."""
+        filters = [" AND ".join(map(_condition, terms)) for terms in self.filters]
+        return filters[0] if len(filters) == 1 else " OR ".join(f"({text})" for text in filters)
+
+
+def _matcher(term: Term) -> Any:
+    match term.operator:
+        case "=":
+            return term.value
+        case "between":
+            return {"numeric": [">=", term.value[0], "<=", term.value[1]]}
+        case "prefix":
+            return {"prefix": term.value}
+        case "missing":
+            return {"exists": False}
+        case _:
+            return {"numeric": [term.operator, term.value]}
+
+
+def _condition(term: Term) -> str:
+    match term.operator:
+        case "between":
+            return f"{term.attribute} BETWEEN {_literal(term.value[0])} AND {_literal(term.value[1])}"
+        case "in":
+            return f"{term.attribute} IN ({', '.join(map(_literal, term.value))})"
+        case "prefix":
+            return f"{term.attribute} LIKE {_literal(term.value + '%')}"
+        case "missing":
+            return f"{term.attribute} IS NULL"
+        case _:
+            return f"{term.attribute} {term.operator} {_literal(term.value)}"
+
+
+def _literal(value: object) -> str:
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+class _Draw:
+    """One random flight and the random choices about it."""
+
+    def __init__(self, flight: dict[Any, Any], others: list[str], chances: list[float]) -> None:
+        self.flight = flight
+        self.others = others
+        """Destinations of other random flights."""
+        self._chances = iter(chances)
+
+    def same(self, *attributes: str) -> Filter:
+        """Equal to the flight's."""
+        return tuple(Term(name, "=", self.flight[name]) for name in attributes)
+
+    def late(self, attribute: str) -> Term:
+        return Term(attribute, ">", self.one_of(*_DELAYS))
+
+    def one_of(self, *values: Any) -> Any:
+        return values[int(next(self._chances) * len(values))]
+
+
+_CHOICES = 6
+"""Most choices about one flight."""
+
+
+def _route(draw: _Draw) -> list[Filter]:
+    return [(*draw.same("origin", "dest"), draw.late(draw.one_of("dep_delay", "arr_delay")))]
+
+
+def _my_flight(draw: _Draw) -> list[Filter]:
+    return [(*draw.same("carrier", "flight", "origin"), draw.late("dep_delay"))]
+
+
+def _journey(draw: _Draw) -> list[Filter]:
+    """A route on one to seven days: late or cancelled."""
+    departure = draw.flight["sched_dep"].to_pydatetime()  # plain ones are ten times faster than pandas'
+    day = datetime(departure.year, departure.month, departure.day)
+    until = day + timedelta(days=draw.one_of(1, 1, 2, 3, 7), minutes=-1)
+    window = Term("sched_dep", "between", (f"{day.isoformat()}Z", f"{until.isoformat()}Z"))
+    journey = (*draw.same("origin", "dest"), window)
+    return [(*journey, draw.late("dep_delay")), (*journey, Term("dep_time", "missing"))]
+
+
+def _aircraft(draw: _Draw) -> list[Filter]:
+    if pd.isna(draw.flight["tailnum"]):  # a cancelled flight that never got one
+        return _cancelled(draw)
+    more = draw.one_of((), (draw.late("arr_delay"),))
+    return [(*draw.same("tailnum"), *more)]
+
+
+def _fleet(draw: _Draw) -> list[Filter]:
+    """Registrations that begin alike."""
+    if pd.isna(draw.flight["tailnum"]):
+        return _cancelled(draw)
+    start = Term("tailnum", "prefix", draw.flight["tailnum"][: draw.one_of(2, 3, 3, 4, 4)])
+    return [(start, *draw.same("carrier"), draw.late("dep_delay"))]
+
+
+def _carrier(draw: _Draw) -> list[Filter]:
+    return [(*draw.same("carrier", "origin"), draw.late("arr_delay"))]
+
+
+def _evening(draw: _Draw) -> list[Filter]:
+    first = int(draw.flight["hour"])
+    hours = Term("hour", "between", (first, first + draw.one_of(1, 2, 3)))
+    return [(*draw.same("carrier", "origin"), hours, draw.late("dep_delay"))]
+
+
+def _destinations(draw: _Draw) -> list[Filter]:
+    size = draw.one_of(2, 3, 3, 4, 5)
+    chosen = sorted({draw.flight["dest"], *draw.others[: size - 1]})
+    where = Term("dest", "in", tuple(chosen))
+    return [(*draw.same("origin"), where, draw.late("dep_delay"))]
+
+
+def _cancelled(draw: _Draw) -> list[Filter]:
+    what = draw.one_of(("origin", "dest"), ("origin", "carrier"), ("carrier", "dest"))
+    return [(*draw.same(*what), Term("dep_time", "missing"))]
+
+
+def _long_haul(draw: _Draw) -> list[Filter]:
+    reached = [miles for miles in (1000, 1500, 2000, 2400) if miles <= draw.flight["distance"]]
+    if not reached:
+        return _carrier(draw)
+    late = Term("arr_delay", ">", draw.one_of(60, 90, 120, 180, 240))
+    return [(*draw.same("carrier"), Term("distance", ">=", draw.one_of(*reached)), late)]
+
+
+def _wind(draw: _Draw) -> list[Filter]:
+    strong = (*draw.same("origin"), Term("wind_speed", ">=", draw.one_of(20, 23, 25, 28, 30)))
+    gusty = (*draw.same("origin"), Term("wind_gust", ">=", draw.one_of(30, 35, 40, 45)))
+    kinds: tuple[list[Filter], ...] = ([strong], [gusty], [strong, gusty])
+    chosen: list[Filter] = draw.one_of(*kinds)
+    return chosen
+
+
+def _fog(draw: _Draw) -> list[Filter]:
+    fog = Term("visib", "<", draw.one_of(0.5, 1, 2, 3))
+    return [(*draw.same(*draw.one_of(("origin",), ("origin", "carrier"))), fog)]
+
+
+def _snow(draw: _Draw) -> list[Filter]:
+    cold = Term("temp", "<=", draw.one_of(28, 32, 34))
+    return [(*draw.same("origin", "dest"), cold, Term("precip", ">", draw.one_of(0, 0.01, 0.05)))]
+
+
+_KINDS: tuple[tuple[float, Callable[[_Draw], list[Filter]]], ...] = (
+    (0.20, _route),
+    (0.18, _my_flight),
+    (0.15, _journey),
+    (0.12, _aircraft),
+    (0.08, _destinations),
+    (0.06, _cancelled),
+    (0.05, _carrier),
+    (0.05, _evening),
+    (0.04, _fleet),
+    (0.03, _long_haul),
+    (0.02, _wind),
+    (0.01, _fog),
+    (0.01, _snow),
+)
+"""Share of each kind of alert."""
+
+
+def draw_alerts(rng: np.random.Generator, rows: int, flights: pd.DataFrame) -> list[Alert]:
+    """Draw alerts about the flights of `rtfilter.replay.workloads.flights.load`."""
+    chosen = rng.choice(len(_KINDS), rows, p=[share for share, _ in _KINDS])
+    drawn = flights.iloc[rng.integers(len(flights), size=rows)].to_dict("records")
+    others = flights["dest"].to_numpy()[rng.integers(len(flights), size=(rows, 4))].tolist()
+    chances = rng.random((rows, _CHOICES)).tolist()
+    as_sql = rng.random(rows) < SQL_SHARE
+    return [
+        Alert(tuple(_KINDS[kind][1](_Draw(*choices))), bool(sql))
+        for kind, sql, *choices in zip(chosen, as_sql, drawn, others, chances, strict=True)
+    ]

@@ -1,0 +1,41 @@
+"""A workload of what was read from files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rtfilter.events.schema import Schema
+from rtfilter.replay.workloads.base import Workload
+
+if TYPE_CHECKING:
+    from rtfilter.predicates.parse import Source
+
+
+@dataclass(frozen=True)
+class FileWorkload(Workload):
+    """Given subscriptions and events, in their order, again from the first after the last."""
+
+    given: Sequence[Source]
+    rows: Sequence[Mapping[str, object]]
+
+    @property
+    def period(self) -> int:
+        """Number of events in the file."""
+        return len(self.rows)
+
+    def subscriptions(self, start: int, count: int) -> list[Source]:
+        """Subscriptions `start` to `start + count`."""
+        return [self.given[i % len(self.given)] for i in range(start, start + count)]
+
+    def events(self, start: int, count: int) -> list[Mapping[str, object]]:
+        """Events `start` to `start + count`, as dicts."""
+        return [self.rows[i % len(self.rows)] for i in range(start, start + count)]
+
+
+def file_workload(
+    name: str, schema: Schema, subscriptions: Sequence[Source], rows: Sequence[Mapping[str, object]]
+) -> FileWorkload:
+    """A workload of what was read from files; neither may be empty."""
+    return FileWorkload(name, schema, 0, subscriptions, rows)

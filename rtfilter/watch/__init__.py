@@ -1,0 +1,1 @@
+"""What a filter does, as Prometheus metrics."""

@@ -1,0 +1,535 @@
+"""Schemas, and reading events of every form into points and rows."""
+
+import decimal
+import json
+import math
+import subprocess
+import sys
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rtfilter
+from predicate_cases import STRINGS, events, schemas
+from rtfilter.errors import EventError, PredicateError
+from rtfilter.events.encoding import ALIEN, IDENTITY_MAX, MISSING, ORDER_MAX, string_code
+from rtfilter.events.schema import Attribute, Schema
+
+NUMBERS = Schema({"x": float, "n": int})
+MIXED = Schema({"price": float, "symbol": str, "ok": bool, "at": datetime})
+NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
+NOON_US = 1_717_156_800_000_000
+
+
+# Schema
+
+
+def test_dimensions_count_strings_twice():
+    assert MIXED.names == ("price", "symbol", "ok", "at")
+    assert MIXED.dimensions == 5
+    assert MIXED.offsets == {"price": 0, "symbol": 1, "ok": 3, "at": 4}
+
+
+def test_json_round_trip():
+    schema = Schema(
+        {
+            "a": Attribute(int, low=0, high=9),
+            "b": str,
+            "c": bool,
+            "d": Attribute(datetime, high=NOON),
+            "e": float,
+        }
+    )
+    again = Schema.from_json(json.loads(json.dumps(schema.to_json())))
+    assert again == schema
+    assert hash(again) == hash(schema)
+    assert list(again.attributes) == list("abcde")
+
+
+def test_order_of_attributes_distinguishes_schemas():
+    """Arrays are read in that order."""
+    assert Schema({"a": int, "b": int}) != Schema({"b": int, "a": int})
+
+
+@pytest.mark.parametrize("name", ["", ".", "a.", ".a", "a..b", "$or", 5])
+def test_unusable_names(name):
+    with pytest.raises(ValueError, match="cannot name an attribute"):
+        Schema({name: float})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((str, "a"), "str attribute has no domain"),
+        ((bool, 0, 1), "bool attribute has no domain"),
+        ((int, 5, 3), "domain is empty"),
+        ((float, math.nan), "cannot end at nan"),
+        ((float, None, math.inf), "cannot end at inf"),
+        ((datetime, 5), "cannot end at 5"),
+        ((int, "low"), "cannot end at 'low'"),
+    ],
+)
+def test_impossible_domains(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Attribute(*arguments)
+
+
+def test_unknown_type_and_empty_schema():
+    with pytest.raises(TypeError, match="one of int, float, str, bool, datetime"):
+        Schema({"a": list})
+    with pytest.raises(ValueError, match="at least one attribute"):
+        Schema({})
+
+
+@pytest.mark.parametrize(("name", "near"), [("prise", "price"), ("SYMBOL", "symbol"), ("okk", "ok")])
+def test_did_you_mean(name, near):
+    with pytest.raises(PredicateError, match=f"unknown attribute '{name}'; did you mean '{near}'"):
+        MIXED.attribute(name)
+
+
+def test_importing_the_schema_imports_no_heavy_library():
+    """Nor does reading dicts and arrays; checked without the package's own ``__init__``."""
+    code = (
+        "import sys, types, numpy as np\n"
+        "package = sys.modules['rtfilter'] = types.ModuleType('rtfilter')\n"
+        f"package.__path__ = {list(rtfilter.__path__)!r}\n"
+        "from rtfilter.events.schema import Schema\n"
+        "schema = Schema({'x': float})\n"
+        "schema.encode([{'x': 1}]), schema.encode(np.ones((1, 1)))\n"
+        "print({'pandas', 'pyarrow', 'sqlglot', 'numba'} & set(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
+
+
+# Encoding
+
+
+def test_points_of_a_dict():
+    point = MIXED.encode({"price": 3, "symbol": "ACME", "ok": True, "at": NOON, "extra": math.nan})
+    assert point.tolist() == [[3, *string_code("ACME"), 1, NOON_US]]
+    assert point.dtype == np.float64
+
+
+def test_missing_and_alien_values():
+    assert MIXED.encode({"symbol": None}).tolist() == [[MISSING] * 5]
+    assert MIXED.encode({"price": "3", "symbol": 3, "ok": 1, "at": 5}).tolist() == [[ALIEN] * 5]
+
+
+@pytest.mark.parametrize(
+    ("value", "coordinate"),
+    [
+        (True, ALIEN),
+        (np.bool_(True), ALIEN),
+        (np.float32(0.5), 0.5),
+        (np.int8(-3), -3),
+        (np.uint64(2**64 - 1), float(2**64 - 1)),
+        (decimal.Decimal("0.1"), 0.1),
+        (2**60 + 1, float(2**60)),
+        (np.timedelta64(5, "s"), ALIEN),
+        (1j, ALIEN),
+        ([1], ALIEN),
+        ({"nested": 1}, MISSING),
+        (pd.NA, MISSING),
+        (pd.NaT, MISSING),
+    ],
+)
+def test_what_counts_as_a_number(value, coordinate):
+    """One dict, a list of dicts and a column of objects agree."""
+    schema = Schema({"x": float})
+    column = np.empty((1, 1), object)
+    column[0, 0] = value
+    for form in ({"x": value}, [{"x": value}], column):
+        assert schema.encode(form).tolist() == [[coordinate]]
+
+
+@pytest.mark.parametrize(
+    ("value", "coordinate"),
+    [
+        (NOON, NOON_US),
+        (NOON.replace(tzinfo=None), NOON_US),
+        (NOON.astimezone(timezone(timedelta(hours=-7))), NOON_US),
+        ("2024-05-31T12:00:00Z", NOON_US),
+        ("2024-05-31T14:00:00+02:00", NOON_US),
+        ("2024-05-31 12:00", NOON_US),
+        (date(2024, 5, 31), NOON_US - 43_200_000_000),
+        (np.datetime64("2024-05-31T12:00"), NOON_US),
+        (np.datetime64(-1, "ns"), -1),
+        (pd.Timestamp("1969-12-31T23:59:59.999999999Z"), -1),
+        (np.datetime64("NaT"), MISSING),
+        (np.datetime64(10**6, "Y"), ALIEN),
+        ("soon", ALIEN),
+        ("2024-05-31T12:00:60Z", ALIEN),
+        ("\ud800", ALIEN),
+        (NOON_US, ALIEN),
+    ],
+)
+def test_what_counts_as_a_timestamp(value, coordinate):
+    schema = Schema({"at": datetime})
+    for form in ({"at": value}, [{"at": value}]):
+        assert schema.encode(form).tolist() == [[coordinate]]
+
+
+def test_numpy_and_str_subclasses():
+    class Name(str):
+        __slots__ = ()
+
+        def __hash__(self):
+            raise AssertionError("the string itself is encoded, not what a subclass makes of it")
+
+    assert Schema({"s": str}).encode({"s": Name("ab")}).tolist() == [list(string_code("ab"))]
+    assert Schema({"b": bool}).encode({"b": np.bool_(True)}).tolist() == [[1]]
+
+
+@given(st.lists(st.sampled_from(STRINGS) | st.text(max_size=9), min_size=2, max_size=30, unique=True))
+def test_string_codes_keep_order_and_identity(texts):
+    codes = {text: string_code(text) for text in texts}
+    ordered = sorted(texts, key=lambda text: text.encode("utf-8", "surrogatepass"))
+    assert ordered == sorted(texts), "the order of the bytes is the order of the code points"
+    orders = [codes[text][0] for text in ordered]
+    assert orders == sorted(orders)
+    assert all(
+        0 <= order <= ORDER_MAX and 0 <= identity <= IDENTITY_MAX for order, identity in codes.values()
+    )
+    assert all(float(code) == code for pair in codes.values() for code in pair)
+    short = [text for text in texts if len(text.encode("utf-8", "surrogatepass")) <= 6]
+    assert len({codes[text][1] for text in short}) == len(short)
+    assert all((codes[text][1] <= IDENTITY_MAX // 2) == (text in short) for text in texts)
+
+
+def test_string_codes_are_the_same_in_every_process():
+    """Snapshots and Spark executors depend on them: these numbers must never change."""
+    assert string_code("") == (0, 0)
+    assert string_code("ACME") == (71757314981888, 560184204144293)
+    assert string_code("a longer string") == (106791886089831, 2437905205973531)
+
+
+def test_identity_spreads_neighbours():
+    """The 64 cells of a node's grid should all be used by alphabetic symbols."""
+    codes = np.array([string_code(f"SYM{i:03}")[1] for i in range(640)])
+    cells = np.bincount(codes * 64 // (IDENTITY_MAX // 2 + 1), minlength=64)
+    assert cells.min() >= 1
+    assert cells.max() < 40
+
+
+def test_minus_zero_is_zero():
+    for form in ({"x": -0.0, "n": 0}, [{"x": -0.0, "n": 0}], np.array([[-0.0, 0]])):
+        assert not np.signbit(NUMBERS.encode(form)).any()
+
+
+# Forms of events
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_one_dict_equals_a_list_of_dicts(data):
+    types = data.draw(schemas())
+    schema = Schema(types)
+    batch = data.draw(st.lists(events(types), max_size=4))
+    table = schema.read(batch)
+    assert table.points.shape == (len(batch), schema.dimensions)
+    assert table.points.flags.c_contiguous
+    for i, event in enumerate(batch):
+        one = schema.read(event)
+        assert one.points.tolist() == [table.points[i].tolist()]
+        expected = {name: value for name, value in event.items() if value is not None and name in types}
+        assert one.row(0) == table.row(i) == expected
+
+
+def test_arrays_give_points_and_rows():
+    values = np.array([[1.5, 2], [-3, 4]])
+    table = NUMBERS.read(values)
+    assert table.points.tolist() == values.tolist()
+    assert table.row(1) == {"x": -3.0, "n": 4.0}
+    values[0, 0] = 9
+    assert table.points[0, 0] == 1.5, "the caller's memory is not shared"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.float16, np.longdouble])
+def test_array_dtypes(dtype):
+    assert NUMBERS.encode(np.array([[1, 2]], dtype)).tolist() == [[1, 2]]
+
+
+def test_rows_keep_integers_exactly():
+    assert NUMBERS.read(np.array([[2**53 + 1, 0]])).row(0) == {"x": 2**53 + 1, "n": 0}
+
+
+def test_fortran_order_becomes_c_order():
+    points = NUMBERS.encode(np.asfortranarray(np.arange(6.0).reshape(3, 2)))
+    assert points.flags.c_contiguous
+    assert points.tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_masked_cells_are_missing():
+    """Whatever lies under the mask, even NaN."""
+    events = np.ma.array([[math.nan, 2], [3, 4]], mask=[[True, False], [False, True]])
+    table = NUMBERS.read(events)
+    assert table.points.tolist() == [[MISSING, 2], [3, MISSING]]
+    assert [table.row(0), table.row(1)] == [{"n": 2.0}, {"x": 3.0}]
+
+
+def test_arrays_of_objects_booleans_and_datetimes():
+    objects = np.array([[1.5, "ab", True, NOON], [None, 7, 0, "2024-05-31T12:00Z"]], object)
+    table = MIXED.read(objects)
+    assert table.points.tolist() == [
+        [1.5, *string_code("ab"), 1, NOON_US],
+        [MISSING, ALIEN, ALIEN, ALIEN, NOON_US],
+    ]
+    assert table.row(1) == {"symbol": 7, "ok": 0, "at": "2024-05-31T12:00Z"}
+    assert Schema({"a": bool, "b": bool}).encode(np.array([[True, False]])).tolist() == [[1, 0]]
+    moments = np.array([["2024-05-31T12:00:00"], ["NaT"]], "datetime64[s]")
+    assert Schema({"at": datetime}).encode(moments).tolist() == [[NOON_US], [MISSING]]
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 3), (2, 1), (1, 2, 1), ()])
+def test_array_of_wrong_shape(shape):
+    with pytest.raises(EventError, match=r"expected an array of shape \(n, 2\) \[x, n\]"):
+        NUMBERS.read(np.zeros(shape))
+
+
+def test_numeric_array_for_other_attributes_is_refused():
+    """Not one of its values could ever match: a mistake."""
+    with pytest.raises(EventError, match="'symbol' is str, but the array holds float64"):
+        Schema({"x": float, "symbol": str}).read(np.zeros((1, 2)))
+
+
+@pytest.mark.parametrize(
+    "form", [[], np.empty((0, 2)), pd.DataFrame({"x": [], "n": []}), pa.table({"x": []})]
+)
+def test_no_events(form):
+    assert NUMBERS.encode(form).shape == (0, 2)
+
+
+@pytest.mark.parametrize("form", ["x", 5, None, {1, 2}, iter([])])
+def test_unreadable_forms(form):
+    with pytest.raises(EventError, match="cannot read events from"):
+        NUMBERS.read(form)
+
+
+def test_list_of_something_else():
+    with pytest.raises(EventError, match="event 1 is of type list; expected a mapping"):
+        NUMBERS.read([{"x": 1}, [1, 2]])
+
+
+def frame(**columns):
+    return pd.DataFrame(columns)
+
+
+def test_pandas_columns():
+    zone = timezone(timedelta(hours=2))
+    data = frame(
+        price=[1.5, math.nan],
+        symbol=["ab", None],
+        ok=[True, False],
+        at=pd.to_datetime([NOON.astimezone(zone), pd.NaT]),
+    )
+    table = MIXED.read(data)
+    assert table.points.tolist() == [
+        [1.5, *string_code("ab"), 1, NOON_US],
+        [MISSING, MISSING, MISSING, 0, MISSING],
+    ]
+    assert table.row(1) == {"ok": False}
+    assert table.row(0) == {
+        "price": 1.5,
+        "symbol": "ab",
+        "ok": True,
+        "at": np.datetime64("2024-05-31T12:00"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "series", "coordinates"),
+    [
+        ("price", pd.array([1, None], "Int64"), [1, MISSING]),
+        ("price", pd.array([1.5, None], "Float64"), [1.5, MISSING]),
+        ("price", pd.array([1, None], "int64[pyarrow]"), [1, MISSING]),
+        ("price", pd.Series([1, "x"], dtype=object), [1, ALIEN]),
+        ("price", pd.Series([True, False]), [ALIEN, ALIEN]),
+        ("price", pd.Categorical([3, None]), [3, MISSING]),
+        ("price", pd.Series([True, 1], dtype=object), [ALIEN, 1]),
+        ("ok", pd.array([True, None], "boolean"), [1, MISSING]),
+        ("ok", pd.Series([1, 0]), [ALIEN, ALIEN]),
+        ("symbol", pd.array(["ab", None], "string"), [string_code("ab")[0], MISSING]),
+        ("symbol", pd.array(["ab", None], "string[pyarrow]"), [string_code("ab")[0], MISSING]),
+        ("symbol", pd.Categorical(["ab", None]), [string_code("ab")[0], MISSING]),
+        ("symbol", pd.Series(["ab", ["ab"]], dtype=object), [string_code("ab")[0], ALIEN]),
+        ("symbol", pd.Series(["\ud800", 5], dtype=object), [string_code("\ud800")[0], ALIEN]),
+        ("symbol", pd.Series([1, 2]), [ALIEN, ALIEN]),
+        ("at", pd.Series(["2024-05-31T12:00Z", "soon"]), [NOON_US, ALIEN]),
+        ("at", pd.array([NOON, None], "timestamp[ms, UTC][pyarrow]"), [NOON_US, MISSING]),
+        ("at", pd.to_datetime(["2024-05-31T12:00", None]), [NOON_US, MISSING]),
+        ("at", pd.Series([NOON, date(1970, 1, 1)], dtype=object), [NOON_US, 0]),
+    ],
+)
+def test_pandas_dtypes(name, series, coordinates):
+    """The first coordinate of the attribute."""
+    table = MIXED.read(pd.DataFrame({name: series}))
+    assert table.points[:, MIXED.offsets[name]].tolist() == coordinates
+    assert [name in table.row(i) for i in range(2)] == [c != MISSING for c in coordinates]
+
+
+def test_pandas_columns_of_one_name():
+    with pytest.raises(EventError, match="several columns called 'x'"):
+        NUMBERS.read(pd.DataFrame([[1, 2]], columns=["x", "x"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "coordinates"),
+    [
+        ("price", pa.array([1, None]), [1, MISSING]),
+        ("price", pa.array([1.5, None]), [1.5, MISSING]),
+        ("price", pa.array([decimal.Decimal("0.10"), None]), [0.1, MISSING]),
+        ("price", pa.array([np.float16(1.5), None], pa.float16()), [1.5, MISSING]),
+        ("price", pa.array(["1", None]), [ALIEN, MISSING]),
+        ("price", pa.array([True, None]), [ALIEN, MISSING]),
+        ("price", pa.nulls(2), [MISSING, MISSING]),
+        ("price", pa.array([[1], None]), [ALIEN, MISSING]),
+        ("ok", pa.array([True, None]), [1, MISSING]),
+        ("ok", pa.array([1, None]), [ALIEN, MISSING]),
+        ("symbol", pa.array(["ab", None]), [string_code("ab")[0], MISSING]),
+        ("symbol", pa.array(["ab", None], pa.large_string()), [string_code("ab")[0], MISSING]),
+        ("symbol", pa.array(["ab", None]).dictionary_encode(), [string_code("ab")[0], MISSING]),
+        ("symbol", pa.array([b"ab", None]), [ALIEN, MISSING]),
+        ("at", pa.array([NOON, None], pa.timestamp("ns", "Europe/Prague")), [NOON_US, MISSING]),
+        ("at", pa.array([NOON_US // 10**6, None], pa.timestamp("s")), [NOON_US, MISSING]),
+        ("at", pa.array([date(1970, 1, 2), None]), [86_400_000_000, MISSING]),
+        ("at", pa.array(["2024-05-31T12:00Z", None]), [NOON_US, MISSING]),
+    ],
+)
+def test_arrow_types(name, array, coordinates):
+    """As a table, as a record batch and in several chunks; the first coordinate of the attribute."""
+    table = pa.table({name: array})
+    for form in (table, table.to_batches()[0], pa.concat_tables([table.slice(0, 1), table.slice(1)])):
+        read = MIXED.read(form)
+        assert read.points[:, MIXED.offsets[name]].tolist() == coordinates
+        assert [name in read.row(i) for i in range(2)] == [c != MISSING for c in coordinates]
+
+
+def test_arrow_structs_are_nested_objects():
+    """M-10."""
+    schema = Schema({"url.resource": str, "url": str})
+    table = pa.table({"url": [{"resource": "/a", "code": 200}, None]})
+    read = schema.read(table)
+    assert read.row(0) == {"url.resource": "/a"}
+    assert read.row(1) == {}
+
+
+# Nested dicts
+
+
+def test_nested_objects_are_flattened():
+    """M-10, with G-4's event."""
+    schema = Schema({"http.resource": str, "http.response": int, "type": str})
+    event = {"type": "GET", "http": {"resource": "/apache_pb.gif", "protocol": "HTTP/1.0", "response": 200}}
+    assert schema.read(event).row(0) == {
+        "type": "GET",
+        "http.resource": "/apache_pb.gif",
+        "http.response": 200,
+    }
+
+
+def test_dotted_names_may_also_come_flat():
+    schema = Schema({"a.b": int, "a.c": int})
+    assert schema.read({"a.b": 1, "a": {"c": 2}}).row(0) == {"a.b": 1, "a.c": 2}
+
+
+def test_one_name_with_two_values():
+    """M-1: names are unique inside an event; outside the schema nobody asks (P-8)."""
+    event = {"a.b": 1, "a": {"b": 2}}
+    with pytest.raises(EventError, match=r"event 1: attribute 'a\.b' occurs twice"):
+        Schema({"a.b": int}).read([{}, event])
+    assert Schema({"a.c": int}).read(event).row(0) == {}
+
+
+def test_objects_nested_too_deeply():
+    event = {}
+    for _ in range(100_000):
+        event = {"a": event}
+    with pytest.raises(EventError, match="nested deeper than 64"):
+        Schema({"a.b": int}).read(event)
+
+
+# Errors
+
+
+@pytest.mark.parametrize("value", [math.nan, np.float32("nan"), np.float64("nan")])
+@pytest.mark.parametrize("kind", [float, int, str, bool, datetime])
+def test_nan_names_row_and_attribute(value, kind):
+    schema = Schema({"a": kind, "b": kind})
+    for form, row in (({"b": value}, 0), ([{}, {"b": value}], 1)):
+        with pytest.raises(EventError, match=f"event {row}: attribute 'b' is NaN"):
+            schema.read(form)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        np.array([[1, 1], [1, math.nan]]),
+        np.ma.array([[math.nan, 1], [1, math.nan]], mask=[[True, False], [False, False]]),
+        pa.table({"x": [1.0, 1.0], "n": [1.0, math.nan]}),
+        np.array([[1, 1], [1, math.nan]], object),
+    ],
+)
+def test_nan_in_columns(form):
+    with pytest.raises(EventError, match="event 1: attribute 'n' is NaN"):
+        NUMBERS.read(form)
+
+
+def test_nan_in_a_column_of_another_type():
+    with pytest.raises(EventError, match="event 1: attribute 's' is NaN"):
+        Schema({"s": str}).read(pa.table({"s": [1.0, math.nan]}))
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 10**400, decimal.Decimal("inf"), np.float32("inf")])
+def test_infinity(value):
+    for form in ({"n": value}, [{"n": 1}, {"n": value}], np.array([[1, value]], object)):
+        with pytest.raises(EventError, match="attribute 'n' is infinite or beyond float64"):
+            NUMBERS.read(form)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        np.array([[math.inf]]),
+        np.array([[math.inf]], np.float32),
+        np.array([[math.inf]], np.float16),
+        np.array([["1e4000"]]).astype(np.longdouble),
+        np.ma.array([["1e4000"]]).astype(np.longdouble),
+        pd.DataFrame({"n": [math.inf]}),
+        pa.table({"n": [-math.inf]}),
+    ],
+)
+def test_infinity_in_columns(form):
+    with pytest.raises(EventError, match="attribute 'n' is infinite"):
+        Schema({"n": int}).read(form)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"n": 65536},
+        [{"n": 0}, {"n": -1}],
+        np.array([[0], [65536]]),
+        np.array([[0.0], [-0.5]]),
+        pd.DataFrame({"n": [0, 70000]}),
+        pa.table({"n": [70000]}),
+        [{"n": 0}, {"n": decimal.Decimal(70000)}],
+    ],
+)
+def test_outside_the_domain(form):
+    schema = Schema({"n": Attribute(int, low=0, high=65535)})
+    with pytest.raises(EventError, match=r"outside its domain \[0, 65535\]"):
+        schema.read(form)
+
+
+def test_domain_ends_are_closed_and_aliens_are_not_in_question():
+    schema = Schema({"n": Attribute(int, low=0, high=65535), "at": Attribute(datetime, low=NOON)})
+    batch = [{"n": 0, "at": NOON}, {"n": 65535}, {"n": "x", "at": 3}, {}]
+    assert schema.encode(batch)[:, 0].tolist() == [0, 65535, ALIEN, MISSING]
+    with pytest.raises(EventError, match="attribute 'at'"):
+        schema.read({"at": NOON - timedelta(microseconds=1)})

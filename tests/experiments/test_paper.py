@@ -1,0 +1,607 @@
+"""The paper's evaluation: counts of visits, the work of plans, figures, claims, and what is kept."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import __main__ as experiments
+from experiments.output import ResultError
+from experiments.paper import confidence, counting, fig4a, fig4b, fig4c, fig4d, regret, report, runner
+from experiments.paper.index import GrowingFilter, GrowingPoints, Levels, growing
+from experiments.paper.settings import CI, FULL, MEDIUM, SETTINGS
+from experiments.paper.work import Work, by_level, by_plan, work
+from experiments.peers.counting import Counting
+from experiments.response.bursts import label
+from rtfilter import EventFilter
+from rtfilter.adaptive import FixedPlan, LevelController, Plan, PlanController
+from rtfilter.index.tree import RStarTree
+from rtfilter.replay import machine
+from rtfilter.replay.output import Row
+from rtfilter.replay.workloads import BOXES
+from rtfilter.scheduler import expected_random_response, relative_gain, shortest_first_response
+
+TINY = CI.divided(10)._replace(
+    batch_sizes=(1, 8, 32),
+    batch=8,
+    batches=5,
+    repeats=2,
+    timed=1,
+    timed_different=2,
+    timed_batch=4,
+    long_steps=2,
+    long_batches=6,
+    rounds=(1, 2),
+    compared=(100,),
+    workloads=("nested",),
+)
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def grown(request):
+    setting = SETTINGS[request.param]
+    index = growing(setting, 3)
+    index.grow(900)
+    return setting, index
+
+
+# who visits what
+
+
+def test_an_index_grows_as_asked(grown):
+    _, index = grown
+    assert index.size == 900
+    if isinstance(index, GrowingFilter):
+        assert len(index.filter) == 900
+
+
+def test_the_paper_s_trees_are_inserted_into_and_not_packed():
+    index = GrowingFilter(SETTINGS["paper"], 1)
+    index.grow(700)
+    inserted = RStarTree(12, (10, 20))
+    boxes = BOXES["wide"](1).subscriptions(0, 700)
+    inserted.insert_many(np.arange(700), *boxes)
+    for level in range(inserted.height):
+        for own, other in zip(
+            index.filter.tree.boxes_at_level(level), inserted.boxes_at_level(level), strict=True
+        ):
+            assert np.array_equal(own, other)
+
+
+def test_visits_are_those_of_the_search_itself(grown):
+    setting, index = grown
+    if setting.transformed:
+        pytest.skip("asked by boxes, which the tree does not answer")
+    tree, points = index.filter.tree, index.points(5, 60)
+    visits = index.levels().visits(points)
+    for level in range(tree.height):
+        frontier = tree.frontier(points, level)
+        assert np.array_equal(visits[:, level], frontier.workload)
+        assert visits[:, :level].sum() == frontier.visits
+    assert np.array_equal(visits.sum(axis=1), tree.hits(points).visits)
+
+
+def test_who_reaches_which_node_adds_up_to_the_visits(grown):
+    _, index = grown
+    levels, points = index.levels(), index.points(0, 40)
+    reached = levels.reached(points)
+    assert np.array_equal(np.stack([nodes.sum(axis=1) for nodes in reached], axis=1), levels.visits(points))
+
+
+def test_points_of_six_intervals_are_found_where_boxes_say():
+    index = GrowingPoints(SETTINGS["transform"], 2)
+    index.grow(400)
+    low, high = BOXES["wide"](2, 6).subscriptions(0, 400)
+    events = np.concatenate([index.points(0, 20), (low[:20] + high[:20]) // 2])
+    leaves = index.levels().reached(events)[-1]
+    node_low, node_high = index._tree.boxes_at_level(index._tree.height - 1)
+    for row, event in enumerate(events):
+        matching = ((low <= event) & (event <= high)).all(axis=1)
+        for k in np.flatnonzero(matching):
+            point = np.empty(12)
+            point[0::2], point[1::2] = low[k], high[k]
+            holding = ((node_low <= point) & (point <= node_high)).all(axis=1)
+            assert leaves[row][holding].any()
+    assert (index.levels().visits(events)[:, 0] == 1).all()
+
+
+def test_an_event_outside_of_everything_visits_the_root_alone():
+    levels = Levels.of(RStarTree.bulk_load([[0.0], [5.0]], [[1.0], [6.0]]))
+    assert levels.visits(np.array([[99.0]])).tolist() == [[1]]
+    assert levels.reached(np.array([[99.0]]))[0].tolist() == [[True]]
+
+
+# work
+
+
+def released(index, plan, events):
+    """Mean response in visits, from a real stream."""
+    index.filter.controller = FixedPlan(plan.level, plan.group)
+    stream = index.filter.stream(events)
+    visits = stream.visits
+    return stream.estimation_visits + np.cumsum(visits[stream.order]).mean(), stream.estimation_visits
+
+
+def test_work_by_level_is_that_of_real_streams():
+    index = GrowingFilter(SETTINGS["paper"], 4)
+    index.grow(1500)
+    events = index.events(0, 48)
+    found = work(SETTINGS["paper"], index.levels(), events.points.reshape(3, 16, -1))
+    assert found.plans == [Plan(level, 1) for level in range(index.filter.tree.height)]
+    assert len(found.plans) >= 3
+    for p, plan in enumerate(found.plans):
+        for b in range(3):
+            real = released(index, plan, events.rows(range(16 * b, 16 * b + 16)))
+            assert (found.response[b, p], found.estimation[b, p]) == pytest.approx(real)
+
+
+def test_random_and_perfect_order_are_those_of_the_scheduler():
+    visits = np.array([[[1, 2, 3], [1, 0, 0], [1, 5, 9], [1, 1, 2]]])
+    found, cost = by_level(visits), visits[0].sum(axis=1)
+    assert found.random == pytest.approx([expected_random_response(cost)])
+    assert found.perfect == pytest.approx([shortest_first_response(cost)])
+    assert found.law == pytest.approx([relative_gain(cost)])
+
+
+def test_work_in_groups_counts_a_node_once_per_group_and_once_per_event():
+    # Two leaves below the root: event 0 reaches both, event 1 none, events 2 and 3 the second.
+    reached = [np.ones((4, 1), bool), np.array([[1, 1], [0, 0], [0, 1], [0, 1]], bool)]
+    plans = [Plan(0, None), Plan(0, 2), Plan(0, 1), Plan(1, 1), Plan(1, 2)]
+    found = by_plan(reached, plans)
+    whole = 4 + 1 + 4 + 2  # events at the root, the root, events at leaves, leaves
+    pairs = (2 + 1 + 2 + 2, 2 + 1 + 2 + 1)  # events 0 and 1, then 2 and 3
+    alone = np.array([6, 2, 4, 4])
+    expected = [
+        whole,
+        (pairs[0] * 2 + sum(pairs) * 2) / 4,
+        np.cumsum(alone).mean(),
+        # The estimate is the root; event 1 is done with it, then 2, 3, 0.
+        5 + np.array([0, 2, 4, 8]).mean(),
+        5 + np.array([0, 3, 3, 7]).mean(),
+    ]
+    assert found.response[0] == pytest.approx(expected)
+    assert found.estimation[0].tolist() == [0, 0, 0, 5, 5]
+    assert found.random == pytest.approx([expected_random_response(alone)])
+
+
+def test_groups_of_one_cost_twice_what_their_visits_are(grown):
+    _, index = grown
+    points = index.points(0, 16)
+    visits = index.levels().visits(points)
+    found = by_plan(index.levels().reached(points), [Plan(0, 1)])
+    assert found.response[0, 0] == pytest.approx(2 * by_level(visits[np.newaxis]).response[0, 0])
+
+
+# figures
+
+
+def response(*curves):
+    """Responses (b, p), a batch a row."""
+    return np.array(curves, float)
+
+
+def test_plans_are_compared_batch_by_batch():
+    # Batches differ tenfold; on each, the second plan is better by 10 %, the third by 10.5 %.
+    scale = np.array([1.0, 10.0, 100.0, 3.0])
+    row = fig4a.by_plan(["0/1", "1/1", "2/1"], np.outer(scale, [1, 0.9, 0.895]))
+    assert (row["best"], row["votes"]) == ("2/1", 1.0)
+    assert row["equal"] == ["1/1", "2/1"]
+    assert row["low"][0] < row["mean"][0] < row["high"][0]
+
+
+def best_rows(*levels, equal=()):
+    return [
+        {
+            "kind": "visits",
+            "size": 100 * (k + 1),
+            "batch": 8,
+            "height": 9,
+            "plans": ["0/1"],
+            "best": f"{level}/1",
+            "equal": [f"{level}/1", *equal],
+            "votes": 1,
+            "share": [0.1 / (k + 1)] * 9,
+        }
+        for k, level in enumerate(levels)
+    ]
+
+
+def test_the_best_level_moves_slowly_or_not():
+    assert fig4a.moves(best_rows(2, 2, 3, 3), "visits", fig4a.level_of) == [0, 1, 0]
+    assert fig4a.moves(best_rows(2, 2, 3, 3, equal=["2/1"]), "visits", fig4a.level_of) == [0, 0, 0]
+    slow, _, falling = fig4a.claims(best_rows(2, 2, 2, 2, 3))
+    assert (slow.verdict, falling.verdict) == ("holds", "holds")
+    assert fig4a.claims(best_rows(1, 2, 3))[0].verdict == "partly"
+    assert fig4a.claims(best_rows(1, 3))[0].verdict == "fails"
+    assert fig4a.claims(best_rows(1))[0].verdict == "does not apply"
+
+
+def test_rungs_of_groups():
+    assert [fig4a.rung_of(f"0/{group}") for group in (1, 4, 16, 64, 512)] == [0, 1, 2, 3, 4]
+
+
+def made_work(gain, n=8):
+    """Batches whose best plan saves a share of 100 units in random order; a tenth of it is the estimate."""
+    own = 100 * (1 - gain)
+    base = response([200, own], [200, own])
+    estimation = np.zeros((2, 2))
+    estimation[:, 1] = own / 10
+    return Work(
+        [Plan(0, 1), Plan(1, 1)], base, estimation, np.full(2, 100.0), np.full(2, 100 * (1 - gain - 0.1))
+    )
+
+
+def test_gain_and_share_of_a_batch_size():
+    row = fig4b.in_units(made_work(0.4), 8)
+    assert row["plan"] == "1/1"
+    assert row["gain"].value == pytest.approx(0.4)
+    assert row["share"].value == pytest.approx(0.1)
+    assert row["law"] == pytest.approx(0.5)
+    assert row["whole"] is None
+
+
+def gains(*shares):
+    return [
+        {"kind": "visits", "batch": 2 << k, **fig4b.in_units(made_work(share), 8)}
+        for k, share in enumerate(shares)
+    ]
+
+
+def verdicts(claims):
+    return [claim.verdict for claim in claims]
+
+
+def test_claims_on_gains_fail_when_they_should():
+    assert verdicts(fig4b.claims(gains(0.2, 0.3, 0.4, 0.45))) == ["holds"] * 3 + ["partly", "holds"]
+    assert verdicts(fig4b.claims(gains(0.3, 0.3, 0.2, 0.1)))[1:3] == ["fails", "partly"]
+    assert verdicts(fig4b.claims(gains(0.05, 0.05)))[0] == "partly"
+    assert verdicts(fig4b.claims(gains(0.0)))[0] == "fails"
+
+
+def test_without_an_estimate_its_cost_is_not_judged():
+    idle = made_work(0.4)._replace(estimation=np.zeros((2, 2)))
+    rows = [{"kind": "visits", "batch": 8, **fig4b.in_units(idle, 8)}]
+    assert verdicts(fig4b.claims(rows))[3] == "does not apply"
+
+
+def test_ragged_means_no_valley_at_every_n_that_the_paper_names():
+    def verdict(*shares):
+        return fig4c._ragged(
+            [{"rounds": n, "ragged": r} for n, r in zip((1, 4, 16, 64), shares, strict=True)]
+        )
+
+    assert verdict(0.9, 0.5, 0.2, 0.0) == "holds"
+    assert verdict(0.9, 0.5, 0.2, 0.4) == "partly"
+    assert verdict(0.9, 0.5, 0.0, 0.0) == "partly"
+    assert verdict(0.9, 0.0, 0.0, 0.0) == "fails"
+
+
+@pytest.mark.parametrize("members", [2, 3, 4, 5])
+def test_all_plans_of_a_round_of_probing_are_compared(members):
+    assert {turn % members for turn in range(0, 400, fig4d.COMPARED)} == set(range(members))
+
+
+def test_what_a_valley_is():
+    assert fig4c.is_valley([3, 2, 1, 2])
+    assert fig4c.is_valley([1, 2, 2, 3])
+    assert fig4c.is_valley([3, 2, 2, 1])
+    assert not fig4c.is_valley([3, 2, 2.5, 1])
+
+
+def test_without_noise_different_events_give_the_same_curve():
+    rows = fig4c.in_units(["0/1", "1/1", "2/1"], np.tile([3.0, 1.0, 2.0], (30, 1)), (1, 4), 3, 1)
+    assert [row["events"] for row in rows] == ["same", "different", "different"]
+    for row in rows[1:]:
+        assert (row["off"].value, row["turned"], row["ragged"], row["wrong"]) == (0, 0, 0, 0)
+    noisy = np.array([[3.0, 0.0, 1.0], [3.0, 4.0, 1.0]] * 20)  # 3, 2, 1 in the mean
+    wild, tame = fig4c.in_units(["0/1", "1/1", "2/1"], noisy, (1, 12), 50, 1)[1:]
+    assert wild["off"].value > 2 * tame["off"].value > 0
+    assert wild["turned"] > 0.2 > tame["turned"]
+
+
+def test_no_batch_is_used_twice_for_different_events():
+    rng = np.random.default_rng(1)
+    batches = np.arange(12.0)[:, np.newaxis] * np.ones(3)
+    assert fig4c._different(batches, 4, rng).sum() * 4 == pytest.approx(np.arange(12).sum())
+
+
+VALLEY = Work(
+    [Plan(level, 1) for level in range(4)],
+    response(*[[8, 6, 5, 7]] * 6),
+    np.zeros((6, 4)),
+    np.full(6, 10.0),
+    np.full(6, 4.0),
+)
+
+
+def test_an_episode_ends_where_the_valley_does():
+    own = LevelController(rounds=2, threshold=10)
+    found = fig4d.episode(own, VALLEY, [3, 1, 5], 16)
+    assert VALLEY.plans[found.settled] == Plan(2, 1)
+    assert found.batches[:4] == [3, 1, 5, 3]
+    assert len(found.batches) == len(found.plans) == 12  # two loops of three levels
+    row = fig4d.summary(VALLEY, 2, [found], TINY)
+    assert (row["best"], row["plans"], row["settled"].value) == ("2/1", {"2/1": 1}, 0)
+    assert row["possible"].value == row["fixed"].value == 5
+    assert row["regret"].value == pytest.approx(fig4d.fmean([8, 6, 5, 7][p] for p in found.plans) / 5 - 1)
+    assert own.plan(16, 4).episode == 0
+
+
+def test_an_interrupted_run_tells_its_controller_what_it_knew():
+    told = LevelController(rounds=2, threshold=TINY.threshold)
+    history = []
+    while (ticket := told.plan(TINY.timed_batch, 4)).episode:
+        history.append([8, 6, 5, 7][ticket.plan.level] * 10**9)
+        told.report(ticket, history[-1] / 1e9)
+    told.on_update(TINY.threshold)
+    again = LevelController(rounds=2, threshold=TINY.threshold)
+    fig4d.relive(again, {"history": history, "height": 4}, TINY)
+    assert again.snapshot() == told.snapshot()
+
+
+def test_where_plans_have_groups_the_controller_looks_for_both():
+    assert isinstance(fig4d.controller(SETTINGS["modern"], 4, 9), PlanController)
+    assert isinstance(fig4d.controller(SETTINGS["paper"], 4, 9), LevelController)
+
+
+# regret
+
+
+def test_the_shifting_index_becomes_what_it_is_told():
+    index = regret.Shifting(SETTINGS["paper"], 1)
+    assert index.become([50, 0]) == 50
+    assert index.become([20, 30]) == 60
+    assert index.become([20, 30]) == 0
+    assert index.become([0, 10]) == 40
+    ids = index.tree.ids() - regret.WIDE
+    assert ids.tolist() == list(range(20, 30))  # the oldest are gone
+    low, _ = BOXES["wide"](1).subscriptions(20, 1)
+    assert np.array_equal(index.tree.boxes_of(regret.WIDE + 20)[0], low)
+
+
+def long_run(*best):
+    """Steps of 4 batches, each with the best level given; other levels cost twice as much."""
+    made = []
+    for step, level in enumerate(best):
+        curve = np.full(3, 2.0)
+        curve[level] = 1
+        plans = [Plan(k, 1) for k in range(3)]
+        found = Work(plans, np.tile(curve, (4, 1)), np.zeros((4, 3)), np.ones(4), np.ones(4))
+        made.append(regret.Step(regret.PHASES[step % 2], 0, 16, 3, found))
+    return made
+
+
+def test_regret_is_over_the_best_plan_of_each_step():
+    lost = regret.follow(FixedPlan(1, 1), long_run(1, 0, 1, 2))
+    assert [each.regret for each in lost] == [0, 1, 0, 1]
+    assert [each.probing for each in lost] == [0] * 4
+    still, moving = ([each for each in lost if each.phase.moving == moves] for moves in (False, True))
+    assert {each.regret for each in still} == {0}
+    assert {each.regret for each in moving} == {1}
+
+
+def test_probing_counts_apart_from_what_is_settled():
+    first, second = regret.follow(LevelController(rounds=2, threshold=9), long_run(1, 1))
+    assert (first.probing, second.probing) == (1, 0.5)  # 6 batches: 2 of each level
+    assert np.isnan(first.settled)
+    assert second.settled == 0
+    assert first.regret == second.regret == 0.5  # two of four cost twice as much
+
+
+def test_phases_reach_their_targets():
+    run = list(regret.steps(SETTINGS["paper"], TINY._replace(long_boxes=60), 1))
+    assert len(run) == len(regret.PHASES) * TINY.long_steps
+    updates = [sum(step.updates for step in run if step.phase is phase) for phase in regret.PHASES]
+    assert updates == [60, 120, 0, 120, 0, 150, 0, 0, 0]
+    assert [run[k].batch for k in (0, -1)] == [64, 8]
+
+
+# counting
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_increments_are_the_satisfied_constraints(name):
+    made = BOXES[name](2)
+    boxes, points = made.subscriptions(0, 200), made.events(0, 9)
+    peer = Counting(boxes)
+    peer.ask(points)
+    constrained = np.isfinite(boxes.low) | np.isfinite(boxes.high)
+    satisfied = sum(((boxes.low <= p) & (p <= boxes.high) & constrained).sum() for p in points)
+    assert peer.increments == satisfied
+
+
+def test_counting_with_open_equal_and_absent_constraints():
+    low = np.array([[-np.inf], [-np.inf], [3.0], [3.0], [3.0], [-np.inf]])
+    high = np.array([[3.0], [np.inf], [np.inf], [3.0], [5.0], [2.0]])
+    peer = Counting(regret.wide(1).subscriptions(0, 1)._replace(low=low, high=high))
+    found = peer.ask(np.array([[3.0], [2.0], [4.0], [9.0]]))
+    assert [sorted(ids) for ids in found] == [[0, 1, 2, 3, 4], [0, 1, 5], [1, 2, 4], [1, 2]]
+
+
+# confidence
+
+
+def test_intervals():
+    assert confidence.mean([2.0]) == (2, 2, 2)
+    value, low, high = confidence.mean([1.0, 2.0, 3.0])
+    assert (value, 2 - low) == (2, pytest.approx(high - 2))
+    assert 2.4 < high - 2 < 2.6  # 4.303 standard errors of 0.577
+    share = confidence.saved([1.0, 2.0, 3.0], [2.0, 4.0, 6.0])
+    assert share == pytest.approx((0.5, 0.5, 0.5))
+    slower, faster = (call([4.0, 4.0], [2.0, 2.0]) for call in (confidence.slower, confidence.faster))
+    assert (slower, faster) == (pytest.approx((1, 1, 1)), pytest.approx((-1, -1, -1)))
+    noisy = confidence.slower([2.0, 4.0, 2.0, 4.0], [1.0, 1.0, 2.0, 2.0])
+    assert noisy.value == pytest.approx(1)
+    assert noisy.low < 1 < noisy.high
+    assert (1 + noisy.low) * (1 + noisy.high) == pytest.approx(4)  # Student's, of logarithms
+
+
+# running, keeping and reporting
+
+
+def test_an_interrupted_run_goes_on(tmp_path):
+    path = tmp_path / "x.json"
+    first = runner.Run("x", SETTINGS["paper"], TINY, 1, path)
+    for piece in first.pieces({"a": 1, "b": 2}):
+        first.keep(piece, [{"value": 1 / 3}])
+        break
+    second = runner.Run("x", SETTINGS["paper"], TINY, 1, path)
+    assert list(second.pieces({"a": 1, "b": 2})) == ["b"]
+    assert second.of("a") == [{"piece": "a", "value": 0.33333}]
+    with pytest.raises(ResultError, match=r"another settings \(seed\): delete it or choose another --out"):
+        runner.Run("x", SETTINGS["paper"], TINY, 2, path)
+
+
+def test_a_run_outlives_a_commit_but_not_an_upgrade(tmp_path, monkeypatch):
+    path = tmp_path / "x.json"
+    made_on = {"revision": "a", "versions": {"numpy": "1"}}
+    monkeypatch.setattr(machine, "describe", lambda: dict(made_on))
+
+    def run():
+        return runner.Run("x", SETTINGS["paper"], TINY, 1, path, machine=machine.describe())
+
+    first = run()
+    for piece in first.pieces({"a": 1}):
+        first.keep(piece, [])
+    made_on["revision"] = "b"
+    second = run()
+    for piece in second.pieces({"a": 1, "b": 1}):
+        second.keep(piece, [{}])
+    assert json.loads(path.read_text())["machine"]["revision"] == "a, b"
+    assert json.loads(path.read_text())["complete"]
+    made_on["versions"] = {"numpy": "2"}
+    with pytest.raises(ResultError, match=r"of another machine \(versions\)"):
+        run()
+
+
+def test_a_run_goes_on_whatever_cores_it_is_kept_to(tmp_path, monkeypatch):
+    cores = {0, 1}
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(cores))
+    monkeypatch.setattr("os.sched_setaffinity", lambda _, wanted: (cores.clear(), cores.update(wanted)))
+    pieces = []
+
+    def measure(run):
+        for piece in run.pieces({"a": 1}):
+            run.keep(piece, [{}])
+            pieces.append(piece)
+
+    experiment = fig4a.EXPERIMENT._replace(measure=measure)
+    for _ in range(2):
+        runner.measure(experiment, SETTINGS["paper"], TINY, tmp_path, 1)
+    assert pieces == ["a"]
+
+
+def test_profiles_have_the_paper_s_sizes_or_a_share_of_them():
+    assert (FULL.sizes[0], FULL.sizes[-1], len(FULL.sizes)) == (500_000, 2_600_000, 8)
+    assert (FULL.middle, FULL.threshold, FULL.rounds) == (1_500_000, 300_000, (1, 4, 16, 64))
+    assert (MEDIUM.sizes[0], MEDIUM.threshold, CI.sizes[-1], CI.threshold) == (50_000, 30_000, 26_000, 3000)
+
+
+@pytest.mark.parametrize("name", report.NAMES)
+@pytest.mark.parametrize("setting", ["paper", "modern", "transform"])
+def test_every_experiment_runs_is_drawn_and_continued(name, setting, tmp_path, monkeypatch, capsys):
+    if setting not in report.settings(name):
+        pytest.skip("made of other settings")
+    monkeypatch.setitem(runner.PROFILES, "ci", TINY)
+    arguments = [name, "--setting", setting, "--out", str(tmp_path)]
+    assert experiments.main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert report.experiment(name).title in shown
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".png", ".svg"}
+    kept = (tmp_path / f"{name}-{setting}.json").read_text()
+    monkeypatch.setattr(runner.Run, "keep", None)  # nothing is left to do
+    assert experiments.main(arguments) == 0
+    assert capsys.readouterr().out == shown
+    page = report.write(tmp_path, tmp_path / "page").read_text()
+    for claim in report.experiment(name).claims(json.loads(kept)["rows"]):
+        assert claim.ours in page
+
+
+def test_a_page_needs_results(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        experiments.main(["report", str(tmp_path)])
+    assert "holds no results: python -m experiments all" in capsys.readouterr().err
+    (tmp_path / "fig4a-paper.json").write_text('{"rows": ')
+    with pytest.raises(SystemExit):
+        experiments.main(["report", str(tmp_path)])
+    assert "is no result of an experiment" in capsys.readouterr().err
+    own = runner.Run("fig4a", SETTINGS["paper"], TINY, 1, tmp_path / "again" / "fig4a-paper.json")
+    for piece in own.pieces({"a": 1, "b": 1}):
+        own.keep(piece, [{}])
+        break
+    with pytest.raises(SystemExit):
+        experiments.main(["report", str(tmp_path / "again")])
+    assert (
+        "is not complete: go on with python -m experiments fig4a --setting paper" in capsys.readouterr().err
+    )
+
+
+def test_arguments_are_checked_before_anything_is_measured(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit):
+        experiments.main(["fig4a", "--out", str(tmp_path / "file")])
+    assert "is no folder to write to" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        experiments.main(["fig4a", "--seed", "-1"])
+    assert "argument --seed: must be 0 or more, not -1" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_paper_s_claims_hold_in_work_units_on_small_indexes():
+    setting = SETTINGS["paper"]
+    index = growing(setting, 1)
+    rows = []
+    for size in CI.sizes:
+        index.grow(size)
+        for batch in (8, 64):
+            points = index.points(0, CI.batches * batch).reshape(CI.batches, batch, -1)
+            row = fig4a.summary(batch, work(setting, index.levels(), points))
+            rows.append({"kind": "visits", "size": size, **row})
+    assert verdicts(fig4a.claims(rows)) == ["holds", "observed", "holds"]
+    rows = []
+    for batch in (2, 8, 32, 128, 256):
+        points = index.points(0, CI.batches * batch).reshape(CI.batches, batch, -1)
+        row = fig4b.in_units(work(setting, index.levels(), points), batch)
+        rows.append({"kind": "visits", "batch": batch, **row})
+    assert verdicts(fig4b.claims(rows)) == ["holds", "holds", "partly", "holds", "holds"]
+    assert 0.3 < rows[-1]["gain"].value < 0.45
+    points = index.points(0, 400 * 64).reshape(400, 64, -1)
+    found = work(setting, index.levels(), points)
+    names = [label(plan, 64) for plan in found.plans]
+    merged = fig4c.claims(fig4c.in_units(names, found.response, (1, 4, 16, 64), 10, 1))
+    assert [verdicts(merged)[k] for k in (0, 2)] == ["holds"] * 2  # a few levels are seldom ragged
+    episode = fig4d.episode(LevelController(rounds=64), found, list(range(400)), 64)
+    regret_of = found.response[episode.batches, episode.plans].mean() / found.response.min(axis=1).mean() - 1
+    assert regret_of < fig4d.REGRET
+
+
+def test_what_wins_where_is_told():
+    def time(peer, batch, us) -> Row:
+        return {
+            "kind": "time",
+            "workload": "wide",
+            "subscriptions": 9,
+            "peer": peer,
+            "batch": batch,
+            "us": us,
+        }
+
+    others = [peer for peer in counting.PEERS if peer != "counting"]
+    counts = dict.fromkeys(("increments", "visits", "paper_visits", "matches"), 1)
+    rows: list[Row] = [
+        {"kind": "counts", "workload": "wide", "subscriptions": 9, **counts},
+        *(time(peer, batch, 10.0) for peer in others for batch in counting.BATCHES),
+        time("counting", 1, 40.0),
+        time("counting", 1000, 5.0),
+    ]
+    claims = counting.claims(rows)
+    assert verdicts(claims) == ["partly", "fails", "observed"] * 2
+    assert claims[0].ours == "times, 9 subscriptions; batch 1: wide 4; batch 1000: wide 0.5"
+    assert claims[2].ours == "wide 9, batch 1000: counting 2 times"
+
+
+def test_filters_hold_what_was_grown():
+    index = GrowingFilter(SETTINGS["weather"], 1)
+    index.grow(300)
+    assert isinstance(index.filter, EventFilter)
+    assert index.filter.match_batch(index.events(0, 200)).counts.sum() > 0

@@ -1,0 +1,162 @@
+"""One battery over every way to match: policies, controllers, saved, pickled, changed (P-1..P-10)."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from examples import SCHEMA, random_events, random_predicate
+from oracle import as_sets, subscribers
+from rtfilter import EventFilter
+from rtfilter.adaptive import EarlyStop, FixedPlan, LevelController, PlanController
+from rtfilter.predicates.parse import parse
+
+CONTROLLERS = {
+    "root": lambda: FixedPlan(0, 1),
+    "middle-grouped": lambda: FixedPlan(1, 7),
+    "leaves-whole": lambda: FixedPlan(99, None),
+    "level": lambda: LevelController(rounds=1, threshold=5),
+    "plan": lambda: PlanController(rounds=1, threshold=5),
+    "plan-early": lambda: PlanController(rounds=8, threshold=5, early_stop=EarlyStop()),
+}
+POLICIES = ["shortest", "fifo", "longest", lambda workload: np.argsort(workload % 3, kind="stable")]
+
+
+def one_by_one(events, filter):
+    return [set(filter.match(event).tolist()) for event in events]
+
+
+def streamed(events, filter):
+    found: list = [None] * len(events)
+    for event, ids, response in filter.stream(events):
+        assert found[event] is None, "an event is released twice"
+        assert response > 0
+        assert len(set(ids.tolist())) == len(ids)
+        found[event] = set(ids.tolist())
+    assert None not in found, "an event is never released"
+    return found
+
+
+def batched(events, filter):
+    return as_sets(filter.match_batch(events))
+
+
+def stream_matches(events, filter):
+    return as_sets(filter.stream(events).matches())
+
+
+WAYS = [one_by_one, batched, streamed, stream_matches]
+
+
+def build(rng, count, **options):
+    filter = EventFilter(SCHEMA, **options)
+    sources = [random_predicate(rng) for _ in range(count)]
+    predicates = {}
+    for i, source in enumerate(sources):
+        id = filter.subscribe(source, id=10 * i if i % 7 == 0 else None)
+        predicates[id] = parse(source, SCHEMA)
+    return filter, predicates
+
+
+@pytest.mark.parametrize("capacity", [(4, 4), (512, 4096)], ids=str)
+@pytest.mark.parametrize("controller", CONTROLLERS)
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p if isinstance(p, str) else "callable")
+def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, policy):  # P-1, P-10
+    rng = np.random.default_rng(0)
+    filter, predicates = build(
+        rng, 120, capacity=capacity, policy=policy, controller=CONTROLLERS[controller](), metrics=True
+    )
+    for _ in range(4):
+        events = random_events(rng, 40)
+        rows = [filter.schema.read(event).row(0) for event in events]
+        expected = subscribers(predicates, rows)
+        for way in WAYS:
+            assert way(events, filter) == expected, way.__name__
+        assert filter.any_match(events).tolist() == [bool(ids) for ids in expected]
+        assert filter.count(events).tolist() == [len(ids) for ids in expected]
+        id, source = next(iter(predicates)), random_predicate(rng)
+        filter.update(id, source)
+        predicates[id] = parse(source, SCHEMA)
+        gone = list(predicates)[-1]
+        assert filter.unsubscribe(gone)
+        del predicates[gone]
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_seeds_beyond_the_battery(seed):  # P-1, P-8
+    rng = np.random.default_rng(100 + seed)
+    filter, predicates = build(rng, 60, capacity=(4, 6))
+    events = random_events(rng, 60)
+    rows = [filter.schema.read(event).row(0) for event in events]
+    assert batched(events, filter) == subscribers(predicates, rows)
+
+
+def keep(filter, tmp_path):
+    filter.save(tmp_path / "filter")
+    return EventFilter.load(tmp_path / "filter")
+
+
+def repickle(filter, tmp_path):
+    return pickle.loads(pickle.dumps(filter))
+
+
+@pytest.mark.parametrize("copy", [keep, repickle])
+def test_a_copy_answers_the_same_and_lives_on(copy, tmp_path):
+    rng = np.random.default_rng(1)
+    original, predicates = build(rng, 100, capacity=(4, 4))
+    events = random_events(rng, 50)
+    rows = [original.schema.read(event).row(0) for event in events]
+    second = copy(original, tmp_path)
+    assert second.schema == original.schema
+    assert len(second) == len(original) == 100
+    assert batched(events, second) == subscribers(predicates, rows)
+    id = second.subscribe("x > 0")
+    assert id == max(predicates) + 1  # ids go on where they were
+    assert second.unsubscribe(next(iter(predicates)))
+    third = copy(second, tmp_path)
+    assert len(third) == 100
+    expected = {id: parse("x > 0", SCHEMA)} | dict(list(predicates.items())[1:])
+    assert batched(events, third) == subscribers(expected, rows)
+    assert batched(events, original) == subscribers(predicates, rows)
+    assert str(third.predicate(id)) == "x > 0"
+
+
+def test_insertion_order_does_not_change_results():  # P-2
+    rng = np.random.default_rng(2)
+    sources = [random_predicate(rng) for _ in range(80)]
+    events = random_events(rng, 50)
+    one, other = EventFilter(SCHEMA, (4, 4)), EventFilter(SCHEMA, (4, 4))
+    for id in range(80):
+        one.subscribe(sources[id], id=id)
+    other.subscribe_many(sources[::-1], ids=np.arange(80)[::-1])
+    assert batched(events, one) == batched(events, other)
+
+
+def test_subscribing_and_unsubscribing_restores_everything():  # P-3
+    rng = np.random.default_rng(3)
+    filter, predicates = build(rng, 60, capacity=(4, 4))
+    events = random_events(rng, 50)
+    before, stats = batched(events, filter), filter.stats()
+    ids = filter.subscribe_many([random_predicate(rng) for _ in range(5)])
+    assert filter.unsubscribe_many(ids).all()
+    assert batched(events, filter) == before
+    after = filter.stats()
+    assert [after[key] for key in ("subscriptions", "boxes", "links")] == [
+        stats[key] for key in ("subscriptions", "boxes", "links")
+    ]
+    filter.unsubscribe_many(list(predicates))
+    assert len(filter) == 0
+    assert filter.stats()["links"] == 0
+
+
+def test_adding_constraints_never_adds_matches_nor_subscriptions_remove_any():  # P-7
+    rng = np.random.default_rng(4)
+    filter, _ = build(rng, 40)
+    events = random_events(rng, 60)
+    before = batched(events, filter)
+    loose = filter.subscribe("x > 0 OR s = 'a'")
+    tight = filter.subscribe("(x > 0 OR s = 'a') AND n < 3")
+    after = batched(events, filter)
+    for old, new in zip(before, after, strict=True):
+        assert new - {loose, tight} == old
+        assert loose in new or tight not in new

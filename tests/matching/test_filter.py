@@ -1,0 +1,597 @@
+"""The filter as its users see it: subscriptions, batches, streams, threads, errors."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from examples import SCHEMA, random_events, random_predicate
+from oracle import as_sets, subscribers
+from rtfilter import (
+    Attribute,
+    EventError,
+    EventFilter,
+    Predicate,
+    PredicateError,
+    Schema,
+    SnapshotError,
+    UnknownSubscriptionError,
+)
+from rtfilter.adaptive import FixedPlan
+from rtfilter.predicates.parse import parse
+
+
+@pytest.fixture
+def prices():
+    return EventFilter(Schema({"price": float, "symbol": str}))
+
+
+def test_ids_ascend_and_are_never_reused(prices):
+    assert [prices.subscribe("price > 1") for _ in range(3)] == [0, 1, 2]
+    assert prices.unsubscribe(2)
+    assert prices.subscribe("price > 1") == 3
+    assert prices.subscribe("price > 1", id=50) == 50
+    assert prices.subscribe("price > 1") == 51
+    assert prices.subscribe_many(["price > 1", "price > 2"]).tolist() == [52, 53]
+
+
+def test_unsubscribing_twice_or_unknown_is_false_and_changes_nothing(prices):  # P-4
+    id = prices.subscribe("price > 1")
+    assert prices.unsubscribe(id)
+    before = prices.stats()
+    assert not prices.unsubscribe(id)
+    assert not prices.unsubscribe(99)
+    assert prices.stats() == before
+
+
+def test_equal_predicates_are_two_subscriptions(prices):  # P-5
+    one, two = prices.subscribe("price > 1"), prices.subscribe("price > 1")
+    assert prices.stats()["boxes"] == 1
+    assert sorted(prices.match({"price": 2}).tolist()) == [one, two]
+    prices.unsubscribe(one)
+    assert prices.match({"price": 2}).tolist() == [two]
+
+
+def test_a_disjunction_satisfied_twice_gives_the_id_once(prices):  # P-6
+    id = prices.subscribe("price > 1 OR price > 2 OR symbol = 'A'")
+    assert prices.match({"price": 3, "symbol": "A"}).tolist() == [id]
+
+
+def test_unsatisfiable_and_match_all_predicates_are_subscriptions(prices):  # M-11
+    never = prices.subscribe("price > 2 AND price < 1")
+    always = prices.subscribe(Predicate.everything())
+    assert len(prices) == 2
+    assert prices.match({}).tolist() == [always]
+    assert never in prices
+    prices.update(never, "price > 2")
+    assert sorted(prices.match({"price": 3}).tolist()) == [never, always]
+    prices.update(never, "FALSE")
+    assert len(prices) == 2
+    assert prices.unsubscribe(never)
+    assert not prices.unsubscribe(never)
+    assert len(prices) == 1
+
+
+def test_arrays_of_bounds():
+    filter = EventFilter(Schema({"a": float, "b": Attribute(int, low=0, high=9), "s": str}))
+    inf = np.inf
+    ids = filter.subscribe_many(
+        [[0, 0, -inf], [-inf, 5, -inf], [-inf, -inf, -inf], [1, -inf, -inf]],
+        [[1, 9, inf], [0.5, inf, inf], [inf, inf, inf], [1, inf, inf]],
+    )
+    assert ids.tolist() == [0, 1, 2, 3]
+    assert sorted(filter.match({"a": 1, "b": 9}).tolist()) == [0, 2, 3]
+    assert sorted(filter.match({"a": -5, "b": 5}).tolist()) == [1, 2]
+    assert filter.match({"b": 5}).tolist() == [2]  # open ends want the attribute, don't care does not
+    assert str(filter.predicate(0)) == "a >= 0.0 AND a <= 1.0 AND b >= 0.0 AND b <= 9.0"
+    assert str(filter.predicate(1)) == "a <= 0.5 AND b >= 5.0"
+    assert str(filter.predicate(2)) == "TRUE"
+    assert "too high by 0.5" in str(filter.explain({"a": 1, "b": 9}, 1))
+
+
+def test_events_come_in_every_form():
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    filter = EventFilter(Schema({"a": float, "b": float}))
+    filter.subscribe_many([[0, 0], [-np.inf, 2]], [[1, 1], [np.inf, 3]])
+    rows = [[0.5, 1.0], [9.0, 2.5], [np.nan, 3.0]]
+    expected = [{0}, {1}, {1}]
+    frame = pd.DataFrame(rows, columns=["a", "b"])
+    table = pa.table({"b": [1.0, 2.5, 3.0], "a": [0.5, 9.0, None]})
+    dicts = [{"a": 0.5, "b": 1.0}, {"a": 9.0, "b": 2.5}, {"b": 3.0}]
+    masked = np.ma.masked_invalid(rows)
+    for events in (frame, table, dicts, masked):
+        assert as_sets(filter.match_batch(events)) == expected
+    assert as_sets(filter.match_batch(np.array(rows[:2]))) == expected[:2]
+
+
+def test_results_as_arrays():
+    pa = pytest.importorskip("pyarrow")
+    filter = EventFilter(Schema({"a": float}))
+    filter.subscribe_many([[0], [1]], [[5], [5]])
+    matches = filter.match_batch([{"a": 0}, {"a": 9}, {"a": 2}])
+    assert matches.offsets.tolist() == [0, 1, 1, 3]
+    assert matches.counts.tolist() == [1, 0, 2]
+    assert matches.pairs().dtype == np.int64
+    assert matches.pairs()[0].tolist() == [0, 2, 2]
+    assert sorted(matches.pairs()[1, 1:].tolist()) == [0, 1]
+    assert matches.to_arrow().type == pa.large_list(pa.int64())
+    assert [sorted(ids) for ids in matches.to_arrow().to_pylist()] == [[0], [], [0, 1]]
+    assert matches[-1].tolist() == matches[2].tolist()
+    with pytest.raises(IndexError, match="event 3 of a batch of 3"):
+        matches[3]
+
+
+def test_an_empty_batch_is_matched_to_nothing(prices):
+    prices.subscribe("price > 1")
+    assert len(prices.match_batch([])) == 0
+    assert list(prices.stream([])) == []
+    assert prices.stream([]).mean_response == 0.0
+    assert prices.any_match([]).tolist() == []
+
+
+# -- streams -------------------------------------------------------------------------------------------
+
+
+def wide_filter(**options):
+    rng = np.random.default_rng(0)
+    filter = EventFilter(Schema(dict.fromkeys("abc", float)), (4, 8), **options)
+    ends = np.sort(rng.random((400, 2, 3)), axis=1)
+    filter.subscribe_many(ends[:, 0], ends[:, 1])
+    return filter, rng.random((64, 3))
+
+
+def test_events_are_released_in_ascending_workload(prices):  # P-W5
+    filter, events = wide_filter(controller=FixedPlan(2, 1))
+    stream = filter.stream(events)
+    order = [completion.event for completion in stream]
+    assert order == np.argsort(stream.workload, kind="stable").tolist()
+    assert order == stream.order.tolist()
+
+
+def test_completions_follow_the_schedule(prices):  # P-W7
+    for group in (1, 5, None):
+        filter, events = wide_filter(controller=FixedPlan(1, group))
+        stream = filter.stream(events)
+        completions = list(stream)
+        assert sorted(c.event for c in completions) == list(range(64))
+        times = [c.response for c in completions]
+        assert times == sorted(times)
+        assert len(set(times)) == (1 if group is None else -(-64 // group))
+        assert min(times) >= stream.estimation
+        assert stream.response.tolist() == [t for _, t in sorted((c.event, c.response) for c in completions)]
+
+
+def test_a_stream_does_the_work_of_a_plain_search():  # P-W8
+    filter, events = wide_filter(controller=FixedPlan(2, 3))
+    stream = filter.stream(events)
+    plain = filter.tree.hits(filter.schema.encode(events)).visits.sum()
+    assert stream.visits.sum() + stream.estimation_visits == plain
+
+
+def test_the_controller_hears_of_batches_and_updates():
+    entries = []
+    filter, events = wide_filter()
+    filter.controller = FixedPlan(1, 4, log=entries.append)
+    list(filter.stream(events))
+    half = filter.stream(events)
+    next(half)
+    half.close()  # given up: it must not count as a measurement
+    filter.subscribe_many([[0, 0, 0]] * 2, [[1, 1, 1]] * 2)
+    filter.unsubscribe(0)
+    assert [entry["kind"] for entry in entries] == ["plan", "report", "plan", "update", "update"]
+    assert [entry["count"] for entry in entries[3:]] == [2, 1]
+
+
+def test_subscriptions_changed_while_a_stream_is_open_are_not_seen_by_it():
+    filter, events = wide_filter(controller=FixedPlan(1, 1))
+    expected = as_sets(filter.match_batch(events))
+    stream = filter.stream(events)
+    found = {}
+    for _ in range(10):
+        event, ids, _ = next(stream)
+        found[event] = set(ids.tolist())
+    everything = filter.subscribe("TRUE")  # in the consumer's own thread: must not wait for it
+    filter.unsubscribe_many(np.arange(400))
+    for event, ids, _ in stream:
+        found[event] = set(ids.tolist())
+    assert [found[event] for event in range(64)] == expected
+    assert filter.match({}).tolist() == [everything]
+
+
+def test_a_forgotten_stream_does_not_hold_the_index():
+    filter, events = wide_filter()
+    next(filter.stream(events))
+    assert filter.stats()["in_flight_batches"] == 0
+
+
+def test_a_predicate_that_fails_in_a_stream_reaches_the_consumer_not_the_change(monkeypatch):
+    filter = EventFilter(Schema({"s": str}), controller=FixedPlan(0, 1))
+    filter.subscribe("s = 'longer than six bytes'")
+    stream = filter.stream([{"s": "longer than six bytes"}] * 2)
+    monkeypatch.setattr(Predicate, "matches", lambda *_: 1 / 0)
+    filter.subscribe("s = 'b'")
+    with pytest.raises(ZeroDivisionError):
+        next(stream)
+
+
+# -- threads -------------------------------------------------------------------------------------------
+
+
+def in_threads(*actions):
+    errors = []
+
+    def run(action):
+        try:
+            action()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "deadlock"
+    if errors:
+        raise errors[0]
+
+
+@pytest.mark.parametrize("way", ["stream", "match_batch"])
+def test_a_batch_sees_one_version_of_the_subscriptions(way):
+    """One subscription flips between everything and nothing, others come and go and split nodes: each batch
+    must see the flipping one for all its events or for none, and the steady ones always."""
+    rng = np.random.default_rng(0)
+    filter = EventFilter(Schema(dict.fromkeys("abc", float)), (4, 4), controller=FixedPlan(2, 1))
+    ends = np.sort(rng.random((300, 2, 3)), axis=1)
+    steady = filter.subscribe_many(ends[:, 0], ends[:, 1])
+    flip = filter.subscribe("TRUE")
+    events = rng.random((40, 3))
+    expected = [ids - {flip} for ids in as_sets(filter.match_batch(events))]
+    stop = threading.Event()
+    seen = set()
+
+    def change():
+        try:
+            for round in range(150):
+                filter.update(flip, "TRUE" if round % 2 else "FALSE")
+                more = np.sort(rng.random((20, 2, 3)), axis=1)
+                filter.unsubscribe_many(filter.subscribe_many(more[:, 0], more[:, 1]))
+        finally:
+            stop.set()
+
+    def match():
+        while not stop.is_set():
+            batch = filter.stream(events) if way == "stream" else filter.match_batch(events)
+            if way == "stream":
+                found = [set()] * 40
+                for event, ids, _ in batch:
+                    found[event] = set(ids.tolist())
+            else:
+                found = as_sets(batch)
+            flipped = [flip in ids for ids in found]
+            assert all(flipped) or not any(flipped), "a torn read"
+            seen.add(flipped[0])
+            assert [ids & set(steady.tolist()) for ids in found] == expected
+
+    in_threads(change, match, match)
+    assert seen == {True, False}, "the test did not see both versions"
+
+
+def test_a_subscription_is_seen_by_every_batch_that_begins_after_it():
+    filter = EventFilter(Schema({"a": float}))
+    stop = threading.Event()
+
+    def change():
+        try:
+            for value in range(300):
+                id = filter.subscribe(f"a = {value}")
+                assert filter.match({"a": value}).tolist() == [id]
+        finally:
+            stop.set()
+
+    def match():
+        while not stop.is_set():
+            filter.match_batch([{"a": 1.0}] * 10)
+
+    in_threads(change, match)
+
+
+def test_several_threads_may_change_at_once():
+    filter = EventFilter(Schema({"a": float}), (4, 4))
+
+    def change(k):
+        ids = [filter.subscribe(f"a = {k * 100 + i}") for i in range(50)]
+        assert filter.unsubscribe_many(ids[::2]).all()
+
+    in_threads(*[lambda k=k: change(k) for k in range(4)])
+    assert len(filter) == 100
+    filter.tree.check()
+
+
+# -- any interleaving ----------------------------------------------------------------------------------
+
+
+class FilterMachine(RuleBasedStateMachine):
+    """Changes, repacking, matching, saving, loading in any order against a dict of predicates (P-9)."""
+
+    @initialize(capacity=st.sampled_from([(4, 4), (4, 9), (512, 4096)]))
+    def start(self, capacity):
+        import tempfile
+
+        self.filter = EventFilter(SCHEMA, capacity)
+        self.model: dict[int, Predicate] = {}
+        self.folder = tempfile.TemporaryDirectory()
+
+    def teardown(self):
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+    @rule(seed=st.integers(0, 10_000))
+    def subscribe(self, seed):
+        source = random_predicate(np.random.default_rng(seed))
+        id = self.filter.subscribe(source)
+        assert id not in self.model
+        self.model[id] = parse(source, SCHEMA)
+
+    @rule(seed=st.integers(0, 10_000), n=st.integers(0, 80))
+    def subscribe_many(self, seed, n):
+        rng = np.random.default_rng(seed)
+        sources = [random_predicate(rng) for _ in range(n)]
+        for id, source in zip(self.filter.subscribe_many(sources).tolist(), sources, strict=True):
+            self.model[id] = parse(source, SCHEMA)
+
+    @rule(seed=st.integers(0, 10_000), n=st.integers(1, 80))
+    def subscribe_bounds(self, seed, n):
+        rng = np.random.default_rng(seed)
+        ends = np.sort(rng.integers(-3, 4, (n, 2, 4)).astype(float), axis=1)
+        ends[:, 0, 2:], ends[:, 1, 2:] = -np.inf, np.inf
+        for id, (low, high) in zip(
+            self.filter.subscribe_many(ends[:, 0], ends[:, 1]).tolist(), ends, strict=True
+        ):
+            self.model[id] = parse(
+                f"x >= {low[0]} AND x <= {high[0]} AND n BETWEEN {low[1]} AND {high[1]}", SCHEMA
+            )
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), seed=st.integers(0, 10_000))
+    def update(self, data, seed):
+        id = data.draw(st.sampled_from(sorted(self.model)))
+        source = random_predicate(np.random.default_rng(seed))
+        self.filter.update(id, source)
+        self.model[id] = parse(source, SCHEMA)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), count=st.integers(1, 60))
+    def unsubscribe(self, data, count):
+        first = data.draw(st.sampled_from(sorted(self.model)))
+        ids = [id for id in sorted(self.model) if id >= first][:count]
+        assert self.filter.unsubscribe_many(ids).all()
+        for id in ids:
+            del self.model[id]
+
+    @rule(id=st.integers(0, 300))
+    def unsubscribe_perhaps_unknown(self, id):
+        assert self.filter.unsubscribe(id) == (self.model.pop(id, None) is not None)
+
+    @rule()
+    def save_and_load(self):
+        self.filter.save(self.folder.name + "/filter")
+        self.filter = EventFilter.load(self.folder.name + "/filter")
+
+    @rule()
+    def repack(self):
+        self.filter.repack()
+
+    @rule(seed=st.integers(0, 10_000), streamed=st.booleans())
+    def match(self, seed, streamed):
+        events = random_events(np.random.default_rng(seed), 12)
+        rows = [SCHEMA.read(event).row(0) for event in events]
+        found = self.filter.stream(events).matches() if streamed else self.filter.match_batch(events)
+        assert as_sets(found) == subscribers(self.model, rows)
+
+    @invariant()
+    def whole(self):
+        if hasattr(self, "filter"):
+            self.filter.tree.check()
+            assert len(self.filter) == len(self.model)
+
+
+FilterMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+test_any_interleaving = FilterMachine.TestCase
+
+
+# -- errors --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "message"),
+    [
+        (lambda f: EventFilter({"a": float}), TypeError, "must be a Schema"),
+        (lambda f: EventFilter(Schema({"a": float}), policy="random"), ValueError, "fifo"),
+        (lambda f: f.subscribe("prise > 1"), PredicateError, "did you mean 'price'"),
+        (lambda f: f.subscribe("price > 'x'"), PredicateError, "price"),
+        (lambda f: f.subscribe("price >"), PredicateError, r"\^"),
+        (lambda f: f.subscribe(5), PredicateError, "SQL condition"),
+        (lambda f: f.subscribe("price > 1", id=-1), ValueError, "must be in 0"),
+        (lambda f: f.subscribe("price > 1", id=2**63 - 1), ValueError, "must be in 0"),
+        (lambda f: f.subscribe("price > 1", id=1.5), TypeError, "integer"),
+        (lambda f: f.subscribe_many(["price > 1"], ids=[1.5]), ValueError, "integers"),
+        (lambda f: f.update(0.0, "price > 5"), UnknownSubscriptionError, "0.0"),
+        (lambda f: f.explain({"price": 1}, 2**70), UnknownSubscriptionError, "1180591620717411303424"),
+        (lambda f: f.subscribe("price > 2", id=0), ValueError, "exists already"),
+        (lambda f: f.subscribe_many(["price > 1"] * 2, ids=[7, 7]), ValueError, "distinct"),
+        (lambda f: f.subscribe_many(["price > 1", "prise > 1"]), PredicateError, "prise"),
+        (lambda f: f.subscribe_many("price > 1"), TypeError, "list of predicates"),
+        (lambda f: f.subscribe_many([[2, 0]], [[1, 0]]), PredicateError, "low above high"),
+        (lambda f: f.subscribe_many([[np.nan, 0]], [[1, 0]]), PredicateError, "NaN"),
+        (lambda f: f.subscribe_many([[1]], [[1]]), PredicateError, "shape"),
+        (lambda f: f.update(9, "price > 1"), UnknownSubscriptionError, "9"),
+        (lambda f: f.update(0, "price > "), PredicateError, "price"),
+        (lambda f: f.unsubscribe_many(["a"]), TypeError, "integers"),
+        (lambda f: f.explain({"price": 1}, 9), UnknownSubscriptionError, "9"),
+        (lambda f: f.explain([{"price": 1}] * 2, 0), ValueError, "one event"),
+        (lambda f: f.match([{"price": 1}] * 2), ValueError, "one event"),
+        (lambda f: f.match({"price": float("nan")}), EventError, "price"),
+        (lambda f: f.match({"price": float("inf")}), EventError, "price"),
+        (lambda f: f.match_batch(np.zeros((2, 5))), EventError, "shape"),
+        (lambda f: f.match_batch(7), EventError, "events"),
+        (lambda f: f.match_batch({"price": [1, 30]}), EventError, "list of dicts"),
+        (lambda f: EventFilter(f.schema, controller="fixed"), TypeError, "adaptive"),
+    ],
+)
+def test_wrong_input_says_what_to_do_and_changes_nothing(prices, act, error, message):
+    prices.subscribe("price > 1")
+    before = prices.stats()
+    with pytest.raises(error, match=message):
+        act(prices)
+    assert prices.stats() == before
+    assert prices.match({"price": 2}).tolist() == [0]
+    assert prices.subscribe("price > 1") == 1
+
+
+def test_a_wrong_predicate_in_a_list_says_which(prices):
+    with pytest.raises(PredicateError) as caught:
+        prices.subscribe_many(["price > 1", "price > 1", "prise > 1"])
+    assert caught.value.__notes__ == ["in predicate 2 of 3"]
+
+
+def test_a_snapshot_of_a_tree_is_no_filter(prices, tmp_path):
+    prices.tree.save(tmp_path / "tree")
+    with pytest.raises(SnapshotError, match=r"snapshot of rtfilter.tree, not of rtfilter.filter"):
+        EventFilter.load(tmp_path / "tree")
+
+
+def test_an_interrupted_insertion_is_taken_back(prices, monkeypatch):
+    from rtfilter import RStarTree
+
+    original = RStarTree.extend
+
+    def interrupted(self, ids, low, high, **options):
+        original(self, ids[:1], low[:1], high[:1], **{name: value[:1] for name, value in options.items()})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RStarTree, "extend", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        prices.subscribe_many(["price > 1", "price > 2"])
+    monkeypatch.undo()
+    assert len(prices) == 0
+    assert prices.match({"price": 5}).tolist() == []
+    prices.tree.check()
+
+
+# -- interruptions and misuse --------------------------------------------------------------------------
+
+
+def fails_once(monkeypatch, owner, name, error, *, after=0):
+    """Let the method `name` fail with `error` on call number `after`, once, before doing anything."""
+    original, calls = getattr(owner, name), []
+
+    def failing(self, *arguments, **options):
+        calls.append(1)
+        if len(calls) == after + 1:
+            raise error
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(owner, name, failing)
+
+
+def test_an_update_that_fails_restores_what_was(prices, monkeypatch):
+    from rtfilter import RStarTree
+
+    text, never = prices.subscribe("symbol = 'longer than six bytes'"), prices.subscribe("FALSE")
+    event = {"symbol": "longer than six bytes", "price": 9}
+    for id in (text, never):
+        with monkeypatch.context() as patch:
+            fails_once(patch, RStarTree, "extend", MemoryError())
+            with pytest.raises(MemoryError):
+                prices.update(id, "price > 5")
+        assert prices.match(event).tolist() == [text]
+        assert len(prices) == 2
+    prices.tree.check()
+
+
+def test_a_subscription_that_fails_leaves_nothing_behind(prices, monkeypatch):
+    from rtfilter.predicates.store import PredicateStore
+
+    fails_once(monkeypatch, PredicateStore, "put", KeyboardInterrupt(), after=1)
+    with pytest.raises(KeyboardInterrupt):
+        prices.subscribe_many(["price > 1", "FALSE", "symbol = 'longer than six bytes'"])
+    assert len(prices) == 0
+    assert prices.ids().tolist() == []
+    assert prices.match({"price": 5, "symbol": "longer than six bytes"}).tolist() == []
+
+
+def test_unsubscribing_many_counts_each_id_once(prices):
+    ids = prices.subscribe_many(["price > 1", "FALSE"])
+    assert prices.unsubscribe_many([]).tolist() == []
+    assert prices.unsubscribe_many([*ids, *ids, 99]).tolist() == [True, True, False, False, False]
+    assert len(prices) == 0
+
+
+def test_ids_of_other_types_are_not_in_the_filter(prices):
+    prices.subscribe("price > 1")
+    for stranger in ("0", 0.0, None, 2**70, -1):
+        assert stranger not in prices
+
+
+def test_a_closed_stream_computes_no_more():
+    filter, events = wide_filter(controller=FixedPlan(1, 1))
+    stream = filter.stream(events)
+    first = next(stream)
+    stream.close()
+    filter.unsubscribe_many(filter.ids())
+    with pytest.raises(RuntimeError, match="closed"):
+        next(stream)
+    with pytest.raises(RuntimeError, match="closed"):
+        stream.matches()
+    assert first.event == stream.order[0]
+
+
+def test_an_error_in_a_stream_repeats_rather_than_ending_it(monkeypatch):
+    filter = EventFilter(Schema({"s": str}), controller=FixedPlan(0, 1))
+    filter.subscribe("s = 'longer than six bytes'")
+    stream = filter.stream([{"s": "longer than six bytes"}] * 2)
+    monkeypatch.setattr(Predicate, "matches", lambda *_: 1 / 0)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            next(stream)
+
+
+def test_an_interrupted_consumer_can_go_on_and_does_not_interrupt_changes(monkeypatch):
+    from rtfilter import RStarTree
+
+    filter, events = wide_filter(controller=FixedPlan(1, 1))
+    expected = as_sets(filter.match_batch(events))
+    stream = filter.stream(events)
+    with monkeypatch.context() as patch:
+        fails_once(patch, RStarTree, "resume_part", KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            next(stream)
+    filter.subscribe("TRUE")
+    assert as_sets(stream.matches()) == expected
+
+
+def test_collecting_a_finished_stream_does_not_wait_for_the_controller():
+    filter, events = wide_filter(controller=FixedPlan(1, 1))
+    stream = filter.stream(events)
+    next(stream)
+    filter.subscribe("TRUE")  # finishes the stream in place of its consumer
+    with filter._controller_lock:
+        del stream
+    assert filter.stats()["in_flight_batches"] == 0
+
+
+def test_a_part_has_these_subscriptions_and_no_others():
+    filter = EventFilter(Schema({"x": float, "s": str}))
+    sources = ["x > 5", "s = 'abcdefghij' OR x < 1", "x < 1 AND x > 2", "s LIKE 'abcdefghi%'", "x > 6"]
+    filter.subscribe_many(sources, ids=[3, 5, 7, 9, 11])
+    part = filter.part([5, 7, 9, 99])
+    part.tree.check()
+    assert part.ids().tolist() == [5, 7, 9]
+    events = [{"x": 9.0}, {"s": "abcdefghij"}, {"s": "abcdefghiz", "x": 0.5}]
+    assert [sorted(ids) for ids in part.match_batch(events)] == [[], [5, 9], [5, 9]]
+    assert part.subscribe("x > 1") == 12
+    assert len(filter) == 5

@@ -1,0 +1,284 @@
+"""Boxes: nothing that matches is lost, nothing in an exact box is wrong, and the cost stays bounded."""
+
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predicate_cases import conditions, events, inside, schemas, sql, truth, values
+from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import ALIEN, HIGHEST, IDENTITY_MAX, LOWEST, MISSING, ORDER_MAX, string_code
+from rtfilter.events.schema import Attribute, Schema
+from rtfilter.predicates.boxes import (
+    MAX_BOXES,
+    MAX_SPLIT,
+    bounds_predicate,
+    compile_bounds,
+    compile_predicate,
+)
+from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.parse import parse
+
+SCHEMA = Schema({"x": float, "s": str, "flag": bool, "t": datetime})
+FREE = [-math.inf, math.inf]
+
+
+def sides(source, schema=SCHEMA):
+    """Boxes as lists of [low, high] pairs per dimension."""
+    boxes = compile_predicate(parse(source, schema), schema)
+    return np.stack([boxes.low, boxes.high], axis=2).tolist()
+
+
+@given(st.data())
+@settings(max_examples=400, deadline=None)
+def test_boxes_hold_every_match_and_exact_boxes_only_matches(data):
+    types = data.draw(schemas())
+    condition = data.draw(conditions(types))
+    schema = Schema(types)
+    predicate = parse(sql(condition), schema)
+    boxes = compile_predicate(predicate, schema)
+    assert (boxes.low <= boxes.high).all()
+    assert len({(low.tobytes(), high.tobytes()) for low, high in zip(*boxes[:2], strict=True)}) == len(
+        boxes.low
+    )
+    for _ in range(5):
+        event = data.draw(events(types))
+        table = schema.read(event)
+        expected = truth(condition, event, types)
+        assert predicate.matches(table.row(0)) == expected
+        hit = [inside(table.points[0], low, high) for low, high in zip(boxes.low, boxes.high, strict=True)]
+        if expected:
+            assert any(hit)
+        if any(np.logical_and(hit, boxes.exact)):
+            assert expected
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_many_values_on_one_string_attribute(data):
+    """Sets, holes, prefixes and ranges that meet on the two dimensions of one string."""
+    schema = Schema({"s": str})
+    texts = values(str)
+    operators = ["<>", "prefix", "not prefix", "<", ">=", "not in", "exists"]
+    given_constraints = [
+        Constraint("s", op, [data.draw(texts), data.draw(texts)] if op == "not in" else data.draw(texts))
+        for op in data.draw(st.lists(st.sampled_from(operators), min_size=1, max_size=4))
+    ]
+    predicate = Predicate((Filter(tuple(given_constraints)),))
+    boxes = compile_predicate(predicate, schema)
+    for text in data.draw(st.lists(texts, min_size=1, max_size=10)):
+        point = schema.encode({"s": text})[0]
+        hit = [inside(point, low, high) for low, high in zip(boxes.low, boxes.high, strict=True)]
+        matched = predicate.matches({"s": text})
+        assert any(hit) or not matched
+        assert matched or not any(np.logical_and(hit, boxes.exact))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("TRUE", [FREE]),
+        ("x = 7", [[7, 7]]),
+        ("x <= 7", [[LOWEST, 7]]),
+        ("x < 7", [[LOWEST, math.nextafter(7, 0)]]),
+        ("x > 7", [[math.nextafter(7, 8), HIGHEST]]),
+        ("x >= 7", [[7, HIGHEST]]),
+        ("x BETWEEN 3 AND 7", [[3, 7]]),
+        ("x <> 7", [[LOWEST, math.nextafter(7, 0)], [math.nextafter(7, 8), HIGHEST]]),
+        ("x IS NULL", [[MISSING, MISSING]]),
+        ("x IS NOT NULL", [[LOWEST, ALIEN]]),
+        ("x IN (3, 7)", [[3, 3], [7, 7]]),
+        ("x > 2 AND x IN (1, 3, 5) AND x <> 5", [[3, 3]]),
+        ("x >= 2 AND x > 3 AND x <= 9 AND x <= 8", [[math.nextafter(3, 4), 8]]),
+    ],
+)
+def test_sides_of_a_number(source, expected):
+    assert sorted(box[0] for box in sides(source)) == expected
+    assert all(box[1:] == [FREE] * 4 for box in sides(source))
+    assert compile_predicate(parse(source, SCHEMA), SCHEMA).exact.all()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "FALSE",
+        "x < 3 AND x > 5",
+        "x BETWEEN 5 AND 3",
+        "x IS NULL AND x = 3",
+        "x IS NULL AND x IS NOT NULL",
+        "x = 1 AND x = 2",
+        "s < ''",
+        "s LIKE 'a%' AND s LIKE 'b%'",
+        "flag = TRUE AND flag <> TRUE",
+        {"x": []},
+    ],
+)
+def test_unsatisfiable_predicates_have_no_boxes(source):
+    """M-11 ii."""
+    predicate = parse(source, SCHEMA)
+    assert len(compile_predicate(predicate, SCHEMA).low) == 0
+    assert not predicate.matches({"x": 4, "s": "a", "flag": True})
+
+
+@pytest.mark.parametrize(
+    ("source", "exact"),
+    [
+        ("s = 'abcdef'", True),
+        ("s = 'abcdefg'", False),
+        ("s = 'abcdeé'", False),
+        ("s = 'a\0'", True),
+        ("s <> 'abcdef'", True),
+        ("s <> 'abcdefg'", False),
+        ("s LIKE 'abcdef%'", True),
+        ("s LIKE 'abcdefg%'", False),
+        ("s LIKE '%'", True),
+        ("s LIKE 'a\0%'", False),
+        ("s NOT LIKE 'ab%'", True),
+        ("s < 'abc'", True),
+        ("s >= 'abc'", True),
+        ("s <= 'abc'", False),
+        ("s > 'abc'", False),
+        ("s < 'abcdefg'", False),
+        ("x < 9007199254740991", True),
+        ("x < 9007199254740992", False),
+        ("x = 9007199254740993", False),
+        ("t < TIMESTAMP '2255-01-01'", True),
+        ("t < TIMESTAMP '9999-01-01'", False),
+    ],
+)
+def test_which_boxes_are_exact(source, exact):
+    """Six UTF-8 bytes and 53 bits are what a coordinate holds."""
+    assert compile_predicate(parse(source, SCHEMA), SCHEMA).exact.tolist() == [exact] * len(sides(source))
+
+
+@pytest.mark.parametrize(
+    ("source", "event"),
+    [
+        ("x < 1e18", {"x": 10**18 - 1}),
+        ("x > -1e18", {"x": 1 - 10**18}),
+        ("x <> 1e18", {"x": 10**18 - 1}),
+        ("x <= 9007199254740993", {"x": 2**53 + 1}),
+        ("t < '9999-12-31T23:59:59.999999'", {"t": "9999-12-31T23:59:59.999998"}),
+    ],
+)
+def test_neighbours_that_share_a_coordinate_are_not_lost(source, event):
+    predicate = parse(source, SCHEMA)
+    boxes = compile_predicate(predicate, SCHEMA)
+    assert predicate.matches(event)
+    assert any(inside(SCHEMA.encode(event)[0], low, high) for low, high in zip(*boxes[:2], strict=True))
+
+
+def test_a_string_is_cut_out_sharply():
+    """The neighbours of a code are other strings' codes: random strings would never meet them."""
+    order, identity = string_code("b")
+    schema = Schema({"s": str})
+    whole = [0, ORDER_MAX]
+    assert sides("s <> 'b'", schema) == [[whole, [0, identity - 1]], [whole, [identity + 1, IDENTITY_MAX]]]
+    above = order + 256**5
+    assert sides("s NOT LIKE 'b%'", schema) == [[[0, order - 1], FREE], [[above, ORDER_MAX], FREE]]
+    assert sides("s LIKE 'b%'", schema) == [[[order, above - 1], FREE]]
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_equal_boxes_are_kept_once_and_the_exact_one_decides(step):
+    """Two filters, one box: one alone would be inexact, the other vouches for the whole box."""
+    schema = Schema({"s": str})
+    filters = [Filter((Constraint("s", "not prefix", "abcdefgh"),)), Filter((Constraint("s", "prefix", ""),))]
+    boxes = compile_predicate(Predicate(tuple(filters[::step])), schema)
+    assert boxes.low.tolist() == [[0, -math.inf]]
+    assert boxes.exact.tolist() == [True]
+
+
+def test_minus_zero_is_zero():
+    boxes = compile_predicate(parse("x <= -0.0 OR x <= 0", SCHEMA), SCHEMA)
+    assert len(boxes.low) == 1
+    assert not np.signbit(boxes.high[0, 0])
+
+
+def test_large_sets_become_hulls_split_at_the_widest_gaps():
+    clusters = [base + step for base in range(0, 16_000, 1000) for step in range(5)]
+    boxes = compile_predicate(parse({"x": clusters}, SCHEMA), SCHEMA)
+    assert sorted(zip(boxes.low[:, 0], boxes.high[:, 0], strict=True)) == [
+        (base, base + 4) for base in range(0, 16_000, 1000)
+    ]
+    assert not boxes.exact.any()
+
+
+def test_product_of_sets_is_capped_per_filter():
+    schema = Schema(dict.fromkeys("abcdef", int))
+    source = " AND ".join(f"{name} IN (1, 5, 9)" for name in "abcdef")
+    boxes = compile_predicate(parse(source, schema), schema)
+    assert 1 < len(boxes.low) <= MAX_SPLIT
+    ones = schema.encode(dict.fromkeys("abcdef", 1))[0]
+    assert any(inside(ones, low, high) for low, high in zip(boxes.low, boxes.high, strict=True))
+
+
+def test_too_many_boxes_are_refused():
+    names = [f"a{i}" for i in range(4)]
+    schema = Schema(dict.fromkeys(names, int))
+    rows = [" AND ".join(f"{name} <> {i}" for name in names) for i in range(200)]
+    with pytest.raises(PredicateError, match=f"more than {MAX_BOXES} boxes"):
+        compile_predicate(parse(" OR ".join(rows), schema), schema)
+
+
+def test_bounds_arrays():
+    low = [[1, -math.inf, 0, -math.inf], [-math.inf, -math.inf, -math.inf, 5]]
+    high = [[2, math.inf, 1, math.inf], [3, math.inf, math.inf, math.inf]]
+    lows, highs = compile_bounds(low, high, SCHEMA)
+    assert lows.flags.c_contiguous
+    assert lows.shape == (2, 5)
+    assert lows[0].tolist() == [1, MISSING, MISSING, 0, MISSING]
+    assert highs[0].tolist() == [2, ALIEN, ALIEN, 1, ALIEN]
+    assert lows[1].tolist() == [LOWEST, MISSING, MISSING, MISSING, 5]
+    assert highs[1].tolist() == [3, ALIEN, ALIEN, ALIEN, HIGHEST]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "message"),
+    [
+        ([[0, math.nan]], [[1, 1]], r"row 0, attribute 'y': NaN"),
+        ([[0, 0], [2, 0]], [[1, 1], [1, 1]], r"row 1, attribute 'x': low above high in \[2.0, 1.0\]"),
+        ([[math.inf, 0]], [[math.inf, 1]], "wrong infinity"),
+        ([[0, 0, 0]], [[1, 1, 1]], r"shape \(n, 2\)"),
+        ([0, 0], [1, 1], r"shape \(n, 2\)"),
+        ([[0, 0]], [[1, 1], [1, 1]], r"shape \(n, 2\)"),
+    ],
+)
+def test_bounds_that_are_refused(low, high, message):
+    with pytest.raises(PredicateError, match=message):
+        compile_bounds(low, high, Schema({"x": float, "y": int}))
+
+
+def test_bounds_on_a_string_are_refused():
+    with pytest.raises(PredicateError, match="row 0, attribute 's': bounds on a string"):
+        compile_bounds([[1]], [[2]], Schema({"s": str}))
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_bounds_box_and_its_predicate_agree(data):
+    types = {"x": float, "n": int, "flag": bool, "t": datetime}
+    schema = Schema(types)
+    bounds = []
+    for _ in types:
+        ends = st.sampled_from([-math.inf, -2.0, -1.0, 0.0, 0.5, 1.0, 7.0, 1e6, math.inf])
+        bounds.append(sorted([data.draw(ends), data.draw(ends)]))
+    if any(a == math.inf or b == -math.inf for a, b in bounds):
+        return
+    low, high = np.array([bounds]).transpose(2, 0, 1)
+    lows, highs = compile_bounds(low, high, schema)
+    predicate = bounds_predicate(lows[0], highs[0], schema)
+    ones = {"x": st.sampled_from([-1, 0.5, 7]), "n": st.sampled_from([0, 1, 7]), "flag": st.booleans()}
+    ones["t"] = st.sampled_from([datetime(1970, 1, 1, 0, 0, 0, us, tzinfo=UTC) for us in (0, 1, 7)])
+    event = {name: data.draw(strategy | st.none() | st.just("odd")) for name, strategy in ones.items()}
+    assert predicate.matches(event) == inside(schema.encode(event)[0], lows[0], highs[0])
+    assert parse(predicate, schema) == predicate
+
+
+def test_a_declared_domain_changes_no_box():
+    """Constants outside it are no error, they just never match."""
+    bounded = Schema({"x": Attribute(float, low=0, high=10), "s": str, "flag": bool, "t": datetime})
+    assert sides("x > 20", bounded) == sides("x > 20")

@@ -1,0 +1,91 @@
+"""Explanations: the verdicts are those of the predicate, the distances those of the values."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predicate_cases import conditions, events, schemas, sql
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.explain import explain
+from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.parse import parse
+
+NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
+
+
+def of(constraint, value):
+    """Explanation of one constraint on one value; None is a missing one."""
+    row = {} if value is None else {constraint.attribute: value}
+    return explain(Predicate((Filter((constraint,)),)), row).filters[0].constraints[0]
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_verdicts_are_those_of_the_predicate(data):
+    types = data.draw(schemas())
+    schema = Schema(types)
+    predicate = parse(sql(data.draw(conditions(types))), schema)
+    row = schema.read(data.draw(events(types))).row(0)
+    explanation = explain(predicate, row)
+    assert explanation.matched == predicate.matches(row)
+    assert [f.satisfied for f in explanation.filters] == [f.matches(row) for f in predicate.filters]
+    for conjunction, explained in zip(predicate.filters, explanation.filters, strict=True):
+        satisfied = [constraint.satisfied for constraint in explained.constraints]
+        assert satisfied == [constraint.matches(row) for constraint in conjunction.constraints]
+    assert str(explanation)
+
+
+@pytest.mark.parametrize(
+    ("operator", "constant", "value", "distance", "reason"),
+    [
+        ("<", 10, 12.5, 2.5, "is 12.5, too high by 2.5"),
+        ("<", 10, 10, 0, "is 10, too high by 0"),
+        (">=", 10, 4, 6, "is 4, too low by 6"),
+        ("=", 10, 4, 6, "is 4, off by 6"),
+        ("in", [1, 10], 8, 2, "is 8, off by 2"),
+        ("<", 10, 5, None, "is 5"),
+        ("<>", 10, 10, None, "is 10"),
+        ("not in", [10], 10, None, "is 10"),
+        ("<", 10, "x", None, "is 'x', of another type"),
+        ("<", 10, None, None, "missing"),
+        ("is null", None, 5, None, "is 5"),
+        ("exists", None, None, None, "missing"),
+        ("=", "ab", "cd", None, "is 'cd'"),
+        ("=", "ab", 5, None, "is 5, of another type"),
+        ("=", True, False, None, "is False"),
+        ("in", [], 5, None, "is 5"),
+        ("<", NOON, datetime(2024, 5, 31, 12, 0, 1, 500_000), 1.5, None),
+    ],
+)
+def test_distance_and_reason(operator, constant, value, distance, reason):
+    explained = of(Constraint("x", operator, constant), value)
+    assert explained.distance == distance
+    assert explained.missing == (value is None)
+    assert explained.value == value
+    if reason is not None:
+        assert explained.reason == reason
+
+
+def test_seconds_for_timestamps():
+    assert of(Constraint("x", ">", NOON), "2024-05-31T11:59Z").reason.endswith("too low by 60 s")
+
+
+def test_report():
+    schema = Schema({"price": float, "symbol": str, "qty": int})
+    predicate = parse("price < 10 AND symbol = 'A' OR qty IS NULL AND symbol LIKE 'B%'", schema)
+    assert str(explain(predicate, {"price": 12.5, "symbol": "A"})) == (
+        "no match\n"
+        "  filter 1 of 2: no\n"
+        "    no   price < 10: is 12.5, too high by 2.5\n"
+        "    yes  symbol = 'A': is 'A'\n"
+        "  filter 2 of 2: no\n"
+        "    yes  qty IS NULL: missing\n"
+        "    no   symbol LIKE 'B%': is 'A'"
+    )
+
+
+def test_report_of_everything_and_nothing():
+    assert str(explain(Predicate.everything(), {})).endswith("no constraint: every event")
+    assert "nothing can match it" in str(explain(Predicate(()), {}))

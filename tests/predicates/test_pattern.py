@@ -1,0 +1,254 @@
+"""Event patterns: what they mean, that SQL agrees, and how everything else is refused."""
+
+import math
+from datetime import datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predicate_cases import events, schemas, sql, truth, values
+from rtfilter.errors import PredicateError
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.model import MAX_DEPTH
+from rtfilter.predicates.parse import parse
+
+SCHEMA = Schema(
+    {"price": float, "symbol": str, "ok": bool, "at": datetime, "url.resource": str, "url.code": int}
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "same"),
+    [
+        ({"symbol": ["A"]}, "symbol = 'A'"),
+        ({"symbol": ["A", "B"]}, "symbol IN ('A', 'B')"),
+        ({"symbol": ("A", "B")}, "symbol IN ('A', 'B')"),
+        ({"price": [1, 2.5]}, "price IN (1, 2.5)"),
+        ({"ok": [True]}, "ok = TRUE"),
+        ({"at": ["2024-05-31T12:00Z"]}, "at = TIMESTAMP '2024-05-31T12:00Z'"),
+        ({"symbol": [None]}, "symbol IS NULL"),
+        ({"symbol": [None, "A"]}, "symbol IS NULL OR symbol IN ('A')"),
+        ({"price": [{"numeric": [">", 10]}]}, "price > 10"),
+        ({"price": [{"numeric": [">", 10, "<=", 20]}]}, "price > 10 AND price <= 20"),
+        ({"price": [{"numeric": ["=", 10]}]}, "price = 10"),
+        ({"at": [{"numeric": ["<", "2024-05-31"]}]}, "at < '2024-05-31'"),
+        ({"symbol": [{"prefix": "ab"}]}, "symbol LIKE 'ab%'"),
+        ({"symbol": [{"prefix": ""}]}, "symbol LIKE '%'"),
+        ({"symbol": [{"anything-but": "A"}]}, "symbol <> 'A'"),
+        ({"symbol": [{"anything-but": ["A", "B"]}]}, "symbol NOT IN ('A', 'B')"),
+        ({"symbol": [{"anything-but": {"prefix": "ab"}}]}, "symbol NOT LIKE 'ab%'"),
+        ({"price": [{"anything-but": 5}]}, "price <> 5"),
+        ({"symbol": [{"exists": True}]}, "symbol IS NOT NULL"),
+        ({"symbol": [{"exists": False}]}, "symbol IS NULL"),
+        ({"symbol": ["A"], "price": [1]}, "symbol = 'A' AND price = 1"),
+        ({"price": [{"numeric": ["<", 1]}, {"numeric": [">", 5]}]}, "price < 1 OR price > 5"),
+        ({"url": {"resource": ["/a"], "code": [200]}}, "url.resource = '/a' AND url.code = 200"),
+        ({"url.resource": ["/a"], "url": {"code": [200]}}, "url.resource = '/a' AND url.code = 200"),
+        ({"$or": [{"symbol": ["A"]}, {"price": [1]}]}, "symbol = 'A' OR price = 1"),
+        (
+            {"ok": [True], "$or": [{"symbol": ["A"]}, {"price": [1]}]},
+            "ok = TRUE AND (symbol = 'A' OR price = 1)",
+        ),
+        ({"url": {"$or": [{"code": [1]}, {"resource": ["/"]}]}}, "url.code = 1 OR url.resource = '/'"),
+        ({"$or": []}, "FALSE"),
+    ],
+)
+def test_meaning(pattern, same):
+    """M-4, M-10."""
+    assert set(parse(pattern, SCHEMA).filters) == set(parse(same, SCHEMA).filters)
+
+
+def test_an_empty_list_matches_nothing():
+    """M-11 ii."""
+    predicate = parse({"symbol": []}, SCHEMA)
+    assert not any(predicate.matches({"symbol": value}) for value in ("", "A", None))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message", "path"),
+    [
+        ({}, "use Predicate.everything", "$"),
+        ({"url": {}}, "use Predicate.everything", "$.url"),
+        ({"$or": [{"symbol": ["A"]}, {}]}, "use Predicate.everything", "$.$or[1]"),
+        ({"symbol": "A"}, "expected a list of alternatives; got 'A'", "$.symbol"),
+        ({"symbol": None}, "expected a list of alternatives; got None", "$.symbol"),
+        ({"symbol": {"prefix": "A"}}, 'put the matcher into a list: {"symbol": [{"prefix": ...}]}', "$"),
+        ({"symbl": ["A"]}, "did you mean 'symbol'", "$.symbl[0]"),
+        ({"symbl": []}, "did you mean 'symbol'", "$.symbl"),
+        ({"url": {"cod": [1]}}, "unknown attribute 'url.cod'; did you mean 'url.code'", "$.url.cod[0]"),
+        ({"symbol": ["A", 5]}, "cannot be compared with the int 5", "$.symbol[1]"),
+        ({"price": [True]}, "cannot be compared with the bool True", "$.price[0]"),
+        ({"price": ["1"]}, "cannot be compared with the str '1'", "$.price[0]"),
+        ({"price": [math.nan]}, "cannot be compared with NaN", "$.price[0]"),
+        ({"price": [1, math.inf]}, "beyond float64", "$.price[1]"),
+        ({"price": [[1]]}, "cannot be compared with the list [1]", "$.price[0]"),
+        ({"price": [{"numeric": [">", math.nan]}]}, "NaN", "$.price[0].numeric[1]"),
+        ({"price": [{"numeric": [">"]}]}, "needs a list of operators", "$.price[0].numeric"),
+        ({"price": [{"numeric": []}]}, "needs a list of operators", "$.price[0].numeric"),
+        ({"price": [{"numeric": {">": 1}}]}, "needs a list of operators", "$.price[0].numeric"),
+        ({"price": [{"numeric": ["!=", 1]}]}, "expected one of <, <=, =", "$.price[0].numeric[0]"),
+        ({"price": [{"numeric": [["<"], 1]}]}, "expected one of <, <=, =", "$.price[0].numeric[0]"),
+        (
+            {"symbol": [{"numeric": [">", 1]}]},
+            "numbers or timestamps; 'symbol' is not",
+            "$.symbol[0].numeric",
+        ),
+        ({"price": [{"prefix": "1"}]}, "has no operator 'prefix'", "$.price[0].prefix"),
+        ({"symbol": [{"prefix": 1}]}, "cannot be compared with the int 1", "$.symbol[0].prefix"),
+        ({"symbol": [{"prefix": {"equals-ignore-case": "a"}}]}, "the dict {", "$.symbol[0].prefix"),
+        ({"symbol": [{"exists": 1}]}, "exists needs true or false", "$.symbol[0].exists"),
+        ({"symbol": [{"anything-but": []}]}, "at least one value", "$.symbol[0].anything-but"),
+        ({"symbol": [{"anything-but": None}]}, "use IS NULL or exists", "$.symbol[0].anything-but"),
+        ({"symbol": [{"anything-but": ["A", 1]}]}, "the int 1", "$.symbol[0].anything-but[1]"),
+        ({"symbol": [{"anything-but": {"suffix": "A"}}]}, "got ['suffix']", "$.symbol[0].anything-but"),
+        ({"symbol": [{"anything-but": {"prefix": 1}}]}, "the int 1", "$.symbol[0].anything-but.prefix"),
+        ({"symbol": [{"suffix": "A"}]}, "'suffix' is not supported; supported are numeric", "$.symbol[0]"),
+        ({"symbol": [{"wildcard": "A*"}]}, "'wildcard' is not supported", "$.symbol[0]"),
+        ({"symbol": [{"prefix": "A", "exists": True}]}, "exactly one key; got 2", "$.symbol[0]"),
+        ({"symbol": [{}]}, "exactly one key; got 0", "$.symbol[0]"),
+        ({"$or": {"symbol": ["A"]}}, "expected a list", "$.$or"),
+        ({"$or": ["symbol"]}, "expected a pattern; got 'symbol'", "$.$or[0]"),
+        ({5: ["A"]}, "attribute names are strings; got 5", "$"),
+    ],
+)
+def test_refusals(pattern, message, path):
+    with pytest.raises(PredicateError) as caught:
+        parse(pattern, SCHEMA)
+    assert message in str(caught.value)
+    assert str(caught.value).endswith(f"(at {path})")
+
+
+def test_deep_nesting_is_refused():
+    for wrap in (lambda inner: {"a": inner}, lambda inner: {"$or": [inner]}):
+        pattern = {"symbol": ["A"]}
+        for _ in range(10_000):
+            pattern = wrap(pattern)
+        with pytest.raises(PredicateError, match=f"nested deeper than {MAX_DEPTH}"):
+            parse(pattern, SCHEMA)
+
+
+def test_exponential_patterns_are_refused():
+    attributes = {f"a{i}": [1, None] for i in range(30)}
+    with pytest.raises(PredicateError, match="more than 10\\*\\*9 alternatives"):
+        parse(attributes, Schema(dict.fromkeys(attributes, int)))
+
+
+def test_shared_parts_are_refused_before_they_unfold():
+    """2**30 visits; equal alternatives are dropped, so that counting these would not notice."""
+    pattern = {"symbol": ["A"]}
+    for _ in range(30):
+        pattern = {"$or": [pattern, pattern]}
+    with pytest.raises(PredicateError, match="more than 10000 objects"):
+        parse(pattern, SCHEMA)
+
+
+def test_large_sets_are_refused():
+    with pytest.raises(PredicateError, match=r"a set of 20000 constants.*at \$\.price"):
+        parse({"price": list(range(20_000))}, SCHEMA)
+
+
+def as_pattern(leaf):
+    """A condition of one attribute as one alternative of a pattern."""
+    operator, _, *value = leaf
+    value = value[0] if value else None
+    match operator:
+        case "null":
+            return [{"exists": False}, None]
+        case "not null":
+            return [{"exists": True}]
+        case "in":
+            return value
+        case "not in":
+            return [{"anything-but": value}]
+        case "prefix":
+            return [{"prefix": value}]
+        case "not prefix":
+            return [{"anything-but": {"prefix": value}}]
+        case "=":
+            return [value]
+        case "<>":
+            return [{"anything-but": value}]
+        case "between":
+            return [{"numeric": [">=", value[0], "<=", value[1]]}]
+    return [{"numeric": [operator, value]}]
+
+
+def as_condition(leaf):
+    operator, name, *value = leaf
+    if operator in ("not null", "not in", "not prefix"):
+        return ("not", (operator.removeprefix("not "), name, *value))
+    return leaf
+
+
+@st.composite
+def leaves(draw, name, kind):
+    operators = ["=", "<>", "in", "not in", "null", "not null"]
+    operators += ["prefix", "not prefix"] if kind is str else []
+    operators += ["<", "<=", ">", ">=", "between"] if kind not in (str, bool) else []
+    operator = draw(st.sampled_from(operators))
+    if "null" in operator:
+        return (operator, name)
+    constants = values(kind)
+    if operator in ("in", "not in"):
+        return (operator, name, draw(st.lists(constants, min_size=1, max_size=4)))
+    return (operator, name, draw(st.tuples(constants, constants) if operator == "between" else constants))
+
+
+@st.composite
+def pairs(draw, types, depth=1):
+    """A pattern, and the same as a condition."""
+    pattern, parts = {}, []
+    for name in draw(st.lists(st.sampled_from(sorted(types)), min_size=1, unique=True)):
+        alternatives = draw(st.lists(leaves(name, types[name]), min_size=1, max_size=2))
+        pattern[name] = [item for leaf in alternatives for item in as_pattern(leaf)]
+        parts.append(("or", [as_condition(leaf) for leaf in alternatives]))
+    if depth and draw(st.booleans()):
+        inner = draw(st.lists(pairs(types, depth - 1), min_size=1, max_size=2))
+        pattern["$or"] = [branch for branch, _ in inner]
+        parts.append(("or", [condition for _, condition in inner]))
+    if "url.resource" in pattern and draw(st.booleans()):
+        pattern["url"] = {"resource": pattern.pop("url.resource")}
+    return pattern, ("and", parts)
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_patterns_sql_and_a_naive_evaluator_agree(data):
+    types = data.draw(schemas())
+    schema = Schema(types)
+    pattern, condition = data.draw(pairs(types))
+    try:
+        by_pattern, by_sql = parse(pattern, schema), parse(sql(condition), schema)
+    except PredicateError as error:
+        if "alternatives" in error.message:
+            return
+        raise
+    for _ in range(4):
+        event = data.draw(events(types))
+        assert by_pattern.matches(event) == by_sql.matches(event) == truth(condition, event, types)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["symbol", "price", "url", "code", "$or", "numeric", "prefix", "anything-but", "exists"]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["symbol", "price", "url", "$or"]), JSON, max_size=3))
+@settings(max_examples=300, deadline=None)
+def test_any_mapping_is_a_predicate_or_a_predicate_error(pattern):
+    try:
+        parse(pattern, SCHEMA)
+    except PredicateError as error:
+        str(error)

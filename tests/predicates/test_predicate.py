@@ -1,0 +1,313 @@
+"""What constraints, filters and predicates mean, and what one predicate may cost."""
+
+import json
+import pickle
+from datetime import UTC, date, datetime
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predicate_cases import conditions, events, schemas, sql, truth
+from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import Timestamp
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.model import (
+    COMPARE,
+    MAX_FILTERS,
+    MAX_TERMS,
+    NEGATED,
+    Constraint,
+    Filter,
+    Predicate,
+    all_of,
+    any_of,
+)
+from rtfilter.predicates.parse import parse
+
+LOG = Schema({"application": str, "severity": int})
+
+
+def matching(subscriptions, event, schema=LOG):
+    """Names of the subscriptions whose condition the event satisfies."""
+    row = schema.read(event).row(0)
+    return {name for name, source in subscriptions.items() if parse(source, schema).matches(row)}
+
+
+# Golden examples
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        ({"application": "Apache Server", "severity": 5}, {"c1", "c2"}),
+        ({"application": "PostgreSQL", "severity": 3}, set()),
+        ({"application": "Apache Server", "severity": 2}, {"c1"}),
+        ({"application": "PostgreSQL", "severity": 4}, {"c2"}),
+        ({"application": "Apache Server"}, set()),
+    ],
+)
+def test_g1(event, expected):
+    subscriptions = {"c1": "application = 'Apache Server' AND severity >= 2", "c2": "severity >= 4"}
+    assert matching(subscriptions, event) == expected
+
+
+@pytest.mark.parametrize(
+    ("severity", "expected"),
+    [(10, "123"), (7, "13"), (25, "1"), (3, "3"), (5, "3"), (20, "1")],
+)
+def test_g2(severity, expected):
+    apache = "application = 'Apache Server' AND severity "
+    subscriptions = {"1": apache + "> 5", "2": apache + "= 10", "3": apache + "< 20"}
+    assert matching(subscriptions, {"application": "Apache Server", "severity": severity}) == set(expected)
+    assert matching(subscriptions, {"application": "other", "severity": severity}) == set()
+
+
+def test_g3():
+    subscriptions = {consumer: f"severity >= {consumer + 1}" for consumer in (1, 2, 3, 4)}
+    assert matching(subscriptions, {"severity": 4}) == {1, 2, 3}
+
+
+def test_g4():
+    schema = Schema(
+        {"type": str, "hostname": str, "application": str, "process": str, "severity": int}
+        | {"occurrenceTime": datetime, "http.response": int}
+    )
+    event = {
+        "type": "org.apache.httpd.request.GET",
+        "hostname": "lykomedes.fi.muni.cz",
+        "application": "Apache Server",
+        "process": "httpd",
+        "processId": 4219,
+        "severity": 1,
+        "id": 16051986,
+        "occurrenceTime": "2012-04-11T08:25:13.129Z",
+        "http": {"resource": "/apache_pb.gif", "protocol": "HTTP/1.0", "response": 200},
+    }
+    subscriptions = {
+        "F1": "type = 'org.apache.httpd.request.GET'",
+        "F2": "type = 'org.apache.httpd.request.POST'",
+        "F3": "type = 'org.apache.httpd.request.GET' AND hostname = 'example.com'",
+        "F4": "process = 'httpd' AND severity <= 2",
+        "F5": "process = 'postgresql' AND severity > 3",
+        "nested": {"http": {"response": [200]}},
+        "time": "occurrenceTime < TIMESTAMP '2012-04-11T08:25:13.130Z'",
+    }
+    assert matching(subscriptions, event, schema) == {"F1", "F4", "nested", "time"}
+
+
+def test_g8():
+    assert Constraint("x", "<", 5).matches({"x": 2})
+    assert not Constraint("x", "=", "httpd").matches({"x": "postgresql"})
+
+
+# Meaning
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_sql_means_what_a_naive_evaluator_says(data):
+    types = data.draw(schemas())
+    condition = data.draw(conditions(types))
+    schema = Schema(types)
+    predicate = parse(sql(condition), schema)
+    for _ in range(4):
+        event = data.draw(events(types))
+        assert predicate.matches(event) == truth(condition, event, types)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_not_is_the_complement_on_complete_events(data):
+    types = data.draw(schemas())
+    condition = data.draw(conditions(types))
+    schema = Schema(types)
+    predicate, negation = (parse(text, schema) for text in (sql(condition), sql(("not", condition))))
+    for _ in range(4):
+        event = data.draw(events(types, complete=True))
+        assert predicate.matches(event) is not negation.matches(event)
+
+
+@pytest.mark.parametrize("operator", [*COMPARE, "is null", "exists"])
+def test_missing_and_ill_typed_values(operator):
+    """M-2, M-9: absent satisfies ``is null`` alone, another type ``exists`` alone; nothing raises."""
+    text = "prefix" in operator
+    constant = ["x"] if operator in ("in", "not in") else "x" if text else 5
+    constraint = Constraint("a", operator, constant)
+    assert constraint.matches({}) == constraint.matches({"a": None}) == (operator == "is null")
+    for odd in (True, [5], b"x", 1j, object(), np.timedelta64(5), 5 if text else {5}):
+        assert constraint.matches({"a": odd}) == (operator == "exists")
+
+
+@pytest.mark.parametrize(("operator", "negated"), NEGATED.items())
+def test_negation_is_mutual(operator, negated):
+    assert NEGATED[negated] == operator
+
+
+def test_integers_compare_exactly():
+    """The coordinate of 2**53 + 1 is that of 2**53; the meaning is not."""
+    assert not Constraint("x", "=", 2**53).matches({"x": 2**53 + 1})
+    assert Constraint("x", ">", 2**53).matches({"x": 2**53 + 1})
+    assert Constraint("x", "in", [2**53 + 1]).matches({"x": np.int64(2**53 + 1)})
+
+
+def test_nan_in_a_row_satisfies_only_presence():
+    """Reading refuses NaN; a row made by hand must not match by accident."""
+    row = {"x": float("nan")}
+    for operator in ("=", "<>", "<", "<=", ">", ">="):
+        assert not Constraint("x", operator, 5).matches(row)
+    assert not Constraint("x", "not in", [5]).matches(row)
+    assert Constraint("x", "exists").matches(row)
+
+
+def test_everything_and_nothing():
+    """M-11."""
+    assert Predicate.everything().matches({})
+    assert not Predicate(()).matches({"x": 1})
+    assert str(Predicate.everything()) == "TRUE"
+    assert str(Predicate(())) == "FALSE"
+
+
+def test_monotonicity():
+    """P-7: another constraint never adds a match."""
+    constraints = [Constraint("x", ">", 2), Constraint("x", "<>", 5), Constraint("y", "exists")]
+    for x, y in product([1, 3, 5, None], [1, None]):
+        row = {"x": x, "y": y}
+        results = [Filter(tuple(constraints[:n])).matches(row) for n in range(4)]
+        assert results == sorted(results, reverse=True)
+
+
+# Values
+
+
+def test_constants_are_canonical():
+    assert Constraint("t", "<", datetime(1970, 1, 1, 0, 0, 1)).value == Timestamp(1_000_000)
+    assert type(Constraint("t", "<", date(1970, 1, 2)).value) is Timestamp
+    assert type(Constraint("x", "<", np.float32(0.5)).value) is float
+    assert type(Constraint("x", "<", np.int8(5)).value) is int
+    assert Constraint("x", "in", [3, 1, 3]) == Constraint("x", "in", (1, 3))
+    assert Constraint("x", "not in", []) == Constraint("x", "exists")
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "message"),
+    [
+        ("~", 5, "unknown operator '~'"),
+        ("<", float("nan"), "cannot be a constant"),
+        ("<", float("inf"), "cannot be a constant"),
+        ("<", None, "cannot be a constant"),
+        ("=", [1], "cannot be a constant"),
+        ("in", "abc", "need a collection"),
+        ("in", 5, "need a collection"),
+        ("prefix", 5, "must be a string"),
+    ],
+)
+def test_unusable_constraints(operator, value, message):
+    with pytest.raises(PredicateError, match=message):
+        Constraint("x", operator, value)
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_json_and_pickle_round_trips(data):
+    types = data.draw(schemas())
+    schema = Schema(types)
+    predicate = parse(sql(data.draw(conditions(types))), schema)
+    again = Predicate.from_json(json.loads(json.dumps(predicate.to_json())))
+    assert again == predicate
+    assert hash(again) == hash(predicate)
+    assert pickle.loads(pickle.dumps(predicate)) == predicate
+    constants = [c.value for f in predicate.filters for c in f.constraints]
+    assert [type(c.value) for f in again.filters for c in f.constraints] == [
+        type(value) for value in constants
+    ]
+    assert parse(predicate, schema) == predicate
+
+
+@pytest.mark.parametrize(
+    "data", [5, [5], [[5]], [[["x"]]], [[["x", "<", 5, 5]]], [[["x", "<"]]], [[["x", "?", 5]]]]
+)
+def test_json_of_something_else(data):
+    with pytest.raises(PredicateError):
+        Predicate.from_json(data)
+
+
+def test_str_is_readable():
+    filters = (
+        Filter((Constraint("price", "<", 10), Constraint("symbol", "prefix", "it's 5%"))),
+        Filter((Constraint("a b", "in", [3, 1]), Constraint("t", "is null"), Constraint("ok", "=", True))),
+    )
+    assert str(Predicate(filters)) == (
+        "(price < 10 AND symbol LIKE 'it''s 5\\%%') OR (\"a b\" IN (1, 3) AND t IS NULL AND ok = TRUE)"
+    )
+
+
+# Checking against a schema
+
+
+def test_parse_of_a_predicate_fits_constants_to_the_schema():
+    schema = Schema({"t": datetime})
+    given_text = Predicate((Filter((Constraint("t", ">", "2024-05-31"),)),))
+    parsed = parse(given_text, schema)
+    assert parsed.matches({"t": datetime(2024, 6, 1, tzinfo=UTC)})
+    assert parsed == parse("t > '2024-05-31'", schema)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "message"),
+    [
+        (Constraint("severty", "=", 5), "did you mean 'severity'"),
+        (Constraint("severity", "=", "5"), "cannot be compared with the str '5'"),
+        (Constraint("severity", "=", True), "cannot be compared with the bool True"),
+        (Constraint("severity", "in", ["7"]), "cannot be compared with the str '7'"),
+        (Constraint("severity", "prefix", "5"), "has no operator 'prefix'"),
+        (Constraint("application", "=", 5), "cannot be compared with the int 5"),
+        (Constraint("severity", "=", 10**400), "beyond float64"),
+    ],
+)
+def test_parse_of_a_predicate_that_does_not_fit(constraint, message):
+    with pytest.raises(PredicateError, match=message):
+        parse(Predicate((Filter((constraint,)),)), LOG)
+
+
+def test_parse_of_something_else():
+    with pytest.raises(PredicateError, match="got list"):
+        parse(["severity > 5"], LOG)
+
+
+def test_duplicates_are_dropped():
+    """M-3: a repeated constraint counts once; M-4 the same for filters."""
+    parsed = parse("(severity > 5 AND severity > 5) OR severity > 5", LOG)
+    assert parsed == parse("severity > 5", LOG)
+
+
+# Cost
+
+
+def parts_of(*sizes):
+    return [tuple(Filter((Constraint(f"a{i}", "=", j),)) for j in range(n)) for i, n in enumerate(sizes)]
+
+
+def test_number_of_filters_is_bounded_before_they_are_made():
+    assert len(all_of(parts_of(16, 16))) == MAX_FILTERS
+    with pytest.raises(PredicateError, match=f"272 alternatives .* more than {MAX_FILTERS}"):
+        all_of(parts_of(16, 17))
+    with pytest.raises(PredicateError, match=r"more than 10\*\*9"):
+        all_of(parts_of(*[2] * 1000))
+    with pytest.raises(PredicateError, match="257 alternatives"):
+        any_of(parts_of(1, MAX_FILTERS))
+
+
+def test_number_of_constants_is_bounded():
+    large = (Filter((Constraint("x", "in", range(MAX_TERMS // 2 - 1)),)),)
+    assert len(all_of([large, *parts_of(2)])) == 2
+    with pytest.raises(PredicateError, match=f"constants, more than {MAX_TERMS}"):
+        all_of([large, *parts_of(3)])
+    with pytest.raises(PredicateError, match=f"at most {MAX_TERMS}"):
+        Constraint("x", "in", range(MAX_TERMS + 1))
+
+
+def test_false_in_a_conjunction_is_false_however_large_the_rest():
+    assert all_of([*parts_of(*[2] * 100), ()]) == ()

@@ -1,0 +1,299 @@
+"""SQL conditions: what is read, and how everything else is refused."""
+
+from datetime import datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.model import MAX_DEPTH, Predicate
+from rtfilter.predicates.parse import parse
+from rtfilter.predicates.sql import MAX_LENGTH
+
+SCHEMA = Schema(
+    {"price": float, "qty": int, "symbol": str, "ok": bool, "at": datetime, "url.resource": str}
+    | {"a.b.c.d.e": int, "update": int, "a b": int, "when": int, 'qu"ote': int}
+)
+
+
+def refused(source):
+    with pytest.raises(PredicateError) as caught:
+        parse(source, SCHEMA)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("source", "meaning"),
+    [
+        ("price = 1", "price = 1"),
+        ("price <> 1", "price <> 1"),
+        ("price != 1", "price <> 1"),
+        ("10 < price", "price > 10"),
+        ("10 >= price", "price <= 10"),
+        ("10 = price", "price = 10"),
+        ("price < -5.5", "price < -5.5"),
+        ("price < - -5", "price < 5"),
+        ("price < +5", "price < 5"),
+        ("price < .5e1", "price < 5.0"),
+        ("((price)) < (5)", "price < 5"),
+        ("price BETWEEN 1 AND 3 AND qty = 2", "price >= 1 AND price <= 3 AND qty = 2"),
+        ("price NOT BETWEEN 1 AND 3", "(price < 1) OR (price > 3)"),
+        ("qty IN (1, (2), -3)", "qty IN (-3, 1, 2)"),
+        ("qty NOT IN (1, 2)", "qty NOT IN (1, 2)"),
+        ("symbol LIKE 'ab%'", "symbol LIKE 'ab%'"),
+        ("symbol LIKE 'ab%%'", "symbol LIKE 'ab%'"),
+        ("symbol LIKE '%'", "symbol LIKE '%'"),
+        ("symbol LIKE 'ab'", "symbol = 'ab'"),
+        ("symbol LIKE '50\\%%'", "symbol LIKE '50\\%%'"),
+        ("symbol LIKE 'a\\_b\\\\'", "symbol = 'a_b\\'"),
+        ("symbol LIKE 'a!_b\\!%%' ESCAPE '!'", "symbol LIKE 'a\\_b\\\\\\%%'"),
+        ("symbol NOT LIKE 'ab%'", "symbol NOT LIKE 'ab%'"),
+        ("NOT symbol LIKE 'ab%'", "symbol NOT LIKE 'ab%'"),
+        ("NOT symbol NOT LIKE 'ab%'", "symbol LIKE 'ab%'"),
+        ("symbol NOT LIKE 'a!%%' ESCAPE '!'", "symbol NOT LIKE 'a\\%%'"),
+        ("symbol NOT LIKE 'ab'", "symbol <> 'ab'"),
+        ("symbol = 'it''s'", "symbol = 'it''s'"),
+        ("symbol = 'a\\n'", "symbol = 'a\\n'"),
+        ("qty IS NULL", "qty IS NULL"),
+        ("qty IS NOT NULL", "qty IS NOT NULL"),
+        ("NOT qty IS NULL", "qty IS NOT NULL"),
+        ("ok = TRUE", "ok = TRUE"),
+        ("ok <> false", "ok <> FALSE"),
+        ("at > TIMESTAMP '2024-05-31 12:00:00'", "at > TIMESTAMP '2024-05-31T12:00:00Z'"),
+        ("at > '2024-05-31T14:00+02:00'", "at > TIMESTAMP '2024-05-31T12:00:00Z'"),
+        ("at < DATE '2024-05-31'", "at < TIMESTAMP '2024-05-31T00:00:00Z'"),
+        ("url.resource = '/a'", "url.resource = '/a'"),
+        ("\"url.resource\" = '/a'", "url.resource = '/a'"),
+        ("\"url\".resource = '/a'", "url.resource = '/a'"),
+        ("a.b.c.d.e = 1", "a.b.c.d.e = 1"),
+        ('"a b" = 1', '"a b" = 1'),
+        ('"qu""ote" = 1', '"qu""ote" = 1'),
+        ('"when" = 1', "when = 1"),
+        ("update = 1", "update = 1"),
+        ("TRUE", "TRUE"),
+        ("FALSE", "FALSE"),
+        ("NOT FALSE AND qty = 1", "qty = 1"),
+        ("TRUE OR qty = 1", "(TRUE) OR (qty = 1)"),
+        ("FALSE OR qty = 1", "qty = 1"),
+        ("qty = 1 OR qty = 2 AND price = 3", "(qty = 1) OR (qty = 2 AND price = 3)"),
+        ("(qty = 1 OR qty = 2) AND price = 3", "(qty = 1 AND price = 3) OR (qty = 2 AND price = 3)"),
+        ("NOT qty = 1 AND price = 3", "qty <> 1 AND price = 3"),
+        ("NOT (qty = 1 AND price > 3)", "(qty <> 1) OR (price <= 3)"),
+        ("NOT (qty = 1 OR NOT price > 3)", "qty <> 1 AND price > 3"),
+        ("NOT qty BETWEEN 1 AND 2 AND price = 3", "(qty < 1 AND price = 3) OR (qty > 2 AND price = 3)"),
+        ("qty = 1 -- comment\n AND /* here */ price = 3", "qty = 1 AND price = 3"),
+    ],
+)
+def test_meaning(source, meaning):
+    assert str(parse(source, SCHEMA)) == meaning
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("qty + 1 = 2", "arithmetic is not supported"),
+        ("qty = 1 + 1", "arithmetic is not supported"),
+        ("5 < price < 10", "a comparison of a comparison is not supported"),
+        ("count(qty) = 1", "the function COUNT is not supported"),
+        ("f(qty) = 1", "the function F is not supported"),
+        ("qty = price", "two attributes cannot be compared"),
+        ('symbol = "ab"', "put text in single quotes"),
+        ("1 = 1", "a constant alone is not supported"),
+        ("symbol ILIKE 'a%'", "ILIKE is not supported"),
+        ("symbol NOT ILIKE 'a%'", "ILIKE is not supported"),
+        ("symbol SIMILAR TO 'a'", "SIMILARTO is not supported"),
+        ("symbol LIKE ANY ('a', 'b')", "LIKE needs a string constant"),
+        ("symbol LIKE '%a'", "at the end only"),
+        ("symbol LIKE 'a%b%'", "at the end only"),
+        ("symbol LIKE 'a_'", "does not support _"),
+        ("symbol LIKE 'a\\b'", r"must be followed by %, _ or \\"),
+        ("symbol LIKE 'a\\'", r"must be followed by %, _ or \\"),
+        ("symbol LIKE 'a' ESCAPE 'xy'", "ESCAPE needs a string of one character"),
+        ("qty LIKE 'a%'", "'qty' is number, which has no operator 'prefix'"),
+        ("qty IN (SELECT 1)", "a subquery is not supported"),
+        ("qty IN ()", "at least one constant"),
+        ("qty IN (1, 'x')", "cannot be compared with the str 'x'"),
+        ("qty BETWEEN SYMMETRIC 1 AND 2", "BETWEEN with SYMMETRIC is not supported"),
+        ("CASE WHEN ok THEN 1 END", "CASE is not supported"),
+        ("qty = ?", "a placeholder is not supported"),
+        ("ok IS TRUE", "IS NULL and IS NOT NULL only"),
+        ("ok", "write ok = TRUE"),
+        ("NOT ok", "write ok = TRUE"),
+        ("qty IS DISTINCT FROM 1", "IS DISTINCT FROM is not supported"),
+        ("qty = NULL", "use IS NULL"),
+        ("qty IN (1, NULL)", "use IS NULL"),
+        ("ok < TRUE", "'ok' is bool, which has no operator '<'"),
+        ("qty = 'x'", "is a number, it cannot be compared with the str 'x'"),
+        ("qty = TRUE", "cannot be compared with the bool True"),
+        ("ok = 1", "is a boolean, it cannot be compared with the int 1"),
+        ("symbol = 3", "is a string, it cannot be compared with the int 3"),
+        ("at = 5", "is a timestamp, it cannot be compared with the int 5"),
+        ("at = 'soon'", "is a timestamp, it cannot be compared with the str 'soon'"),
+        ("at = TIMESTAMP 'soon'", "not an ISO 8601 timestamp"),
+        ("qty < TIMESTAMP '2024-05-31'", "cannot be compared with the Timestamp"),
+        ("qty < 1e400", "beyond float64"),
+        ("qty < 1" + "0" * 400, "beyond float64"),
+        ("qty < 1" + "0" * 5000, "beyond float64"),
+        ("qty = -'x'", "a minus sign needs a number"),
+        ("prise = 1", "did you mean 'price'"),
+        ("QTY = 1", "did you mean 'qty'"),
+        ("zzz = 1", "the schema has price, qty"),
+        ("url.* = 1", "is not supported"),
+        ("qty = CAST('1' AS INT)", "CAST is not supported"),
+        ("when = 1", 'put the name into double quotes, "when"'),
+        ("", "write TRUE"),
+        ("  -- nothing", "write TRUE"),
+        ("qty = 1; qty = 2", "without semicolons"),
+        ("qty =", "something is missing here"),
+        ("qty = 1 AND", "something is missing here"),
+        ("(qty = 1", r"Expecting \)"),
+        ("qty = 1 2", "this is unexpected"),
+        ("SELECT 1", "this is unexpected"),
+        ("symbol = 'a", "a quote or a comment is not closed"),
+        ('{"qty": [1]}', "json.loads"),
+        ("qty = 1" + " " * MAX_LENGTH, "characters"),
+    ],
+)
+def test_refusals(source, message):
+    with pytest.raises(PredicateError, match=message):
+        parse(source, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ("qty = 1 AND prise = 2", "prise"),
+        ("qty = 1 AND qty = 'x'", "'x'"),
+        ("qty IN (1, 'x')", "'x'"),
+        ("qty = 1 AND symbol LIKE '%x'", "'%x'"),
+        ("qty = 1 AND f(qty) = 1", "f(qty)"),
+        ("qty = 1 2", "2"),
+        ("qty = 1 AND (qty =", "="),
+        ("qty = 1\n  AND prise = 2", "prise"),
+    ],
+)
+def test_the_caret_is_under_the_place(source, place):
+    error = refused(source)
+    assert error.position == source.rindex(place)
+    *_, line, caret = str(error).split("\n")
+    assert line[caret.index("^") :].startswith(place)
+
+
+def test_long_lines_and_odd_characters_are_cut_for_display():
+    source = "qty = 1 AND " * 20 + "symbol = '\x1b\ud800' AND prise = 1" + " AND qty = 1" * 20
+    message = str(refused(source))
+    *_, line, caret = message.split("\n")
+    assert line[caret.index("^") :].startswith("prise")
+    assert line.strip().startswith("...")
+    assert line.endswith("...")
+    assert len(line) < 120
+    assert "\x1b" not in message
+    message.encode()
+
+
+@pytest.mark.parametrize("n", [10_000, 1000, 100, MAX_DEPTH + 1])
+@pytest.mark.parametrize("opening", ["(", "NOT ", "NOT (", "- ", "f(", "[", "CASE "])
+def test_deep_nesting_is_refused_and_never_a_recursion_error(opening, n):
+    source = opening * n + "qty = 1" + ")" * (n if "(" in opening else 0)
+    refused(source[: MAX_LENGTH - 1])
+
+
+def test_nesting_up_to_the_bound_is_read():
+    source = "(" * MAX_DEPTH + "qty = 1" + ")" * MAX_DEPTH
+    assert parse(source, SCHEMA) == parse("qty = 1", SCHEMA)
+    assert parse("NOT " * MAX_DEPTH + "qty = 1", SCHEMA) == parse("qty = 1", SCHEMA)
+
+
+def test_long_chains_are_read_without_recursion():
+    chain = " AND ".join(f"qty <> {i}" for i in range(3000))
+    assert len(parse(chain, SCHEMA).filters[0].constraints) == 3000
+    assert "301 alternatives" in str(refused(" OR ".join(f"qty = {i}" for i in range(301))))
+
+
+def test_exponential_conditions_are_refused_quickly():
+    assert "alternatives" in str(refused(" AND ".join(["(qty = 1 OR price = 2)"] * 1000)))
+    nested = "qty = 1"
+    for i in range(MAX_DEPTH):
+        nested = f"({nested} AND (qty = {i} OR price = {i}))"
+    refused(nested)
+
+
+def test_parsing_from_a_deep_stack_is_refused_or_read():
+    """A caller's own frames count against the interpreter's limit."""
+
+    def descend(n):
+        return descend(n - 1) if n else parse("(" * 30 + "qty = 1" + ")" * 30, SCHEMA)
+
+    outcomes = set()
+    for depth in range(0, 900, 50):
+        try:
+            outcomes.add(type(descend(depth)))
+        except PredicateError as error:
+            outcomes.add(error.message)
+    assert Predicate in outcomes
+    assert outcomes <= {Predicate, "the condition is nested too deeply; use fewer parentheses and NOTs"}
+
+
+WORDS = [
+    "qty",
+    "price",
+    "symbol",
+    "ok",
+    "at",
+    "url.resource",
+    "=",
+    "<",
+    "<>",
+    "(",
+    ")",
+    "AND",
+    "OR",
+    "NOT",
+    "IN",
+]
+WORDS += [
+    "1",
+    "-",
+    "'a'",
+    "'a%'",
+    "NULL",
+    "IS",
+    "TRUE",
+    "LIKE",
+    "BETWEEN",
+    ",",
+    "TIMESTAMP",
+    '"',
+    "'",
+    ";",
+    "--",
+]
+WORDS += [
+    "/*",
+    "CASE",
+    "SELECT",
+    "ESCAPE",
+    "::",
+    "[",
+    "]",
+    "{",
+    "}",
+    "$",
+    "@",
+    "?",
+    "*",
+    "1e999",
+    "\ud800",
+    "\0",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join) | st.text(max_size=30))
+@settings(max_examples=300, deadline=None)
+def test_any_text_is_a_predicate_or_a_predicate_error(source):
+    try:
+        parse(source, SCHEMA)
+    except PredicateError as error:
+        str(error).encode()

@@ -1,0 +1,68 @@
+"""What is kept of predicates, and that it is the same predicate."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from examples import SCHEMA, random_predicate
+from rtfilter import EventFilter, Schema
+from rtfilter.predicates.parse import parse
+from rtfilter.predicates.store import PredicateStore, kept
+
+PRICES = Schema({"price": float, "symbol": str})
+
+
+def test_only_predicates_that_matching_asks_for_stay_objects():
+    exact, inexact = parse("price > 1", PRICES), parse("symbol LIKE 'a long prefix%'", PRICES)
+    assert kept(exact, np.array([True, True])) == b'[[["price",">",1]]]'
+    assert kept(exact, np.array([True, False])) is exact
+    target = EventFilter(PRICES)
+    a, b = target.subscribe("price > 1"), target.subscribe("symbol LIKE 'a long prefix%'")
+    assert not gc.is_tracked(target._predicates.kept(a))
+    assert target._predicates.kept(b) == inexact
+    assert (target.predicate(a), target.predicate(b)) == (exact, inexact)
+    target.update(a, "symbol LIKE 'a long prefix%'")
+    target.update(b, "price > 1")
+    assert target._predicates.kept(a) == inexact
+    assert not gc.is_tracked(target._predicates.kept(b))
+
+
+@pytest.mark.parametrize("reload", [False, True])
+def test_what_was_put_is_got(reload):
+    sources = ["price > 1", "NOT symbol IN ('A', 'ü')", "price IS NULL OR symbol = ''"]
+    predicates = [parse(source, PRICES) for source in sources]
+    store = PredicateStore()
+    for id, predicate in enumerate(predicates):
+        store.put(2 * id, kept(predicate, np.ones(id, bool)))
+        store.put(2 * id + 1, predicate)
+    if reload:
+        store = PredicateStore.from_arrays(store.to_arrays())
+    assert sorted(store) == list(range(6))
+    assert [store.get(id) for id in range(6)] == [predicate for predicate in predicates for _ in range(2)]
+    store.remove(3)
+    assert store.get(3) is store.kept(3) is None
+    assert 3 not in store
+    store.put(3, store.kept(2))
+    assert store.get(3) == predicates[1]
+
+
+def test_what_was_loaded_is_parsed_once():
+    store = PredicateStore()
+    store.put(1, parse("price > 1", PRICES))
+    loaded = PredicateStore.from_arrays(store.to_arrays())
+    assert loaded.get(1) is loaded.get(1)
+    loaded.put(1, parse("price > 2", PRICES))
+    assert loaded.get(1) == parse("price > 2", PRICES)
+    loaded.remove(1)
+    assert loaded.get(1) is None
+
+
+def test_every_type_of_constant_survives():
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        predicate = random_predicate(rng)
+        parsed = parse(predicate, SCHEMA)
+        store = PredicateStore()
+        store.put(0, kept(parsed, np.ones(1, bool)))
+        assert store.get(0) == parsed

@@ -1,0 +1,258 @@
+"""Dashboard, rules and picture against what is exported, on a real Prometheus."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import overview
+import panels
+from overview import Prometheus, filled
+from rtfilter import EventFilter
+from rtfilter.adaptive import LevelController, PlanController
+from rtfilter.replay import bursts as replay
+from rtfilter.replay.machine import free_port
+from rtfilter.replay.workloads import workload
+from rtfilter.spark.watch import StreamMetrics
+from rtfilter.watch.metrics import Metrics, StreamRecord
+
+HOME = Path(panels.__file__).parent
+NAME = re.compile(r"\brtfilter_\w+")
+needs_prometheus = pytest.mark.skipif(
+    not (shutil.which("prometheus") and shutil.which("promtool")),
+    reason="needs Prometheus: on Debian, apt-get install prometheus",
+)
+
+
+def watched_stream():
+    """Metrics as those of a `MatchStage` after its first micro-batch."""
+    controller, streams = LevelController(), StreamMetrics()
+    controller.plan(1000, 4)
+    streams.observe_state(lambda: (7, controller.snapshot()))
+    return streams
+
+
+def exported():
+    """Names of all samples."""
+    filter = EventFilter(workload("narrow", dimensions=2).schema, metrics=True)
+    filter.subscribe_many([[0, 0]], [[9, 9]])
+    for _ in range(3):
+        list(filter.stream(np.ones((2, 2))))
+    filter.match_batch(np.ones((2, 2)))
+    streams = watched_stream()
+    streams.record(5, 0.1, 3, 0.2, 0.1)
+    streams.progressed("q", 5, 1.0, {"addBatch": 3})
+    return {
+        sample.name
+        for registry in (filter.metrics.registry, streams.registry)
+        for family in registry.collect()
+        for sample in family.samples
+    }
+
+
+def test_the_dashboard_is_what_its_generator_makes():
+    import dashboard
+
+    assert dashboard.FILE.read_text() == dashboard.build(), "run python grafana/dashboard.py"
+
+
+def test_the_dashboard_shows_all_panels():
+    shown = json.loads((HOME / "dashboards" / "rtfilter.json").read_text())
+    titles = [panel["title"] for panel in shown["panels"] if panel["type"] != "row"]
+    assert titles == [panel.title for row in panels.ROWS for panel in row.panels]
+    assert all(panel["description"] for panel in shown["panels"] if panel["type"] != "row")
+
+
+def test_every_metric_that_is_asked_for_is_exported():
+    asked = "\n".join(query for row in panels.ROWS for p in row.panels for query in p.queries.values())
+    rules = re.sub(r"#.*|summary:.*|description:.*", "", (HOME / "rules.yml").read_text())
+    assert set(NAME.findall(asked + rules)) <= exported()
+
+
+@needs_prometheus
+def test_configuration_and_alerts_pass_promtool():
+    for command in (["check", "config", "prometheus.yml"], ["test", "rules", "rules_test.yml"]):
+        run = subprocess.run(["promtool", *command], cwd=HOME, capture_output=True, text=True)
+        assert run.returncode == 0, run.stdout + run.stderr
+
+
+# A real server
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A Prometheus with the shipped configuration, scraping two ports each second: it, and the ports."""
+    ports = free_port(), free_port()
+    config = (HOME / "prometheus.yml").read_text().replace("5s", "1s")
+    targets = ", ".join(f'"127.0.0.1:{port}"' for port in ports)
+    assert '"127.0.0.1:9464"' in config
+    (tmp_path / "prometheus.yml").write_text(config.replace('"127.0.0.1:9464"', targets))
+    rules = (HOME / "rules.yml").read_text()
+    for long, short in (("[5m]", "[5s]"), ("[1h]", "[10s]"), ("for: 2m", "for: 0s"), ("for: 10m", "for: 0s"),
+                        ("for: 5m", "for: 0s"), ("> 2000", "> 5"), ("offset 1h", "offset 10s")):  # fmt: skip
+        assert long in rules
+        rules = rules.replace(long, short)
+    (tmp_path / "rules.yml").write_text(rules)
+    port = free_port()
+    command = [
+        "prometheus",
+        f"--config.file={tmp_path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        found = Prometheus(f"http://127.0.0.1:{port}")
+        until(lambda: found.now("vector(1)"))
+        yield found, ports
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def until(condition, seconds=60):
+    """The first true value of a condition, errors of a server that starts aside."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            value = condition()
+        except RuntimeError:
+            value = None
+        if value or time.monotonic() > deadline:
+            assert value
+            return value
+        time.sleep(0.2)
+
+
+def number(server, query):
+    (series,) = server.now(query)
+    return float(series["value"][1])
+
+
+@needs_prometheus
+@pytest.mark.slow
+def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
+    prometheus, ports = server
+    filter = EventFilter(workload("narrow").schema, (20, 64), metrics=True)
+    streams = watched_stream()
+    stops = [filter.metrics.serve(ports[0]), streams.serve(ports[1])]
+    controller = PlanController(rounds=2, threshold=2000)
+    settings = replay.Settings(
+        subscriptions=20_000, bursts=1500, sizes=(16, 128, 512), insert=100, delete=100, check=1
+    )
+    try:
+        began = time.time()
+        streams.record(1000, 0.7, 30, 6.0, 0.4)  # so that rates have a beginning
+        streams.progressed("alerts", 1000, 900.0, {"addBatch": 600, "walCommit": 20})
+        until(lambda: prometheus.now("rtfilter_spark_events_total"))
+        contender = replay.Contender("adaptive", "shortest", controller)
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(replay.replay, workload("narrow"), settings, [contender], filter)
+            batches = 1
+            while not running.done() or batches < 10:  # a stream beside it
+                streams.record(1000, 0.7, 30, 6.0, 0.4)
+                streams.progressed("alerts", 1000, 900.0, {"addBatch": 600, "walCommit": 20})
+                batches += 1
+                time.sleep(1)
+            report = running.result()
+        (own,) = report.summary()
+        events = own["events"] + 4  # replay's own warm-up is a batch of 4
+        until(lambda: number(prometheus, "sum(rtfilter_events_total)") == events)
+        until(lambda: number(prometheus, "rtfilter_spark_events_total") == 1000 * batches)
+
+        for row in panels.ROWS:
+            for panel in row.panels:
+                for text, query in panel.queries.items():
+                    found = prometheus.over(filled(query, "5s"), began, time.time())
+                    values = [float(v) for series in found for _, v in series["values"]]
+                    assert values, (panel.title, text)
+                    assert np.isfinite(values).any(), (panel.title, text)
+        for group in prometheus.get("rules")["groups"]:
+            for rule in group["rules"]:
+                assert rule["health"] == "ok", rule
+                if rule["type"] == "recording":
+                    assert prometheus.over(rule["name"], began, time.time()), rule["name"]
+
+        big = '{size_class!="4"}'
+        counted = number(prometheus, f"sum(rtfilter_response_seconds_count{big})")
+        assert counted == own["events"]
+        mean = number(prometheus, f"sum(rtfilter_response_seconds_sum{big})") / counted
+        assert mean == pytest.approx(own["response_us"] / 1e6, rel=1e-6)
+        assert number(prometheus, "sum(rtfilter_batches_total)") == settings.bursts + 1
+        assert number(prometheus, f"sum(rtfilter_batch_response_seconds_count{big})") == settings.bursts
+        share = number(
+            prometheus, f"histogram_quantile(0.5, sum by (le) (rtfilter_batch_response_seconds_bucket{big}))"
+        )
+        middle = float(np.median([row["response"] for row in report.rows]))
+        assert middle / 2.5 <= share <= middle * 2.5
+        assert number(prometheus, "rtfilter_index_updates_total") == filter.stats()["updates"]
+        own_instance = f'{{instance="127.0.0.1:{ports[0]}"}}'
+        assert number(prometheus, f"rtfilter_index_subscriptions{own_instance}") == 20_000
+        visits = sum(row["visits"] for row in report.rows)
+        seen = number(prometheus, "sum(rtfilter_estimated_visits_total)")
+        assert visits <= seen <= visits + 4 * 100
+        states = controller.snapshot()["classes"]
+        for size_class, state in states.items():
+            level = number(prometheus, f'rtfilter_controller_level{{size_class="{size_class}"}}')
+            assert level == state["level"]
+        moved = number(prometheus, "sum(rtfilter_controller_transitions_total)")
+        assert moved == sum(state["transitions"] for state in states.values()) > 0
+        assert number(prometheus, 'rtfilter_spark_query_running{query="alerts"}') == 1
+
+        overview.main([f"{prometheus.url}", str(tmp_path / "overview.png"), "--minutes", "1", "--rate", "5s"])
+        assert (tmp_path / "overview.png").stat().st_size > 50_000
+    finally:
+        for stop in stops:
+            stop()
+
+
+@needs_prometheus
+@pytest.mark.slow
+def test_alerts_fire_and_clear(server):
+    prometheus, ports = server
+    metrics = Metrics()
+    state = {"bytes": 15e9, "mode": "UNSTABLE", "seconds": 0.5, "share": 0.5}
+    filter = EventFilter(workload("narrow").schema)
+    filter.subscribe_many(np.zeros((9, 12)), np.ones((9, 12)))
+    list(filter.stream(np.zeros((64, 12))))
+
+    def now():
+        controller = filter.controller.snapshot()
+        for fields in controller["classes"].values():
+            fields["mode"] = state["mode"]
+        return {**filter.stats(), "bytes": state["bytes"]}, controller
+
+    metrics.observe_state(now)
+    stop = metrics.serve(ports[0])
+
+    def firing():
+        ended, sizes, ones = np.array([state["seconds"]]), np.array([64]), np.ones(64, np.int64)
+        for _ in range(20):
+            metrics.record_stream(StreamRecord(64, ended, sizes, 3, ended[0] * state["share"], ones, ones))
+        alerts = prometheus.get("alerts")["alerts"]
+        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+
+    every = {
+        "RtfilterResponseObjectiveBurnt",
+        "RtfilterEstimationShareHigh",
+        "RtfilterControllerNeverSettles",
+        "RtfilterIndexMemoryNearLimit",
+    }
+    try:
+        until(lambda: firing() == every)
+        state.update(bytes=1e9, mode="STABLE", seconds=0.001, share=0.01)
+        until(lambda: not firing())
+    finally:
+        stop()
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path, capsys):
+    assert overview.main([f"http://127.0.0.1:{free_port()}", str(tmp_path / "x.png")]) == 2
+    assert "does not answer" in capsys.readouterr().err

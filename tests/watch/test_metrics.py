@@ -1,0 +1,178 @@
+"""Metrics against what was done: every count must agree with the batches that were matched."""
+
+import socket
+import threading
+import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from rtfilter import EventFilter, Schema
+from rtfilter.adaptive import FixedPlan, LevelController
+from rtfilter.watch.metrics import FOLD_AT, Metrics
+
+
+def make(**options):
+    filter = EventFilter(Schema({"a": float, "b": float}), (4, 8), metrics=True, **options)
+    ends = np.sort(np.random.default_rng(0).random((200, 2, 2)), axis=1)
+    filter.subscribe_many(ends[:, 0], ends[:, 1])
+    return filter
+
+
+def value(filter, name, **labels):
+    return filter.metrics.registry.get_sample_value(name, labels)
+
+
+def test_every_event_is_in_one_histogram():  # P-C3
+    filter = make(controller=FixedPlan(1, 5))
+    rng = np.random.default_rng(1)
+    matches = 0
+    for size in (1, 3, 3, 64, 100):
+        matches += len(filter.match_batch(rng.random((size, 2))).ids)
+        matches += len(filter.stream(rng.random((size, 2))).matches().ids)
+    classes = {"1": 2, "2": 12, "64": 328}
+    for size_class, events in classes.items():
+        assert value(filter, "rtfilter_response_seconds_count", size_class=size_class) == events
+    batches = {"1": 2, "2": 4, "64": 4}
+    for size_class, count in batches.items():
+        assert value(filter, "rtfilter_batches_total", size_class=size_class) == count
+        assert value(filter, "rtfilter_batch_response_seconds_count", size_class=size_class) == count
+    assert value(filter, "rtfilter_events_total") == 342
+    assert value(filter, "rtfilter_matches_total") == matches
+    assert value(filter, "rtfilter_estimation_seconds_count") == 5
+    assert value(filter, "rtfilter_workload_nodes_count") == 171
+
+
+def test_response_times_are_those_of_the_stream():
+    filter = make(controller=FixedPlan(1, 4))
+    stream = filter.stream(np.random.default_rng(2).random((50, 2)))
+    response = stream.response
+    total = value(filter, "rtfilter_response_seconds_sum", size_class="32")
+    assert total == pytest.approx(response.sum())
+    mean = value(filter, "rtfilter_batch_response_seconds_sum", size_class="32")
+    assert mean == pytest.approx(response.mean())
+    assert value(filter, "rtfilter_workload_nodes_sum") == stream.workload.sum()
+    for bound in ("2.5e-05", "0.001", "10.0"):
+        expected = (response <= float(bound)).sum()
+        assert value(filter, "rtfilter_response_seconds_bucket", size_class="32", le=bound) == expected
+
+
+def test_buckets_begin_at_a_microsecond():
+    filter = make()
+    filter.match({"a": 0.5, "b": 0.5})
+    text = generate_latest(filter.metrics.registry).decode()
+    assert 'rtfilter_response_seconds_bucket{le="1e-06",size_class="1"}' in text
+
+
+def test_index_and_subscriptions_follow_changes():
+    filter = make()
+    filter.unsubscribe_many([0, 1, 1000])
+    filter.subscribe("a > 0.5")
+    assert value(filter, "rtfilter_subscriptions_added_total") == 201
+    assert value(filter, "rtfilter_subscriptions_removed_total") == 2
+    stats = filter.stats()
+    assert value(filter, "rtfilter_index_subscriptions") == 199 == stats["subscriptions"]
+    assert value(filter, "rtfilter_index_boxes") == stats["boxes"]
+    assert value(filter, "rtfilter_index_height") == stats["height"]
+    assert value(filter, "rtfilter_index_bytes") == stats["bytes"]
+    assert value(filter, "rtfilter_index_updates_total") == 203
+
+
+def test_an_open_stream_is_in_flight():
+    filter = make()
+    stream = filter.stream(np.random.default_rng(0).random((20, 2)))
+    assert value(filter, "rtfilter_in_flight_batches") == 1
+    list(stream)
+    assert value(filter, "rtfilter_in_flight_batches") == 0
+
+
+def test_the_controllers_state_is_shown():
+    filter = make(controller=LevelController(rounds=1, threshold=2))
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        list(filter.stream(rng.random((16, 2))))
+    state = filter.controller.snapshot()["classes"]["16"]
+    assert value(filter, "rtfilter_controller_level", size_class="16") == state["level"]
+    assert value(filter, "rtfilter_controller_group_events", size_class="16") == 1
+    assert value(filter, "rtfilter_controller_probing", size_class="16") == 0
+    assert value(filter, "rtfilter_controller_threshold_updates") == 2
+    assert value(filter, "rtfilter_controller_transitions_total", size_class="16") == state["transitions"]
+    filter.subscribe_many(["a > 1", "b > 1"])
+    assert value(filter, "rtfilter_controller_probing", size_class="16") == 1
+
+
+def test_records_are_folded_before_they_pile_up():
+    filter = make()
+    for _ in range(FOLD_AT + 5):
+        filter.match({"a": 0.5, "b": 0.5})
+    assert len(filter.metrics._wholes) == 5
+    assert value(filter, "rtfilter_events_total") == FOLD_AT + 5
+
+
+def test_filters_do_not_share_registries_and_refuse_to():
+    one, other = make(), make()
+    one.match({"a": 0.5})
+    assert value(one, "rtfilter_events_total") == 1
+    assert value(other, "rtfilter_events_total") == 0
+    with pytest.raises(ValueError, match="one Metrics"):
+        EventFilter(Schema({"a": float}), metrics=one.metrics)
+
+
+def test_own_registry_and_no_metrics():
+    registry = CollectorRegistry()
+    EventFilter(Schema({"a": float}), metrics=Metrics(registry)).match({"a": 1})
+    assert registry.get_sample_value("rtfilter_events_total") == 1
+    assert EventFilter(Schema({"a": float})).metrics is None
+
+
+def test_metrics_are_served_and_a_closed_port_is_named():
+    filter = make()
+    filter.match({"a": 0.5, "b": 0.5})
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        taken.listen()
+        with pytest.raises(OSError, match=f"127.0.0.1:{port}.*choose another port"):
+            filter.metrics.serve(port)
+    stop = filter.metrics.serve(port)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            assert "rtfilter_events_total 1.0" in answer.read().decode()
+    finally:
+        stop()
+
+
+def test_one_registry_takes_the_metrics_of_one_filter():
+    registry = CollectorRegistry()
+    Metrics(registry)
+    with pytest.raises(ValueError, match="Duplicated"):
+        Metrics(registry)
+
+
+def test_metrics_of_a_short_job_are_pushed():
+    received = []
+
+    class Gateway(BaseHTTPRequestHandler):
+        def do_PUT(self):
+            received.append((self.path, self.rfile.read(int(self.headers["Content-Length"])).decode()))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    filter = make()
+    filter.match_batch(np.zeros((5, 2)))
+    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        filter.metrics.push(f"127.0.0.1:{server.server_port}", "short")
+        thread.join()
+        port = server.server_port
+    ((path, text),) = received
+    assert path == "/metrics/job/short"
+    assert "rtfilter_events_total 5.0" in text
+    with pytest.raises(OSError, match="refused"):
+        filter.metrics.push(f"127.0.0.1:{port}", "short")
