@@ -288,7 +288,7 @@ def run(
     step : () -> object
         Called after each batch, by any thread.
     """
-    gate = target._gate
+    gate = target._road.gate
     assert isinstance(gate, WatchedGate)
     kept, answers = set(checked), dict[int, Matches]()
     logs = [np.zeros(len(times), TIMES) for times in due]
@@ -400,7 +400,7 @@ def measure(workload: BoxWorkload, size: Size, bar: Any) -> tuple[list[Row], Log
     boxes = workload.subscriptions(0, size.boxes)
     batches = workload.events(0, BATCHES * size.events).reshape(BATCHES, size.events, workload.dimensions)
     target = EventFilter(workload.schema)
-    target._gate = WatchedGate()
+    target._road.gate = WatchedGate()
     bar.set_postfix_str(f"{workload.name}: loading")
     target.subscribe_many(*boxes)
     changes = Changes(target, boxes, workload)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from rtfilter.index import bulk
 from rtfilter.index.kernels import descend, layout, rstar
 from rtfilter.index.kernels import hash_tables as tables
-from rtfilter.results import Matches
+from rtfilter.results import Hits, Matches
 from rtfilter.snapshots import arrays as snapshot
 
 IntArray = NDArray[np.int64]
@@ -35,15 +35,6 @@ KEPT = 1 << 25
 KIND = "rtfilter.tree"
 
 _scratch = threading.local()
-
-
-class Hits(NamedTuple):
-    """What a search found, before the exact predicates of inexact boxes are asked."""
-
-    offsets: IntArray  # int64 (n + 1,)
-    ids: IntArray  # int64 (hits,), at most once per point
-    exact: NDArray[np.uint8] | None  # (hits,): 0 where the box is only a superset; None when all are exact
-    visits: IntArray  # int64 (n,): nodes visited per point
 
 
 class Version(NamedTuple):

@@ -8,7 +8,8 @@ Predicates of a loaded snapshot stay JSON in mapped memory. What has been asked 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,9 @@ from rtfilter.predicates.model import Predicate
 Kept = Predicate | bytes
 
 
-def kept(predicate: Predicate, exact: NDArray[np.bool_]) -> Kept:
-    """What to keep of a predicate whose boxes are exact or not, bool (m,)."""
-    return _encode(predicate) if exact.all() else predicate
+def kept(predicate: Predicate, exact: bool) -> Kept:
+    """What to keep of a predicate: where all its boxes are exact it is asked for seldom."""
+    return _encode(predicate) if exact else predicate
 
 
 def _encode(predicate: Predicate) -> bytes:
@@ -81,7 +82,7 @@ class PredicateStore:
         place = int(np.searchsorted(self._ids, id))
         return place if place < len(self._ids) and self._ids[place] == id else -1
 
-    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Ids, and their predicates as one block of JSON texts."""
         ids = sorted(self)
         found = map(self.kept, ids)
@@ -93,7 +94,7 @@ class PredicateStore:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[np.generic]]) -> PredicateStore:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> PredicateStore:
         """The store of `to_arrays`, which may be among other arrays."""
         store = cls()
         store._ids = arrays["predicate_ids"].astype(np.int64, copy=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,22 +18,12 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rtfilter.results import StreamRecord
+
 SECONDS = (*(float(f"{m}e{e}") for e in range(-6, 1) for m in (1, 2.5, 5)), 10.0)
 NODES = tuple(2.0**e for e in range(15))
 FOLD_AT = 1024  # records that may wait for a scrape
 FOLD_EVENTS = 1 << 20  # events of streams that may
-
-
-class StreamRecord(NamedTuple):
-    """What one stream leaves behind; see `Metrics.record_stream`."""
-
-    size_class: int
-    ended: NDArray[np.float64]
-    sizes: NDArray[np.int64]
-    matches: int
-    estimation: float
-    workload: NDArray[np.int64]
-    visits: NDArray[np.int64]
 
 
 class Histogram:
