@@ -3,7 +3,7 @@
     plan      the controller names a level and a group size          Road.stream
     frontier  one shared traversal to that level; workloads          Batch._estimate
     order     shortest job first, cut into groups                    Batch._estimate
-    search    group by group, each from its frontier                 Batch._advance
+    search    group by group, each from its frontier                 Batch.advance
     refine    exact predicates of hits that are supersets            refine
     release   a group's events are known when the group has ended    Batch.step, read by `Stream`
     report    to the controller and the metrics, once                Road.report
@@ -66,8 +66,9 @@ class Road:
         """Match a batch as a whole; `arrival` is its `perf_counter`."""
         with self.gate.reading():
             batch = Batch(self, events, WHOLE, None, arrival)
-            batch.finish()
-        self.report(batch)
+            batch.advance()
+        if self.metrics is not None:  # no ticket, so nobody else is to be told
+            self.report(batch)
         return batch.outcome.matches()
 
     def stream(self, events: EventTable, arrival: float) -> Batch:
@@ -151,13 +152,14 @@ class Batch:
                 if self._closed:
                     raise RuntimeError("the stream was closed before this event was computed")
                 try:
-                    self._advance()
+                    self.advance()
                 except Exception as error:
                     self._error = error
                     raise
             return self.outcome.groups[group]
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """Compute the next group. Only for who is alone with the batch; others `step`."""
         group, begun = len(self.outcome.groups), perf_counter()
         rows: IntArray | None = None
         with self._road.turn:
@@ -169,9 +171,7 @@ class Batch:
         offsets, ids = refine(hits, self._events, self._road.predicates, rows)
         now = perf_counter()
         self._worked += now - begun
-        self.outcome.groups.append(
-            Group(rows, offsets, ids, hits.visits, ended=now - self._arrival, busy=self._worked)
-        )
+        self.outcome.groups.append(Group(rows, offsets, ids, hits.visits, now - self._arrival, self._worked))
 
     def finish(self) -> None:
         """Compute what is left."""
