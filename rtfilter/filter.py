@@ -96,8 +96,11 @@ class EventFilter:
             from rtfilter.watch.metrics import Metrics
 
             observer = Metrics() if metrics is True else metrics
-            observer.observe_state(lambda: (self.stats(), control.snapshot()))
+            observer.observe_state(self._state)
         self._road = Road(subscriptions, resolve(policy), control, observer)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.stats(), self._road.control.snapshot()
 
     @property
     def policy(self) -> Order:
