@@ -11,7 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter, process_time, sleep
 
-PACKAGES = ("rtree-filter", "numpy", "numba", "rtree")
+from rtfilter import __version__
+
+PACKAGES = ("rtfilter", "numpy", "numba", "rtree")
 PEERS = ("boostree", "duckdb", "mokaccino", "perq", "polars", "shapely")
 
 
@@ -129,6 +131,8 @@ def _memory() -> float | None:
 
 
 def _version(package: str) -> str | None:
+    if package == "rtfilter":  # results name the import package: the distribution's name has changed
+        return __version__
     try:
         return version(package)
     except PackageNotFoundError:
