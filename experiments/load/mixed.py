@@ -29,6 +29,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from experiments.load.others import Others
 from experiments.output import cores, keep, outcome, positive, rounds
 from experiments.peers.scans import brute_force, require_equal
 from rtfilter import EventFilter
@@ -429,7 +430,7 @@ def measure(workload: BoxWorkload, size: Size, bar: Any) -> tuple[list[Row], Log
     bar.reset(len(due[0]))
     gc.collect()
     gc.freeze()  # the predicates of the changes to come are ours, not the filter's
-    others = machine.Others()
+    others = Others()
     log = run(target, batches, lambda i: changes.make(before + i), due, size, checked, bar.update)
     taken = others.cores()
     gc.unfreeze()

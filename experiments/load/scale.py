@@ -26,6 +26,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from tqdm import tqdm
 
+from experiments.load.others import Others, wait_for_quiet
 from experiments.output import keep, medians, outcome, positive
 from experiments.peers.cost import peak_memory, seconds
 from experiments.peers.scans import brute_force, require_equal
@@ -167,7 +168,7 @@ class Lap(NamedTuple):
 
 def lap(one: Callable[[], float], two: Callable[[], float]) -> Lap:
     """Time both calls, each of which returns the CPU seconds that it spent in other processes of ours."""
-    others, taken, worked = machine.Others(), [], []
+    others, taken, worked = Others(), [], []
     for call in (one, two):
         start, before = perf_counter(), process_time()
         elsewhere = call()
@@ -240,7 +241,7 @@ def measure_threads(workload: BoxWorkload, size: Size, folder: Path, bar: tqdm[N
         while wanting := [what for what in ways if not enough(laps[what], size.repeats)]:
             for what in wanting:
                 bar.set_postfix_str(f"{workload.name}: {what}")
-                machine.wait_for_quiet(QUIET, PATIENCE)
+                wait_for_quiet(QUIET, PATIENCE)
                 laps[what].append(lap(*ways[what]))
                 bar.update()
     events = len(batches) * BATCH
@@ -283,7 +284,7 @@ def apart(call: Callable[[], Result]) -> Result:
 def search_times(tree: RStarTree, points: FloatArray, size: Size) -> tuple[float, float]:
     """Microseconds per event of the first batch ever, and the median of all batches afterwards."""
     batches = cut(points)
-    machine.wait_for_quiet(QUIET, PATIENCE)
+    wait_for_quiet(QUIET, PATIENCE)
     first = seconds(partial(tree.search, batches[0]))
     later = medians({"all": partial(in_turn, tree.search, batches)}, size.repeats)["all"]
     return first / BATCH * 1e6, later / len(points) * 1e6

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
-from rtfilter.replay.machine import free_port
+from experiments.ports import free_port
 
 #: Seconds until all workers must be there.
 PATIENCE = 60.0

@@ -11,8 +11,9 @@ from time import perf_counter, process_time
 from urllib.request import urlopen
 
 from experiments.output import keep, one_core
+from experiments.ports import free_port
 from rtfilter import EventFilter
-from rtfilter.replay.machine import free_port, one_line
+from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import workload
 from rtfilter.watch.metrics import FOLD_AT, Metrics

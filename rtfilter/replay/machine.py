@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from time import perf_counter, process_time, sleep
 
 from rtfilter import __version__
 
@@ -52,51 +50,6 @@ def one_line(machine: dict[str, object] | None = None) -> str:
 def peers_line() -> str:
     """The peers that are installed, with their versions, in one line of text."""
     return _listed({package: _version(package) for package in PEERS}, PEERS)
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody has open now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
-
-
-class Others:
-    """How busy other processes keep the machine, from the making of this object on."""
-
-    def __init__(self) -> None:
-        self._begun, self._busy, self._own = perf_counter(), _busy(), process_time()
-
-    def cores(self, ours: Sequence[float] = ()) -> float:
-        """Cores that others used on average since then; NaN where the system does not tell.
-
-        `ours`: CPU seconds of our processes that are not to be counted, this one included; by default, those
-        of this one.
-        """
-        now = perf_counter()
-        spent = sum(ours) if ours else process_time() - self._own
-        return max(_busy() - self._busy - spent, 0) / (now - self._begun)
-
-
-def wait_for_quiet(most: float, patience: float) -> None:
-    """Wait until other processes use at most so many cores, but no longer than `patience` seconds."""
-    limit = perf_counter() + patience
-    while perf_counter() < limit:
-        others = Others()
-        sleep(0.1)
-        if not others.cores() > most:
-            return
-
-
-def _busy() -> float:
-    """CPU seconds that all processes have used since the machine started."""
-    listing = Path("/proc/stat")
-    if not listing.exists():
-        return float("nan")
-    ticks = [int(field) for field in listing.read_text().split("\n", 1)[0].split()[1:9]]
-    idle = ticks[3] + ticks[4]
-    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK")
 
 
 def _listed(versions: Mapping[str, str | None], packages: Sequence[str]) -> str:
