@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.peers.peer import Finite, Peer, Way, grouped
-from rtfilter.replay.mirror import properties
+from rtfilter.replay.rtree_peer import properties
 from rtfilter.replay.workloads import Bounds
 from rtfilter.replay.workloads.base import FloatArray
 from rtfilter.results import Matches

@@ -1,4 +1,4 @@
-"""What a measurement was made on: the machine and the versions, to be kept beside every result."""
+"""The machine and the versions that a measurement was made with. They are kept with every result."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from pathlib import Path
 from rtfilter import __version__
 
 PACKAGES = ("rtfilter", "numpy", "numba", "rtree")
+"""Packages whose versions `one_line` names."""
 PEERS = ("boostree", "duckdb", "mokaccino", "perq", "polars", "shapely")
+"""Packages that benchmarks compare with; `peers_line` names their versions."""
 
 
 def describe() -> dict[str, object]:
-    """The machine and the versions, JSON-able.
+    """The machine and the versions as JSON-able data.
 
     Returns
     -------
     dict
-        ``cpu`` (model), ``cores`` (usable by this process), ``memory_gb`` (GiB; None where the system does
-        not tell), ``system``, ``python``, ``revision`` (of the checkout; None elsewhere), and ``versions`` by
-        package, None for one not installed.
+        ``cpu`` (its model), ``cores`` (that this process may use), ``memory_gb`` (GiB; None where the system
+        does not tell), ``system``, ``python`` (version), ``revision`` (of the git checkout; None outside of
+        one), and ``versions``, the version of each package, None for one that is not installed.
     """
     return {
         "cpu": _cpu(),
@@ -37,7 +39,7 @@ def describe() -> dict[str, object]:
 
 
 def one_line(machine: dict[str, object] | None = None) -> str:
-    """The same in one line of text."""
+    """The machine and the main versions in one line of text: of `describe()`, or of a kept result."""
     facts = describe() if machine is None else machine
     versions = facts["versions"]
     assert isinstance(versions, dict)
@@ -48,7 +50,7 @@ def one_line(machine: dict[str, object] | None = None) -> str:
 
 
 def peers_line() -> str:
-    """The peers that are installed, with their versions, in one line of text."""
+    """The versions of the installed peers in one line of text."""
     return _listed({package: _version(package) for package in PEERS}, PEERS)
 
 

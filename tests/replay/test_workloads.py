@@ -89,7 +89,7 @@ def test_a_wide_side_contains_a_point_with_probability_one_third():
     low, high = made.subscriptions(0, 20_000)
     inside = (low <= made.events(0, 20_000)) & (made.events(0, 20_000) <= high)
     assert inside.mean() == pytest.approx(1 / 3, abs=0.01)
-    middle = ((low <= TOP / 2) & (high >= TOP / 2)).mean()  # 2 v (1 - v) at v = 1/2 (W-1)
+    middle = ((low <= TOP / 2) & (high >= TOP / 2)).mean()  # a side contains v with probability 2 v (1 - v)
     assert middle == pytest.approx(1 / 2, abs=0.01)
 
 
