@@ -1,5 +1,8 @@
 """Workloads: reproducible, independent of how they are cut, and what they claim to be."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -193,3 +196,9 @@ def test_unusable_requests_say_what_to_do():
         workload("wide", dimensions=0)
     with pytest.raises(ValueError, match="must not be negative"):
         workload("wide").events(-1, 5)
+
+
+def test_importing_workloads_loads_none_of_the_optional_packages():
+    code = "import sys, rtfilter.replay.workloads as w; w.workload('wide'); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"rtree", "pandas", "matplotlib", "pyarrow"} & set(run.stdout.split())
