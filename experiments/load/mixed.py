@@ -30,8 +30,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from experiments.load.others import Others
-from experiments.output import cores, keep, outcome, positive, rounds
+from experiments.output import keep, outcome, positive
 from experiments.peers.scans import brute_force, require_equal
+from experiments.timing import cores, rounds
 from rtfilter import EventFilter
 from rtfilter.matching.gate import Gate
 from rtfilter.predicates.boxes import bounds_predicate

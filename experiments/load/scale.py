@@ -27,9 +27,10 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.load.others import Others, wait_for_quiet
-from experiments.output import keep, medians, outcome, positive
+from experiments.output import keep, outcome, positive
 from experiments.peers.cost import peak_memory, seconds
 from experiments.peers.scans import brute_force, require_equal
+from experiments.timing import medians
 from rtfilter import EventFilter
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.output import ResultError, content, keep, natural, one_core, require_same
+from experiments.output import ResultError, content, keep, natural, require_same
 from experiments.paper.settings import PROFILES, SETTINGS, Profile, Setting
+from experiments.timing import one_core
 from rtfilter.index.kernels.jit import compilation_announced
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture

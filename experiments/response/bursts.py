@@ -21,9 +21,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.output import WARM, keep, one_core, outcome, positive
+from experiments.output import keep, outcome, positive
 from experiments.response import estimates
 from experiments.response.listener import Listener, stream
+from experiments.timing import WARM, one_core
 from rtfilter import EventFilter
 from rtfilter.adaptive import FixedPlan, Plan
 from rtfilter.events.table import EventTable

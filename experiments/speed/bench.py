@@ -18,10 +18,11 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments import peers
-from experiments.output import WARM, keep, one_core, outcome, positive, rounds
+from experiments.output import keep, outcome, positive
 from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.peers.trees import Rtree
+from experiments.timing import WARM, one_core, rounds
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table

@@ -9,8 +9,9 @@ from time import perf_counter
 
 from tqdm import tqdm
 
-from experiments.output import keep, medians, one_core, positive
+from experiments.output import keep, positive
 from experiments.speed.bench import search
+from experiments.timing import medians, one_core
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table

@@ -10,8 +10,9 @@ from statistics import median
 from time import perf_counter, process_time
 from urllib.request import urlopen
 
-from experiments.output import keep, one_core
+from experiments.output import keep
 from experiments.ports import free_port
+from experiments.timing import one_core
 from rtfilter import EventFilter
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table

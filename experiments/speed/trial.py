@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments import peers
-from experiments.output import WARM, one_core, rounds
 from experiments.peers.cost import affordable, memory, peak_memory, too_much
 from experiments.peers.scans import brute_force, require_equal
+from experiments.timing import WARM, one_core, rounds
 from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
 from rtfilter.replay.workloads.base import FloatArray
