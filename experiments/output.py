@@ -11,6 +11,7 @@ from typing import Any
 
 from rtfilter.replay.machine import describe
 from rtfilter.replay.output import Row
+from rtfilter.replay.workloads import BOXES
 
 
 def natural(text: str) -> int:
@@ -27,6 +28,14 @@ def _at_least(least: int, text: str) -> int:
     if not text.strip().isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be {least} or more, not {text}")
     return int(text)
+
+
+def add_workloads(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
+    """Add the argument ``--workloads``, which takes names of `BOXES`."""
+    parser.add_argument(
+        "--workloads", nargs="+", choices=BOXES, default=default, metavar="NAME",
+        help=f"one or more of {', '.join(BOXES)} ({' '.join(default)})",
+    )  # fmt: skip
 
 
 def outcome(met: bool) -> str:

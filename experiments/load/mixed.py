@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from experiments.load.others import Others
-from experiments.output import keep, outcome, positive
+from experiments.output import add_workloads, keep, outcome, positive
 from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import cores, rounds
 from rtfilter import EventFilter
@@ -511,9 +511,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--changers", type=positive, help=f"number of threads that change subscriptions ({FULL.changers})"
     )
-    parser.add_argument(
-        "--workloads", nargs="+", choices=BOXES, default=["wide", "narrow"], help="(%(default)s)"
-    )
+    add_workloads(parser, ["wide", "narrow"])
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--figure", type=Path, help="picture file for the response times")

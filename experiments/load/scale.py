@@ -27,7 +27,7 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.load.others import Others, wait_for_quiet
-from experiments.output import keep, outcome, positive
+from experiments.output import add_workloads, keep, outcome, positive
 from experiments.peers.cost import peak_memory, seconds
 from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import medians
@@ -393,7 +393,11 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="a short trial with few boxes, no targets")
     parser.add_argument(
-        "--parts", nargs="+", choices=("threads", "sizes"), default=["threads", "sizes"], help="(%(default)s)"
+        "--parts",
+        nargs="+",
+        choices=("threads", "sizes"),
+        default=["threads", "sizes"],
+        help="what is measured (both)",
     )
     parser.add_argument("--boxes", type=positive, help=f"number of boxes that threads share ({FULL.boxes:,})")
     parser.add_argument(
@@ -402,9 +406,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--repeats", type=positive, help=f"number of rounds; their median counts ({FULL.repeats})"
     )
-    parser.add_argument(
-        "--workloads", nargs="+", choices=BOXES, default=["wide", "narrow"], help="(%(default)s)"
-    )
+    add_workloads(parser, ["wide", "narrow"])
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     given = parser.parse_args(arguments)

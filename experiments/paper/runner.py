@@ -211,7 +211,7 @@ def main(experiment: Experiment, settings: Sequence[str], given_arguments: Seque
     """Run one experiment from the command line."""
     parser = argparse.ArgumentParser(
         prog=f"python -m experiments {experiment.name}",
-        description=f"{experiment.title}. An interrupted run is continued.",
+        description=f"{experiment.title[0].upper()}{experiment.title[1:]}. An interrupted run is continued.",
     )
     arguments(parser, settings, settings[:1])
     given = parser.parse_args(given_arguments)

@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.output import keep, outcome, positive
+from experiments.output import add_workloads, keep, outcome, positive
 from experiments.response import estimates
 from experiments.response.listener import Listener, stream
 from experiments.timing import WARM, one_core
@@ -326,7 +326,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--repeats", type=positive, help=f"number of bursts that each plan is timed with ({FULL.repeats})"
     )
-    parser.add_argument("--workloads", nargs="+", choices=BOXES, default=WORKLOADS, help="(%(default)s)")
+    add_workloads(parser, WORKLOADS)
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--figure", type=Path, help="picture file for the mean response by group size")

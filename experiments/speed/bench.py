@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments import peers
-from experiments.output import keep, outcome, positive
+from experiments.output import add_workloads, keep, outcome, positive
 from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.peers.trees import Rtree
@@ -384,7 +384,7 @@ def main(arguments: list[str] | None = None) -> int:
         default=FULL.build_seconds,
         help="leave out a peer that would take longer to build (%(default)s)",
     )
-    parser.add_argument("--workloads", nargs="+", choices=BOXES, default=list(BOXES), help="all by default")
+    add_workloads(parser, list(BOXES))
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--figure", type=Path, help="picture file for the time per event")

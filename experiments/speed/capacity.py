@@ -67,10 +67,14 @@ def main(arguments: list[str] | None = None) -> int:
         type=positive,
         nargs="+",
         default=[100_000, 1_000_000],
-        help="numbers of boxes (%(default)s)",
+        help="numbers of boxes (100000 1000000)",
     )
     parser.add_argument(
-        "--leaves", type=positive, nargs="+", default=LEAVES, help="leaf capacities (%(default)s)"
+        "--leaves",
+        type=positive,
+        nargs="+",
+        default=LEAVES,
+        help=f"leaf capacities ({' '.join(map(str, LEAVES))})",
     )
     parser.add_argument(
         "--repeats", type=positive, default=5, help="number of rounds; their median counts (%(default)s)"
