@@ -86,16 +86,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay."""
+    try:
+        return _replay(arguments)
+    except ModuleNotFoundError as error:
+        raise CommandError(f"replay needs {error.name}: pip install 'rtree-filter[replay]'") from None
+
+
+def _replay(arguments: argparse.Namespace) -> int:
     import contextlib
     import sys
 
-    try:
-        from rtfilter import replay
-        from rtfilter.replay.workloads import WORKLOADS, workload
-    except ModuleNotFoundError as error:
-        raise CommandError(f"replay needs {error.name}: pip install 'rtree-filter[replay]'") from None
-    from rtfilter import EventFilter
+    from rtfilter import EventFilter, replay
     from rtfilter.index.tree import DEFAULT_CAPACITY
+    from rtfilter.replay.workloads import WORKLOADS, workload
 
     if arguments.figure is not None and arguments.figure.suffix not in (".png", ".svg", ".pdf"):
         raise CommandError(f"{arguments.figure}: a figure is a .png, .svg or .pdf")
@@ -125,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
             peer_every=arguments.rtree_every,
             seed=arguments.seed,
         )
-    except (ValueError, ModuleNotFoundError) as error:
+    except ValueError as error:
         raise CommandError(str(error)) from None
     with contextlib.ExitStack() as stack:
         if filter.metrics is not None and arguments.metrics_port is not None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from experiments import __main__ as command
-from experiments import output, peers
+from experiments import peers, timing
 from experiments.speed import bench, capacity
 from oracle import matches
 from rtfilter import RStarTree
@@ -175,17 +175,17 @@ def test_capacity_measures_each_case(tmp_path, capsys):
 
 def test_medians_takes_turns():
     calls = []
-    times = output.medians({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
+    times = timing.medians({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
     assert calls == ["a", "b"] * 3
     assert set(times) == {"a", "b"}
 
 
 def test_short_calls_are_made_twice_where_caches_should_be_warm():
     calls = []
-    times = output.rounds({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2, warm=60)
+    times = timing.rounds({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2, warm=60)
     assert calls == ["a", "a", "b", "b"] * 2
     assert [len(taken) for taken in times.values()] == [2, 2]
-    output.rounds({"a": lambda: calls.append("c")}, 1)
+    timing.rounds({"a": lambda: calls.append("c")}, 1)
     assert calls[8:] == ["c"]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.load import scale
-from rtfilter.replay import machine
+from experiments.load.others import wait_for_quiet
 from rtfilter.replay.workloads import workload
 
 MILLION = 1_000_000
@@ -67,8 +67,8 @@ def test_peaks_and_growth_are_judged():
 
 
 def test_waiting_for_quiet_ends():
-    machine.wait_for_quiet(1000, 10)
-    machine.wait_for_quiet(-1, 0.01)
+    wait_for_quiet(1000, 10)
+    wait_for_quiet(-1, 0.01)
 
 
 @pytest.mark.slow

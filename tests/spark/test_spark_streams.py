@@ -16,9 +16,9 @@ import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 
 import spark_cases
+from experiments.ports import free_port
 from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.adaptive import FixedPlan
-from rtfilter.replay.machine import free_port
 from rtfilter.spark import ChangeStage, MatchStage, Once, ShardedIndex, build_sharded
 from rtfilter.spark.watch import StreamMetrics
 
