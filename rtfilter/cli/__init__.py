@@ -23,6 +23,7 @@ COMMANDS = {
     "index": "build, describe and verify saved indexes",
     "explain": "why one event does or does not match one subscription",
     "replay": "time bursts of a workload or of files, with an adaptive or a fixed plan",
+    "grafana": "write a dashboard for Grafana, and what Prometheus needs for it",
     "spark-match": "which subscriptions match each event, on Spark",
 }
 """Commands and their one-line help; the module of each has its name, with _ for -."""
