@@ -43,6 +43,16 @@ bench-compare: .venv/installed ## what became slower between two kept results, b
 		|| { echo "two results are needed: make bench-compare OLD=before/bench.json NEW=out/bench.json"; exit 2; }
 	$(BIN)/python -m experiments compare $(OLD) $(NEW)
 
+.PHONY: docs
+docs: .venv/docs ## these pages as a site in out/site; broken links and public names without a docstring fail
+	$(BIN)/ruff check --isolated --select D100,D101,D102,D103,D104 rtfilter scheduler adaptive
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "built out/site/index.html"
+
+.venv/docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "rtfilter needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }

@@ -72,6 +72,7 @@ class _Dicts(NamedTuple):
 
 
 def read_event(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventTable:
+    """Read one event; see `Schema.read`."""
     names = _flat_names(fields)
     if names is not None:
         event = flatten(event, names)
@@ -91,6 +92,7 @@ def read_event(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventT
 
 
 def read_events(fields: tuple[Field, ...], events: Sequence[Any]) -> EventTable:
+    """Read a list of events; see `Schema.read`."""
     for kind in set(map(type, events)):
         if kind is not dict and not issubclass(kind, Mapping):
             row = next(row for row, event in enumerate(events) if type(event) is kind)

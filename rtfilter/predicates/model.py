@@ -97,6 +97,7 @@ class Constraint(_Constraint):
     __slots__ = ()
 
     def __new__(cls, attribute: str, operator: str, value: Any = None) -> Constraint:
+        """Check the operator, and bring the value into its canonical form."""
         if operator in _PRESENCE:
             value = None
         elif operator in _SETS:

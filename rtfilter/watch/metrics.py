@@ -44,6 +44,7 @@ class Histogram:
         return bucket
 
     def buckets(self) -> list[tuple[str, float]]:
+        """Upper bounds, and how many values are at most that, as Prometheus wants them."""
         names = [repr(bound) for bound in self.bounds] + ["+Inf"]
         return list(zip(names, np.cumsum(self.counts).astype(float).tolist(), strict=True))
 

@@ -183,28 +183,6 @@ def test_mistakes_are_named_before_anything_runs(spark, alerts, rows, tmp_path):
         match_frame(events, tmp_path / "nothing")
 
 
-def test_the_examples_of_the_readme_run(spark, capsys, tmp_path, monkeypatch):
-    from test_readme import BLOCKS
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "incoming").mkdir()
-    (tmp_path / "incoming" / "1.json").write_text('{"id": 8, "price": 5, "symbol": "AX"}\n')
-    names = {}
-    exec(BLOCKS[1], names)  # makes the filter
-    first, shards, stream = (block for block in BLOCKS if "spark" in block)
-    for block, path in ((first, ""), (shards, "rules"), (stream, "matches")):
-        absolute = block.replace('"rules"', repr(str(tmp_path / "rules")))  # Spark has its own directory
-        for name in ("matches", "incoming", "state"):
-            absolute = absolute.replace(f'"{name}"', repr(str(tmp_path / name)))
-        exec(absolute, names)
-        if path == "matches":
-            names["query"].processAllAvailable()
-            names["query"].stop()
-        assert (tmp_path / path).exists()
-    assert capsys.readouterr().out.count("|subscription|") == 2
-    assert pq.read_table(tmp_path / "matches").to_pydict() == {"id": [8], "subscription": [2], "batch": [0]}
-
-
 # The command line
 
 
