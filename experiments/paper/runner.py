@@ -6,6 +6,7 @@ Each piece is kept in a JSON file as soon as it is done. So an interrupted run c
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -176,7 +177,10 @@ def measure(experiment: Experiment, setting: Setting, profile: Profile, out: Pat
     path = out / f"{experiment.name}-{setting.name}.json"
     own = Run(experiment.name, setting, profile.divided(setting.divisor), seed, path)
     with one_core(), compilation_announced(lambda text: tqdm.write(text, file=sys.stderr)):
-        experiment.measure(own)
+        try:
+            experiment.measure(own)
+        finally:
+            gc.unfreeze()  # `timing.calls` freezes objects, and what stays frozen is not freed at exit either
     return own.rows
 
 

@@ -1,5 +1,6 @@
 """The paper's evaluation: counts of visits, the work of plans, figures, claims, and what is kept."""
 
+import gc
 import json
 
 import numpy as np
@@ -508,6 +509,7 @@ def test_every_experiment_runs_is_drawn_and_continued(name, setting, tmp_path, m
     shown = capsys.readouterr().out
     assert report.experiment(name).title in shown
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".png", ".svg"}
+    assert gc.get_freeze_count() == 0
     kept = (tmp_path / f"{name}-{setting}.json").read_text()
     monkeypatch.setattr(runner.Run, "keep", None)  # nothing is left to do
     assert experiments.main(arguments) == 0
