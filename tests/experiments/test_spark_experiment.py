@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import spark_cases
 from experiments.spark import throughput as experiment
 from experiments.spark.memory import Watch, descendants
 
@@ -76,9 +75,7 @@ def test_memory_of_descendants_is_seen():
     assert len(found) >= 2
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("spark")
-@pytest.mark.skipif(spark_cases.NO_JAVA, reason="Spark needs Java 17 or newer")
+@pytest.mark.needs("java")
 def test_the_ways_find_the_same(tmp_path):
     data = experiment.prepare(tmp_path, "narrow", 1, SIZE)
     files = {"events": str(data.events), "index": str(data.index), "repeats": 1, "master": "local[2]"}

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as sf
 
-import spark_cases
 from rtfilter import EventError, EventFilter, Schema, SnapshotError
 from rtfilter.cli import main
 from rtfilter.spark import leases, match_frame
@@ -23,8 +22,6 @@ from rtfilter.spark.blocks import Layout
 from rtfilter.spark.frames import dealt
 from rtfilter.spark.sessions import require_java
 from spark_cases import expected, frame, pairs
-
-pytestmark = spark_cases.marks
 
 
 @pytest.mark.parametrize("partitions", [None, 1, 3], ids=str)

@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 from pyspark.errors import PythonException
 from pyspark.sql import functions as sf
 
-import spark_cases
 from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.spark import ShardedIndex, build_sharded, leases, match_frame, places, shards
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.routes import Route
 from spark_cases import expected, frame, pairs
 
-pytestmark = spark_cases.marks
 NAMES = ("x", "y", "z")
 SCHEMA = Schema(dict.fromkeys(NAMES, float))
 

@@ -15,14 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 
-import spark_cases
 from experiments.ports import free_port
 from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.adaptive import FixedPlan
 from rtfilter.spark import ChangeStage, MatchStage, Once, ShardedIndex, build_sharded
 from rtfilter.spark.watch import StreamMetrics
 
-pytestmark = spark_cases.marks
 SCHEMA = Schema({"x": float})
 
 
@@ -353,7 +351,6 @@ def killed_after(home, driver, environment, batches):
         process.wait()
 
 
-@pytest.mark.slow
 def test_a_killed_query_goes_on_and_loses_and_doubles_nothing(tmp_path):
     filter = line(50)
     filter.save(tmp_path / "index")

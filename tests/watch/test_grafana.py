@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -24,10 +23,7 @@ from rtfilter.watch.metrics import Metrics, StreamRecord
 
 HOME = Path(panels.__file__).parent
 NAME = re.compile(r"\brtfilter_\w+")
-needs_prometheus = pytest.mark.skipif(
-    not (shutil.which("prometheus") and shutil.which("promtool")),
-    reason="needs Prometheus: on Debian, apt-get install prometheus",
-)
+needs_prometheus = pytest.mark.needs("prometheus")
 
 
 def watched_stream():
@@ -137,7 +133,6 @@ def number(server, query):
 
 
 @needs_prometheus
-@pytest.mark.slow
 def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
     prometheus, ports = server
     filter = EventFilter(workload("narrow").schema, (20, 64), metrics=True)
@@ -214,7 +209,6 @@ def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
 
 
 @needs_prometheus
-@pytest.mark.slow
 def test_alerts_fire_and_clear(server):
     prometheus, ports = server
     metrics = Metrics()
