@@ -1,4 +1,4 @@
-"""An index in shards gives what one in a piece gives, in every version (C-1 iv)."""
+"""An index in shards gives what one in a piece gives, in every version."""
 
 import json
 import shutil
