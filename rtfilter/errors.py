@@ -5,8 +5,7 @@ Each is also the built-in exception it resembles, so that ``except ValueError`` 
 
 from __future__ import annotations
 
-_EXCERPT = 100
-"""Longest piece of a source line shown in a message, in characters."""
+from rtfilter.text import caret, printable
 
 
 class RTFilterError(Exception):
@@ -28,14 +27,14 @@ class PredicateError(RTFilterError, ValueError):
 
     def __init__(self, message: str, source: str | None = None, position: int | None = None) -> None:
         super().__init__(message, source, position)
-        self.message = _printable(message)
+        self.message = printable(message)
         self.source = source
         self.position = position
 
     def __str__(self) -> str:
         if self.source is None or self.position is None:
             return self.message
-        return f"{self.message}\n{_caret(self.source, self.position)}"
+        return f"{self.message}\n{caret(self.source, self.position)}"
 
 
 class EventError(RTFilterError, ValueError):
@@ -61,22 +60,3 @@ class UnknownSubscriptionError(RTFilterError, KeyError):
 
     def __str__(self) -> str:
         return f"there is no subscription {self.id}"
-
-
-def _caret(source: str, position: int) -> str:
-    """Return the line of `source` around `position` with a caret below it."""
-    position = min(max(position, 0), len(source))
-    start = source.rfind("\n", 0, position) + 1
-    end = source.find("\n", position)
-    end = len(source) if end < 0 else end
-    left = max(start, position - _EXCERPT // 2)
-    right = min(end, left + _EXCERPT)
-    head = "..." if left > start else ""
-    tail = "..." if right < end else ""
-    line = _printable(source[left:right].replace("\t", " "))
-    return f"    {head}{line}{tail}\n    {' ' * (len(head) + position - left)}^"
-
-
-def _printable(text: str) -> str:
-    """Replace what would move the caret, drive the terminal, or not be encodable (lone surrogates)."""
-    return "".join(char if char.isprintable() else "?" for char in text)

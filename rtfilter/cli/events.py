@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rtfilter.cli import files
 from rtfilter.cli.schemas import SAMPLE, infer_from_arrow, infer_from_cells, infer_from_objects
 from rtfilter.cli.terminal import CommandError
+from rtfilter.text import listed
 
 if TYPE_CHECKING:
     from rtfilter.errors import EventError
@@ -210,10 +211,6 @@ def _check_columns(schema: Schema, header: list[str], path: str) -> None:
     """Refuse a table that has nothing to match: another separator, or the wrong schema."""
     if not schema.attributes.keys() & set(header):
         raise CommandError(
-            f"{files.place(path)}: none of its columns ({_some(header)}) is an attribute of the schema "
-            f"({_some(list(schema.names))})"
+            f"{files.place(path)}: none of its columns ({listed(header)}) is an attribute of the schema "
+            f"({listed(schema.names)})"
         )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

@@ -11,6 +11,7 @@ import numpy as np
 from rtfilter.errors import EventError
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, FloatArray, is_missing, string_code
 from rtfilter.events.table import Field
+from rtfilter.text import cut
 
 _NUMBERS = frozenset((int, float))
 _STRINGS = frozenset((str,))
@@ -86,7 +87,9 @@ def refusal(field: Field, row: int, value: Any) -> EventError:
     canonical = field.read(value)
     if canonical is None or not math.isfinite(_float(canonical)):
         return EventError(f"{where} is infinite or beyond float64; leave it out or clip it")
-    return EventError(f"{where} is {value}, outside its domain [{_end(field.low)}, {_end(field.high)}]")
+    return EventError(
+        f"{where} is {cut(str(value))}, outside its domain [{_end(field.low)}, {_end(field.high)}]"
+    )
 
 
 def _float(value: Any) -> float:

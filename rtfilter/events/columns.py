@@ -16,6 +16,7 @@ from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_objects, refusal
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, BoolArray, FloatArray
 from rtfilter.events.table import EventTable, Field
+from rtfilter.text import listed
 
 AnyArray = NDArray[Any]
 
@@ -63,8 +64,8 @@ def _require_known(fields: tuple[Field, ...], names: Iterable[str]) -> None:
     known = {field.name for field in fields} | {field.name.partition(".")[0] for field in fields}
     if given and not known.intersection(given):
         raise EventError(
-            f"the table has none of the attributes {', '.join(field.name for field in fields[:8])}; "
-            f"its columns are {', '.join(given[:8])}"
+            f"the table has none of the attributes {listed([field.name for field in fields])}; "
+            f"its columns are {listed(given)}"
         )
 
 

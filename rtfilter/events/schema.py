@@ -23,6 +23,7 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.reading import read
 from rtfilter.events.table import EventTable, Field
+from rtfilter.text import listed, shown
 
 KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "timestamp": datetime}
 """Name of each attribute type in JSON, and its Python type."""
@@ -196,15 +197,14 @@ class Schema:
         try:
             return self.attributes[name]
         except KeyError:
-            raise PredicateError(f"unknown attribute {_short(name)}{self._suggestion(name)}") from None
+            raise PredicateError(f"unknown attribute {shown(name)}{self._suggestion(name)}") from None
 
     def _suggestion(self, name: str) -> str:
         folded = {known.casefold(): known for known in self.names}
         near = get_close_matches(name.casefold(), folded, n=1)
         if near:
             return f"; did you mean {folded[near[0]]!r}?"
-        shown = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
-        return f"; the schema has {shown}"
+        return f"; the schema has {listed(self.names)}"
 
     def constant(self, name: str, value: object) -> Constant:
         """Return `value` as a canonical constant of the attribute called `name`.
@@ -218,7 +218,7 @@ class Schema:
         attribute = self.attribute(name)
         found = READERS[_READ_AS[attribute.type]](value)
         if found is None:
-            what = f"{type(value).__name__} {_short(value)}"
+            what = f"{type(value).__name__} {shown(value)}"
             if number(value) is None and isinstance(value, float):
                 raise PredicateError(f"attribute {name!r} cannot be compared with NaN")
             hint = "; use IS NULL or exists" if value is None else ""
@@ -229,7 +229,7 @@ class Schema:
         if attribute.type is datetime:
             return Timestamp(found)
         if attribute.family == "number" and not LOWEST <= found <= HIGHEST:  # type: ignore[operator]
-            raise PredicateError(f"the constant {_short(found)} for {name!r} is infinite or beyond float64")
+            raise PredicateError(f"the constant {shown(found)} for {name!r} is infinite or beyond float64")
         return found
 
     def to_json(self) -> list[dict[str, object]]:
@@ -250,13 +250,5 @@ class Schema:
         return hash(tuple(self.attributes.items()))
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}: {attribute.kind}" for name, attribute in self.attributes.items())
-        return f"Schema({shown})"
-
-
-def _short(value: object) -> str:
-    """Return ``repr`` of a value, cut to what fits a message."""
-    if isinstance(value, int) and abs(value) > 10**40:
-        return "of more than 40 digits"  # repr of a huge int is slow, then forbidden
-    text = repr(value[:60] if isinstance(value, str) else value)
-    return text if len(text) <= 60 else text[:57] + "..."
+        fields = ", ".join(f"{name}: {attribute.kind}" for name, attribute in self.attributes.items())
+        return f"Schema({fields})"

@@ -15,6 +15,7 @@ import numpy as np
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import FloatArray
 from rtfilter.events.schema import Schema
+from rtfilter.text import listed
 
 SIDES = {"low": -inf, "high": inf}
 """Prefixes of the columns, and the bound that an empty cell stands for."""
@@ -59,7 +60,7 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[Column]:
         both = ", not both" if columns else ""
         raise PredicateError(
             "subscriptions need a column where (SQL conditions), or columns "
-            f"low.<attribute> and high.<attribute>{both}; it has {', '.join(header)}"
+            f"low.<attribute> and high.<attribute>{both}; it has {listed(header)}"
         )
     return columns
 

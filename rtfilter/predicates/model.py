@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
 from rtfilter.events.schema import Schema
+from rtfilter.text import shown
 
 MAX_FILTERS: Final = 256
 """Most conjunctions that one predicate may expand to."""
@@ -107,9 +108,9 @@ class Constraint(_Constraint):
             value = _canonical(value)
         else:
             known = ", ".join([*COMPARE, *sorted(_PRESENCE)])
-            raise PredicateError(f"unknown operator {operator!r}; use one of {known}")
+            raise PredicateError(f"unknown operator {shown(operator)}; use one of {known}")
         if "prefix" in operator and not isinstance(value, str):
-            raise PredicateError(f"a prefix must be a string; got {value!r}")
+            raise PredicateError(f"a prefix must be a string; got {shown(value)}")
         return tuple.__new__(cls, (attribute, operator, value))
 
     def matches(self, row: Mapping[str, object]) -> bool:
@@ -308,7 +309,7 @@ def _bound(filters: int, terms: int) -> None:
 
 def _items(value: Any) -> Sequence[Any] | frozenset[Any]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise PredicateError(f"in and not in need a collection of constants; got {value!r}")
+        raise PredicateError(f"in and not in need a collection of constants; got {shown(value)}")
     items = value if isinstance(value, frozenset | list | tuple) else list(value)
     if len(items) > MAX_TERMS:
         raise PredicateError(f"a set of {len(items)} constants; at most {MAX_TERMS} are allowed")
@@ -320,7 +321,9 @@ def _canonical(value: object) -> Constant:
         return value
     found = canonical(value)
     if found is None:
-        raise PredicateError(f"{value!r} cannot be a constant; use a bool, finite number, string or datetime")
+        raise PredicateError(
+            f"{shown(value)} cannot be a constant; use a bool, finite number, string or datetime"
+        )
     return found
 
 

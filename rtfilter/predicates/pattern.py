@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, NoReturn
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.model import MAX_DEPTH, MAX_TERMS, Filter, all_of, any_of, one
+from rtfilter.text import shown
 
 Filters = tuple[Filter, ...]
 
@@ -49,7 +50,7 @@ class _Reader:
         parts: list[Filters] = []
         for key, value in pattern.items():
             if not isinstance(key, str):
-                _fail(f"attribute names are strings; got {_shown(key)}", path)
+                _fail(f"attribute names are strings; got {shown(key)}", path)
             name = prefix + key
             place = f"{path}.{key}"
             if isinstance(value, list | tuple):
@@ -63,7 +64,7 @@ class _Reader:
                     _fail(f'put the matcher into a list: {{"{key}": [{{"{first}": ...}}]}}', path)
                 part = self.mapping(value, f"{name}.", place, depth + 1)
             else:
-                _fail(f"expected a list of alternatives; got {_shown(value)}", place)
+                _fail(f"expected a list of alternatives; got {shown(value)}", place)
             parts.append(part)
         return _join(all_of, parts, path)
 
@@ -71,7 +72,7 @@ class _Reader:
         parts: list[Filters] = []
         for index, choice in enumerate(choices):
             if not isinstance(choice, Mapping):
-                _fail(f"expected a pattern; got {_shown(choice)}", f"{path}[{index}]")
+                _fail(f"expected a pattern; got {shown(choice)}", f"{path}[{index}]")
             parts.append(self.mapping(choice, prefix, f"{path}[{index}]", depth + 1))
         return _join(any_of, parts, path)
 
@@ -95,12 +96,12 @@ class _Reader:
 
     def _matcher(self, matcher: Mapping[Any, Any], name: str, path: str) -> Filters:
         if len(matcher) != 1:
-            _fail(f"a matcher has exactly one key; got {len(matcher)}: {_shown(list(matcher))}", path)
+            _fail(f"a matcher has exactly one key; got {len(matcher)}: {shown(list(matcher))}", path)
         ((key, argument),) = matcher.items()
         if key not in self._matchers:
             known = ", ".join(self._matchers)
             _fail(
-                f"the matcher {_shown(key)} is not supported; supported are {known}, exact values and null",
+                f"the matcher {shown(key)} is not supported; supported are {known}, exact values and null",
                 path,
             )
         return self._matchers[key](self, argument, name, f"{path}.{key}")
@@ -114,7 +115,7 @@ class _Reader:
         for at in range(0, len(argument), 2):
             operator, value = argument[at], argument[at + 1]
             if not isinstance(operator, str) or operator not in _ORDERS:
-                _fail(f"expected one of <, <=, =, >=, >; got {_shown(operator)}", f"{path}[{at}]")
+                _fail(f"expected one of <, <=, =, >=, >; got {shown(operator)}", f"{path}[{at}]")
             parts.append(self._one(name, operator, value, f"{path}[{at + 1}]"))
         return _join(all_of, parts, path)
 
@@ -123,13 +124,13 @@ class _Reader:
 
     def _exists(self, argument: Any, name: str, path: str) -> Filters:
         if not isinstance(argument, bool):
-            _fail(f"exists needs true or false; got {_shown(argument)}", path)
+            _fail(f"exists needs true or false; got {shown(argument)}", path)
         return self._one(name, "exists" if argument else "is null", None, path)
 
     def _anything_but(self, argument: Any, name: str, path: str) -> Filters:
         if isinstance(argument, Mapping):
             if list(argument) != ["prefix"]:
-                _fail(f"anything-but takes a value, a list or a prefix; got {_shown(list(argument))}", path)
+                _fail(f"anything-but takes a value, a list or a prefix; got {shown(list(argument))}", path)
             return self._one(name, "not prefix", argument["prefix"], f"{path}.prefix")
         if not isinstance(argument, list | tuple):
             return self._one(name, "<>", argument, path)
@@ -167,8 +168,3 @@ def _join(join: Callable[[list[Filters]], Filters], parts: list[Filters], path: 
 
 def _fail(message: str, path: str) -> NoReturn:
     raise PredicateError(f"{message} (at {path})")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

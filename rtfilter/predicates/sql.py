@@ -18,6 +18,7 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.model import ALWAYS, MAX_DEPTH, NEGATED, NOTHING, Filter, all_of, any_of, one
+from rtfilter.text import shown
 
 MAX_LENGTH: Final = 65_536
 """Longest condition, in characters."""
@@ -330,7 +331,7 @@ def _number(text: str) -> int | float:
             return read(text)
         except ValueError:  # not of this form, or too many digits for an int
             continue
-    raise PredicateError(f"{text!r} is not a number")
+    raise PredicateError(f"{shown(text)} is not a number")
 
 
 def _start(node: exp.Expr) -> int:
