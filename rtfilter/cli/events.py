@@ -5,7 +5,6 @@ An event's row counts from 0, blank lines not counted: it is what the command li
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from rtfilter.errors import EventError
     from rtfilter.events.schema import Schema
 
-_ROW = re.compile(r"event (\d+): ")
 _LARGE = 2.0**53  # beyond, a float is not every integer
 
 
@@ -50,11 +48,7 @@ class EventBatch:
 
     def failure(self, error: EventError) -> CommandError:
         """Return what to say of an error in this batch: file and line, and what is wrong there."""
-        text = str(error)
-        found = _ROW.match(text)
-        if found is None:
-            return CommandError(f"{self.place(0)}: {text}")
-        return CommandError(f"{self.place(int(found[1]))}: {text[found.end() :]}")
+        return CommandError(f"{self.place(error.row or 0)}: {error.message}")
 
 
 class EventFile(Protocol):

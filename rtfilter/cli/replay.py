@@ -181,6 +181,7 @@ def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
     from rtfilter.cli.events import open_events
     from rtfilter.cli.schemas import read_schema, to_line
     from rtfilter.cli.subscriptions import build_filter, is_index, open_index
+    from rtfilter.errors import EventError
     from rtfilter.replay.workloads import file_workload
 
     path = arguments.workload
@@ -197,12 +198,13 @@ def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
             say(f"schema: {to_line(schema)}")
         known = build_filter(path, schema, progress=arguments.progress)
     predicates = [known.predicate(id) for id in known.ids().tolist()]
-    events = [batch.events for batch in file.batches(known.schema, 10_000)]
-    try:
-        tables = [known.schema.read(batch) for batch in events]
-    except ValueError as error:
-        raise CommandError(f"{arguments.events}: {error}") from None
-    rows = [table.row(i) for table in tables for i in range(len(table))]
+    rows = []
+    for batch in file.batches(known.schema, 10_000):
+        try:
+            table = known.schema.read(batch.events)
+        except EventError as error:
+            raise batch.failure(error) from None
+        rows += [table.row(i) for i in range(len(table))]
     if not rows or not predicates:
         raise CommandError("there is nothing to replay: no events, or no subscriptions")
     return file_workload(Path(path).name, known.schema, predicates, rows), len(predicates)

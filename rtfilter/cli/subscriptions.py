@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rtfilter.filter import EventFilter
     from rtfilter.predicates.model import Predicate
 
-_ROW = re.compile(r"row (\d+), ")
-
 
 class Condition(NamedTuple):
     """A subscription as it stands in a file."""
@@ -247,9 +245,7 @@ def _subscribe_bounds(path: str, target: EventFilter, bounds: Bounds, only: int 
     try:
         target.subscribe_many(bounds.low[keep], bounds.high[keep], ids=names[keep])
     except PredicateError as error:
-        text = str(error)
-        found = _ROW.match(text)
-        if found is None:
-            raise CommandError(f"{files.place(path)}: {text}") from None
-        at = np.asarray(bounds.at)[keep][int(found[1])]
-        raise CommandError(f"{_place(path, int(at))}: {text[found.end() :]}") from None
+        if error.row is None:
+            raise CommandError(f"{files.place(path)}: {error}") from None
+        at = np.asarray(bounds.at)[keep][error.row]
+        raise CommandError(f"{_place(path, int(at))}: {error.message}") from None

@@ -78,18 +78,19 @@ def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
 
 def refusal(field: Field, row: int, value: Any) -> EventError:
     """Say why `value` is no coordinate."""
-    where = f"event {row}: attribute {field.name!r}"
     if isinstance(value, float | np.floating) and math.isnan(value):
-        return EventError(
-            f"{where} is NaN; where it is unknown, leave it out: no key or None in a dict, "
-            "null in JSON, a masked cell in an array, or pass the pandas DataFrame itself"
+        reason = (
+            "is NaN; where it is unknown, leave it out: no key or None in a dict, null in JSON, "
+            "a masked cell in an array, or pass the pandas DataFrame itself"
         )
-    canonical = field.read(value)
-    if canonical is None or not math.isfinite(_float(canonical)):
-        return EventError(f"{where} is infinite or beyond float64; leave it out or clip it")
-    return EventError(
-        f"{where} is {cut(str(value))}, outside its domain [{_end(field.low)}, {_end(field.high)}]"
-    )
+    else:
+        canonical = field.read(value)
+        if canonical is None or not math.isfinite(_float(canonical)):
+            reason = "is infinite or beyond float64; leave it out or clip it"
+        else:
+            domain = f"[{_end(field.low)}, {_end(field.high)}]"
+            reason = f"is {cut(str(value))}, outside its domain {domain}"
+    return EventError.about(field.name, reason, row)
 
 
 def _float(value: Any) -> float:

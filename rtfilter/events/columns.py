@@ -113,9 +113,10 @@ def _read_array(fields: tuple[Field, ...], events: AnyArray) -> EventTable:
         for field in fields:
             # Nothing in the array could ever be of this attribute's type: a mistake, not an odd value.
             if field.family != kind:
-                raise EventError(
-                    f"attribute {field.name!r} is {field.family}, but the array holds {values.dtype}; "
-                    "pass dicts, a DataFrame, an Arrow table or an array of objects"
+                raise EventError.about(
+                    field.name,
+                    f"is {field.family}, but the array holds {values.dtype}; "
+                    "pass dicts, a DataFrame, an Arrow table or an array of objects",
                 )
         if kind == "number" and mask is None:
             with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite
@@ -205,7 +206,7 @@ def _pandas_column(field: Field, frame: Any) -> Column:
         return _absent(field, len(frame))
     series = frame[field.name]
     if series.ndim != 1:
-        raise EventError(f"the DataFrame has several columns called {field.name!r}; keep one")
+        raise _several(field, "DataFrame")
     dtype = series.dtype
     missing = series.isna().to_numpy(np.bool_)
     plain = np.dtype(getattr(dtype, "numpy_dtype", dtype if isinstance(dtype, np.dtype) else object))
@@ -227,6 +228,11 @@ def _pandas_column(field: Field, frame: Any) -> Column:
     return encode_array(field, series.to_numpy(object), missing)
 
 
+def _several(field: Field, form: str) -> EventError:
+    message = f"the {form} has several columns called {field.name!r}; keep one"
+    return EventError(message, attribute=field.name)
+
+
 def _absent(field: Field, count: int) -> Column:
     return encode_array(field, np.zeros(count, np.int8), np.ones(count, np.bool_))
 
@@ -244,7 +250,7 @@ def _arrow_column(field: Field, table: Any) -> Column:
     pa = sys.modules["pyarrow"]
     places = table.schema.get_all_field_indices(field.name)
     if len(places) > 1:
-        raise EventError(f"the Arrow table has several columns called {field.name!r}; keep one")
+        raise _several(field, "Arrow table")
     if not places or pa.types.is_struct(table.schema.types[places[0]]):
         return _absent(field, len(table))
     column = table.column(places[0])
@@ -266,7 +272,7 @@ def _arrow_column(field: Field, table: Any) -> Column:
             return encode_uniques(field, codes, coded.dictionary.to_pylist())
         values = column.to_pylist()
     except UnicodeDecodeError as error:
-        raise EventError(f"attribute {field.name!r} is not valid UTF-8: {error}") from None
+        raise EventError.about(field.name, f"is not valid UTF-8: {error}") from None
     return encode_array(field, _objects(values), missing)
 
 

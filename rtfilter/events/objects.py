@@ -30,7 +30,7 @@ def flatten(event: Mapping[Any, object], names: frozenset[str], row: int = 0) ->
     for name, value in _leaves(event, row):
         if name in names:
             if name in flat:
-                raise EventError(f"event {row}: attribute {name!r} occurs twice, nested and with dots")
+                raise EventError.about(name, "occurs twice, nested and with dots", row)
             flat[name] = value
     return flat
 
@@ -40,7 +40,7 @@ def _leaves(event: Mapping[Any, object], row: int) -> Iterator[tuple[str, object
     while stack:
         prefix, node, depth = stack.pop()
         if depth > MAX_NESTING:
-            raise EventError(f"event {row}: objects are nested deeper than {MAX_NESTING} levels")
+            raise EventError(f"objects are nested deeper than {MAX_NESTING} levels", row=row)
         for key, value in node.items():
             if type(value) not in _ATOMS and isinstance(value, Mapping):
                 stack.append((f"{prefix}{key}.", value, depth + 1))
@@ -94,7 +94,10 @@ def read_events(fields: tuple[Field, ...], events: Sequence[Any]) -> EventTable:
     for kind in set(map(type, events)):
         if kind is not dict and not issubclass(kind, Mapping):
             row = next(row for row, event in enumerate(events) if type(event) is kind)
-            raise EventError(f"event {row} is of type {kind.__name__}; expected a mapping of names to values")
+            reason = f"is of type {kind.__name__}; expected a mapping of names to values"
+            error = EventError(f"event {row} {reason}", reason=reason)
+            error.row = row
+            raise error
     names = _flat_names(fields)
     if names is not None:
         events = [flatten(event, names, row) for row, event in enumerate(events)]

@@ -197,7 +197,12 @@ class Schema:
         try:
             return self.attributes[name]
         except KeyError:
-            raise PredicateError(f"unknown attribute {shown(name)}{self._suggestion(name)}") from None
+            suggestion = self._suggestion(name)
+            raise PredicateError(
+                f"unknown attribute {shown(name)}{suggestion}",
+                attribute=name,
+                reason=f"unknown attribute{suggestion}",
+            ) from None
 
     def _suggestion(self, name: str) -> str:
         folded = {known.casefold(): known for known in self.names}
@@ -218,18 +223,20 @@ class Schema:
         attribute = self.attribute(name)
         found = READERS[_READ_AS[attribute.type]](value)
         if found is None:
-            what = f"{type(value).__name__} {shown(value)}"
             if number(value) is None and isinstance(value, float):
-                raise PredicateError(f"attribute {name!r} cannot be compared with NaN")
+                raise PredicateError.about(name, "cannot be compared with NaN")
+            what = f"{type(value).__name__} {shown(value)}"
             hint = "; use IS NULL or exists" if value is None else ""
-            raise PredicateError(
-                f"attribute {name!r} is {_PHRASES[attribute.family]}, "
-                f"it cannot be compared with the {what}{hint}"
+            raise PredicateError.about(
+                name, f"is {_PHRASES[attribute.family]}, it cannot be compared with the {what}{hint}"
             )
         if attribute.type is datetime:
             return Timestamp(found)
         if attribute.family == "number" and not LOWEST <= found <= HIGHEST:  # type: ignore[operator]
-            raise PredicateError(f"the constant {shown(found)} for {name!r} is infinite or beyond float64")
+            constant, what = f"the constant {shown(found)}", "is infinite or beyond float64"
+            raise PredicateError(
+                f"{constant} for {name!r} {what}", attribute=name, reason=f"{constant} {what}"
+            )
         return found
 
     def to_json(self) -> list[dict[str, object]]:

@@ -47,14 +47,17 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[Column]:
         try:
             attribute = schema.attribute(name)
         except PredicateError as error:
-            raise PredicateError(f"column {column!r}: {error}") from None
+            raise PredicateError(
+                f"column {column!r}: {error.message}", attribute=error.attribute, reason=error.reason
+            ) from None
         if attribute.kind == "str":
             raise PredicateError(
                 f"column {column!r}: {name!r} is a string, which has no bounds; "
-                "write conditions in a column where"
+                "write conditions in a column where",
+                attribute=name,
             )
         if any((one.side, one.attribute) == (side, name) for one in columns):
-            raise PredicateError(f"column {column!r} occurs twice")
+            raise PredicateError(f"column {column!r} occurs twice", attribute=name)
         columns.append(Column(at, side, name))
     if bool(columns) == ("where" in header):
         both = ", not both" if columns else ""
@@ -78,17 +81,18 @@ def bounds_of_arrow(table: Any, columns: list[Column], schema: Schema) -> tuple[
     """
     low, high = open_bounds(len(table), schema)
     for column in columns:
-        family = schema.attributes[column.attribute].family
-        values = _floats(table.column_names[column.at], table.column(column.at), family)
+        values = _floats(table, column, schema)
         side = low if column.side == "low" else high
         filled = values.fill_null(SIDES[column.side])
         side[:, schema.names.index(column.attribute)] = filled.to_numpy(zero_copy_only=False)
     return low, high
 
 
-def _floats(name: str, values: Any, family: str) -> Any:
+def _floats(table: Any, column: Column, schema: Schema) -> Any:
+    """The values of a column as float64; null stays null."""
     import pyarrow
 
+    values, family = table.column(column.at), schema.attributes[column.attribute].family
     types, kind = pyarrow.types, values.type
     fits = {
         "number": types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind),
@@ -96,7 +100,10 @@ def _floats(name: str, values: Any, family: str) -> Any:
         "timestamp": types.is_timestamp(kind) or types.is_date(kind),
     }
     if not (fits[family] or types.is_null(kind)):
-        raise PredicateError(f"column {name!r} holds {kind}, but the attribute is a {family}")
+        raise PredicateError(
+            f"column {table.column_names[column.at]!r} holds {kind}, but the attribute is a {family}",
+            attribute=column.attribute,
+        )
     if fits["timestamp"]:
         values = values.cast(pyarrow.timestamp("us"), safe=False).cast(pyarrow.int64())
     if fits["bool"]:

@@ -356,7 +356,6 @@ def _constant(coordinate: float, kind: type, whole: Callable[[float], int]) -> A
 def _refuse(wrong: BoolArray, what: str, lows: FloatArray, highs: FloatArray, schema: Schema) -> None:
     if wrong.any():
         row, column = map(int, np.argwhere(wrong)[0])
-        raise PredicateError(
-            f"row {row}, attribute {schema.names[column]!r}: {what} in "
-            f"[{lows[row, column]}, {highs[row, column]}]"
-        )
+        name = schema.names[column]
+        reason = f"{what} in [{lows[row, column]}, {highs[row, column]}]"
+        raise PredicateError(f"attribute {name!r}: {reason}", row=row, attribute=name, reason=reason)

@@ -236,9 +236,8 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> tup
             if operator not in COMPARE:
                 Constraint(attribute, operator, value)  # names the operators there are
             known = ", ".join(op for op in COMPARE if op in _ALLOWED[family])
-            raise PredicateError(
-                f"attribute {attribute!r} is {family}, which has no operator {operator!r}; use {known}, "
-                "is null or exists"
+            raise PredicateError.about(
+                attribute, f"is {family}, which has no operator {operator!r}; use {known}, is null or exists"
             )
         if operator in _SETS:
             value = frozenset(schema.constant(attribute, item) for item in _items(value))

@@ -110,7 +110,7 @@ class _Reader:
         if not isinstance(argument, list | tuple) or not argument or len(argument) % 2:
             _fail('numeric needs a list of operators and constants, such as [">", 10, "<=", 20]', path)
         if name in self.schema.attributes and not self.schema.attributes[name].ordinal:
-            _fail(f"numeric needs an attribute of numbers or timestamps; {name!r} is not", path)
+            _fail(f"numeric needs an attribute of numbers or timestamps; {name!r} is not", path, name)
         parts: list[Filters] = []
         for at in range(0, len(argument), 2):
             operator, value = argument[at], argument[at + 1]
@@ -150,21 +150,26 @@ class _Reader:
         try:
             return one(self.schema, name, operator, value)
         except PredicateError as error:
-            _fail(error.message, path)
+            raise _at(error, path) from None
 
     def _constant(self, name: str, value: Any, path: str) -> Any:
         try:
             return self.schema.constant(name, value)
         except PredicateError as error:
-            _fail(error.message, path)
+            raise _at(error, path) from None
 
 
 def _join(join: Callable[[list[Filters]], Filters], parts: list[Filters], path: str) -> Filters:
     try:
         return join(parts)
     except PredicateError as error:
-        _fail(error.message, path)
+        raise _at(error, path) from None
 
 
-def _fail(message: str, path: str) -> NoReturn:
-    raise PredicateError(f"{message} (at {path})")
+def _fail(message: str, path: str, attribute: str | None = None) -> NoReturn:
+    raise _at(PredicateError(message, attribute=attribute), path)
+
+
+def _at(error: PredicateError, path: str) -> PredicateError:
+    """Return the error with the JSON path of its place."""
+    return PredicateError(f"{error.message} (at {path})", attribute=error.attribute, reason=error.reason)

@@ -154,7 +154,7 @@ class _Reader:
             return self._comparison(node, negated)
         except PredicateError as error:
             if error.position is None:
-                raise PredicateError(error.message, self.source, _start(node)) from None
+                error.source, error.position = self.source, _start(node)
             raise
 
     def _comparison(self, node: exp.Expr, negated: bool) -> tuple[Filter, ...]:
@@ -248,7 +248,8 @@ class _Reader:
             return one(self.schema, attribute, NEGATED[operator] if negated else operator, value)
         except PredicateError as error:
             known = attribute in self.schema.attributes
-            raise PredicateError(error.message, self.source, _start(place if known else name)) from None
+            error.source, error.position = self.source, _start(place if known else name)
+            raise
 
     def _name(self, node: exp.Expr) -> str:
         parts = _parts(node)

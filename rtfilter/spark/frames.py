@@ -220,7 +220,8 @@ def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
         if kind.typeName() not in ("void", *FITTING[family]):
             raise EventError(
                 f"column {name!r} is {kind.simpleString()}, but the attribute is a {family}, so nothing "
-                "would match it; cast the column"
+                "would match it; cast the column",
+                attribute=name,
             )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 SAMPLE = 2000
 SHARD = "shard"
 NO_CUTS = Cuts([])
-_ROW = re.compile(r"row (\d+), ")
 
 
 class Shard(NamedTuple):
@@ -80,40 +79,53 @@ class Reader:
     def hulls(self, batch: pa.RecordBatch) -> tuple[IntArray, FloatArray, FloatArray]:
         """Ids, and low and high coordinates of the box around each subscription."""
         ids = batch.column("id").to_numpy().astype(np.int64)
-        if self.columns:
-            return ids, *self._refused_by_id(ids, lambda: compile_bounds(*self._bounds(batch), self.schema))
-        low = np.zeros((len(ids), self.schema.dimensions))
+        with _named(ids):
+            if self.columns:
+                return ids, *compile_bounds(*self._bounds(batch), self.schema)
+            return ids, *self._hulls_of_conditions(batch.column("where").to_pylist())
+
+    def _hulls_of_conditions(self, conditions: list[str]) -> tuple[FloatArray, FloatArray]:
+        low = np.zeros((len(conditions), self.schema.dimensions))
         high = np.zeros_like(low)
-        for row, where in enumerate(batch.column("where").to_pylist()):
+        for row, where in enumerate(conditions):
             try:
                 boxes = compile_predicate(parse(where, self.schema), self.schema)
-            except (PredicateError, TypeError) as error:
-                raise PredicateError(f"subscription {ids[row]}: {error}") from None
+            except PredicateError as error:
+                error.row = row
+                raise
             if len(boxes.low):
                 low[row], high[row] = boxes.low.min(axis=0), boxes.high.max(axis=0)
-        return ids, low, high
+        return low, high
 
     def subscribe(self, filter: EventFilter, batch: pa.Table) -> None:
         """Add all of them to a filter."""
         ids = batch.column("id").to_numpy().astype(np.int64)
-        if self.columns:
-            low, high = self._bounds(batch)
-            filter.subscribe_many(low, high, ids=ids)
-        else:
-            filter.subscribe_many(batch.column("where").to_pylist(), ids=ids)
+        with _named(ids):
+            if self.columns:
+                low, high = self._bounds(batch)
+                filter.subscribe_many(low, high, ids=ids)
+            else:
+                filter.subscribe_many(batch.column("where").to_pylist(), ids=ids)
 
     def _bounds(self, batch: Any) -> tuple[FloatArray, FloatArray]:
         return tables.bounds_of_arrow(batch, self.columns, self.schema)
 
-    @staticmethod
-    def _refused_by_id(ids: IntArray, read: Callable[[], Any]) -> Any:
-        try:
-            return read()
-        except PredicateError as error:
-            found = _ROW.match(str(error))
-            if found is None:
-                raise
-            raise PredicateError(f"subscription {ids[int(found[1])]}: {str(error)[found.end() :]}") from None
+
+@contextmanager
+def _named(ids: IntArray) -> Iterator[None]:
+    """Let errors name the subscription, int64 (n,) by row, as rows of a batch mean nothing to anybody."""
+    try:
+        yield
+    except PredicateError as error:
+        if error.row is None:
+            raise
+        raise PredicateError(
+            f"subscription {ids[error.row]}: {error.message}",
+            error.source,
+            error.position,
+            attribute=error.attribute,
+            reason=error.reason,
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -327,6 +327,13 @@ def test_a_bad_event_late_in_the_file_leaves_no_output(files, capsys):
     assert nothing_left()
 
 
+def test_replay_names_the_line_of_a_bad_event(files, capsys):
+    with open("events.jsonl", "a") as stream:
+        stream.write('{"size": 70000}\n')
+    message = fails(capsys, "replay", "subs.jsonl", "events.jsonl", "--schema", "schema.json")
+    assert message == "events.jsonl:58: attribute 'size' is 70000, outside its domain [0, 65535]\n"
+
+
 def test_interrupt(files, capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
