@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 
 from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Attribute, Schema
-from rtfilter.predicates.boxes import compile_bounds
+from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.parse import parse
 
 SCHEMA = Schema({"price": Attribute(float, low=0, high=10), "symbol": str, "a.b": int})

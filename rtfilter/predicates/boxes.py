@@ -8,13 +8,11 @@ too, its `exact` flag is false, and `rtfilter.predicates.model.Predicate.matches
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from itertools import pairwise, product
-from math import ceil, floor, inf, nextafter, prod
+from math import inf, nextafter, prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import (
@@ -28,13 +26,14 @@ from rtfilter.events.encoding import (
     STRING_BYTES,
     BoolArray,
     FloatArray,
-    Timestamp,
     order_code,
     string_code,
     utf8,
 )
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import COMPARE, Constraint, Filter, Predicate
+from rtfilter.predicates.bounds import bounds_predicate as bounds_predicate  # for older imports
+from rtfilter.predicates.bounds import compile_bounds as compile_bounds
+from rtfilter.predicates.model import COMPARE, Constraint, Predicate
 
 MAX_BOXES: Final = 1024
 """Most boxes of one predicate."""
@@ -277,85 +276,3 @@ def _hull(pieces: list[_Piece]) -> _Piece:
     low = tuple(map(min, zip(*(piece.low for piece in pieces), strict=True)))
     high = tuple(map(max, zip(*(piece.high for piece in pieces), strict=True)))
     return _Piece(low, high, False)
-
-
-def compile_bounds(low: ArrayLike, high: ArrayLike, schema: Schema) -> tuple[FloatArray, FloatArray]:
-    """Compile n boxes that are given as arrays, one closed interval per attribute.
-
-    Parameters
-    ----------
-    low, high : float (n, number of attributes)
-        Closed ends in the order of ``schema.names``: numbers; 0 and 1 for booleans; microseconds since
-        1970-01-01T00:00:00Z for timestamps. -inf and +inf together are don't care, and a missing
-        attribute matches. One infinite end alone is open-ended, and the attribute must be present.
-        A string attribute must be don't care. Ends and events compare as float64.
-    schema : Schema
-
-    Returns
-    -------
-    low, high : float64 (n, D)
-        Encoded boxes, all exact.
-
-    Raises
-    ------
-    PredicateError
-        A wrong shape, NaN, an end at the wrong infinity, low above high, or a bounded string attribute;
-        names the row and the attribute.
-    """
-    lows, highs = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    width = len(schema.names)
-    if lows.ndim != 2 or lows.shape[1] != width or lows.shape != highs.shape:
-        raise PredicateError(
-            f"low and high must both have shape (n, {width}); got {lows.shape}, {highs.shape}"
-        )
-    free = (lows == -inf) & (highs == inf)
-    _refuse(np.isnan(lows) | np.isnan(highs), "NaN", lows, highs, schema)
-    _refuse(lows > highs, "low above high", lows, highs, schema)
-    _refuse((lows == inf) | (highs == -inf), "an end at the wrong infinity", lows, highs, schema)
-    strings = np.array([attribute.width == 2 for attribute in schema.attributes.values()])
-    _refuse(~free & strings, "bounds on a string, which arrays cannot hold", lows, highs, schema)
-    at = np.repeat(np.arange(width), [attribute.width for attribute in schema.attributes.values()])
-    # -0.0 becomes 0.0, so that equal boxes have equal bytes.
-    encoded_low = np.where(free, MISSING, np.maximum(lows, LOWEST) + 0.0)[:, at]
-    encoded_high = np.where(free, ALIEN, np.minimum(highs, HIGHEST) + 0.0)[:, at]
-    return np.ascontiguousarray(encoded_low), np.ascontiguousarray(encoded_high)
-
-
-def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema) -> Predicate:
-    """Return the predicate that one row of `compile_bounds` stands for.
-
-    Parameters
-    ----------
-    low, high : float64 (D,)
-        Closed encoded box; strings are don't care.
-    schema : Schema
-    """
-    constraints: list[Constraint] = []
-    for name, attribute in schema.attributes.items():
-        at = schema.offsets[name]
-        a, b = float(low[at]), float(high[at])
-        if a == MISSING and b == ALIEN:
-            continue
-        if attribute.type is bool:
-            constraints.append(Constraint(name, "in", [value for value in (False, True) if a <= value <= b]))
-        elif a == b and (attribute.type is not datetime or a.is_integer()):
-            constraints.append(Constraint(name, "=", _constant(a, attribute.type, ceil)))
-        else:
-            # An open end still asks for presence, which the other end says; without one, this says it.
-            if a != LOWEST or b == HIGHEST:
-                constraints.append(Constraint(name, ">=", _constant(a, attribute.type, ceil)))
-            if b != HIGHEST:
-                constraints.append(Constraint(name, "<=", _constant(b, attribute.type, floor)))
-    return Predicate((Filter(tuple(constraints)),))
-
-
-def _constant(coordinate: float, kind: type, whole: Callable[[float], int]) -> Any:
-    return Timestamp(whole(coordinate)) if kind is datetime else coordinate
-
-
-def _refuse(wrong: BoolArray, what: str, lows: FloatArray, highs: FloatArray, schema: Schema) -> None:
-    if wrong.any():
-        row, column = map(int, np.argwhere(wrong)[0])
-        name = schema.names[column]
-        reason = f"{what} in [{lows[row, column]}, {highs[row, column]}]"
-        raise PredicateError(f"attribute {name!r}: {reason}", row=row, attribute=name, reason=reason)

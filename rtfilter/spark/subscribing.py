@@ -16,7 +16,8 @@ import numpy as np
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.index.tree import FloatArray, IntArray
 from rtfilter.predicates import bound_columns as tables
-from rtfilter.predicates.boxes import compile_bounds, compile_predicate
+from rtfilter.predicates.bounds import compile_bounds
+from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.parse import parse
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.spark import places
