@@ -7,7 +7,8 @@ from typing import Any
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import Predicate, all_of, any_of, one
+from rtfilter.predicates.combine import all_of, any_of, one
+from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.pattern import parse_pattern
 
 Source = str | Mapping[str, Any] | Predicate

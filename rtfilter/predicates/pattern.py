@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import MAX_DEPTH, MAX_TERMS, Filter, all_of, any_of, one
+from rtfilter.predicates.combine import MAX_DEPTH, Filters, all_of, any_of, one
+from rtfilter.predicates.model import MAX_TERMS
 from rtfilter.text import shown
-
-Filters = tuple[Filter, ...]
 
 _ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))
 

@@ -17,7 +17,8 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import ALWAYS, MAX_DEPTH, NEGATED, NOTHING, Filter, all_of, any_of, one
+from rtfilter.predicates.combine import ALWAYS, MAX_DEPTH, NOTHING, Filters, all_of, any_of, one
+from rtfilter.predicates.model import NEGATED
 from rtfilter.text import shown
 
 MAX_LENGTH: Final = 65_536
@@ -56,7 +57,7 @@ _CLOSING: Final = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R
 _UNARY: Final = frozenset((TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS))
 
 
-def parse_sql(source: str, schema: Schema) -> tuple[Filter, ...]:
+def parse_sql(source: str, schema: Schema) -> Filters:
     """Return the filters that an SQL condition describes.
 
     Raises
@@ -140,7 +141,7 @@ class _Reader:
         self.source = source
         self.schema = schema
 
-    def filters(self, node: exp.Expr, negated: bool) -> tuple[Filter, ...]:
+    def filters(self, node: exp.Expr, negated: bool) -> Filters:
         """Return a condition, or its negation, as a disjunction of filters."""
         while isinstance(node, exp.Paren | exp.Not):
             negated ^= isinstance(node, exp.Not)
@@ -157,7 +158,7 @@ class _Reader:
                 error.source, error.position = self.source, _start(node)
             raise
 
-    def _comparison(self, node: exp.Expr, negated: bool) -> tuple[Filter, ...]:
+    def _comparison(self, node: exp.Expr, negated: bool) -> Filters:
         operator = _COMPARISONS.get(type(node))
         if operator is not None:
             self._only(node, "this", "expression")
@@ -200,7 +201,7 @@ class _Reader:
             self._fail(f"an attribute alone is not a condition; write {self._name(node)} = TRUE", node)
         self._fail(f"{_construct(node)} is not supported; {SUPPORTED}", node)
 
-    def _like(self, node: exp.Expr, negated: bool) -> tuple[Filter, ...]:
+    def _like(self, node: exp.Expr, negated: bool) -> Filters:
         escape = "\\"
         whole = node
         if isinstance(node, exp.Escape):
@@ -240,9 +241,7 @@ class _Reader:
                 text.append(char)
         return "".join(text), False
 
-    def _one(
-        self, name: exp.Expr, operator: str, value: Any, negated: bool, place: exp.Expr
-    ) -> tuple[Filter, ...]:
+    def _one(self, name: exp.Expr, operator: str, value: Any, negated: bool, place: exp.Expr) -> Filters:
         attribute = self._name(_inner(name))
         try:
             return one(self.schema, attribute, NEGATED[operator] if negated else operator, value)

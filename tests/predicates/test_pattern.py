@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from predicate_cases import events, schemas, sql, truth, values
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import MAX_DEPTH
+from rtfilter.predicates.combine import MAX_DEPTH
 from rtfilter.predicates.parse import parse
 
 SCHEMA = Schema(
