@@ -13,7 +13,7 @@ from rtfilter.cli.terminal import CommandError
 if TYPE_CHECKING:
     from rtfilter.events.encoding import FloatArray
     from rtfilter.events.schema import Schema
-    from rtfilter.predicates.bound_columns import Column
+    from rtfilter.predicates.bound_columns import BoundColumn
 
 
 class Bounds(NamedTuple):
@@ -29,7 +29,7 @@ class Bounds(NamedTuple):
     """Id of each, None where not given."""
 
 
-def bounded_columns(path: str, header: Sequence[str], schema: Schema) -> list[Column]:
+def find_columns(path: str, header: Sequence[str], schema: Schema) -> list[BoundColumn]:
     """Return the columns of bounds; none where the table holds conditions in a column ``where``.
 
     Raises
@@ -38,19 +38,19 @@ def bounded_columns(path: str, header: Sequence[str], schema: Schema) -> list[Co
         Neither, both, or bounds of an attribute that the schema has not or that can have none.
     """
     from rtfilter.errors import PredicateError
-    from rtfilter.predicates import bound_columns as tables
+    from rtfilter.predicates.bound_columns import bounded_columns
 
     try:
-        return tables.bounded_columns(header, schema)
+        return bounded_columns(header, schema)
     except PredicateError as error:
         raise CommandError(f"{files.place(path)}: {error}") from None
 
 
-def bounds_of_csv(
+def read_csv_bounds(
     path: str,
     header: list[str],
     rows: Iterator[tuple[int, list[str]]],
-    columns: list[Column],
+    columns: list[BoundColumn],
     schema: Schema,
 ) -> Bounds:
     """Read bounds from the cells of CSV: numbers, true and false, ISO 8601 timestamps."""
@@ -67,13 +67,13 @@ def bounds_of_csv(
     for line, row in rows:
         at.append(line)
         ids.append(None if id_at is None or not row[id_at] else _integer(row[id_at]))
-        for column, empty, read in convert:
+        for column, empty, bound_of in convert:
             cell = row[column.at]
             if not cell:
                 values.append(empty)
                 continue
             try:
-                values.append(read(cell))
+                values.append(bound_of(cell))
             except ValueError:
                 family = schema.attributes[column.attribute].family
                 raise CommandError(
@@ -120,13 +120,13 @@ _CELLS: dict[str, Callable[[str], float]] = {"number": _number, "bool": _boolean
 """From the text of a cell to a bound."""
 
 
-def bounds_of_arrow(path: str, table: Any, columns: list[Column], schema: Schema) -> Bounds:
+def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema: Schema) -> Bounds:
     """Read bounds from the columns of an Arrow table: numbers, booleans, timestamps; null is open."""
     from rtfilter.errors import PredicateError
-    from rtfilter.predicates import bound_columns as tables
+    from rtfilter.predicates.bound_columns import bounds_of_arrow
 
     try:
-        low, high = tables.bounds_of_arrow(table, columns, schema)
+        low, high = bounds_of_arrow(table, columns, schema)
     except PredicateError as error:
         raise CommandError(f"{path}: {error}") from None
     ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(table)

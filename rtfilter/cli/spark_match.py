@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rtfilter.cli import inputs
 from rtfilter.cli.subscriptions import is_index
 from rtfilter.cli.terminal import CommandError, say
+from rtfilter.text import listed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.id not in events.columns:
             raise CommandError(
                 f"{arguments.events}: events have no column {arguments.id!r} to name them, but "
-                f"{', '.join(events.columns)}; tell which by --id"
+                f"{listed(events.columns)}; tell which by --id"
             )
         absent = [name for name in _schema(arguments.index).names if not _has(events, name)]
         if absent:

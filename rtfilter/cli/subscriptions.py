@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli import files
-from rtfilter.cli.bounds import Bounds, bounded_columns, bounds_of_arrow, bounds_of_csv
+from rtfilter.cli.bounds import Bounds, find_columns, read_arrow_bounds, read_csv_bounds
 from rtfilter.cli.terminal import CommandError, counted
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def build_filter(
         target = EventFilter(schema, capacity or DEFAULT_CAPACITY)
     except ValueError as error:
         raise CommandError(str(error)) from None
-    found = _read(path, schema)
+    found = _read_file(path, schema)
     if isinstance(found, Bounds):
         _subscribe_bounds(path, target, found, only)
     else:
@@ -99,7 +99,7 @@ def build_filter(
     return target
 
 
-def _read(path: str, schema: Schema) -> Bounds | Iterator[Condition]:
+def _read_file(path: str, schema: Schema) -> Bounds | Iterator[Condition]:
     kind = files.check(path)
     if path == files.STDIN:
         raise CommandError("subscriptions cannot be read from standard input; only events can")
@@ -107,9 +107,9 @@ def _read(path: str, schema: Schema) -> Bounds | Iterator[Condition]:
         return _json_conditions(path)
     if kind == "csv":
         header, rows = files.read_csv(path)
-        columns = bounded_columns(path, header, schema)
+        columns = find_columns(path, header, schema)
         if columns:
-            return bounds_of_csv(path, header, rows, columns, schema)
+            return read_csv_bounds(path, header, rows, columns, schema)
         return _csv_conditions(path, header, rows)
     file = files.open_parquet(path)
     arrow = files.pyarrow(path)
@@ -117,9 +117,9 @@ def _read(path: str, schema: Schema) -> Bounds | Iterator[Condition]:
         table = file.read()
     except (arrow.ArrowException, OSError) as error:
         raise files.damaged(path, error) from None
-    columns = bounded_columns(path, table.column_names, schema)
+    columns = find_columns(path, table.column_names, schema)
     if columns:
-        return bounds_of_arrow(path, table, columns, schema)
+        return read_arrow_bounds(path, table, columns, schema)
     return _arrow_conditions(path, table)
 
 

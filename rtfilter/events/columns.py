@@ -33,7 +33,7 @@ class Column(NamedTuple):
     """The value in a row; None where missing."""
 
 
-def read_table(fields: tuple[Field, ...], events: Any) -> EventTable:
+def read_columns(fields: tuple[Field, ...], events: Any) -> EventTable:
     """Read an array, a DataFrame, or an Arrow table or record batch."""
     if isinstance(events, np.ndarray):
         return _read_array(fields, events)

@@ -71,7 +71,7 @@ class _Dicts(NamedTuple):
         return [None if is_missing(value) else value for value in found]
 
 
-def read_event(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventTable:
+def read_dict(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventTable:
     names = _flat_names(fields)
     if names is not None:
         event = flatten(event, names)
@@ -90,7 +90,7 @@ def read_event(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventT
     return EventTable(points, _Dicts(fields, (event,)))
 
 
-def read_events(fields: tuple[Field, ...], events: Sequence[Any]) -> EventTable:
+def read_dicts(fields: tuple[Field, ...], events: Sequence[Any]) -> EventTable:
     for kind in set(map(type, events)):
         if kind is not dict and not issubclass(kind, Mapping):
             row = next(row for row, event in enumerate(events) if type(event) is kind)

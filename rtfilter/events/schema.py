@@ -21,7 +21,7 @@ from rtfilter.events.encoding import (
     microseconds,
     number,
 )
-from rtfilter.events.reading import read
+from rtfilter.events.reading import read_events
 from rtfilter.events.table import EventTable, Field
 from rtfilter.text import listed, shown
 
@@ -180,7 +180,7 @@ class Schema:
             NaN (except in pandas), infinity, a value outside its domain, or an unexpected shape; names
             the row and the attribute. A value of another type is no error, it satisfies nothing (M-9).
         """
-        return read(self.fields, events)
+        return read_events(self.fields, events)
 
     def encode(self, events: object) -> FloatArray:
         """Return the points of `events`, float64 (n, `dimensions`); see `read`."""

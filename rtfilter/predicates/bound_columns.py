@@ -21,7 +21,7 @@ SIDES = {"low": -inf, "high": inf}
 """Prefixes of the columns, and the bound that an empty cell stands for."""
 
 
-class Column(NamedTuple):
+class BoundColumn(NamedTuple):
     """A column of bounds."""
 
     at: int
@@ -31,7 +31,7 @@ class Column(NamedTuple):
     attribute: str
 
 
-def bounded_columns(header: Sequence[str], schema: Schema) -> list[Column]:
+def bounded_columns(header: Sequence[str], schema: Schema) -> list[BoundColumn]:
     """Return the columns of bounds; none where the table holds conditions in a column ``where``.
 
     Raises
@@ -39,7 +39,7 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[Column]:
     PredicateError
         Neither, both, or bounds of an attribute that the schema has not or that can have none.
     """
-    columns: list[Column] = []
+    columns: list[BoundColumn] = []
     for at, column in enumerate(header):
         side, _, name = column.partition(".")
         if side not in SIDES or not name:
@@ -58,7 +58,7 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[Column]:
             )
         if any((one.side, one.attribute) == (side, name) for one in columns):
             raise PredicateError(f"column {column!r} occurs twice", attribute=name)
-        columns.append(Column(at, side, name))
+        columns.append(BoundColumn(at, side, name))
     if bool(columns) == ("where" in header):
         both = ", not both" if columns else ""
         raise PredicateError(
@@ -74,7 +74,7 @@ def open_bounds(count: int, schema: Schema) -> tuple[FloatArray, FloatArray]:
     return np.full(shape, SIDES["low"]), np.full(shape, SIDES["high"])
 
 
-def bounds_of_arrow(table: Any, columns: list[Column], schema: Schema) -> tuple[FloatArray, FloatArray]:
+def bounds_of_arrow(table: Any, columns: list[BoundColumn], schema: Schema) -> tuple[FloatArray, FloatArray]:
     """Low and high bounds from an Arrow table or batch: numbers, booleans, timestamps; null is open.
 
     Raises `PredicateError` for a column of a type that its attribute is not.
@@ -88,7 +88,7 @@ def bounds_of_arrow(table: Any, columns: list[Column], schema: Schema) -> tuple[
     return low, high
 
 
-def _floats(table: Any, column: Column, schema: Schema) -> Any:
+def _floats(table: Any, column: BoundColumn, schema: Schema) -> Any:
     """The values of a column as float64; null stays null."""
     import pyarrow
 

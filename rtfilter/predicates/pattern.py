@@ -26,10 +26,10 @@ def parse_pattern(pattern: Mapping[str, Any], schema: Schema) -> Filters:
     PredicateError
         Not a pattern, not supported, not in the schema, or too large; the message gives the JSON path.
     """
-    return _Reader(schema).mapping(pattern, "", "$", 1)
+    return _PatternReader(schema).mapping(pattern, "", "$", 1)
 
 
-class _Reader:
+class _PatternReader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.mappings = 0
@@ -138,7 +138,7 @@ class _Reader:
         values = [self._constant(name, value, f"{path}[{index}]") for index, value in enumerate(argument)]
         return self._one(name, "not in", values, path)
 
-    _matchers: ClassVar[dict[str, Callable[[_Reader, Any, str, str], Filters]]] = {
+    _matchers: ClassVar[dict[str, Callable[[_PatternReader, Any, str, str], Filters]]] = {
         "numeric": _numeric,
         "prefix": _prefix,
         "anything-but": _anything_but,

@@ -70,7 +70,7 @@ def parse_sql(source: str, schema: Schema) -> Filters:
     if source.lstrip().startswith("{"):
         raise PredicateError("text is read as SQL; pass an event pattern as a mapping: json.loads(text)")
     try:
-        return _Reader(source, schema).filters(_syntax_tree(source, schema), negated=False)
+        return _SqlReader(source, schema).filters(_syntax_tree(source, schema), negated=False)
     except RecursionError:
         raise PredicateError("the condition is nested too deeply; use fewer parentheses and NOTs") from None
 
@@ -136,7 +136,7 @@ def _offset(source: str, found: dict[str, Any]) -> int:
     return before + max(column - len(found.get("highlight") or " "), 0)
 
 
-class _Reader:
+class _SqlReader:
     def __init__(self, source: str, schema: Schema) -> None:
         self.source = source
         self.schema = schema

@@ -20,6 +20,7 @@ from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
 from rtfilter.spark.leases import context_of, lend
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
+from rtfilter.text import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,7 +124,7 @@ def matched(
     if events.columns.count(id) != 1:
         number = "several columns" if id in events.columns else "no column"
         raise ValueError(
-            f"events have {number} {id!r} to name them; their columns are {', '.join(events.columns)}"
+            f"events have {number} {id!r} to name them; their columns are {listed(events.columns)}"
         )
     if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")

@@ -237,7 +237,7 @@ def lease_of(place: str) -> Lease:
         It cannot be read, or is not of an `EventFilter` of this version.
     """
     try:
-        manifest = places.read(f"{place}/{snapshot.MANIFEST}")
+        manifest = places.read_bytes(f"{place}/{snapshot.MANIFEST}")
     except (FileNotFoundError, NotADirectoryError):
         raise SnapshotError(
             f"{place} is no snapshot of an EventFilter; make one with EventFilter.save, "

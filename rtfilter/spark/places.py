@@ -48,7 +48,7 @@ def reach(place: str) -> tuple[pyarrow.fs.FileSystem, str]:
     return found
 
 
-def read(place: str) -> bytes:
+def read_bytes(place: str) -> bytes:
     """Content of a file. Raises `FileNotFoundError` or another `OSError`."""
     system, path = reach(place)
     with system.open_input_file(path) as file:

@@ -29,7 +29,16 @@ from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease, context_of
 from rtfilter.spark.routes import LEAVES, Route
-from rtfilter.spark.subscribing import BUILT, SAMPLE, Built, Shard, Subscriptions, collected, save, written
+from rtfilter.spark.subscribing import (
+    BUILT,
+    SAMPLE,
+    Built,
+    Shard,
+    SubscriptionFrame,
+    collected,
+    save,
+    written,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,14 +92,16 @@ class ShardedIndex:
         if version is not None and version not in numbers:
             raise SnapshotError(f"{place} has the versions {', '.join(map(str, numbers))}, not {version}")
         number = numbers[-1] if version is None else version
-        return cls._parse(place, number, places.read(_file(place, number)))
+        return cls._parse(place, number, places.read_bytes(_file(place, number)))
 
     @classmethod
     def find(cls, path: str | PathLike[str]) -> ShardedIndex | None:
         """The newest version there; None where there is no index in shards. Raises `SnapshotError`."""
         place = places.absolute(path)
         numbers = _versions(place)
-        return cls._parse(place, numbers[-1], places.read(_file(place, numbers[-1]))) if numbers else None
+        return (
+            cls._parse(place, numbers[-1], places.read_bytes(_file(place, numbers[-1]))) if numbers else None
+        )
 
     def __len__(self) -> int:
         """Number of subscriptions."""
@@ -124,7 +135,7 @@ class ShardedIndex:
         RuntimeError
             Somebody else has made the next version meanwhile.
         """
-        given = Subscriptions.of(subscriptions, self.schema)
+        given = SubscriptionFrame.of(subscriptions, self.schema)
         given.count()
         known = self._known(subscriptions.sparkSession, given.ids())
         if len(known):
@@ -133,7 +144,7 @@ class ShardedIndex:
 
     def update(self, subscriptions: DataFrame, removed: ArrayLike = ()) -> ShardedIndex:
         """Add or replace subscriptions, and remove others, in one version; see `append` and `remove`."""
-        given = Subscriptions.of(subscriptions, self.schema)
+        given = SubscriptionFrame.of(subscriptions, self.schema)
         given.count()
         old = np.concatenate([given.ids(), _ids(removed)])
         rest = self._without(subscriptions.sparkSession, old)
@@ -201,7 +212,7 @@ class ShardedIndex:
     def _leases(self) -> list[Lease | None]:
         return [self._lease(shard) for shard in self.shards]
 
-    def _built(self, given: Subscriptions, shards: list[Lease | None]) -> list[Built]:
+    def _built(self, given: SubscriptionFrame, shards: list[Lease | None]) -> list[Built]:
         return given.build(self.cuts, shards, f"{self.place}/shards", self.capacity, self.most)
 
     def _names(self) -> set[str]:
@@ -280,7 +291,7 @@ class ShardedIndex:
         for shard in self.shards:
             place = self._lease(shard).place
             try:
-                present = places.read(f"{place}/manifest.json") == shard.manifest
+                present = places.read_bytes(f"{place}/manifest.json") == shard.manifest
             except OSError:
                 present = False
             if not present:
@@ -381,7 +392,7 @@ def build_sharded(
     place = places.absolute(path)
     if _versions(place) or places.names(place):
         raise SnapshotError(f"{place} is not empty; choose another path, or open what is there and append")
-    given = Subscriptions.of(subscriptions, schema)
+    given = SubscriptionFrame.of(subscriptions, schema)
     count = given.count()
     number = min(shards or -(-count // SIZE), count) or 1
     ids, low, high = given.sample(min(1.0, 1.1 * SAMPLE * number / max(count, 1)))
@@ -397,7 +408,7 @@ def build_sharded(
         raise
 
 
-def _build(given: Subscriptions, draft: ShardedIndex) -> ShardedIndex:
+def _build(given: SubscriptionFrame, draft: ShardedIndex) -> ShardedIndex:
     number, place, schema, capacity = len(draft.shards), draft.place, draft.schema, draft.capacity
     built = draft._built(given, [None] * number)
     missing = set(range(number)) - {one.number for one in built}  # where the sample was too small

@@ -29,7 +29,7 @@ from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, WORKLOAD, matched
 from rtfilter.spark.leases import Lease, context_of, lease_of, send
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.spark.subscribing import Subscriptions
+from rtfilter.spark.subscribing import SubscriptionFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -316,7 +316,7 @@ class ChangeStage:
         if self._filter is None:
             self._filter = EventFilter.load(path)
         filter, self._filter = self._filter, None  # where it fails, what is in memory may be half of it
-        subscriptions = Subscriptions.of(given, filter.schema)
+        subscriptions = SubscriptionFrame.of(given, filter.schema)
         subscriptions.count()
         table = subscriptions.frame.select(*map(quoted, subscriptions.layout.names)).toArrow()
         ids = np.concatenate([table.column("id").to_numpy().astype(np.int64), np.asarray(removed, np.int64)])

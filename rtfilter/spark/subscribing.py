@@ -15,7 +15,7 @@ import numpy as np
 
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.index.tree import FloatArray, IntArray
-from rtfilter.predicates import bound_columns as tables
+from rtfilter.predicates.bound_columns import SIDES, BoundColumn, bounded_columns, bounds_of_arrow
 from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.parse import parse
@@ -24,6 +24,7 @@ from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease
+from rtfilter.text import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,18 +65,18 @@ BUILT = f"{SHARD} int, part int, name string, subscriptions long, manifest binar
 
 
 @dataclass(frozen=True)
-class Reader:
+class SubscriptionReader:
     """Reads subscriptions in the form that a DataFrame has.
 
     Attributes
     ----------
     schema : Schema
-    columns : list of tables.Column
+    columns : list of BoundColumn
         Those with bounds; none where there are conditions.
     """
 
     schema: Schema
-    columns: list[tables.Column]
+    columns: list[BoundColumn]
 
     def hulls(self, batch: pa.RecordBatch) -> tuple[IntArray, FloatArray, FloatArray]:
         """Ids, and low and high coordinates of the box around each subscription."""
@@ -109,7 +110,7 @@ class Reader:
                 filter.subscribe_many(batch.column("where").to_pylist(), ids=ids)
 
     def _bounds(self, batch: Any) -> tuple[FloatArray, FloatArray]:
-        return tables.bounds_of_arrow(batch, self.columns, self.schema)
+        return bounds_of_arrow(batch, self.columns, self.schema)
 
 
 @contextmanager
@@ -130,15 +131,15 @@ def _named(ids: IntArray) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Subscriptions:
+class SubscriptionFrame:
     """Subscriptions of a DataFrame, checked as far as its types tell."""
 
     frame: DataFrame
     layout: Layout
-    reader: Reader
+    reader: SubscriptionReader
 
     @classmethod
-    def of(cls, frame: DataFrame, schema: Schema) -> Subscriptions:
+    def of(cls, frame: DataFrame, schema: Schema) -> SubscriptionFrame:
         """With a column `id`, and `where`, or ``low.<attribute>`` and ``high.<attribute>``, or such structs.
 
         Raises `PredicateError`, or `ValueError` for the ids.
@@ -150,17 +151,17 @@ class Subscriptions:
         flat = _flattened(frame)
         if flat.columns.count("id") != 1 or not isinstance(flat.schema["id"].dataType, IntegralType):
             raise ValueError(
-                f"subscriptions need one column id of integers; they have {', '.join(flat.columns)}"
+                f"subscriptions need one column id of integers; they have {listed(flat.columns)}"
             )
-        bounds = tables.bounded_columns(flat.columns, schema)
+        bounds = bounded_columns(flat.columns, schema)
         names = ["id", *(flat.columns[column.at] for column in bounds)] if bounds else ["id", "where"]
         columns = [column._replace(at=place + 1) for place, column in enumerate(bounds)]
         kinds = [(name, to_arrow_type(flat.schema[name].dataType, timezone="UTC")) for name in names]
         if bounds:
-            tables.bounds_of_arrow(pa.schema(kinds).empty_table(), columns, schema)  # says what is wrong
+            bounds_of_arrow(pa.schema(kinds).empty_table(), columns, schema)  # says what is wrong
         elif not pa.types.is_string(kinds[1][1]):
             raise PredicateError(f"the column where holds SQL conditions as strings, not {kinds[1][1]}")
-        return cls(flat, Layout.of(flat, names, "id"), Reader(schema, columns))
+        return cls(flat, Layout.of(flat, names, "id"), SubscriptionReader(schema, columns))
 
     def count(self) -> int:
         """How many there are. Raises `ValueError` for ids that are null, negative or not distinct."""
@@ -194,7 +195,7 @@ class Subscriptions:
         """Ids and hulls of about this share of them."""
         layout, reader, dimensions = self.layout, self.reader, self.reader.schema.dimensions
 
-        def read(batches: Batches) -> Batches:
+        def read_hulls(batches: Batches) -> Batches:
             import pyarrow as pa
 
             for batch in layout.unpacked(batches):
@@ -204,7 +205,9 @@ class Subscriptions:
                 )
 
         frame = self.frame if share >= 1 else self.frame.sample(fraction=share, seed=0)
-        rows = layout.carried(frame, ordered=False).mapInArrow(read, "ids binary, low binary, high binary")
+        rows = layout.carried(frame, ordered=False).mapInArrow(
+            read_hulls, "ids binary, low binary, high binary"
+        )
         found = rows.collect()
         ids = np.concatenate([np.empty(0, np.int64), *(np.frombuffer(row.ids, np.int64) for row in found)])
         low, high = (
@@ -252,14 +255,14 @@ def _flattened(frame: DataFrame) -> DataFrame:
     columns = []
 
     def visit(path: list[str], kind: Any) -> None:
-        if isinstance(kind, StructType) and path[0] in tables.SIDES:
+        if isinstance(kind, StructType) and path[0] in SIDES:
             for field in kind.fields:
                 visit([*path, field.name], field.dataType)
         else:
             columns.append(sf.col(".".join(map(quoted, path))).alias(".".join(path)))
 
     for field in frame.schema.fields:
-        if field.name in ("id", "where", *tables.SIDES) or field.name.partition(".")[0] in tables.SIDES:
+        if field.name in ("id", "where", *SIDES) or field.name.partition(".")[0] in SIDES:
             visit([field.name], field.dataType)
     return frame.select(*columns)
 
@@ -323,7 +326,7 @@ def save(filter: EventFilter, place: str) -> bytes:
     try:
         filter.save(draft)
         places.copy(draft, place)
-        return places.read(f"{draft}/{snapshot.MANIFEST}")
+        return places.read_bytes(f"{draft}/{snapshot.MANIFEST}")
     finally:
         shutil.rmtree(draft)
 
