@@ -6,6 +6,7 @@ An event's row counts from 0, blank lines not counted: it is what the command li
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -17,7 +18,6 @@ from rtfilter.cli.terminal import CommandError
 from rtfilter.text import listed
 
 if TYPE_CHECKING:
-    from rtfilter.errors import EventError
     from rtfilter.events.schema import Schema
 
 _LARGE = 2.0**53  # beyond, a float is not every integer
@@ -46,9 +46,15 @@ class EventBatch:
         only = self.events[row : row + 1] if isinstance(self.events, list) else self.events.slice(row, 1)
         return EventBatch(only, lambda _: self.place(row))
 
-    def failure(self, error: EventError) -> CommandError:
-        """Return what to say of an error in this batch: file and line, and what is wrong there."""
-        return CommandError(f"{self.place(error.row or 0)}: {error.message}")
+    @contextmanager
+    def naming_places(self) -> Iterator[None]:
+        """Raise an `EventError` about this batch as a `CommandError` that names file and line."""
+        from rtfilter.errors import EventError
+
+        try:
+            yield
+        except EventError as error:
+            raise CommandError(f"{self.place(error.row or 0)}: {error.message}") from None
 
 
 class EventFile(Protocol):

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from rtfilter.cli import inputs
+from rtfilter.cli.arguments import positive
 from rtfilter.cli.subscriptions import is_index
 from rtfilter.cli.terminal import CommandError, say
 from rtfilter.text import listed
@@ -51,7 +52,7 @@ examples:
         "--format", choices=FORMATS, help="of the events; by default JSON if EVENTS ends with .json or .jsonl"
     )
     parser.add_argument(
-        "--partitions", metavar="N", type=inputs.positive, help="tasks to match in; by default one a core"
+        "--partitions", metavar="N", type=positive, help="tasks to match in; by default one a core"
     )
     parser.add_argument(
         "--details", action="store_true", help="with the estimated workload and the seconds to each answer"

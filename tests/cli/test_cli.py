@@ -694,6 +694,23 @@ def test_wrong_usage(capsys, arguments):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "least"),
+    [
+        (["match", "a", "b", "--batch"], 1),
+        (["explain", "a", "b", "--id", "1", "--event"], 0),
+        (["replay", "wide", "--seed"], 0),
+        (["replay", "wide", "--sizes"], 1),
+        (["spark-match", "a", "b", "--out", "c", "--partitions"], 1),
+    ],
+)
+@pytest.mark.parametrize("text", ["-1", "1.5", "many", "", "\u00b2", "\u0661"])
+def test_whole_numbers(capsys, arguments, least, text):
+    *before, option = arguments
+    assert main([*before, f"{option}={text}"]) == 2
+    assert f"{text!r} is not a whole number of at least {least}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "command",
     [[], ["match"], ["index"], ["index", "build"], ["index", "info"], ["index", "check"], ["explain"]],
 )
