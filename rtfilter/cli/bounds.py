@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from math import isnan
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli import files
+from rtfilter.cli.cells import BOUNDS, id_of
 from rtfilter.cli.terminal import CommandError
+from rtfilter.text import shown
 
 if TYPE_CHECKING:
     from rtfilter.events.encoding import FloatArray
@@ -60,13 +61,13 @@ def read_csv_bounds(
 
     id_at = header.index("id") if "id" in header else None
     convert = [
-        (column, SIDES[column.side], _CELLS[schema.attributes[column.attribute].family]) for column in columns
+        (column, SIDES[column.side], BOUNDS[schema.attributes[column.attribute].family]) for column in columns
     ]
     at, values = array("q"), array("d")
     ids: list[object] = []
     for line, row in rows:
         at.append(line)
-        ids.append(None if id_at is None or not row[id_at] else _integer(row[id_at]))
+        ids.append(None if id_at is None else id_of(row[id_at]))
         for column, empty, bound_of in convert:
             cell = row[column.at]
             if not cell:
@@ -76,48 +77,13 @@ def read_csv_bounds(
                 values.append(bound_of(cell))
             except ValueError:
                 family = schema.attributes[column.attribute].family
-                raise CommandError(
-                    f"{files.place(path, line)}: column {header[column.at]!r}: {cell!r} is not a {family}"
-                ) from None
+                where = f"{files.place(path, line)}: column {header[column.at]!r}"
+                raise CommandError(f"{where}: {shown(cell)} is not a {family}") from None
     table = np.frombuffer(values, np.float64).reshape(len(at), len(columns))
     low, high = open_bounds(len(at), schema)
     for j, column in enumerate(columns):
         (low if column.side == "low" else high)[:, schema.names.index(column.attribute)] = table[:, j]
     return Bounds(at, low, high, ids)
-
-
-def _integer(cell: str) -> object:
-    try:
-        return int(cell)
-    except ValueError:
-        return cell
-
-
-def _number(cell: str) -> float:
-    value = float(cell)
-    if isnan(value) or "_" in cell:
-        raise ValueError(cell)
-    return value
-
-
-def _boolean(cell: str) -> float:
-    found = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(cell.lower())
-    if found is None:
-        raise ValueError(cell)
-    return found
-
-
-def _timestamp(cell: str) -> float:
-    from rtfilter.events.encoding import microseconds
-
-    found = microseconds(cell)
-    if found is None:
-        raise ValueError(cell)
-    return float(found)
-
-
-_CELLS: dict[str, Callable[[str], float]] = {"number": _number, "bool": _boolean, "timestamp": _timestamp}
-"""From the text of a cell to a bound."""
 
 
 def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema: Schema) -> Bounds:

@@ -13,14 +13,13 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rtfilter.cli import files
+from rtfilter.cli.cells import VALUES
 from rtfilter.cli.schemas import SAMPLE, infer_from_arrow, infer_from_cells, infer_from_objects
 from rtfilter.cli.terminal import CommandError
 from rtfilter.text import listed
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
-
-_LARGE = 2.0**53  # beyond, a float is not every integer
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ class _Csv:
     def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
         _check_columns(schema, self._header, self._path)
         columns = [
-            (at, name, _CONVERT[schema.attributes[name].kind])
+            (at, name, VALUES[schema.attributes[name].kind])
             for at, name in enumerate(self._header)
             if name in schema.attributes
         ]
@@ -138,43 +137,6 @@ class _Csv:
                 for line, row in rows
             ]
             yield _batch(self._path, records)
-
-
-def _integer(cell: str) -> object:
-    """Read a number; other text stays text, which no number equals (M-9)."""
-    try:
-        return int(cell) if "_" not in cell else cell
-    except ValueError:
-        return _float(cell)
-
-
-def _float(cell: str) -> object:
-    try:
-        value = float(cell) if "_" not in cell else None
-    except ValueError:
-        return cell
-    if value is None:
-        return cell
-    if abs(value) >= _LARGE:
-        try:
-            return int(cell)
-        except ValueError:  # not written as an integer
-            pass
-    return value
-
-
-def _boolean(cell: str) -> object:
-    return {"true": True, "1": True, "false": False, "0": False}.get(cell.lower(), cell)
-
-
-_CONVERT: dict[str, Callable[[str], object]] = {
-    "int": _integer,
-    "float": _float,
-    "bool": _boolean,
-    "str": str,
-    "timestamp": str,
-}
-"""From the text of a cell to the value of an attribute."""
 
 
 class _Parquet:

@@ -9,13 +9,14 @@ Without ids, a subscription's id is its row, from 0.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli import files
 from rtfilter.cli.bounds import Bounds, find_columns, read_arrow_bounds, read_csv_bounds
+from rtfilter.cli.cells import id_of
 from rtfilter.cli.terminal import CommandError, counted
+from rtfilter.text import shown
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
@@ -149,13 +150,7 @@ def _json_conditions(path: str) -> Iterator[Condition]:
 def _csv_conditions(path: str, header: list[str], rows: Any) -> Iterator[Condition]:
     where, id = header.index("where"), header.index("id") if "id" in header else None
     for line, row in rows:
-        yield Condition(line, row[where], None if id is None else _id_of_cell(row[id]))
-
-
-def _id_of_cell(cell: str) -> object:
-    if not cell:
-        return None
-    return int(cell) if re.fullmatch("-?[0-9]{1,30}", cell) else cell
+        yield Condition(line, row[where], None if id is None else id_of(row[id]))
 
 
 def _arrow_conditions(path: str, table: Any) -> Iterator[Condition]:
@@ -188,7 +183,7 @@ class _Ids:
         if id is None:
             return row
         if type(id) is not int or not 0 <= id < 2**63:
-            raise CommandError(f"{self._place(at)}: an id is an integer from 0 to 2**63 - 1; got {id!r}")
+            raise CommandError(f"{self._place(at)}: an id is an integer from 0 to 2**63 - 1; got {shown(id)}")
         first = self._seen.setdefault(id, at)
         if self._count > len(self._seen):
             raise CommandError(f"{self._place(at)}: the id {id} is taken already, see {self._place(first)}")

@@ -539,6 +539,17 @@ def test_bad_ids(files, capsys, ids, message, columns):
     assert fails(capsys, "match", "s.csv", "events.jsonl", "--schema", "schema.json").startswith(message)
 
 
+@pytest.mark.parametrize("columns", ["id,where", "id,low.price"])
+def test_ids_in_csv_are_read_in_one_way(files, capsys, columns):
+    cell = "TRUE" if columns.endswith("where") else "1"
+    Path("s.csv").write_text(f"{columns}\n 7,{cell}\n+8,{cell}\n")
+    found = run_match(capsys, "s.csv", "events.jsonl", "--schema", "schema.json")
+    assert {id for _, id in found} == {7, 8}
+    Path("s.csv").write_text(f"{columns}\n1_0,{cell}\n")
+    given = ["match", "s.csv", "events.jsonl", "--schema", "schema.json"]
+    assert fails(capsys, *given).startswith("s.csv:2: an id is an integer")
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
