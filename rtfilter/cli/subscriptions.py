@@ -182,8 +182,8 @@ class _Ids:
         self._count += 1
         if id is None:
             return row
-        if type(id) is not int or not 0 <= id < 2**63:
-            raise CommandError(f"{self._place(at)}: an id is an integer from 0 to 2**63 - 1; got {shown(id)}")
+        if type(id) is not int or not 0 <= id < 2**63 - 1:
+            raise CommandError(f"{self._place(at)}: an id is an integer from 0 to 2**63 - 2; got {shown(id)}")
         first = self._seen.setdefault(id, at)
         if self._count > len(self._seen):
             raise CommandError(f"{self._place(at)}: the id {id} is taken already, see {self._place(first)}")

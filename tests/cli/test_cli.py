@@ -527,9 +527,10 @@ def test_bad_conditions(files, capsys, line, message):
     [
         ("7,7", "s.csv:3: the id 7 is taken already, see s.csv:2"),
         ("7,", "s.csv:3: no id, but others have one"),
-        ("-1,2", "s.csv:2: an id is an integer from 0 to 2**63 - 1; got -1"),
-        ("x,2", "s.csv:2: an id is an integer from 0 to 2**63 - 1; got 'x'"),
-        (f"1,{2**63}", f"s.csv:3: an id is an integer from 0 to 2**63 - 1; got {2**63}"),
+        ("-1,2", "s.csv:2: an id is an integer from 0 to 2**63 - 2; got -1"),
+        ("x,2", "s.csv:2: an id is an integer from 0 to 2**63 - 2; got 'x'"),
+        (f"1,{2**63 - 1}", f"s.csv:3: an id is an integer from 0 to 2**63 - 2; got {2**63 - 1}"),
+        (f"1,{2**63}", f"s.csv:3: an id is an integer from 0 to 2**63 - 2; got {2**63}"),
     ],
 )
 @pytest.mark.parametrize("columns", ["id,where", "id,low.price"])
