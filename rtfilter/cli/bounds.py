@@ -1,4 +1,4 @@
-"""Subscriptions that are bounds, from files: columns of Arrow, and cells of CSV."""
+"""Reading subscriptions that are bounds from files of CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Bounds(NamedTuple):
     at: Sequence[int]
     """Line of each, or row of a Parquet file."""
     low: FloatArray
-    """float64 (n, number of attributes); -inf is open."""
+    """Closed low ends, float64 (n, number of attributes); -inf is no bound."""
     high: FloatArray
-    """The same; inf is open."""
+    """Closed high ends, of the same shape; inf is no bound."""
     ids: Sequence[object]
     """Id of each, None where not given."""
 
@@ -36,7 +36,7 @@ def find_columns(path: str, header: Sequence[str], schema: Schema) -> list[Bound
     Raises
     ------
     CommandError
-        Neither, both, or bounds of an attribute that the schema has not or that can have none.
+        Neither, both, or bounds of a string or of an attribute that the schema does not have.
     """
     from rtfilter.errors import PredicateError
     from rtfilter.predicates.bound_columns import bounded_columns
@@ -54,7 +54,13 @@ def read_csv_bounds(
     columns: list[BoundColumn],
     schema: Schema,
 ) -> Bounds:
-    """Read bounds from the cells of CSV: numbers, true and false, ISO 8601 timestamps."""
+    """Read bounds from CSV: numbers, true and false, ISO 8601 timestamps; an empty cell is no bound.
+
+    Raises
+    ------
+    CommandError
+        A cell is of another type than the attribute; with its place.
+    """
     import numpy as np
 
     from rtfilter.predicates.bound_columns import SIDES, open_bounds
@@ -87,7 +93,13 @@ def read_csv_bounds(
 
 
 def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema: Schema) -> Bounds:
-    """Read bounds from the columns of an Arrow table: numbers, booleans, timestamps; null is open."""
+    """Read bounds from an Arrow table: numbers, booleans, timestamps; null is no bound.
+
+    Raises
+    ------
+    CommandError
+        A column is of another type than its attribute.
+    """
     from rtfilter.errors import PredicateError
     from rtfilter.predicates.bound_columns import bounds_of_arrow
 

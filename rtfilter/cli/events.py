@@ -1,6 +1,6 @@
-"""Events of a file in batches: files larger than memory pass through.
+"""Reading events of a file in batches, so that files may be larger than memory.
 
-An event's row counts from 0, blank lines not counted: it is what the command line prints.
+The row of an event, which the command line prints, counts from 0 and skips blank lines.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class EventBatch:
     events : list of dict, or pyarrow.RecordBatch
         What `rtfilter.events.schema.Schema.read` takes.
     place : callable
-        Where in the file a row of the batch is.
+        Where in the file a row of the batch is, as messages name it.
     """
 
     events: Any
@@ -170,7 +170,7 @@ def _row_place(path: str, start: int, row: int) -> str:
 
 
 def _check_columns(schema: Schema, header: list[str], path: str) -> None:
-    """Refuse a table that has nothing to match: another separator, or the wrong schema."""
+    """Refuse a table without any of the attributes: the separator or the schema is wrong."""
     if not schema.attributes.keys() & set(header):
         raise CommandError(
             f"{files.place(path)}: none of its columns ({listed(header)}) is an attribute of the schema "

@@ -98,7 +98,7 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_occupied(path: str) -> None:
-    """Refuse before the work what `rtfilter.snapshots.arrays.write` would refuse after it."""
+    """Refuse a path that `rtfilter.snapshots.arrays.write` would refuse, before the index is built."""
     from rtfilter.snapshots.arrays import MANIFEST
 
     if not os.path.lexists(path):

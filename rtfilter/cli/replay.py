@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.figure is not None and arguments.figure.suffix not in (".png", ".svg", ".pdf"):
         raise CommandError(f"{arguments.figure}: a figure is a .png, .svg or .pdf")
     for path in (arguments.json, arguments.csv, arguments.figure, arguments.log):
-        if path is not None and not path.parent.is_dir():  # said now, not after minutes
+        if path is not None and not path.parent.is_dir():  # said before the replay, which takes minutes
             raise CommandError(f"{path}: there is no folder {path.parent}")
     entries: list[dict[str, Any]] = []
     controller = _controller(arguments, entries.append if arguments.log else None)
@@ -161,7 +161,7 @@ def _contender(arguments: argparse.Namespace, controller: Controller) -> Contend
 
 
 def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
-    """The controller that level and group ask for."""
+    """Return the controller for the given level and group."""
     from rtfilter.adaptive import FixedPlan, LevelController, PlanController
 
     level = None if arguments.level == "adaptive" else _number("--level", arguments.level, natural)
@@ -178,7 +178,7 @@ def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
 
 
 def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
-    """A workload of files: subscriptions and events in the order of the files, again and again."""
+    """Return a workload that repeats subscriptions and events in the order of the files, and its size."""
     from rtfilter.cli.inputs import open_inputs
     from rtfilter.cli.subscriptions import is_index
     from rtfilter.replay.workloads import file_workload

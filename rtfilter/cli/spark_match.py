@@ -1,4 +1,4 @@
-"""``rtfilter spark-match``: `rtfilter.spark.match_frame` for files."""
+"""``rtfilter spark-match``: match the events of files on Spark, with `rtfilter.spark.match_frame`."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _format(path: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """What went wrong, of all that Spark tells: rtfilter's own words if a worker said them."""
+    """Return the cause from Spark's long message: the error of rtfilter in a worker, if there is one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("rtfilter.errors.")]
     if own:

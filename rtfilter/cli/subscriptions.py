@@ -1,8 +1,8 @@
-"""Subscriptions of a file, and the filter of them.
+"""Reading a file of subscriptions into a filter.
 
 JSON lines hold conditions: a JSON string is SQL, an object has "where" (SQL) or "pattern" (an event pattern)
-and optionally "id". Tables hold conditions in the column ``where``, or bounds in the columns
-``low.<attribute>`` and ``high.<attribute>``, closed, an empty cell open; and optionally ids in ``id``.
+and optionally "id". Tables hold conditions in the column ``where``, or closed bounds in the columns
+``low.<attribute>`` and ``high.<attribute>``, where an empty cell is no bound; and optionally ids in ``id``.
 Without ids, a subscription's id is its row, from 0.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Condition(NamedTuple):
-    """A subscription as it stands in a file."""
+    """A subscription in a file, given as a condition."""
 
     at: int
     """Its line, or row of a Parquet file."""
@@ -163,7 +163,7 @@ def _arrow_conditions(path: str, table: Any) -> Iterator[Condition]:
 
 
 class _Ids:
-    """The ids of the subscriptions of a file: all of them given, or none."""
+    """The ids of the subscriptions of a file: either all have one, or none."""
 
     def __init__(self, place: Callable[[int], str]) -> None:
         self._place = place
@@ -217,7 +217,7 @@ def _subscribe_conditions(path: str, target: EventFilter, conditions: Any, only:
 def _uncompilable(
     path: str, schema: Schema, predicates: Sequence[Predicate], places: Sequence[int]
 ) -> CommandError | None:
-    """Return which predicate it is that cannot be compiled."""
+    """Return the error of the first predicate that cannot be compiled, with its place."""
     from rtfilter.errors import PredicateError
     from rtfilter.predicates.boxes import compile_predicate
 

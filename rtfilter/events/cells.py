@@ -1,4 +1,4 @@
-"""From single values to coordinates, and what is said of a value that has none."""
+"""Encoding single values as coordinates, and refusing those that have none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STRINGS = frozenset((str,))
 
 
 def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
-    """Join encoded columns, each (n,) or (n, 2), into points (n, D)."""
+    """Join encoded columns, each float64 (n,) or (n, 2), into points, float64 (n, D); n is `count`."""
     points = np.empty((count, sum(1 if part.ndim == 1 else 2 for part in parts)), np.float64)
     at = 0
     for part in parts:
@@ -30,7 +30,7 @@ def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
 
 
 def encode_objects(field: Field, values: list[Any]) -> FloatArray:
-    """Encode Python objects; (n,) float64, for strings (n, 2).
+    """Encode n Python objects; returns float64 (n,), for strings (n, 2).
 
     Raises
     ------
@@ -55,7 +55,14 @@ def encode_objects(field: Field, values: list[Any]) -> FloatArray:
 
 
 def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
-    """Encode one value of any type.
+    """Encode one value of any type; returns one coordinate, for a string two.
+
+    Parameters
+    ----------
+    field : Field
+    value : object
+    row : int
+        Row of the event, for the error.
 
     Raises
     ------
@@ -77,7 +84,7 @@ def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
 
 
 def refusal(field: Field, row: int, value: Any) -> EventError:
-    """Say why `value` is no coordinate."""
+    """Return the error that says why `value` has no coordinate."""
     if isinstance(value, float | np.floating) and math.isnan(value):
         reason = (
             "is NaN; where it is unknown, leave it out: no key or None in a dict, null in JSON, "

@@ -34,10 +34,17 @@ class Column(NamedTuple):
 
 
 def read_columns(fields: tuple[Field, ...], events: Any) -> EventTable:
-    """Read an array, a DataFrame, or an Arrow table or record batch."""
+    """Read n events from an array, a DataFrame, or an Arrow table or record batch.
+
+    Raises
+    ------
+    EventError
+        Another object, a wrong shape, a table without any of the attributes, or a value that
+        `rtfilter.events.schema.Schema.read` refuses.
+    """
     if isinstance(events, np.ndarray):
         return _read_array(fields, events)
-    # Any class of the family counts, so that subclasses (geopandas) are read as well.
+    # The base classes count too, so that subclasses (geopandas) are read as well.
     families = {(base.__module__.partition(".")[0], base.__name__) for base in type(events).__mro__}
     if ("pandas", "DataFrame") in families:
         _require_known(fields, map(str, events.columns))
@@ -57,10 +64,10 @@ def read_columns(fields: tuple[Field, ...], events: Any) -> EventTable:
 def _require_known(fields: tuple[Field, ...], names: Iterable[str]) -> None:
     """Refuse a table that has none of the attributes: it is another table, or its columns are misspelt.
 
-    One that shares some is taken, since attributes may be missing and others may be there (P-8).
+    A table that has some of them is read: attributes may be missing, and other columns are ignored.
     """
     given = list(names)
-    # A dotted attribute may lie in a column of structs (M-10).
+    # A dotted attribute may lie in a column of structs.
     known = {field.name for field in fields} | {field.name.partition(".")[0] for field in fields}
     if given and not known.intersection(given):
         raise EventError(
@@ -84,7 +91,7 @@ class _Columns(NamedTuple):
 
 
 class _Numbers(NamedTuple):
-    """An array of numbers (n, number of attributes) without missing ones."""
+    """An array of numbers (n, number of attributes), none missing."""
 
     names: list[str]
     array: AnyArray
@@ -111,7 +118,7 @@ def _read_array(fields: tuple[Field, ...], events: AnyArray) -> EventTable:
     if values.dtype.kind in "iufb":
         kind = "bool" if values.dtype.kind == "b" else "number"
         for field in fields:
-            # Nothing in the array could ever be of this attribute's type: a mistake, not an odd value.
+            # No value of the array can be of this attribute's type, so the array is a mistake.
             if field.family != kind:
                 raise EventError.about(
                     field.name,
@@ -146,7 +153,7 @@ def _within(fields: tuple[Field, ...], points: FloatArray) -> bool:
 
 
 def encode_array(field: Field, values: AnyArray, missing: BoolArray | None) -> Column:
-    """Encode a NumPy column of any dtype; where `missing`, (n,) bool, is true the value is not looked at.
+    """Encode a NumPy column (n,) of any dtype; values where `missing`, bool (n,), is true are ignored.
 
     Raises
     ------
@@ -188,7 +195,7 @@ def _refuse(field: Field, values: AnyArray, wrong: BoolArray) -> None:
 
 
 def _microseconds(values: AnyArray) -> FloatArray:
-    """Return datetime64 values as float64 microseconds, rounded down; `ALIEN` beyond int64's range."""
+    """Return datetime64 values (n,) as float64 microseconds, rounded down; `ALIEN` beyond int64's range."""
     days = values.astype("datetime64[D]").astype(np.int64)
     coordinates = values.astype("datetime64[us]").astype(np.int64).astype(np.float64)
     coordinates[np.abs(days) > 290_000 * 365] = ALIEN
@@ -242,7 +249,7 @@ def _read_arrow(fields: tuple[Field, ...], table: Any) -> EventTable:
     for _ in range(max(field.name.count(".") for field in fields)):
         if not any(types.is_struct(kind) for kind in table.schema.types):
             break
-        table = table.flatten()  # a struct column "a" with a field "b" becomes "a.b" (M-10)
+        table = table.flatten()  # a struct column "a" with a field "b" becomes "a.b"
     return _table([_arrow_column(field, table) for field in fields], fields, len(table))
 
 

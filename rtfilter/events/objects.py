@@ -18,12 +18,12 @@ _ATOMS = frozenset((int, float, str, bool, type(None)))
 
 
 def flatten(event: Mapping[Any, object], names: frozenset[str], row: int = 0) -> dict[str, object]:
-    """Return the values of `event` whose path, joined with dots, is one of `names` (M-10).
+    """Return the values of `event` whose path, joined with dots, is one of `names`.
 
     Raises
     ------
     EventError
-        One name has two values (M-1), as in ``{"a.b": 1, "a": {"b": 2}}``, or objects are nested deeper
+        One name has two values, as in ``{"a.b": 1, "a": {"b": 2}}``, or objects are nested deeper
         than `MAX_NESTING`.
     """
     flat: dict[str, object] = {}
@@ -72,6 +72,7 @@ class _Dicts(NamedTuple):
 
 
 def read_dict(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventTable:
+    """Read one event. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
     names = _flat_names(fields)
     if names is not None:
         event = flatten(event, names)
@@ -91,6 +92,7 @@ def read_dict(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventTa
 
 
 def read_dicts(fields: tuple[Field, ...], events: Sequence[Any]) -> EventTable:
+    """Read n events. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
     for kind in set(map(type, events)):
         if kind is not dict and not issubclass(kind, Mapping):
             row = next(row for row, event in enumerate(events) if type(event) is kind)

@@ -42,7 +42,15 @@ class Attribute:
         `int`, `float`, `str`, `bool` or `datetime.datetime`. `int` and `float` are both numbers: 1 equals
         1.0, and an `int` attribute takes 5.5 as the number it is.
     low, high : int, float or datetime, optional
-        Closed ends of the domain. An event outside is an `EventError`.
+        Closed ends of the domain; by default all of float64. An event with a value outside is refused
+        with an `EventError`.
+
+    Raises
+    ------
+    TypeError
+        Another type.
+    ValueError
+        A domain of strings or booleans, an empty one, or an end of another type or beyond float64.
     """
 
     type: type
@@ -124,7 +132,7 @@ class Schema:
     ----------
     attributes : mapping of str to type or Attribute
         For example ``{"price": float, "symbol": str, "size": Attribute(int, low=0, high=65535)}``.
-        A name with dots, such as ``"url.resource"``, is a value inside a nested object (M-10).
+        A name with dots, such as ``"url.resource"``, is a value inside a nested object.
 
     Raises
     ------
@@ -156,7 +164,7 @@ class Schema:
             Field(name, attribute.family, READERS[_READ_AS[attribute.type]], *attribute.bounds)
             for name, attribute in self.attributes.items()
         )
-        """The same, laid out for reading events."""
+        """The attributes, laid out for reading events."""
 
     def read(self, events: object) -> EventTable:
         """Read events and encode them.
@@ -164,10 +172,10 @@ class Schema:
         Parameters
         ----------
         events : dict, list of dict, ndarray, numpy.ma.MaskedArray, pandas.DataFrame or pyarrow.Table
-            One event or n of them. Nested objects are flattened with dots (M-10), attributes outside
-            the schema are ignored (P-8). An array has shape (n, number of attributes), in the order of
-            `names`, and numbers in it belong to a schema of numbers. Missing are: an absent key or
-            None in a dict, a masked cell, NaN, None and NaT in pandas, null in Arrow.
+            One event or n of them. Nested objects are flattened with dots, attributes outside the
+            schema are ignored. An array has shape (n, number of attributes), in the order of `names`;
+            an array of numbers needs a schema of numbers only. Missing are: an absent key or None in a
+            dict, a masked cell, NaN, None and NaT in pandas, null in Arrow.
 
         Returns
         -------
@@ -177,8 +185,8 @@ class Schema:
         Raises
         ------
         EventError
-            NaN (except in pandas), infinity, a value outside its domain, or an unexpected shape; names
-            the row and the attribute. A value of another type is no error, it satisfies nothing (M-9).
+            NaN (except in pandas), infinity, a value outside its domain, or an unexpected shape; its
+            `row` and `attribute` say where. A value of another type is no error: it satisfies nothing.
         """
         return read_events(self.fields, events)
 
@@ -192,7 +200,7 @@ class Schema:
         Raises
         ------
         PredicateError
-            There is none; the message suggests the nearest name.
+            There is none; the message suggests the nearest name. Its `attribute` is `name`.
         """
         try:
             return self.attributes[name]

@@ -1,7 +1,7 @@
-"""Subscriptions in the columns of a table: conditions, or closed bounds.
+"""Subscriptions in a table: conditions in one column, or closed bounds in several.
 
-Bounds stand in columns ``low.<attribute>`` and ``high.<attribute>``. An empty cell is open on that side;
-where both are empty the attribute may be missing.
+Bounds are in columns ``low.<attribute>`` and ``high.<attribute>``. An empty cell means no bound on that
+side; where both are empty the attribute may be missing.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rtfilter.events.schema import Schema
 from rtfilter.text import listed
 
 SIDES = {"low": -inf, "high": inf}
-"""Prefixes of the columns, and the bound that an empty cell stands for."""
+"""Prefixes of the columns, and the value of an empty cell."""
 
 
 class BoundColumn(NamedTuple):
     """A column of bounds."""
 
     at: int
-    """Its place in the table."""
+    """Its number in the table, from 0."""
     side: str
     """``low`` or ``high``."""
     attribute: str
@@ -37,7 +37,7 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[BoundColumn]:
     Raises
     ------
     PredicateError
-        Neither, both, or bounds of an attribute that the schema has not or that can have none.
+        Neither, both, or bounds of a string or of an attribute that the schema does not have.
     """
     columns: list[BoundColumn] = []
     for at, column in enumerate(header):
@@ -69,15 +69,20 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[BoundColumn]:
 
 
 def open_bounds(count: int, schema: Schema) -> tuple[FloatArray, FloatArray]:
-    """Bounds that are all open, float64 (count, number of attributes) each."""
+    """Return infinite low and high bounds, float64 (count, number of attributes) each."""
     shape = (count, len(schema.names))
     return np.full(shape, SIDES["low"]), np.full(shape, SIDES["high"])
 
 
 def bounds_of_arrow(table: Any, columns: list[BoundColumn], schema: Schema) -> tuple[FloatArray, FloatArray]:
-    """Low and high bounds from an Arrow table or batch: numbers, booleans, timestamps; null is open.
+    """Return low and high bounds, float64 (n, number of attributes), from n rows of an Arrow table or batch.
 
-    Raises `PredicateError` for a column of a type that its attribute is not.
+    Columns hold numbers, booleans or timestamps (then microseconds since 1970); null is no bound.
+
+    Raises
+    ------
+    PredicateError
+        A column has another type than its attribute.
     """
     low, high = open_bounds(len(table), schema)
     for column in columns:

@@ -17,15 +17,15 @@ from rtfilter.predicates.model import Constraint, Filter, Predicate
 
 
 def compile_bounds(low: ArrayLike, high: ArrayLike, schema: Schema) -> tuple[FloatArray, FloatArray]:
-    """Compile n boxes that are given as arrays, one closed interval per attribute.
+    """Compile n subscriptions given as arrays, one closed interval per attribute.
 
     Parameters
     ----------
     low, high : float (n, number of attributes)
         Closed ends in the order of ``schema.names``: numbers; 0 and 1 for booleans; microseconds since
-        1970-01-01T00:00:00Z for timestamps. -inf and +inf together are don't care, and a missing
-        attribute matches. One infinite end alone is open-ended, and the attribute must be present.
-        A string attribute must be don't care. Ends and events compare as float64.
+        1970-01-01T00:00:00Z for timestamps. -inf and +inf together mean no constraint: the attribute
+        may be missing. One infinite end alone means no bound on that side: the attribute must be
+        present. A string attribute must have no constraint. Ends and events compare as float64.
     schema : Schema
 
     Returns
@@ -37,7 +37,7 @@ def compile_bounds(low: ArrayLike, high: ArrayLike, schema: Schema) -> tuple[Flo
     ------
     PredicateError
         A wrong shape, NaN, an end at the wrong infinity, low above high, or a bounded string attribute;
-        names the row and the attribute.
+        its `row` and `attribute` say where.
     """
     lows, highs = np.asarray(low, np.float64), np.asarray(high, np.float64)
     width = len(schema.names)
@@ -64,7 +64,7 @@ def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema) -> Predi
     Parameters
     ----------
     low, high : float64 (D,)
-        Closed encoded box; strings are don't care.
+        A closed box in encoded coordinates, without a constraint on strings.
     schema : Schema
     """
     constraints: list[Constraint] = []
@@ -78,7 +78,7 @@ def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema) -> Predi
         elif a == b and (attribute.type is not datetime or a.is_integer()):
             constraints.append(Constraint(name, "=", _constant(a, attribute.type, ceil)))
         else:
-            # An open end still asks for presence, which the other end says; without one, this says it.
+            # The attribute must be present. Any end says so; where both are open, the lowest number does.
             if a != LOWEST or b == HIGHEST:
                 constraints.append(Constraint(name, ">=", _constant(a, attribute.type, ceil)))
             if b != HIGHEST:

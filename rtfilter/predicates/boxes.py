@@ -1,8 +1,8 @@
-"""From predicates to closed boxes in encoded coordinates (W-1).
+"""Compiling predicates to closed boxes in encoded coordinates.
 
-One filter becomes one box, or a few: a set has one per value, ``<>`` one on either side. A box only ever
-widens: every event that satisfies the filter lies in one of its boxes. Where a box may hold other events
-too, its `exact` flag is false, and `rtfilter.predicates.model.Predicate.matches` decides.
+One filter becomes one box, or a few: a set has one per value, ``<>`` one on either side. Every event that
+satisfies the filter lies in one of its boxes. Where a box may hold other events too, its `exact` flag is
+false, and `rtfilter.predicates.model.Predicate.matches` decides.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ from rtfilter.predicates.model import COMPARE, Constraint, Predicate
 MAX_BOXES: Final = 1024
 """Most boxes of one predicate."""
 MAX_SPLIT: Final = 16
-"""Most boxes of one filter: beyond, neighbouring values share a hull that is not exact (W-1)."""
-
+"""Most boxes of one filter: beyond, neighbouring values share a hull that is not exact."""
 
 _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, ">": max, ">=": max}
 
 
 class Boxes(NamedTuple):
-    """Closed boxes in encoded coordinates; none for a predicate that matches nothing (M-11 ii)."""
+    """Closed boxes in encoded coordinates; none for a predicate that matches nothing."""
 
     low: FloatArray
     """float64 (m, D)."""
@@ -64,7 +63,7 @@ class _Piece(NamedTuple):
 
 
 def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
-    """Compile a predicate that was checked against `schema` (see `rtfilter.predicates.model.parse`).
+    """Compile a predicate that was checked against `schema` (see `rtfilter.predicates.parse.parse`).
 
     Returns
     -------
@@ -74,12 +73,12 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     Raises
     ------
     PredicateError
-        More than `MAX_BOXES` boxes, or an attribute that the schema has not.
+        More than `MAX_BOXES` boxes, or an attribute that the schema does not have.
     """
     found: dict[tuple[tuple[float, ...], tuple[float, ...]], bool] = {}
     for conjunction in predicate.filters:
         for low, high, exact in _filter_boxes(conjunction.constraints, schema):
-            # An exact box vouches for all its events, whichever filter it came from.
+            # A box is exact if one of the filters it came from makes it so.
             found[low, high] = exact or found.get((low, high), False)
         if len(found) > MAX_BOXES:
             raise PredicateError(
@@ -192,7 +191,7 @@ def _boolean(constraints: list[Constraint]) -> list[_Piece]:
 
 
 def _text(constraints: list[Constraint]) -> list[_Piece]:
-    """Strings: `order` holds ranges and prefixes, `identity` equality; both know 6 bytes exactly."""
+    """Strings: `order` serves ranges and prefixes, `identity` equality; both are exact up to 6 bytes."""
     chosen = _chosen(constraints)
     if chosen is not None:
         exact_of = {string_code(text): len(utf8(text)) <= STRING_BYTES for text in chosen}
@@ -211,11 +210,11 @@ def _text(constraints: list[Constraint]) -> list[_Piece]:
                 if len(utf8(text)) <= STRING_BYTES:
                     holes.add(string_code(text)[1])
                 else:
-                    exact = False  # others may share its code, so it cannot be cut out
+                    exact = False  # other strings may share its code, so it cannot be cut out
             continue
         data = utf8(value)
         start = order_code(data)
-        # Padding is what makes NUL special: "a" and "a\0" have one order code.
+        # Codes are padded with NUL, so "a" and "a\0" have one order code.
         sharp = len(data) <= STRING_BYTES and not data.endswith(b"\0")
         if operator in ("prefix", "not prefix"):
             end = start + 256 ** max(STRING_BYTES - len(data), 0) - 1

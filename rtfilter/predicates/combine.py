@@ -1,4 +1,4 @@
-"""Disjunctions of filters, as the readers of every notation put them together, and their largest size."""
+"""Putting filters together: one constraint, AND and OR, for all notations, and the limits of size."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
     Raises
     ------
     PredicateError
-        See `parse`; without a place.
+        As `rtfilter.predicates.parse.parse`; without a place.
     """
     family = schema.attribute(attribute).family
     if operator not in PRESENCE:

@@ -1,7 +1,7 @@
-"""What a subscription asks for: constraints, filters, predicates, and their exact meaning (M-2..M-4).
+"""Constraints, filters and predicates, and their exact meaning.
 
-`Predicate.matches` is the one definition of the semantics; boxes are only a faster way to most of its
-answers. The normative text is `docs/predicates.md`.
+`Predicate.matches` defines the meaning; boxes only give most of its answers faster. The normative text is
+`docs/predicates.md`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "prefix": str.startswith,
     "not prefix": lambda value, start: not value.startswith(start),
 }
-"""Operators with a constant, on canonical values of one type; the constant is the right operand (M-2)."""
+"""Operators with a constant, on canonical values of one type; the constant is the right operand."""
 
 NEGATED: Final = {
     "=": "<>",
@@ -61,7 +61,7 @@ class _Constraint(NamedTuple):
 
 
 class Constraint(_Constraint):
-    """One test of one attribute (M-2). Immutable, hashable, equal by value.
+    """One test of one attribute. Immutable, hashable, equal by value.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Constraint(_Constraint):
 
 
 class Filter(NamedTuple):
-    """A conjunction of constraints (M-3); an empty one is satisfied by every event."""
+    """A conjunction of constraints; an empty one is satisfied by every event."""
 
     constraints: tuple[Constraint, ...]
 
@@ -153,7 +153,7 @@ class Filter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A disjunction of filters (M-4). Without filters it matches no event (M-11 ii).
+    """A disjunction of filters. Without filters it matches no event.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class Predicate:
 
     @classmethod
     def everything(cls) -> Predicate:
-        """Return the predicate that every event satisfies (M-11 i)."""
+        """Return the predicate that every event satisfies."""
         return cls((Filter(()),))
 
     def matches(self, row: Mapping[str, object]) -> bool:
@@ -174,7 +174,7 @@ class Predicate:
         ----------
         row : mapping of flattened names to values
             As from `EventTable.row`. Missing is an absent key or None. Values of another type than
-            the constants' are no error, they satisfy nothing but ``exists`` (M-9).
+            the constants' are no error: they satisfy only ``exists``.
         """
         for conjunction in self.filters:  # noqa: SIM110, a loop is twice as fast as any() here
             if conjunction.matches(row):

@@ -1,4 +1,4 @@
-"""From any notation to a predicate."""
+"""Parsing predicates in any notation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse(source: Source, schema: Schema) -> Predicate:
     ------
     PredicateError
         Unknown attribute or operator, a constant that the attribute can never have, a construct that is
-        not supported, or too many filters, terms or levels. The message shows the place.
+        not supported, or too many filters, constants or levels. The message shows the place.
     """
     if isinstance(source, str):
         from rtfilter.predicates.sql import parse_sql  # sqlglot is loaded only when SQL is used

@@ -37,7 +37,7 @@ class _PatternReader:
     def mapping(self, pattern: Mapping[str, Any], prefix: str, path: str, depth: int) -> Filters:
         """Return the conjunction of a pattern's entries; `prefix` is the outer name with its dot."""
         self.mappings += 1
-        # Counted, because mappings in memory may share parts, and then a small one unfolds without end.
+        # Counted, since mappings in memory may share parts: a small one may then unfold into a huge one.
         if depth > MAX_DEPTH or self.mappings > MAX_TERMS:
             raise PredicateError(
                 f"the pattern is nested deeper than {MAX_DEPTH} levels"

@@ -1,7 +1,7 @@
 """SQL conditions, as in JMS message selectors, read by `sqlglot` (normative text: `docs/predicates.md`).
 
-Parsing is sqlglot's; this module accepts the constructs that filters have and refuses, by name and with
-the place, everything else. NOT is pushed down on the way (De Morgan), so that the result is a disjunction
+sqlglot parses; this module accepts the constructs that filters have, and refuses everything else by name
+and with its place. NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction
 of conjunctions of constraints.
 """
 
@@ -49,7 +49,7 @@ _NAMES: Final[dict[type[exp.Expr], str]] = {
     exp.RegexpLike: "a regular expression",
     exp.Subquery: "a subquery",
 }
-"""How messages call what they refuse, where the parser's own word would not do."""
+"""Names of refused constructs in messages, where the parser's own word would not do."""
 _MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOMENTS: Final = frozenset(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME", "DATE"))
 _OPENING: Final = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE))
