@@ -31,8 +31,8 @@ class _InputError(RTFilterError, ValueError):
 
     Notes
     -----
-    The parameters are attributes. Whoever knows a better place than the row, such as a line of a file, shows
-    that place and `message`. Setting `row` later does not change what ``str()`` shows.
+    The parameters are attributes. A caller that knows a better place than the row, such as a line of a file,
+    shows that place and `message`. Setting `row` later does not change what ``str()`` shows.
     """
 
     _PLACE: ClassVar[str]

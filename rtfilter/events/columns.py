@@ -1,6 +1,6 @@
 """Reading events from columns: NumPy arrays, masked arrays, pandas DataFrames, Arrow tables.
 
-Neither pandas nor pyarrow is imported here: whoever passes such an object has imported it already.
+Neither pandas nor pyarrow is imported here: a caller who passes such an object has imported it already.
 """
 
 from __future__ import annotations

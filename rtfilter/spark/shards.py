@@ -6,8 +6,8 @@ Everything lies in one directory on a file system that driver and executors reac
     shards/<name>/           snapshots of filters, never changed
     leaves/<name>/           the same: a "subscription" for the box of each leaf of each shard
 
-A change makes a new version of the shards it touches and shares the others. Who reads an older version
-finishes on it.
+A change makes a new version: it writes the shards it touches and shares the others. Readers of an older
+version finish on it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
     from rtfilter.spark.blocks import Batches
 
-#: Of the files of versions.
+#: Name and number of the format of the files of versions.
 FORMAT = "rtfilter.sharded", 1
-#: Seconds after which what no version names is removed.
+#: Seconds after which files that no version names are removed.
 ABANDONED = 86_400.0
 #: Subscriptions of a shard, unless told otherwise.
 SIZE = 1_000_000
@@ -74,14 +74,14 @@ class ShardedIndex:
     schema: Schema
     capacity: tuple[int, int]
     most: int
-    """Subscriptions of a shard before it is cut into several."""
+    """Most subscriptions of a shard; beyond, it is cut into several."""
     cuts: Cuts
     shards: list[Shard]
     leaves: Shard
 
     @classmethod
     def open(cls, path: str | PathLike[str], version: int | None = None) -> ShardedIndex:
-        """The newest version of what `build_sharded` made there, or that of this number.
+        """Return the newest version of the index that `build_sharded` made there, or the given one.
 
         Raises `SnapshotError`.
         """
@@ -96,7 +96,7 @@ class ShardedIndex:
 
     @classmethod
     def find(cls, path: str | PathLike[str]) -> ShardedIndex | None:
-        """The newest version there; None where there is no index in shards. Raises `SnapshotError`."""
+        """Return the newest version there; None where there is no index in shards. Raises `SnapshotError`."""
         place = places.absolute(path)
         numbers = _versions(place)
         return (
@@ -108,13 +108,13 @@ class ShardedIndex:
         return sum(shard.subscriptions for shard in self.shards)
 
     def route(self) -> Route:
-        """The way of events to it."""
+        """Return the route of events to its shards."""
         leases = [self._lease(shard) for shard in self.shards]
         leaves = Lease(f"{self.place}/leaves/{self.leaves.name}", self.leaves.manifest)
         return Route(leases, leaves, np.array([shard.subscriptions + 1.0 for shard in self.shards]))
 
     def append(self, subscriptions: DataFrame) -> ShardedIndex:
-        """Add subscriptions, all or none; only the shards they belong to are built anew.
+        """Add subscriptions, all or none; only their shards are built anew.
 
         Parameters
         ----------
@@ -156,16 +156,27 @@ class ShardedIndex:
         built = [one for one in rest if one.number not in again] + added
         made = self._next(built) if built else self
         for one in rest:
-            if one.number in again:  # written twice; nobody knows the first
+            if one.number in again:  # written twice, and no version names the first
                 places.remove(self._lease(one.shard).place)
         return made
 
     def remove(self, ids: DataFrame | ArrayLike) -> ShardedIndex:
-        """Remove the subscriptions of these ids, a DataFrame with a column `id` or an array; unknown ones are
-        ignored.
+        """Remove subscriptions; unknown ids are ignored.
 
-        Returns the next version, or this one if it had none of them. Raises `RuntimeError` if somebody else
-        has made the next version meanwhile.
+        Parameters
+        ----------
+        ids : DataFrame or array_like of int (n,)
+            A DataFrame has them in a column `id`.
+
+        Returns
+        -------
+        ShardedIndex
+            The next version, or this one if it had none of them.
+
+        Raises
+        ------
+        RuntimeError
+            Somebody else has made the next version meanwhile.
         """
         from pyspark.sql import DataFrame, SparkSession
 
@@ -181,10 +192,10 @@ class ShardedIndex:
         return self._next(built) if built else self
 
     def expire(self, keep: int = 1) -> int:
-        """Remove versions before this one, and the shards that only they had; returns their number.
+        """Remove older versions, and the shards that only they had; returns the number of removed versions.
 
-        `keep`: versions that stay, this one the last of them. Whoever still matches against one that is
-        removed will fail. What changes that failed have left is removed when it is a day old.
+        Of the versions up to this one, the last `keep` stay. Matching against a removed version fails. Files
+        that failed changes have left are removed once they are a day old.
         """
         if keep < 1:
             raise ValueError(f"at least 1 version is kept, not {keep}")
@@ -216,16 +227,16 @@ class ShardedIndex:
         return given.build(self.cuts, shards, f"{self.place}/shards", self.capacity, self.most)
 
     def _names(self) -> set[str]:
-        """Directories of its snapshots."""
+        """Return the directories of its snapshots."""
         return {*(f"shards/{shard.name}" for shard in self.shards), f"leaves/{self.leaves.name}"}
 
     def _each(self, spark: SparkSession) -> DataFrame:
-        """A row for each shard, each in a task of its own."""
+        """Return a frame with a row for each shard, each in its own task."""
         context_of(spark)
         return spark.range(0, len(self.shards), 1, len(self.shards))
 
     def _known(self, spark: SparkSession, ids: IntArray) -> IntArray:
-        """Those of the ids that are in the index."""
+        """Return those of the ids that are in the index."""
         leases = [self._lease(shard) for shard in self.shards]
 
         def known(batches: Batches) -> Batches:
@@ -239,7 +250,7 @@ class ShardedIndex:
         return found
 
     def _without(self, spark: SparkSession, ids: IntArray) -> list[Built]:
-        """The shards that have any of the ids, written anew without them."""
+        """Write the shards that have any of the ids anew without them, and return these."""
         leases, place = [self._lease(shard) for shard in self.shards], f"{self.place}/shards"
 
         def without(batches: Batches) -> Batches:
@@ -350,17 +361,17 @@ def build_sharded(
     shards: int | None = None,
     capacity: tuple[int, int] = DEFAULT_CAPACITY,
 ) -> ShardedIndex:
-    """Build an index of any size by the executors alone, in shards of near subscriptions.
+    """Build an index of any size on the executors, in shards of neighbouring subscriptions.
 
-    Space is cut on a sample of the subscriptions by the rule of the R*-tree's own nodes; each task packs one
-    shard; the driver only sees the boxes of their leaves.
+    Space is cut on a sample of the subscriptions by the rule that packs the nodes of the R*-tree. Each task
+    packs one shard; the driver gets only the boxes of the leaves.
 
     Parameters
     ----------
     subscriptions : DataFrame
         A row each: `id` (integers, distinct, not negative), and either `where`, an SQL condition, or closed
         bounds in columns ``low.<attribute>`` and ``high.<attribute>`` or in structs `low` and `high`; null is
-        open, and an attribute with neither may be missing.
+        no bound, and an attribute without both may be missing.
     path : path or URI
         A directory that does not exist or is empty, on a file system that driver and executors share. Of
         URIs, those that Arrow reaches: file, hdfs, s3, gs, abfs.

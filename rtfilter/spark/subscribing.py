@@ -1,4 +1,4 @@
-"""Subscriptions in a DataFrame: read by the executors, and put into the shards they belong to."""
+"""Subscriptions in a DataFrame: executors read them and put them into their shards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rtfilter.spark.blocks import Batches
 
-#: Subscriptions that cuts are chosen on, for each shard.
+#: Subscriptions per shard on which cuts are chosen.
 SAMPLE = 2000
 SHARD = "shard"
 NO_CUTS = Cuts([])
@@ -42,14 +42,14 @@ class Shard(NamedTuple):
     """A part of an index: a snapshot of a filter."""
 
     name: str
-    """Of its directory."""
+    """Name of its directory."""
     subscriptions: int
     manifest: bytes
-    """Of the snapshot."""
+    """Manifest of the snapshot."""
 
 
 class Built(NamedTuple):
-    """What a task made."""
+    """A shard that a task made."""
 
     number: int
     part: int
@@ -58,7 +58,7 @@ class Built(NamedTuple):
     leaves: FloatArray
     """Boxes of the shard's leaves, float64 (2, m, d)."""
     cuts: Cuts
-    """Of part 0: what parts it."""
+    """Of part 0: the cuts into the parts."""
 
 
 BUILT = f"{SHARD} int, part int, name string, subscriptions long, manifest binary, leaves binary, cuts string"
@@ -72,14 +72,17 @@ class SubscriptionReader:
     ----------
     schema : Schema
     columns : list of BoundColumn
-        Those with bounds; none where there are conditions.
+        The columns of bounds; none where there are conditions.
     """
 
     schema: Schema
     columns: list[BoundColumn]
 
     def hulls(self, batch: pa.RecordBatch) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Ids, and low and high coordinates of the box around each subscription."""
+        """Return the ids, int64 (n,), and low and high ends of the box around each, float64 (n, d).
+
+        Raises `PredicateError`, which names the subscription.
+        """
         ids = batch.column("id").to_numpy().astype(np.int64)
         with _named(ids):
             if self.columns:
@@ -100,7 +103,7 @@ class SubscriptionReader:
         return low, high
 
     def subscribe(self, filter: EventFilter, batch: pa.Table) -> None:
-        """Add all of them to a filter."""
+        """Add all of them to a filter. Raises `PredicateError`, which names the subscription."""
         ids = batch.column("id").to_numpy().astype(np.int64)
         with _named(ids):
             if self.columns:
@@ -115,7 +118,7 @@ class SubscriptionReader:
 
 @contextmanager
 def _named(ids: IntArray) -> Iterator[None]:
-    """Let errors name the subscription, int64 (n,) by row, as rows of a batch mean nothing to anybody."""
+    """Let errors name the subscription by its id, int64 (n,), instead of the row."""
     try:
         yield
     except PredicateError as error:
@@ -132,7 +135,7 @@ def _named(ids: IntArray) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SubscriptionFrame:
-    """Subscriptions of a DataFrame, checked as far as its types tell."""
+    """Subscriptions of a DataFrame whose columns have the right names and types."""
 
     frame: DataFrame
     layout: Layout
@@ -140,9 +143,9 @@ class SubscriptionFrame:
 
     @classmethod
     def of(cls, frame: DataFrame, schema: Schema) -> SubscriptionFrame:
-        """With a column `id`, and `where`, or ``low.<attribute>`` and ``high.<attribute>``, or such structs.
+        """Check a frame with columns `id` and `where`, or ``low.<attribute>`` and ``high.<attribute>``.
 
-        Raises `PredicateError`, or `ValueError` for the ids.
+        Bounds may also be in structs `low` and `high`. Raises `PredicateError`, or `ValueError` for the ids.
         """
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_type
@@ -164,7 +167,7 @@ class SubscriptionFrame:
         return cls(flat, Layout.of(flat, names, "id"), SubscriptionReader(schema, columns))
 
     def count(self) -> int:
-        """How many there are. Raises `ValueError` for ids that are null, negative or not distinct."""
+        """Return their number. Raises `ValueError` for ids that are null, negative or not distinct."""
         from pyspark.sql import functions as sf
 
         column = sf.col("id")
@@ -187,12 +190,12 @@ class SubscriptionFrame:
         return int(found.rows)
 
     def ids(self) -> IntArray:
-        """All ids, int64 (n,)."""
+        """Return all ids, int64 (n,)."""
         found: IntArray = self.frame.select("id").toArrow().column("id").to_numpy().astype(np.int64)
         return found
 
     def sample(self, share: float) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Ids and hulls of about this share of them."""
+        """Return ids and hulls, as of `SubscriptionReader.hulls`, of about this share of them."""
         layout, reader, dimensions = self.layout, self.reader, self.reader.schema.dimensions
 
         def read_hulls(batches: Batches) -> Batches:
@@ -221,9 +224,10 @@ class SubscriptionFrame:
     def build(
         self, cuts: Cuts, shards: list[Lease | None], place: str, capacity: tuple[int, int], most: int
     ) -> list[Built]:
-        """Put them into the shards they belong to, new or with what was in them; the changed ones.
+        """Add them to their shards, or to new ones where there is None, and return the changed shards.
 
-        Each task builds a shard and writes it below `place`, in parts if it has more than `most`.
+        Each task builds a shard and writes it below `place`, in parts if it has more than `most`
+        subscriptions.
         """
         layout, reader = self.layout, self.reader
 
@@ -248,7 +252,7 @@ class SubscriptionFrame:
 
 
 def _flattened(frame: DataFrame) -> DataFrame:
-    """With a column ``low.x`` for each field x of a struct `low`, and so for `high`."""
+    """Return the frame with a column ``low.x`` for each field x of a struct `low`; the same for `high`."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
@@ -268,7 +272,7 @@ def _flattened(frame: DataFrame) -> DataFrame:
 
 
 def in_parts(number: int, filter: EventFilter, place: str, parts: int) -> Batches:
-    """Cut a shard into parts, and save each."""
+    """Cut a shard into parts, save each, and yield rows of `BUILT`."""
     ids, low, high = hulls(filter)
     step = max(len(ids) // (SAMPLE * parts), 1)
     cuts = Cuts.into(parts, low[::step], high[::step], ids[::step])
@@ -278,7 +282,7 @@ def in_parts(number: int, filter: EventFilter, place: str, parts: int) -> Batche
 
 
 def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Ids, ascending, and the box around all boxes of each, in coordinates."""
+    """Return the ids, ascending, int64 (n,), and the box around all boxes of each, float64 (n, d) twice."""
     ids = filter.ids()
     of_box, low, high, _ = filter.tree.content()
     order = np.argsort(of_box, kind="stable")
@@ -294,7 +298,7 @@ def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
 def written(
     number: int, filter: EventFilter, place: str, part: int = 0, cuts: Cuts = NO_CUTS
 ) -> pa.RecordBatch:
-    """Save a shard in a directory of its own below `place`; a row of `BUILT` that tells of it."""
+    """Save a shard in a new directory below `place`, and return its row of `BUILT`."""
     import pyarrow as pa
 
     name = uuid.uuid4().hex
@@ -332,7 +336,7 @@ def save(filter: EventFilter, place: str) -> bytes:
 
 
 def collected(built: DataFrame) -> list[Built]:
-    """What tasks that yield rows of `BUILT` made, each shard once."""
+    """Return the shards that tasks made, from their rows of `BUILT`, each once."""
     found = {}
     for row in built.collect():
         shard = Shard(row["name"], row["subscriptions"], bytes(row["manifest"]))
