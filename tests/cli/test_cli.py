@@ -40,7 +40,7 @@ CONDITIONS = [
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
-    """Run in a directory of its own, so that messages name files as they are given."""
+    """Run in a temporary directory, so that messages name files as they are given."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

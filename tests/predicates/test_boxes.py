@@ -111,7 +111,6 @@ def test_sides_of_a_number(source, expected):
     ],
 )
 def test_unsatisfiable_predicates_have_no_boxes(source):
-    """M-11 ii."""
     predicate = parse(source, SCHEMA)
     assert len(compile_predicate(predicate, SCHEMA).low) == 0
     assert not predicate.matches({"x": 4, "s": "a", "flag": True})
@@ -178,7 +177,7 @@ def test_a_string_is_cut_out_sharply():
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_equal_boxes_are_kept_once_and_the_exact_one_decides(step):
-    """Two filters, one box: one alone would be inexact, the other vouches for the whole box."""
+    """Two filters with the same box: one alone would be inexact, the other makes the box exact."""
     schema = Schema({"s": str})
     filters = [Filter((Constraint("s", "not prefix", "abcdefgh"),)), Filter((Constraint("s", "prefix", ""),))]
     boxes = compile_predicate(Predicate(tuple(filters[::step])), schema)

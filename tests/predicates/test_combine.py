@@ -10,7 +10,7 @@ from rtfilter.predicates.parse import parse
 
 
 def test_duplicates_are_dropped():
-    """M-3: a repeated constraint counts once; M-4 the same for filters."""
+    """A repeated constraint counts once, and so does a repeated filter."""
     parsed = parse("(severity > 5 AND severity > 5) OR severity > 5", Schema({"severity": int}))
     assert parsed == parse("severity > 5", Schema({"severity": int}))
 
