@@ -41,6 +41,11 @@ class FixedPlan(_Recorder):
         Events per group, at least 1; None for the whole batch.
     log : callable, optional
         See :class:`Controller`.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range.
     """
 
     def __init__(self, level: int, group: int | None, log: Sink | None = None) -> None:
@@ -203,6 +208,11 @@ class LevelController(_Climber[int]):
         :func:`powers_of_two` or :func:`exact`: which batch sizes share a level.
     log : callable, optional
         See :class:`Controller`.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range.
     """
 
     def __init__(
@@ -252,6 +262,11 @@ class PlanController(_Climber[Plan]):
         settled after 320 batches, 0 after 641, both with a regret of 0.1 %.
     rounds, threshold, early_stop, size_class, log
         See :class:`LevelController`.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range, or `groups` does not increase strictly.
     """
 
     def __init__(

@@ -22,7 +22,12 @@ class Plan:
         which estimates the workload of each event.
     group : int or None
         Events per group in the search that follows, at least 1. With 1 each event is released as soon as it
-        is done, as in the paper; None makes one group of the whole batch.
+        is done, as in the paper (Wang et al.); None makes one group of the whole batch.
+
+    Raises
+    ------
+    ValueError
+        The level is negative, or the group is below 1.
     """
 
     level: int

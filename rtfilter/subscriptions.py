@@ -65,6 +65,7 @@ class Subscriptions:
             try:
                 predicates.append(parse(source, self.schema))
             except PredicateError as error:
+                error.row = row
                 if len(sources) > 1:
                     error.add_note(f"in predicate {row} of {len(sources)}")
                 raise

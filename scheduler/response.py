@@ -101,5 +101,5 @@ def relative_gain(cost: npt.ArrayLike) -> float:
 def _some(cost: npt.ArrayLike) -> FloatArray:
     costs = as_cost(cost)
     if not len(costs):
-        raise ValueError("the response-time law needs at least one cost")
+        raise ValueError("a response time needs at least one cost")
     return costs

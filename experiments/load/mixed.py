@@ -7,8 +7,8 @@ waiting. It is compared with the mean response that queueing theory expects if b
 long as in the closed loop.
 
 The experiment records when each batch and each change asked for the index, got it and released it. From these
-times it counts who waited for whom. Some answers are compared with brute force over the subscriptions as they
-were when the batch got the index.
+times it counts which operations waited for which. Some answers are compared with brute force over the
+subscriptions as they were when the batch got the index.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ BLOCK = 1 << 17
 TRIES = 6
 """Largest number of rounds for each round that counts."""
 QUIET = 0.05
-"""A round is quiet if other processes use at most so many cores. Rounds end when enough are quiet."""
+"""A round is quiet if other processes use at most this number of cores. Rounds end when enough are quiet."""
 LAP = 0.3
 """Shortest time of a round on one core, in seconds."""
 PATIENCE = 5.0

@@ -32,8 +32,8 @@ from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads.base import FloatArray
 
 COMPARED = 17
-"""One of so many timed batches is also run by all other plans. The number has no divisor from 2 to 5, the
-numbers of plans in a loop, so that each plan of a loop is compared."""
+"""Every 17th timed batch is also run by all other plans. 17 is no multiple of 2 to 5, the numbers of plans in
+a loop, so each plan of a loop is compared."""
 POOL = 8
 """Number of batches that runs draw from, as a multiple of the profile's."""
 REGRET = 0.1
@@ -41,7 +41,7 @@ REGRET = 0.1
 KEPT = 0.75
 """Smallest part of the possible gain that meets the claim."""
 LITTLE = 0.05
-"""If the possible gain is smaller than this, the claim is not met."""
+"""If the possible gain is smaller than this, the claim cannot hold."""
 
 
 class Episode(NamedTuple):

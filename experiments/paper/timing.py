@@ -17,7 +17,7 @@ from rtfilter.events.table import EventTable
 ARRIVAL = "arrival order"
 """Name of what is no batch search: each event from the root, in the order of arrival."""
 MORE = 20
-"""Quick batches are timed at most so many times as often as slow ones."""
+"""Quick batches are timed at most this many times as often as slow ones."""
 
 
 def call(index: GrowingFilter, plan: Plan, policy: str = "shortest") -> Call:

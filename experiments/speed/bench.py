@@ -320,7 +320,7 @@ def compare(workload: str, measure: str, ours: Sequence[float], others: Mapping[
 
 
 def judge(row: Row, boxes: int) -> Row:
-    """The row with its target and verdict, if there is a target for so many boxes."""
+    """The row with its target and verdict, if there is a target for this number of boxes."""
     applying = [
         target
         for target in TARGETS

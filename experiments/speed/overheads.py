@@ -1,4 +1,4 @@
-"""Costs beside those of matching: starting a process, and metrics."""
+"""Costs other than matching: starting a process, and metrics."""
 
 from __future__ import annotations
 

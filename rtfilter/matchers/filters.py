@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import BoolArray, FloatArray
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes import Boxes, bounds_predicate, compile_predicate
@@ -111,7 +112,13 @@ class Filters:
 
     def _compile(self) -> None:
         assert self._predicates is not None
-        compiled = [compile_predicate(predicate, self.schema) for predicate in self._predicates]
+        compiled = []
+        for row, predicate in enumerate(self._predicates):
+            try:
+                compiled.append(compile_predicate(predicate, self.schema))
+            except PredicateError as error:
+                error.row = row
+                raise
         empty = np.empty((0, self.schema.dimensions))
         parts = [Boxes(empty, empty, np.empty(0, np.bool_)), *compiled]
         self._boxes = Boxes(*(np.concatenate(column) for column in zip(*parts, strict=True)))

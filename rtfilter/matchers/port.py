@@ -146,7 +146,11 @@ def refuse_untaken(name: str, takes: Takes, predicates: Iterable[Predicate], sch
                     f"the matcher {name!r} does not take {what}, but only {', '.join(sorted(known))}; "
                     "choose another matcher"
                 )
-                raise PredicateError(f"predicate {row}: {constraint}: {reason}")
+                error = PredicateError(
+                    f"{constraint}: {reason}", attribute=constraint.attribute, reason=reason
+                )
+                error.row = row
+                raise error
 
 
 def refuse_missing(name: str, events: EventTable, schema: Schema) -> None:
@@ -155,5 +159,6 @@ def refuse_missing(name: str, events: EventTable, schema: Schema) -> None:
     if absent.any():
         row, coordinate = (int(i) for i in np.argwhere(absent)[0])
         attribute = next(n for n in reversed(schema.names) if schema.offsets[n] <= coordinate)
-        reason = f"is missing, but the matcher {name!r} needs all attributes; choose another matcher"
-        raise EventError(f"event {row}: attribute {attribute!r} {reason}")
+        raise EventError.about(
+            attribute, f"is missing, but the matcher {name!r} needs all attributes; choose another", row
+        )

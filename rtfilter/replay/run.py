@@ -54,7 +54,7 @@ def replay(
     rng = np.random.default_rng(settings.seed)
     sizes = _sizes(settings, rng)
     supply = _Supply(workload, settings.subscriptions + settings.bursts * settings.insert)
-    checked = _Checked(filter)
+    checked = _CheckedFilter(filter)
     live = checked.subscribe(supply.take(settings.subscriptions)).tolist()
     peer = None
     if settings.peer_every:
@@ -167,7 +167,7 @@ class _Supply:
         return self._drawn[rows]
 
 
-class _Checked:
+class _CheckedFilter:
     """A filter whose answers are compared with brute force over the same subscriptions."""
 
     def __init__(self, filter: EventFilter) -> None:

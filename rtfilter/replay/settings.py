@@ -1,4 +1,4 @@
-"""What is replayed, and who competes."""
+"""The settings and the contenders of a replay."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is replayed.
+    """How much is replayed.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Settings:
     check : int
         Events per burst whose matches are compared with brute force.
     peer_every : int
-        The peer runs every so many bursts; 0: never.
+        The peer runs the bursts whose numbers, from 0 on, are multiples of this; 0: none.
     seed : int
         Seed of the burst sizes, and of which events are compared with brute force.
     """

@@ -1,4 +1,4 @@
-"""What is kept of predicates, and that it is the same predicate."""
+"""Predicates are kept as text or as objects, and come back equal."""
 
 import gc
 

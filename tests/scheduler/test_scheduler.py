@@ -219,7 +219,7 @@ def test_the_gain_of_exponential_work_approaches_one_half():
         scheduler.shortest_first_response,
     ],
 )
-def test_needs_costs(law):
+def test_the_gain_needs_costs(law):
     with pytest.raises(ValueError, match="at least one cost"):
         law([])
     with pytest.raises(ValueError, match="cost of row 0 is nan"):

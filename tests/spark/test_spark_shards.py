@@ -421,7 +421,7 @@ def test_versions_are_written_once_on_any_file_system(tmp_path, monkeypatch):
         places.write_new(place, b"one")
         with pytest.raises(FileExistsError):
             places.write_new(place, b"two")  # of the same process
-        assert places.read(place) == b"one"
+        assert places.read_bytes(place) == b"one"
         assert places.names(place.rpartition("/")[0]) == ["1.json"]
         places.remove(place)
         places.remove(place)
@@ -429,7 +429,7 @@ def test_versions_are_written_once_on_any_file_system(tmp_path, monkeypatch):
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "file").write_bytes(b"3")
     places.copy(str(tmp_path / "c"), "far://d/e")
-    assert places.read("far://d/e/file") == b"3"
+    assert places.read_bytes("far://d/e/file") == b"3"
     with pytest.raises(SnapshotError, match="a path, or a URI of hdfs, s3, gs or abfs"):
         ShardedIndex.open("nowhere://there/x")
 

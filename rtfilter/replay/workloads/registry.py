@@ -16,7 +16,7 @@ MODULES: Mapping[str, str] = {
     "flights": "rtfilter.replay.workloads.flights",
     "weather": "rtfilter.replay.workloads.weather",
 }
-"""The module of each workload that is none of boxes. It is imported only when its workload is made."""
+"""The module of each workload that is not in `BOXES`. It is imported only when its workload is made."""
 WORKLOADS: Sequence[str] = (*BOXES, *MODULES)
 """Names that `workload` knows."""
 
