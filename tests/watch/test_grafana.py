@@ -14,9 +14,8 @@ import overview
 import panels
 from experiments.ports import free_port
 from overview import Prometheus, filled
-from rtfilter import EventFilter
+from rtfilter import EventFilter, replay
 from rtfilter.adaptive import LevelController, PlanController
-from rtfilter.replay import bursts as replay
 from rtfilter.replay.workloads import workload
 from rtfilter.spark.watch import StreamMetrics
 from rtfilter.watch.metrics import Metrics, StreamRecord
