@@ -89,8 +89,9 @@ class Outcome:
         """Mean response time without the consumer's own time between releases: what a plan answers for."""
         return sum(group.busy * (len(group.offsets) - 1) for group in self.groups) / self.size
 
-    def record(self, size_class: int, estimation: float, workload: IntArray) -> StreamRecord:
+    def record(self, size_class: int, estimation: float, workload: IntArray | None) -> StreamRecord:
         """What those who watch keep of a stream."""
         ended = np.array([group.ended for group in self.groups])
         sizes = np.array([len(group.offsets) - 1 for group in self.groups], np.int64)
-        return StreamRecord(size_class, ended, sizes, self.match_count, estimation, workload, self.visits)
+        estimate = np.ones(self.size, np.int64) if workload is None else workload
+        return StreamRecord(size_class, ended, sizes, self.match_count, estimation, estimate, self.visits)

@@ -88,7 +88,7 @@ class Road:
             self.control.report(ticket, outcome.mean_busy_response)
         if self.metrics is None:
             return
-        if ticket is None or batch.workload is None:
+        if ticket is None:
             self.metrics.record_whole(len(batch), outcome.groups[-1].ended, outcome.match_count)
         else:
             self.metrics.record_stream(outcome.record(ticket.size_class, batch.estimation, batch.workload))
