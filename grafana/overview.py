@@ -28,7 +28,7 @@ from panels import ROWS, Panel
 
 Series = dict[str, Any]
 Answer = tuple[str, Series]
-COLUMNS = 5
+COLUMNS = 3
 """Panels in a row of the picture."""
 POINTS = 120
 """Points of a line."""
@@ -85,14 +85,16 @@ def answers(server: Prometheus, panel: Panel, rate: str, start: float, end: floa
 
 def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: float) -> None:
     """Draw a panel. One without data says "no data"."""
-    axes.set_title(panel.title, fontsize=9)
-    axes.tick_params(labelsize=6)
+    axes.set_title(panel.title, fontsize=11)
+    axes.tick_params(labelsize=8)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_offset_text().set_size(8)
     if not found:
         axes.text(0.5, 0.5, "no data", ha="center", transform=axes.transAxes, color="grey")
         axes.set(xticks=[], yticks=[])
         return
     unit = {"s": "s", "bytes": "B", "ops": "1/s", "percentunit": "share"}.get(panel.unit, "")
-    axes.set_ylabel(unit, fontsize=7)
+    axes.set_ylabel(unit, fontsize=9)
     if panel.kind == "number":
         value = _last(found[0][1])
         axes.text(0.5, 0.5, f"{value * 1e3:.3g} ms", ha="center", va="center", fontsize=22)
@@ -117,7 +119,7 @@ def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: f
         axes.set_yscale("log")
     else:
         axes.set_ylim(0, 1.1 * max(positive, default=1.0))
-    axes.legend(fontsize=5, loc="best", ncols=2 if len(found) > 4 else 1)
+    axes.legend(fontsize=8, loc="best", ncols=2 if len(found) > 4 else 1)
 
 
 def _last(series: Series) -> float:
@@ -161,7 +163,7 @@ def overview(server: Prometheus, minutes: float, rate: str) -> Figure:
     found = [(title, panel, answers(server, panel, rate, start, end)) for title, panel in panels]
     shown = [one for one in found if one[0] != "Spark" or one[2]]  # programs without Spark have none of these
     lines = math.ceil(len(shown) / COLUMNS)
-    figure = Figure((3.2 * COLUMNS, 2.3 * lines), layout="constrained")
+    figure = Figure((4.0 * COLUMNS, 2.4 * lines), layout="constrained")
     grid = figure.subplots(lines, COLUMNS, squeeze=False).ravel()
     for axes, (_, panel, series) in zip(grid, shown, strict=False):
         draw(axes, panel, series, start, end)

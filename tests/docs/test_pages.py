@@ -9,6 +9,7 @@ import pytest
 
 import spark_cases
 from experiments.__main__ import EXPERIMENTS
+from rtfilter import EventFilter, Schema
 from rtfilter.cli import COMMANDS, main
 
 HOME = Path(__file__).parents[2]
@@ -141,6 +142,19 @@ def test_the_files_on_the_page_of_the_command_line_match_as_shown(tmp_path, monk
         assert program == "rtfilter"
         assert main(arguments) == 0
         assert capsys.readouterr().out == output
+
+
+def test_the_page_on_watching_has_all_metrics_and_no_others():
+    watched = EventFilter(Schema({"x": float}), metrics=True)
+    watched.subscribe("x > 1")
+    watched.match({"x": 2.0})
+    list(watched.stream([{"x": 2.0}] * 4))
+    exported = {
+        sample.name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+        for family in watched.metrics.registry.collect()
+        for sample in family.samples
+    }
+    assert set(re.findall(r"`(rtfilter_[a-z_]+)`", TEXTS[HOME / "docs" / "watching.md"])) == exported
 
 
 def test_pictures_are_those_of_their_script():
