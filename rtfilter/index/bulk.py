@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.index.kernels import hash_tables as tables
-from rtfilter.index.kernels import layout, pack, rstar
+from rtfilter.index.kernels import layout, pack
 from rtfilter.index.kernels.layout import Tree
+from rtfilter.index.kernels.nodes import free_node
 
 Array = NDArray[Any]
 
@@ -41,7 +42,7 @@ def load(tree: Tree, ids: Array, low: Array, high: Array, exact: Array) -> Tree:
     threads = 2 if len(rows) >= PARALLEL and _cores() > 1 else 1
     cuts = _group(pack.frame_boxes(tree, low, high, rows), rows, int(leaf * FILL), threads)
     pack.fill_tables(tree, ids, low, high, exact, first, table, rows)
-    rstar.free_node(tree, 0)  # the empty root
+    free_node(tree, 0)  # the empty root
     entries, level = np.arange(len(rows)), 0
     while True:
         count = len(cuts) - 1

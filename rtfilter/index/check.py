@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.index.kernels import layout, rstar
+from rtfilter.index.kernels import layout
 from rtfilter.index.kernels.layout import CELLS, WORD, Tree
+from rtfilter.index.kernels.nodes import MINIMUM_FILL
 
 
 def require(holds: Any, otherwise: str) -> None:
@@ -48,7 +49,7 @@ def _check_node(tree: Tree, node: int, is_root: bool) -> NDArray[Any]:
     head = tree.nodes[node]
     level, count = int(head["level"]), int(head["count"])
     capacity = int(tree.state[layout.LEAF_CAPACITY if level == 0 else layout.INNER_CAPACITY])
-    fewest = max(2, int(capacity * rstar.MINIMUM_FILL))
+    fewest = max(2, int(capacity * MINIMUM_FILL))
     if is_root:
         fewest = 2 if level > 0 else 0
     require(fewest <= count <= capacity, f"node {node} has {count} entries, not {fewest}..{capacity}")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rtfilter.index import bulk
-from rtfilter.index.kernels import descend, layout, rstar
+from rtfilter.index.kernels import delete, descend, insert, layout
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.results import Matches
 from rtfilter.snapshots import arrays as snapshot
@@ -186,7 +186,7 @@ class RStarTree:
         key, shape = index(id), (self.dimensions,)
         inserted = lower.shape == upper.shape == shape and _is_id(key)
         try:
-            inserted = inserted and rstar.insert_one(self._where, key, lower, upper, bool(exact))
+            inserted = inserted and insert.insert_one(self._where, key, lower, upper, bool(exact))
         finally:
             if self._tree.state[layout.TODO] > 0:
                 self._place_waiting()
@@ -202,7 +202,7 @@ class RStarTree:
 
     def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: NDArray[np.bool_]) -> None:
         self._reserve(len(ids))
-        self._run(lambda done: rstar.insert(self._where, done, ids, low, high, exact), len(ids))
+        self._run(lambda done: insert.insert(self._where, done, ids, low, high, exact), len(ids))
 
     def extend(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
@@ -229,7 +229,7 @@ class RStarTree:
         """Remove ids with all their boxes; bool (n,): which were known."""
         identifiers = _ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
-        self._run(lambda done: rstar.delete(self._where, done, identifiers, removed), len(identifiers))
+        self._run(lambda done: delete.delete(self._where, done, identifiers, removed), len(identifiers))
         return removed
 
     def repack(self) -> None:
@@ -258,12 +258,12 @@ class RStarTree:
         while self._tree.state[layout.TODO] > 0:
             try:
                 self._grow()
-                rstar.delete(self._where, 0, nobody, unknown)
+                delete.delete(self._where, 0, nobody, unknown)
             except BaseException as error:
                 if interruption is not None:
                     raise
                 interruption = error
-        rstar.delete(self._where, 0, nobody, unknown)  # masks may be behind
+        delete.delete(self._where, 0, nobody, unknown)  # masks may be behind
         if interruption is not None:
             raise interruption
 

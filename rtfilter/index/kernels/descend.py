@@ -10,16 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from rtfilter.index.kernels.borrow import Lender, borrowed
-from rtfilter.index.kernels.grid import (
-    ONE,
-    candidates,
-    fetch_ends,
-    fetch_first,
-    fetch_rest,
-    locate,
-    verify,
-    words_of,
-)
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import (
     BOXES,
@@ -29,12 +19,22 @@ from rtfilter.index.kernels.layout import (
     INNER_CAPACITY,
     LANES,
     LINKS,
+    ONE,
     ROOT,
     WORD,
     Array,
     Tree,
     opened,
     words_for,
+    words_of,
+)
+from rtfilter.index.kernels.select_point import (
+    candidates,
+    fetch_ends,
+    fetch_first,
+    fetch_rest,
+    locate,
+    verify,
 )
 from rtfilter.index.kernels.vector import prefetch, trailing_zeros
 

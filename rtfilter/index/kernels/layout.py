@@ -22,6 +22,9 @@ CODES = 16  # words of codes for each mask word: 64 entries x 2 ends x 1 byte
 LINE = 64  # bytes of a cache line
 LANES = 8  # words of a vector, see `kernels.vector`
 DIMENSIONS = 2**15 - 1  # at most: `Tree.ranking`
+OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
+ONE = np.uint64(1)
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 #: One row per box. `link`: first link of the box, -1 when the row is free, and `id`: the id of that link;
 #: `leaf`: node that holds it, or the next free row.
@@ -108,6 +111,30 @@ def in_vectors(words: int) -> bool:
 def block(dimensions: int, words: int) -> int:
     """Words in `Tree.masks` of a node with masks of so many words."""
     return dimensions * (CELLS + (CODES if in_vectors(words) else 0)) * words
+
+
+@kernel
+def capacity_of(tree: Tree, level: int) -> int:
+    """Most entries a node of this level may hold."""
+    return tree.state[LEAF_CAPACITY] if level == 0 else tree.state[INNER_CAPACITY]
+
+
+@kernel
+def words_of(tree: Tree, level: int) -> int:
+    """Mask words of a node of this level."""
+    return words(capacity_of(tree, level))
+
+
+@kernel
+def block_of(tree: Tree, level: int) -> int:
+    """Words of a node of this level in `Tree.masks`."""
+    return block(tree.mbr.shape[2], words_of(tree, level))
+
+
+@kernel
+def rectangles(tree: Tree, level: int) -> Array:
+    """The array that the entries of a node of this level are rows of: boxes, or other nodes' rectangles."""
+    return tree.bounds if level == 0 else tree.mbr
 
 
 def _block(tree: Tree, leaf: bool) -> tuple[int, int]:

@@ -11,11 +11,13 @@ it is tried too, and judged by what the cuts after it should bring.
 
 import numpy as np
 
+from rtfilter.index.kernels.entries import set_entries
+from rtfilter.index.kernels.geometry import THIN, area, framed, widen_frame
 from rtfilter.index.kernels.grid import build_grid
 from rtfilter.index.kernels.hash_tables import add_link
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import BOXES, HEIGHT, LANES, ROOT, USED_BOX, Array, Tree, words_for
-from rtfilter.index.kernels.rstar import THIN, area, framed, new_node, set_entries, widen_frame
+from rtfilter.index.kernels.nodes import new_node
 
 LOW, HIGH, CENTRE, WIDTH = 0, 1, 2, 3  # kinds of sort keys
 
