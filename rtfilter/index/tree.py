@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rtfilter.index import bulk
-from rtfilter.index.kernels import delete, descend, insert, layout
+from rtfilter.index.kernels import dealt, delete, descend, insert, layout, runs
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.results import Matches
 from rtfilter.snapshots import arrays as snapshot
@@ -92,16 +92,16 @@ class Frontier:
             raise ValueError(
                 "order must be a permutation of the batch, and cuts must ascend from 0 to its end"
             )
-        dealt = descend.deal(self.nodes, self.cuts, self.pairs, order, cuts)
-        arrays = descend.Parts(self.points[order], np.ascontiguousarray(cuts, np.int64), *dealt)
-        return Parts(self.version, arrays, descend.PARTS.addresses(arrays))
+        parts = dealt.deal(self.nodes, self.cuts, self.pairs, order, cuts)
+        arrays = dealt.Dealt(self.points[order], np.ascontiguousarray(cuts, np.int64), *parts)
+        return Parts(self.version, arrays, dealt.DEALT_BY_ADDRESS.addresses(arrays))
 
 
 class Parts(NamedTuple):
     """A frontier cut into groups; see `Frontier.split`."""
 
     version: Version
-    arrays: descend.Parts
+    arrays: dealt.Dealt
     where: IntArray  # for kernels
 
     def __len__(self) -> int:
@@ -139,7 +139,7 @@ class RStarTree:
 
     @_tree.setter
     def _tree(self, arrays: layout.Tree) -> None:
-        self._arrays, self._where = arrays, layout.LENDER.addresses(arrays)
+        self._arrays, self._where = arrays, layout.TREE_BY_ADDRESS.addresses(arrays)
 
     # -- building ------------------------------------------------------------------------------------
 
@@ -359,23 +359,23 @@ class RStarTree:
     ) -> Hits:
         """Run a search kernel of `descend` and put its hits in order, behind those that are there."""
         # Taken away meanwhile: a signal handler or a finalizer may search, too.
-        runs, room = vars(_scratch).pop("runs", None) or _room(1024)
+        found, room = vars(_scratch).pop("runs", None) or _room(1024)
         complete, offsets, visits = search(self._where, *what, room)
         while not complete:
-            size = len(runs.ids)
-            runs, room = _room(min(4 * size, KEPT) if size < KEPT else 2 * size)
+            size = len(found.ids)
+            found, room = _room(min(4 * size, KEPT) if size < KEPT else 2 * size)
             complete, offsets, visits = search(self._where, *what, room)
         state, count = self._tree.state, int(offsets[-1])
         # Memory from NumPy, which asks for huge pages: with small ones, first touching it takes longest.
         own_ids = np.empty(count, np.int64) if ids is None else ids.room(count)
         flags = count if state[layout.INEXACT] else 0
         own_exact = np.empty(flags, np.uint8) if exact is None else exact.room(flags)
-        descend.gather(room, offsets, own_ids, own_exact)
-        if len(runs.ids) <= KEPT:
-            _scratch.runs = runs, room
+        runs.gather(room, offsets, own_ids, own_exact)
+        if len(found.ids) <= KEPT:
+            _scratch.runs = found, room
         self._hits_per_point = max(1.0, count / max(len(visits), 1))
         if state[layout.LINKS] > state[layout.IDS]:  # an id may be met twice
-            descend.distinct(offsets, own_ids, own_exact)
+            runs.distinct(offsets, own_ids, own_exact)
             own_ids, own_exact = own_ids[: offsets[-1]], own_exact[: offsets[-1]]
         for array, own in ((ids, own_ids), (exact, own_exact)):
             if array is not None:
@@ -599,10 +599,10 @@ class _Growing:
         return used if 2 * self.used >= len(self._array) else used.copy()
 
 
-def _room(hits: int) -> tuple[descend.Runs, IntArray]:
+def _room(hits: int) -> tuple[runs.Runs, IntArray]:
     """Room for the hits of one search, and its addresses."""
-    runs = descend.room_for(hits)
-    return runs, descend.RUNS.addresses(runs)
+    room = runs.room_for(hits)
+    return room, runs.RUNS_BY_ADDRESS.addresses(room)
 
 
 def _power_of_two(least: int) -> int:

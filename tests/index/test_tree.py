@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from oracle import as_sets, matches
-from rtfilter.index.kernels import descend
+from rtfilter.index.kernels import runs
 from rtfilter.index.tree import RStarTree
 
 CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130)]
@@ -153,14 +153,14 @@ def test_a_search_within_a_search_on_the_same_thread_disturbs_neither(monkeypatc
     tree = RStarTree.bulk_load(low, low + 0.4)
     points, others = rng.random((2, 300, 2))
     expected = tree.search(points)
-    gather = descend.gather
+    gather = runs.gather
 
     def interrupted(*arguments):  # as by a signal handler or a finalizer
-        monkeypatch.setattr(descend, "gather", gather)
+        monkeypatch.setattr(runs, "gather", gather)
         tree.search(others)
         gather(*arguments)
 
-    monkeypatch.setattr(descend, "gather", interrupted)
+    monkeypatch.setattr(runs, "gather", interrupted)
     assert np.array_equal(tree.search(points).ids, expected.ids)
 
 

@@ -1,16 +1,17 @@
 """Deleting ids with all their boxes (the R*-tree of Beckmann et al.)."""
 
+from rtfilter.index.kernels.array_types import Bool1, Float2, Int1
 from rtfilter.index.kernels.entries import position, refresh_entry, remove_entry, shrink
 from rtfilter.index.kernels.grid import redraw
 from rtfilter.index.kernels.hash_tables import first_link, remove_box, remove_first_link
 from rtfilter.index.kernels.insert import drain
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.layout import HEIGHT, REINSERTED, ROOT, UPDATES, Array, Tree, opened
+from rtfilter.index.kernels.layout import HEIGHT, REINSERTED, ROOT, UPDATES, Tree, opened_tree
 from rtfilter.index.kernels.nodes import free_node, minimum_of, wait
 
 
 @kernel
-def condense(tree: Tree, node: int, sides: Array) -> None:
+def condense(tree: Tree, node: int, sides: Float2) -> None:
     """After an entry left `node`: dissolve nodes that are too empty, shrink rectangles, up to the root."""
     gone = sides.copy()
     while tree.nodes[node].parent >= 0:
@@ -44,12 +45,12 @@ def lower_root(tree: Tree) -> None:
 
 
 @kernel
-def delete(where: Array, start: int, ids: Array, removed: Array) -> int:
+def delete(where: Int1, start: int, ids: Int1, removed: Bool1) -> int:
     """Delete ids `start`.. of n with all their boxes and return how many are gone; see `insert`.
 
     `removed` (bool, n) is set where the id was known.
     """
-    tree = opened(where)
+    tree = opened_tree(where)
     for i in range(start, len(ids)):
         while first_link(tree, ids[i]) >= 0:
             if not drain(tree):

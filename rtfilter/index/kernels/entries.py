@@ -5,9 +5,10 @@ Masks are left behind and brought up to date once, at the end of a change (`grid
 
 import numpy as np
 
+from rtfilter.index.kernels.array_types import Float2, Int32_1
 from rtfilter.index.kernels.grid import clear_bits, postpone, set_bits
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.layout import Array, Tree, rectangles
+from rtfilter.index.kernels.layout import Tree, rectangles
 
 
 @kernel
@@ -60,7 +61,7 @@ def remove_entry(tree: Tree, node: int, j: int) -> None:
 
 
 @kernel
-def set_entries(tree: Tree, node: int, rows: Array) -> None:
+def set_entries(tree: Tree, node: int, rows: Int32_1) -> None:
     """Make `rows` the entries of a node, with exact rectangle; nothing is drawn."""
     head = tree.nodes[node]
     head.count = len(rows)
@@ -72,7 +73,7 @@ def set_entries(tree: Tree, node: int, rows: Array) -> None:
 
 
 @kernel
-def fill_node(tree: Tree, node: int, rows: Array) -> None:
+def fill_node(tree: Tree, node: int, rows: Int32_1) -> None:
     """`set_entries`, to be drawn at the end of the change."""
     set_entries(tree, node, rows)
     postpone(tree, node)
@@ -96,7 +97,7 @@ def measure(tree: Tree, node: int) -> bool:
 
 
 @kernel
-def shrink(tree: Tree, node: int, gone: Array) -> bool:
+def shrink(tree: Tree, node: int, gone: Float2) -> bool:
     """Fit a node's rectangle after the entry with the sides `gone` has left it; whether it changed.
 
     Only where that entry reached the rectangle's side can another side be due.
@@ -120,7 +121,7 @@ def shrink(tree: Tree, node: int, gone: Array) -> bool:
 
 
 @kernel
-def extend(tree: Tree, node: int, sides: Array) -> bool:
+def extend(tree: Tree, node: int, sides: Float2) -> bool:
     """Let a node's rectangle cover `sides`; whether it had to grow."""
     grown = False
     for k in range(sides.shape[1]):

@@ -6,15 +6,16 @@ ends cut off, so that infinite sides and any number of dimensions are safe. Sear
 
 import numpy as np
 
+from rtfilter.index.kernels.array_types import Float2, Float3
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.layout import OPEN, Array, Tree
+from rtfilter.index.kernels.layout import OPEN, Tree
 
 #: What every side counts at least, so that degenerate sides do not make all volumes zero.
 THIN = 2.0**-14
 
 
 @kernel
-def widen_frame(tree: Tree, sides: Array) -> None:
+def widen_frame(tree: Tree, sides: Float2) -> None:
     """Let the frame cover the finite ends of a box."""
     for k in range(sides.shape[1]):
         for end in range(2):
@@ -26,7 +27,7 @@ def widen_frame(tree: Tree, sides: Array) -> None:
 
 
 @kernel
-def framed(tree: Tree, sides: Array, out: Array) -> None:
+def framed(tree: Tree, sides: Float2, out: Float2) -> None:
     """The box `sides` (2, d) in frame coordinates, into `out` (2, d)."""
     for k in range(sides.shape[1]):
         low, width = tree.frame[0, k], tree.frame[2, k]
@@ -35,7 +36,7 @@ def framed(tree: Tree, sides: Array, out: Array) -> None:
 
 
 @kernel
-def area(box: Array) -> float:
+def area(box: Float2) -> float:
     """Volume of a framed box."""
     product = 1.0
     for k in range(box.shape[1]):
@@ -44,7 +45,7 @@ def area(box: Array) -> float:
 
 
 @kernel
-def area_of_union(a: Array, b: Array) -> float:
+def area_of_union(a: Float2, b: Float2) -> float:
     """Volume of the smallest framed box around two."""
     product = 1.0
     for k in range(a.shape[1]):
@@ -53,7 +54,7 @@ def area_of_union(a: Array, b: Array) -> float:
 
 
 @kernel
-def overlap(a: Array, b: Array) -> float:
+def overlap(a: Float2, b: Float2) -> float:
     """Volume that two framed boxes share."""
     product = 1.0
     for k in range(a.shape[1]):
@@ -65,7 +66,7 @@ def overlap(a: Array, b: Array) -> float:
 
 
 @kernel
-def covers(a: Array, b: Array) -> bool:
+def covers(a: Float2, b: Float2) -> bool:
     """Whether box `a` contains box `b`."""
     covered = True
     for k in range(a.shape[1]):
@@ -74,7 +75,7 @@ def covers(a: Array, b: Array) -> bool:
 
 
 @kernel
-def overlap_growth(children: Array, i: int, box: Array, bound: float) -> float:
+def overlap_growth(children: Float3, i: int, box: Float2, bound: float) -> float:
     """How much more child i overlaps its siblings once it includes `box`; stops early above `bound`."""
     union = np.empty_like(box)
     for k in range(box.shape[1]):

@@ -8,6 +8,7 @@ No decision here needs masks that are up to date: they are drawn once, at the en
 
 import numpy as np
 
+from rtfilter.index.kernels.array_types import Bool1, Float1, Float2, Int1
 from rtfilter.index.kernels.entries import append_entry, extend, refresh_entry
 from rtfilter.index.kernels.geometry import area, area_of_union, covers, framed, overlap_growth, widen_frame
 from rtfilter.index.kernels.grid import redraw
@@ -23,10 +24,9 @@ from rtfilter.index.kernels.layout import (
     USED_BOX,
     USED_LINK,
     WORD,
-    Array,
     Tree,
     capacity_of,
-    opened,
+    opened_tree,
     rectangles,
     words_for,
     words_of,
@@ -40,7 +40,7 @@ NEAR = 32  # candidates of least area enlargement whose overlap is computed
 
 
 @kernel
-def covering(tree: Tree, node: int, sides: Array) -> int:
+def covering(tree: Tree, node: int, sides: Float2) -> int:
     """The least entry of an inner node that covers the box, -1 if there is none.
 
     An entry covers a box when both of its outermost corners are in it; masks name few that may.
@@ -69,7 +69,7 @@ def covering(tree: Tree, node: int, sides: Array) -> int:
 
 
 @kernel
-def choose_child(tree: Tree, node: int, sides: Array) -> int:
+def choose_child(tree: Tree, node: int, sides: Float2) -> int:
     """Entry of `node` that should take the box: least overlap growth above leaves, else least area growth."""
     head = tree.nodes[node]
     count = head.count
@@ -128,7 +128,7 @@ def drain(tree: Tree) -> bool:
 
 
 @kernel
-def enter(tree: Tree, identifier: int, low: Array, high: Array, exact: bool, sides: Array) -> None:
+def enter(tree: Tree, identifier: int, low: Float1, high: Float1, exact: bool, sides: Float2) -> None:
     """Add a box, which then waits for its place; `sides` (2, d) is scratch."""
     for k in range(len(low)):
         sides[0, k], sides[1, k] = low[k] + 0.0, high[k] + 0.0  # no negative zeros
@@ -143,13 +143,13 @@ def enter(tree: Tree, identifier: int, low: Array, high: Array, exact: bool, sid
 
 
 @kernel
-def insert(where: Array, start: int, ids: Array, low: Array, high: Array, exact: Array) -> int:
+def insert(where: Int1, start: int, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> int:
     """Insert boxes `start`.. of n in the tree at these addresses and return how many are in.
 
     Fewer than n, or entries still waiting: the node pools must grow first. The pools of boxes and links and
     the tables must have room for all n.
     """
-    tree = opened(where)
+    tree = opened_tree(where)
     sides = np.empty((2, low.shape[1]))
     for i in range(start, len(ids)):
         if not drain(tree):
@@ -161,12 +161,12 @@ def insert(where: Array, start: int, ids: Array, low: Array, high: Array, exact:
 
 
 @kernel
-def insert_one(where: Array, identifier: int, low: Array, high: Array, exact: bool) -> bool:
+def insert_one(where: Int1, identifier: int, low: Float1, high: Float1, exact: bool) -> bool:
     """Insert one box (d,), (d,) if it is one and all pools have the room; whether it was.
 
     Entries may still be waiting then. Less work to call than `insert`.
     """
-    tree = opened(where)
+    tree = opened_tree(where)
     room = min(len(tree.slots) - tree.state[USED_BOX], len(tree.links) - tree.state[USED_LINK])
     valid = room > 0 and len(tree.id_table) >= 2 * (tree.state[LINKS] + 1) and has_room(tree)
     for k in range(len(low)):

@@ -16,6 +16,7 @@ as are expected to leave a bit: a test for none costs as much as the next mask.
 
 import numpy as np
 
+from rtfilter.index.kernels.array_types import Float1, Float3, Int1, Word1
 from rtfilter.index.kernels.grid import cell, code, codes_of
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import (
@@ -24,7 +25,6 @@ from rtfilter.index.kernels.layout import (
     LANES,
     ONE,
     WORD,
-    Array,
     Tree,
     in_vectors,
     rectangles,
@@ -48,7 +48,7 @@ FEW = 16  # up to so many candidates the bounds are read straight away: the cell
 
 
 @kernel
-def locate(tree: Tree, node: int, point: Array, rows: Array) -> None:
+def locate(tree: Tree, node: int, point: Float1, rows: Int1) -> None:
     """Where the masks of the cells of `point` begin, into `rows`, by rank of the tested dimensions."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
@@ -59,7 +59,7 @@ def locate(tree: Tree, node: int, point: Array, rows: Array) -> None:
 
 
 @kernel
-def fetch_first(tree: Tree, node: int, rows: Array) -> None:
+def fetch_first(tree: Tree, node: int, rows: Int1) -> None:
     """Have the first of the masks at `rows` brought to the cache while other work goes on."""
     head = tree.nodes[node]
     if head.tested > 0:
@@ -68,7 +68,7 @@ def fetch_first(tree: Tree, node: int, rows: Array) -> None:
 
 
 @kernel
-def fetch_rest(tree: Tree, node: int, rows: Array) -> None:
+def fetch_rest(tree: Tree, node: int, rows: Int1) -> None:
     """Likewise the others, where the first leaves any bit."""
     head = tree.nodes[node]
     if not in_vectors(words_of(tree, head.level)) or head.tested == 0:
@@ -80,7 +80,7 @@ def fetch_rest(tree: Tree, node: int, rows: Array) -> None:
 
 
 @kernel
-def candidates(tree: Tree, node: int, rows: Array, cached: bool, found: Array) -> bool:
+def candidates(tree: Tree, node: int, rows: Int1, cached: bool, found: Word1) -> bool:
     """AND the masks at `rows`: a superset of the entries that contain the point.
 
     When most of them are in the cache, it pays to read more of them for fewer branches to guess. Fills
@@ -116,7 +116,7 @@ def candidates(tree: Tree, node: int, rows: Array, cached: bool, found: Array) -
 
 
 @kernel
-def fetch_ends(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> None:
+def fetch_ends(tree: Tree, node: int, point: Float1, rows: Int1, found: Word1) -> None:
     """Have brought to the cache what `verify` reads for many candidates of a leaf, and the ids it leaves."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
@@ -148,7 +148,7 @@ def fetch_ends(tree: Tree, node: int, point: Array, rows: Array, found: Array) -
 
 
 @kernel
-def bit_count(found: Array, used: int) -> int:
+def bit_count(found: Word1, used: int) -> int:
     """Bits set in the first words."""
     total = 0
     for w in range(used):
@@ -157,7 +157,7 @@ def bit_count(found: Array, used: int) -> int:
 
 
 @kernel
-def verify(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> None:
+def verify(tree: Tree, node: int, point: Float1, rows: Int1, found: Word1) -> None:
     """Leave in `found` only the entries that contain the point."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
@@ -201,7 +201,7 @@ def verify(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> No
 
 
 @kernel
-def contains(boxes: Array, box: int, point: Array) -> bool:
+def contains(boxes: Float3, box: int, point: Float1) -> bool:
     """Whether the closed box in row `box` contains `point`."""
     inside = True
     for k in range(len(point)):

@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from rtfilter.index.kernels.array_types import Float3, Int1, Int32_1
 from rtfilter.index.kernels.entries import append_entry, extend, fill_node, refresh_ancestors
 from rtfilter.index.kernels.geometry import area, framed, overlap
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.layout import HEIGHT, REINSERTED, ROOT, Array, Tree, capacity_of, rectangles
+from rtfilter.index.kernels.layout import HEIGHT, REINSERTED, ROOT, Tree, capacity_of, rectangles
 from rtfilter.index.kernels.nodes import minimum_of, new_node, wait
 
 REINSERTED_SHARE = 0.3
@@ -14,7 +15,7 @@ SAMPLE = 256  # entries from which a wide node chooses its split axis
 
 
 @kernel
-def split_order(boxes: Array, minimum: int) -> tuple[Array, int]:
+def split_order(boxes: Float3, minimum: int) -> tuple[Int1, int]:
     """R* split of framed boxes (n, 2, d): an order of them and how many of its first form the one node.
 
     The axis has the least sum of margins over all distributions; on it the distribution has the least
@@ -47,7 +48,7 @@ def split_order(boxes: Array, minimum: int) -> tuple[Array, int]:
 
 
 @kernel
-def running_boxes(boxes: Array, order: Array) -> tuple[Array, Array]:
+def running_boxes(boxes: Float3, order: Int1) -> tuple[Float3, Float3]:
     """Bounding boxes of the first 1..n and of the last n..1 boxes of an order, each float64 (n, 2, d)."""
     n = len(order)
     left = np.empty((n, 2, boxes.shape[2]))
@@ -64,7 +65,7 @@ def running_boxes(boxes: Array, order: Array) -> tuple[Array, Array]:
 
 
 @kernel
-def reinsert(tree: Tree, node: int, rows: Array, boxes: Array) -> None:
+def reinsert(tree: Tree, node: int, rows: Int32_1, boxes: Float3) -> None:
     """Keep the entries nearest to the node's centre, let the farthest wait, nearest of them first."""
     n = len(rows)
     distance = np.zeros(n)
