@@ -485,7 +485,7 @@ def test_an_interruption_while_one_box_finds_its_place_loses_nothing(monkeypatch
 
 def test_a_large_result_after_a_first_part_with_all_the_hits(monkeypatch):
     monkeypatch.setattr("rtfilter.index.tree.CHUNK", 100)
-    monkeypatch.setattr("rtfilter.index.tree.KEPT", 1000)
+    monkeypatch.setattr("rtfilter.index.room.KEPT", 1000)
     tree = RStarTree.bulk_load(np.zeros((300, 1)), np.linspace(1, 2, 300)[:, None])
     points = np.concatenate([np.full(100, 0.5), np.full(5000, 3.0), np.linspace(0, 2, 200)])[:, None]
     found = tree.search(points)
