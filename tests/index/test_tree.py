@@ -207,7 +207,7 @@ def test_leaves_visited_are_those_that_contain_the_point():
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "limit"), [("wide", 1.05), ("narrow", 1.05)])
 def test_quality_is_that_of_libspatialindex(kind, limit):
-    """Mean leaves visited per event at the paper's capacities, both built by the same insertions (W-1)."""
+    """Mean leaves visited per event at the paper's capacities, both built by the same insertions."""
     from rtree import index
 
     rng = np.random.default_rng(6)
@@ -275,7 +275,7 @@ def test_grids_follow_a_drift_of_the_data():
 
 
 class TreeMachine(RuleBasedStateMachine):
-    """Any interleaving of changes against a dict of boxes; `check()` after every operation (P-9)."""
+    """Any interleaving of changes against a dict of boxes; `check()` after every operation."""
 
     @initialize(capacity=st.sampled_from([(4, 4), (4, 7), (10, 20), (512, 4096)]), d=st.integers(1, 3))
     def start(self, capacity, d):
