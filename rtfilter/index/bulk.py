@@ -7,16 +7,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtfilter.index.kernels import hash_tables as tables
-from rtfilter.index.kernels import layout, pack, rstar
+from rtfilter.index.kernels import layout, pack
+from rtfilter.index.kernels.array_types import Bool1, Float2, Float3, Int1
 from rtfilter.index.kernels.layout import Tree
-
-Array = NDArray[Any]
+from rtfilter.index.kernels.nodes import free_node
 
 #: How full bulk loading leaves its nodes: room for later insertions before the first split. Leaves of the
 #: default capacity hold seven whole vectors of mask words.
@@ -29,7 +27,7 @@ LEAST_SAMPLE, MOST_SAMPLE = 64, 512
 NODE_SAMPLE = 128
 
 
-def load(tree: Tree, ids: Array, low: Array, high: Array, exact: Array) -> Tree:
+def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> Tree:
     """Fill an empty tree, which has room for the boxes and links, with n > 0 of them (`RStarTree.bulk_load`).
 
     Returns it with larger pools of nodes.
@@ -41,7 +39,7 @@ def load(tree: Tree, ids: Array, low: Array, high: Array, exact: Array) -> Tree:
     threads = 2 if len(rows) >= PARALLEL and _cores() > 1 else 1
     cuts = _group(pack.frame_boxes(tree, low, high, rows), rows, int(leaf * FILL), threads)
     pack.fill_tables(tree, ids, low, high, exact, first, table, rows)
-    rstar.free_node(tree, 0)  # the empty root
+    free_node(tree, 0)  # the empty root
     entries, level = np.arange(len(rows)), 0
     while True:
         count = len(cuts) - 1
@@ -57,7 +55,7 @@ def load(tree: Tree, ids: Array, low: Array, high: Array, exact: Array) -> Tree:
         cuts = _group(pack.frame_nodes(tree, entries), entries, int(inner * FILL), threads=1)
 
 
-def _group(boxes: Array, rows: Array, target: int, threads: int) -> Array:
+def _group(boxes: Float3, rows: Int1, target: int, threads: int) -> Int1:
     """Reorder `rows`, one for each framed box, into groups of at most `target`; their int64 bounds."""
     places = np.arange(len(rows))
     groups = -(-len(rows) // target)

@@ -1,14 +1,15 @@
-"""Every invariant of an R*-tree, verified without its own kernels (P-W1). Slow, for tests."""
+"""Every invariant of an R*-tree, verified without its own kernels. Slow, for tests."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rtfilter.index.kernels import layout, rstar
+from rtfilter.index.kernels import layout
+from rtfilter.index.kernels.array_types import Float3, Int1, Int32_1
 from rtfilter.index.kernels.layout import CELLS, WORD, Tree
+from rtfilter.index.kernels.nodes import MINIMUM_FILL
 
 
 def require(holds: Any, otherwise: str) -> None:
@@ -44,15 +45,15 @@ def check_tree(tree: Tree) -> None:
     _check_rows(tree, np.array(seen_boxes, np.int64))
 
 
-def _check_node(tree: Tree, node: int, is_root: bool) -> NDArray[Any]:
+def _check_node(tree: Tree, node: int, is_root: bool) -> Int32_1:
     head = tree.nodes[node]
     level, count = int(head["level"]), int(head["count"])
     capacity = int(tree.state[layout.LEAF_CAPACITY if level == 0 else layout.INNER_CAPACITY])
-    fewest = max(2, int(capacity * rstar.MINIMUM_FILL))
+    fewest = max(2, int(capacity * MINIMUM_FILL))
     if is_root:
         fewest = 2 if level > 0 else 0
     require(fewest <= count <= capacity, f"node {node} has {count} entries, not {fewest}..{capacity}")
-    entries = tree.entries[head["entries"] :][:count]
+    entries: Int32_1 = tree.entries[head["entries"] :][:count]
     boxes = (tree.bounds if level == 0 else tree.mbr)[entries]
     if count:
         hull = np.stack([boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)])
@@ -61,7 +62,7 @@ def _check_node(tree: Tree, node: int, is_root: bool) -> NDArray[Any]:
     return entries
 
 
-def _check_masks(tree: Tree, node: int, boxes: NDArray[Any]) -> None:
+def _check_masks(tree: Tree, node: int, boxes: Float3) -> None:
     """Bit j of a cell is set exactly when entry j overlaps the cell, and no bit beyond the entries is."""
     head = tree.nodes[node]
     dimensions = tree.frame.shape[1]
@@ -109,7 +110,7 @@ def _check_pools(tree: Tree, seen: list[int]) -> None:
     require(len(set(tree.nodes["masks"][:used].tolist())) == used, "two nodes share a block")
 
 
-def _check_rows(tree: Tree, boxes: NDArray[np.int64]) -> None:
+def _check_rows(tree: Tree, boxes: Int1) -> None:
     """Boxes, links and hash tables agree with each other."""
     state = tree.state
     slots = tree.slots[: state[layout.USED_BOX]]

@@ -6,101 +6,45 @@ run alone (`EventFilter` sees to that).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral
 from operator import index
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rtfilter.index import bulk
-from rtfilter.index.kernels import descend, layout, rstar
+from rtfilter.index import arguments, bulk, room
+from rtfilter.index.arguments import FloatArray, IntArray
+from rtfilter.index.frontier import Frontier, Parts, Version
+from rtfilter.index.kernels import delete, descend, insert, layout, runs
 from rtfilter.index.kernels import hash_tables as tables
+from rtfilter.index.kernels.array_types import Links
 from rtfilter.results import Hits, Matches
 from rtfilter.snapshots import arrays as snapshot
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+__all__ = [
+    "DEFAULT_CAPACITY",
+    "KIND",
+    "FloatArray",
+    "Frontier",
+    "Hits",
+    "IntArray",
+    "Parts",
+    "RStarTree",
+    "Version",
+]
 
 #: Entries of an inner node and of a leaf, chosen by `experiments`' capacity benchmark.
 DEFAULT_CAPACITY = (512, 4096)
 #: Points searched together at most; more brings no further sharing and larger scratch arrays.
 CHUNK = 4096
-#: Hits for which a thread keeps room from one search to the next; 9 bytes each.
-KEPT = 1 << 25
 KIND = "rtfilter.tree"
-
-_scratch = threading.local()
-
-
-class Version(NamedTuple):
-    """What tells one content of one tree from any other."""
-
-    state: NDArray[np.int64]  # compared by identity: repacking makes another
-    updates: int
-
-
-@dataclass(frozen=True, eq=False)
-class Frontier:
-    """Where the search paths of a batch stop at one level (W-2): pairs of a node and a point.
-
-    Attributes
-    ----------
-    points : float64 (n, d)
-    level : int
-        0 is the root, H - 1 the leaves.
-    nodes : int64 (k,)
-        Nodes that points stopped at.
-    cuts : int64 (k + 1,)
-        Bounds of each node's points in `pairs`.
-    pairs : int32 (workload.sum(),)
-        Rows of `points`, node by node, ascending within a node.
-    workload : int64 (n,)
-        Nodes at which each point's paths stop: the estimate of its remaining work.
-    visits : int
-        (node, point) pairs expanded above the frontier.
-    version : Version
-        Of the tree, which must not change before the search is finished.
-    """
-
-    points: FloatArray
-    level: int
-    nodes: IntArray
-    cuts: IntArray
-    pairs: NDArray[np.int32]
-    workload: IntArray
-    visits: int
-    version: Version
-
-    def split(self, order: IntArray, cuts: IntArray) -> Parts:
-        """Cut it into one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
-        covered = len(cuts) > 0 and cuts[0] == 0 and cuts[-1] == len(order) and (np.diff(cuts) >= 0).all()
-        if not covered or (np.bincount(order, minlength=len(self.points)) != 1).any():
-            raise ValueError(
-                "order must be a permutation of the batch, and cuts must ascend from 0 to its end"
-            )
-        dealt = descend.deal(self.nodes, self.cuts, self.pairs, order, cuts)
-        arrays = descend.Parts(self.points[order], np.ascontiguousarray(cuts, np.int64), *dealt)
-        return Parts(self.version, arrays, descend.PARTS.addresses(arrays))
-
-
-class Parts(NamedTuple):
-    """A frontier cut into groups; see `Frontier.split`."""
-
-    version: Version
-    arrays: descend.Parts
-    where: IntArray  # for kernels
-
-    def __len__(self) -> int:
-        return len(self.arrays.cuts) - 1
 
 
 class RStarTree:
-    """R*-tree of closed boxes [low, high], each tied to the ids that share it (W-1).
+    """R*-tree of closed boxes [low, high], each tied to the ids that share it.
 
     Parameters
     ----------
@@ -130,7 +74,7 @@ class RStarTree:
 
     @_tree.setter
     def _tree(self, arrays: layout.Tree) -> None:
-        self._arrays, self._where = arrays, layout.LENDER.addresses(arrays)
+        self._arrays, self._where = arrays, layout.TREE_BY_ADDRESS.addresses(arrays)
 
     # -- building ------------------------------------------------------------------------------------
 
@@ -155,9 +99,9 @@ class RStarTree:
         exact : array_like of bool (n,), optional
             False where a box is only a superset of what it stands for. All True by default.
         """
-        lower, upper = _boxes(low, high)
+        lower, upper = arguments.boxes(low, high)
         tree = cls(lower.shape[1], capacity)
-        tree._pack(_ids(ids, len(lower)), lower, upper, _flags(exact, len(lower)))
+        tree._pack(arguments.ids(ids, len(lower)), lower, upper, arguments.flags(exact, len(lower)))
         return tree
 
     @classmethod
@@ -175,9 +119,9 @@ class RStarTree:
         """Insert one box, low and high of shape (d,). An id may own several boxes."""
         lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
         key, shape = index(id), (self.dimensions,)
-        inserted = lower.shape == upper.shape == shape and _is_id(key)
+        inserted = lower.shape == upper.shape == shape and arguments.is_id(key)
         try:
-            inserted = inserted and rstar.insert_one(self._where, key, lower, upper, bool(exact))
+            inserted = inserted and insert.insert_one(self._where, key, lower, upper, bool(exact))
         finally:
             if self._tree.state[layout.TODO] > 0:
                 self._place_waiting()
@@ -188,19 +132,19 @@ class RStarTree:
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
     ) -> None:
         """Insert n boxes one by one by the R* rules; see `bulk_load` for the parameters."""
-        lower, upper = _boxes(low, high, self.dimensions)
-        self._insert(_ids(ids, len(lower)), lower, upper, _flags(exact, len(lower)))
+        lower, upper = arguments.boxes(low, high, self.dimensions)
+        self._insert(arguments.ids(ids, len(lower)), lower, upper, arguments.flags(exact, len(lower)))
 
     def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: NDArray[np.bool_]) -> None:
         self._reserve(len(ids))
-        self._run(lambda done: rstar.insert(self._where, done, ids, low, high, exact), len(ids))
+        self._run(lambda done: insert.insert(self._where, done, ids, low, high, exact), len(ids))
 
     def extend(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
     ) -> None:
         """Add n boxes the faster way: insert them, or pack all anew when n is not small beside them."""
-        lower, upper = _boxes(low, high, self.dimensions)
-        identifiers, flags = _ids(ids, len(lower)), _flags(exact, len(lower))
+        lower, upper = arguments.boxes(low, high, self.dimensions)
+        identifiers, flags = arguments.ids(ids, len(lower)), arguments.flags(exact, len(lower))
         if len(lower) < max(64, int(self._tree.state[layout.LINKS]) // 4):
             self._insert(identifiers, lower, upper, flags)
             return
@@ -218,9 +162,9 @@ class RStarTree:
 
     def delete_many(self, ids: ArrayLike) -> NDArray[np.bool_]:
         """Remove ids with all their boxes; bool (n,): which were known."""
-        identifiers = _ids(ids, np.size(ids))
+        identifiers = arguments.ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
-        self._run(lambda done: rstar.delete(self._where, done, identifiers, removed), len(identifiers))
+        self._run(lambda done: delete.delete(self._where, done, identifiers, removed), len(identifiers))
         return removed
 
     def repack(self) -> None:
@@ -249,12 +193,12 @@ class RStarTree:
         while self._tree.state[layout.TODO] > 0:
             try:
                 self._grow()
-                rstar.delete(self._where, 0, nobody, unknown)
+                delete.delete(self._where, 0, nobody, unknown)
             except BaseException as error:
                 if interruption is not None:
                     raise
                 interruption = error
-        rstar.delete(self._where, 0, nobody, unknown)  # masks may be behind
+        delete.delete(self._where, 0, nobody, unknown)  # masks may be behind
         if interruption is not None:
             raise interruption
 
@@ -263,7 +207,8 @@ class RStarTree:
         self._tree = layout.with_nodes(self._tree, leaves=4, inner=4 + height)
 
     def _require_whole(self) -> None:
-        if self._tree.state[layout.TODO] > 0 or self._tree.state[layout.STALE] >= 0:
+        state = self._arrays.state
+        if state.item(layout.TODO) > 0 or state.item(layout.STALE) >= 0:
             raise MemoryError("the index lost entries when memory ran out during a change; load a snapshot")
 
     def _reserve(self, count: int) -> None:
@@ -313,20 +258,19 @@ class RStarTree:
     def hits(self, points: ArrayLike, *, first_only: bool = False) -> Hits:
         """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
         self._require_whole()
-        batch = self._points(points)
+        batch = arguments.points(points, self.dimensions)
         size = self._chunk(len(batch))
         if len(batch) <= size:
             return self._hits(descend.search_all, batch, first_only)
         parts = [self._hits(descend.search_all, batch[:size], first_only)]
         start = size
         # The parts of a large result lie in one array: new memory costs more than to search.
-        ids = _Growing(parts[0].ids, len(batch) / size)
-        exact = None if parts[0].exact is None else _Growing(parts[0].exact, len(batch) / size)
+        ids = room.Growing(parts[0].ids, len(batch) / size)
+        exact = None if parts[0].exact is None else room.Growing(parts[0].exact, len(batch) / size)
         while start < len(batch):
             size = self._chunk(len(batch) - start)
-            parts.append(
-                self._hits(descend.search_all, batch[start : start + size], first_only, ids=ids, exact=exact)
-            )
+            part = batch[start : start + size]
+            parts.append(self._hits(descend.search_all, part, first_only, ids=ids, exact=exact))
             start += size
         counts = np.concatenate([np.diff(part.offsets) for part in parts])
         return Hits(
@@ -338,43 +282,41 @@ class RStarTree:
 
     def _chunk(self, points: int) -> int:
         """How many points to search at once: the hits, if as many as lately, shall fit the room kept."""
-        room = KEPT / self._hits_per_point
-        return min(CHUNK, points if points <= 0.9 * room else max(64, int(0.7 * room)))
+        most = room.KEPT / self._hits_per_point
+        return min(CHUNK, points if points <= 0.9 * most else max(64, int(0.7 * most)))
 
     def _hits(
         self,
-        search: Callable[..., Any],
+        search: Callable[..., tuple[bool, IntArray, IntArray]],
         *what: Any,
-        ids: _Growing | None = None,
-        exact: _Growing | None = None,
+        ids: room.Growing | None = None,
+        exact: room.Growing | None = None,
     ) -> Hits:
         """Run a search kernel of `descend` and put its hits in order, behind those that are there."""
-        # Taken away meanwhile: a signal handler or a finalizer may search, too.
-        runs, room = vars(_scratch).pop("runs", None) or _room(1024)
-        complete, offsets, visits = search(self._where, *what, room)
+        found, addresses = room.taken()
+        complete, offsets, visits = search(self._where, *what, addresses)
         while not complete:
-            size = len(runs.ids)
-            runs, room = _room(min(4 * size, KEPT) if size < KEPT else 2 * size)
-            complete, offsets, visits = search(self._where, *what, room)
-        state, count = self._tree.state, int(offsets[-1])
+            found, addresses = room.larger(found)
+            complete, offsets, visits = search(self._where, *what, addresses)
+        state, count = self._arrays.state, int(offsets[-1])
         # Memory from NumPy, which asks for huge pages: with small ones, first touching it takes longest.
         own_ids = np.empty(count, np.int64) if ids is None else ids.room(count)
-        flags = count if state[layout.INEXACT] else 0
+        all_exact = state.item(layout.INEXACT) == 0
+        flags = 0 if all_exact else count
         own_exact = np.empty(flags, np.uint8) if exact is None else exact.room(flags)
-        descend.gather(room, offsets, own_ids, own_exact)
-        if len(runs.ids) <= KEPT:
-            _scratch.runs = runs, room
+        runs.gather(addresses, offsets, own_ids, own_exact)
+        room.returned(found, addresses)
         self._hits_per_point = max(1.0, count / max(len(visits), 1))
-        if state[layout.LINKS] > state[layout.IDS]:  # an id may be met twice
-            descend.distinct(offsets, own_ids, own_exact)
+        if state.item(layout.LINKS) > state.item(layout.IDS):  # an id may be met twice
+            runs.distinct(offsets, own_ids, own_exact)
             own_ids, own_exact = own_ids[: offsets[-1]], own_exact[: offsets[-1]]
         for array, own in ((ids, own_ids), (exact, own_exact)):
             if array is not None:
                 array.used += len(own)
-        return Hits(offsets, own_ids, own_exact if state[layout.INEXACT] else None, visits)
+        return Hits(offsets, own_ids, None if all_exact else own_exact, visits)
 
     def frontier(self, points: ArrayLike, level: int) -> Frontier:
-        """Share one traversal down to `level` and keep where it stopped (W-2, normalised levels).
+        """Share one traversal down to `level` and keep where it stopped.
 
         Parameters
         ----------
@@ -387,7 +329,7 @@ class RStarTree:
         if level < 0:
             raise ValueError(f"level must be 0 (the root) or more, not {level}")
         self._require_whole()
-        batch = self._points(points)
+        batch = arguments.points(points, self.dimensions)
         level = min(int(level), self.height - 1)
         nodes, cuts, pairs, workload, visits = descend.frontier(self._where, batch, self.height - 1 - level)
         return Frontier(batch, level, nodes, cuts, pairs, workload, int(visits), self._version)
@@ -401,7 +343,8 @@ class RStarTree:
             The frontier is of another tree, or the tree has changed since.
         """
         self._require(frontier.version)
-        return self._hits(descend.search_from, frontier.points, frontier.nodes, frontier.cuts, frontier.pairs)
+        stopped = frontier.nodes, frontier.cuts, frontier.pairs
+        return self._hits(descend.search_from, frontier.points, *stopped)
 
     def resume_part(self, parts: Parts, group: int) -> Hits:
         """Finish the points of one group, in its order; see `resume`."""
@@ -418,21 +361,12 @@ class RStarTree:
         if version.state is not self._tree.state or version.updates != self.updates:
             raise ValueError("the tree has changed since the frontier was made, or is another: make it again")
 
-    def _points(self, points: ArrayLike) -> FloatArray:
-        batch = np.ascontiguousarray(points, np.float64)
-        if batch.ndim != 2 or batch.shape[1] != self.dimensions:
-            raise ValueError(f"points must have shape (n, {self.dimensions}), not {batch.shape}")
-        row = descend.first_nan(batch)
-        if row >= 0:
-            raise ValueError(f"point {row} has a NaN coordinate")
-        return batch
-
     # -- looking inside ------------------------------------------------------------------------------
 
     @property
     def dimensions(self) -> int:
         """Number of dimensions d."""
-        return int(self._tree.frame.shape[1])
+        return int(self._arrays.frame.shape[1])
 
     @property
     def capacity(self) -> tuple[int, int]:
@@ -460,7 +394,8 @@ class RStarTree:
         return int(self._tree.state[layout.IDS])
 
     def __contains__(self, id: int) -> bool:
-        return isinstance(id, Integral) and _is_id(id) and bool(tables.first_link(self._tree, int(id)) >= 0)
+        known = isinstance(id, Integral) and arguments.is_id(id)
+        return known and bool(tables.first_link(self._tree, int(id)) >= 0)
 
     def ids(self) -> IntArray:
         """All ids, ascending, int64 (n,)."""
@@ -487,7 +422,7 @@ class RStarTree:
         sides = self._tree.bounds[links["box"]]
         return links["id"].copy(), sides[:, 0].copy(), sides[:, 1].copy(), links["exact"].astype(bool)
 
-    def _live_links(self) -> NDArray[Any]:
+    def _live_links(self) -> Links:
         links = self._tree.links[: self._tree.state[layout.USED_LINK]]
         return links[links["box"] >= 0]
 
@@ -566,74 +501,5 @@ class RStarTree:
         return f"RStarTree({self.dimensions} dimensions, {len(self)} ids, height {self.height})"
 
 
-class _Growing:
-    """An array whose rows arrive part by part; about `times` as many as the first are expected."""
-
-    def __init__(self, first: NDArray[Any], times: float) -> None:
-        # Room costs nothing before it is used, but the first part may have been an exception.
-        self._array = np.empty(int(min(1.5 * times, 16.0) * len(first)) + KEPT, first.dtype)
-        self._array[: len(first)] = first
-        self.used = len(first)
-
-    def room(self, rows: int) -> NDArray[Any]:
-        """So many rows behind those used."""
-        if self.used + rows > len(self._array):
-            larger = np.empty(self.used + rows + len(self._array) // 2, self._array.dtype)
-            larger[: self.used] = self._array[: self.used]
-            self._array = larger
-        return self._array[self.used : self.used + rows]
-
-    @property
-    def content(self) -> NDArray[Any]:
-        """What has arrived; holds no more than twice its memory."""
-        used = self._array[: self.used]
-        return used if 2 * self.used >= len(self._array) else used.copy()
-
-
-def _room(hits: int) -> tuple[descend.Runs, IntArray]:
-    """Room for the hits of one search, and its addresses."""
-    runs = descend.room_for(hits)
-    return runs, descend.RUNS.addresses(runs)
-
-
 def _power_of_two(least: int) -> int:
     return 1 << max(4, (int(least) - 1).bit_length())
-
-
-def _boxes(low: ArrayLike, high: ArrayLike, dimensions: int | None = None) -> tuple[FloatArray, FloatArray]:
-    """Both ends as contiguous float64 (n, d), checked."""
-    lower, upper = (np.ascontiguousarray(side, np.float64) for side in (low, high))
-    if lower.ndim != 2 or lower.shape != upper.shape:
-        raise ValueError(f"low and high must both have shape (n, d), not {lower.shape} and {upper.shape}")
-    if lower.shape[1] != (dimensions or max(lower.shape[1], 1)):
-        raise ValueError(f"boxes must have {dimensions or 'at least 1'} dimensions, not {lower.shape[1]}")
-    right = lower <= upper
-    if not right.all():
-        row = int((~right).any(axis=1).argmax())
-        raise ValueError(
-            f"box {row} is not a box: every low must be <= its high and neither NaN, "
-            f"but low is {lower[row].tolist()} and high is {upper[row].tolist()}"
-        )
-    return lower, upper
-
-
-def _ids(ids: ArrayLike | None, count: int) -> IntArray:
-    if ids is None:
-        return np.arange(count)
-    given = np.asarray(ids)
-    if given.shape != (count,) or (count and given.dtype.kind not in "iu"):
-        raise ValueError(f"ids must be {count} integers, not {given.dtype} of shape {given.shape}")
-    if count and not _is_id(int(given.max())):
-        raise ValueError(f"ids must be below 2**63, not {given.max()}")
-    return np.ascontiguousarray(given, np.int64)
-
-
-def _is_id(id: Integral | int) -> bool:
-    return -(2**63) <= int(id) < 2**63
-
-
-def _flags(exact: ArrayLike | None, count: int) -> NDArray[np.bool_]:
-    flags = np.ones(count, np.bool_) if exact is None else np.ascontiguousarray(exact, np.bool_)
-    if flags.shape != (count,):
-        raise ValueError(f"exact must have shape ({count},), not {flags.shape}")
-    return flags

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.index.kernels import pack
-from rtfilter.index.kernels.grid import OPEN
+from rtfilter.index.kernels.layout import OPEN
 from rtfilter.index.tree import FloatArray, IntArray
 
 #: Boxes that one cut is chosen on.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from rtfilter.index.kernels.borrow import Lender, borrowed
+from rtfilter.index.kernels.borrow import ByAddress, borrowed
 
 RECORD = np.dtype([("id", "i8"), ("link", "i4")], align=True)
 
@@ -21,8 +21,8 @@ def arrays(rows):
     return Lent(np.arange(rows * 6.0).reshape(rows, 2, 3), np.zeros(rows, RECORD), np.ones(rows, np.uint8))
 
 
-LENDER = Lender(lambda: arrays(0))
-opened = LENDER.opened
+BY_ADDRESS = ByAddress(lambda: arrays(0))
+opened = BY_ADDRESS.opened
 
 
 @njit
@@ -37,7 +37,7 @@ def changed(where):
 
 def test_lent_arrays_are_read_and_written_in_place():
     lent = arrays(4)
-    assert changed(LENDER.addresses(lent)) == np.arange(6.0, 12).sum()
+    assert changed(BY_ADDRESS.addresses(lent)) == np.arange(6.0, 12).sum()
     assert lent.cubes[3].tolist() == [[18, 19, 20], [21, 22, -1]]
     assert lent.records.tolist() == [(0, 0), (1, -1), (2, -2), (3, -3)]
     assert lent.bytes.tolist() == [2] * 4
@@ -56,7 +56,7 @@ def test_lent_arrays_are_read_and_written_in_place():
 )
 def test_only_arrays_as_the_kernels_expect_them_are_lent(wrong):
     with pytest.raises(TypeError, match="kernels take writable, contiguous arrays of"):
-        LENDER.addresses(arrays(4)._replace(**wrong))
+        BY_ADDRESS.addresses(arrays(4)._replace(**wrong))
 
 
 @njit

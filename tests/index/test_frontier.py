@@ -1,4 +1,4 @@
-"""Batch search in its corrected form (W-2, W-3): frontiers, workloads, and resuming from them."""
+"""Batch search: frontiers, workloads, and resuming from them."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def literal_estimate(root, points, level):
     return workload
 
 
-def test_results_are_the_same_at_every_level(case):  # P-W2
+def test_results_are_the_same_at_every_level(case):
     tree, low, high, points = case
     expected = matches(low, high, points)
     assert as_sets(tree.search(points)) == expected
@@ -59,12 +59,12 @@ def test_results_are_the_same_at_every_level(case):  # P-W2
         assert found == expected
 
 
-def test_workload_at_the_root_is_one_for_all(case):  # P-W3
+def test_workload_at_the_root_is_one_for_all(case):
     tree, _, _, points = case
     assert (tree.frontier(points, 0).workload == 1).all()
 
 
-def test_workload_counts_the_nodes_whose_path_contains_the_event(case):  # P-W3
+def test_workload_counts_the_nodes_whose_path_contains_the_event(case):
     tree, _, _, points = case
     for level in range(tree.height):
         # A node's rectangle lies inside all those above it, so it alone decides (the root is never tested).
@@ -73,7 +73,7 @@ def test_workload_counts_the_nodes_whose_path_contains_the_event(case):  # P-W3
         assert tree.frontier(points, level).workload.tolist() == expected
 
 
-def test_the_printed_pseudo_code_is_one_level_off(case):  # P-W4
+def test_the_printed_pseudo_code_is_one_level_off(case):
     tree, _, _, points = case
     root = Node(tree, int(tree._tree.state[layout.ROOT]))
     for printed in range(tree.height + 3):
@@ -83,7 +83,7 @@ def test_the_printed_pseudo_code_is_one_level_off(case):  # P-W4
         ).all(), f"printed level {printed}"
 
 
-def test_estimate_and_search_visit_what_a_plain_search_visits(case):  # P-W8
+def test_estimate_and_search_visit_what_a_plain_search_visits(case):
     tree, _, _, points = case
     plain = tree.hits(points).visits.sum()
     one_by_one = sum(tree.hits(point[None]).visits.sum() for point in points)
@@ -93,7 +93,7 @@ def test_estimate_and_search_visit_what_a_plain_search_visits(case):  # P-W8
         assert frontier.visits + tree.resume(frontier).visits.sum() == plain
 
 
-def test_events_that_reach_no_node_are_answered_without_search(case):  # P-W10
+def test_events_that_reach_no_node_are_answered_without_search(case):
     tree, _, _, _ = case
     outside = np.full((3, 4), 1e9)
     diagonal = np.tile(np.arange(5000.0)[:, None], 4)  # more than one leaf of any capacity
@@ -141,7 +141,7 @@ def test_an_empty_batch_and_an_empty_tree_have_empty_results(case):
     assert not empty.any(points).any()
 
 
-def test_rectangles_and_the_transformed_space_agree():  # P-W9
+def test_rectangles_and_the_transformed_space_agree():
     """An interval [l, u] as the point (l, u), an event v as the query l <= v <= u: 6 attributes in 12-d."""
     from experiments.paper.transform import transform_boxes, transform_points
 

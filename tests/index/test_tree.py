@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from boxes import random_boxes, random_points
 from oracle import as_sets, matches
-from rtfilter.index.kernels import descend
+from rtfilter.index.kernels import runs
 from rtfilter.index.tree import RStarTree
 
 CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130)]
@@ -134,14 +134,14 @@ def test_a_search_within_a_search_on_the_same_thread_disturbs_neither(monkeypatc
     tree = RStarTree.bulk_load(low, low + 0.4)
     points, others = rng.random((2, 300, 2))
     expected = tree.search(points)
-    gather = descend.gather
+    gather = runs.gather
 
     def interrupted(*arguments):  # as by a signal handler or a finalizer
-        monkeypatch.setattr(descend, "gather", gather)
+        monkeypatch.setattr(runs, "gather", gather)
         tree.search(others)
         gather(*arguments)
 
-    monkeypatch.setattr(descend, "gather", interrupted)
+    monkeypatch.setattr(runs, "gather", interrupted)
     assert np.array_equal(tree.search(points).ids, expected.ids)
 
 
@@ -188,7 +188,7 @@ def test_leaves_visited_are_those_that_contain_the_point():
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "limit"), [("wide", 1.05), ("narrow", 1.05)])
 def test_quality_is_that_of_libspatialindex(kind, limit):
-    """Mean leaves visited per event at the paper's capacities, both built by the same insertions (W-1)."""
+    """Mean leaves visited per event at the paper's capacities, both built by the same insertions."""
     from rtree import index
 
     rng = np.random.default_rng(6)
@@ -256,7 +256,7 @@ def test_grids_follow_a_drift_of_the_data():
 
 
 class TreeMachine(RuleBasedStateMachine):
-    """Any interleaving of changes against a dict of boxes; `check()` after every operation (P-9)."""
+    """Any interleaving of changes against a dict of boxes; `check()` after every operation."""
 
     @initialize(capacity=st.sampled_from([(4, 4), (4, 7), (10, 20), (512, 4096)]), d=st.integers(1, 3))
     def start(self, capacity, d):
@@ -466,7 +466,7 @@ def test_an_interruption_while_one_box_finds_its_place_loses_nothing(monkeypatch
 
 def test_a_large_result_after_a_first_part_with_all_the_hits(monkeypatch):
     monkeypatch.setattr("rtfilter.index.tree.CHUNK", 100)
-    monkeypatch.setattr("rtfilter.index.tree.KEPT", 1000)
+    monkeypatch.setattr("rtfilter.index.room.KEPT", 1000)
     tree = RStarTree.bulk_load(np.zeros((300, 1)), np.linspace(1, 2, 300)[:, None])
     points = np.concatenate([np.full(100, 0.5), np.full(5000, 3.0), np.linspace(0, 2, 200)])[:, None]
     found = tree.search(points)

@@ -1,6 +1,13 @@
 """Compiled kernels of the R*-tree: plain functions over the arrays of `layout.Tree`.
 
-Data flows one way: `layout` names the arrays, `tables` finds boxes and ids, `grid` is the inside of a node,
-`rstar` changes the tree, `pack` builds it at once, `descend` searches it; `jit` compiles. Nothing here knows
-of schemas, predicates or batches.
+Data flows one way, from each of these to those below it:
+
+- `array_types` and `layout` name the arrays; `jit` compiles, `borrow` and `vector` do what numba cannot;
+- `geometry` measures boxes, `hash_tables` finds boxes and ids, `grid` draws the masks of a node;
+- `select_point` reads the masks;
+- `nodes` is the pool of nodes, `entries` what a node holds;
+- `split`, `insert` and `delete` change a tree box by box, `pack` builds one at once;
+- `runs` keeps what a search finds, `dealt` is a frontier cut into groups, and `descend` searches.
+
+Nothing here knows of schemas, predicates or batches.
 """

@@ -43,11 +43,11 @@ def _borrowed(typing_context: Any, arrays: Any) -> Any:
 borrowed: Any = intrinsic(_borrowed)
 
 
-class Lender:
-    """Lends named tuples of arrays, of the types of those in `example()`, to kernels called from Python.
+class ByAddress:
+    """Hands named tuples of arrays, like those of `example()`, to kernels called from Python.
 
-    Such a kernel gets `addresses(arrays)` and calls `opened` on them; it returns none of the arrays, which
-    the caller keeps alive.
+    Such a kernel gets `addresses(arrays)` and calls `opened` on them. It returns none of the arrays; the
+    caller keeps them alive.
     """
 
     def __init__(self, example: Callable[[], tuple[NDArray[Any], ...]]) -> None:

@@ -5,38 +5,41 @@ corrected form). The lists live on one stack, `arena`: the list of the node on t
 one in the arena, and those of its children are appended behind it, so memory stays at one list per level.
 """
 
-from typing import NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rtfilter.index.kernels.borrow import Lender, borrowed
-from rtfilter.index.kernels.grid import (
+from rtfilter.index.kernels.array_types import Bool1, Float2, Int1, Int2, Int32_1, Word1, Word2
+from rtfilter.index.kernels.borrow import borrowed
+from rtfilter.index.kernels.dealt import opened_dealt
+from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.layout import (
+    CELLS,
+    HEIGHT,
+    INEXACT,
+    INNER_CAPACITY,
+    LANES,
     ONE,
+    ROOT,
+    WORD,
+    Tree,
+    opened_tree,
+    words_for,
+    words_of,
+)
+from rtfilter.index.kernels.runs import Runs, collect, offsets_of, opened_runs
+from rtfilter.index.kernels.select_point import (
     candidates,
     fetch_ends,
     fetch_first,
     fetch_rest,
     locate,
     verify,
-    words_of,
-)
-from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.layout import (
-    BOXES,
-    CELLS,
-    HEIGHT,
-    INEXACT,
-    INNER_CAPACITY,
-    LANES,
-    LINKS,
-    ROOT,
-    WORD,
-    Array,
-    Tree,
-    opened,
-    words_for,
 )
 from rtfilter.index.kernels.vector import prefetch, trailing_zeros
+
+Numbers = TypeVar("Numbers", bound=NDArray[Any])
 
 #: Points whose masks are under way from memory while one is tested: the first mask of each, then the rest.
 AHEAD = 2
@@ -45,7 +48,7 @@ MANY = 128
 
 
 @kernel
-def first_nan(points: Array) -> int:
+def first_nan(points: Float2) -> int:
     """The first of the points with a coordinate that is not a number, -1 if there is none."""
     for i in range(points.shape[0]):
         for k in range(points.shape[1]):
@@ -55,7 +58,7 @@ def first_nan(points: Array) -> int:
 
 
 @kernel
-def doubled(array: Array) -> Array:
+def doubled(array: Numbers) -> Numbers:
     """The array with twice the room."""
     larger = np.empty(max(2 * len(array), 64), array.dtype)
     larger[: len(array)] = array
@@ -63,7 +66,7 @@ def doubled(array: Array) -> Array:
 
 
 @kernel
-def overlapping(tree: Tree, node: int, points: Array, reached: Array, rows: Array, found: Array) -> None:
+def overlapping(tree: Tree, node: int, points: Float2, reached: Int32_1, rows: Int1, found: Word2) -> None:
     """The entries of a node that contain each of the points in `reached`: a row of bits for each."""
     reached, rows, found = borrowed((reached, rows, found))
     for i in range(len(reached)):
@@ -74,7 +77,7 @@ def overlapping(tree: Tree, node: int, points: Array, reached: Array, rows: Arra
 
 
 @kernel
-def expand(tree: Tree, node: int, points: Array, reached: Array) -> tuple[Array, Array, Array]:
+def expand(tree: Tree, node: int, points: Float2, reached: Int32_1) -> tuple[Int1, Int1, Int32_1]:
     """Distribute points that reached an inner node over its children.
 
     Returns the children, int64 (k,), where each one's points begin, int64 (k + 1,), and those points, int32.
@@ -109,13 +112,13 @@ def expand(tree: Tree, node: int, points: Array, reached: Array) -> tuple[Array,
 
 
 @kernel
-def frontier(where: Array, points: Array, stop_level: int) -> tuple[Array, Array, Array, Array, int]:
+def frontier(where: Int1, points: Float2, stop_level: int) -> tuple[Int1, Int1, Int32_1, Int1, int]:
     """Where the paths of all points stop at nodes of `stop_level` (counted from the leaves, W-2).
 
     Returns nodes int64 (k,); cuts int64 (k + 1,) into pairs; pairs int32: the points of each node, ascending;
     workload int64 (n,): nodes per point; visits: (node, point) pairs expanded above.
     """
-    tree = opened(where)
+    tree = opened_tree(where)
     n = len(points)
     workload = np.zeros(n, np.int64)
     arena = np.empty(4 * n + 64, np.int32)
@@ -151,8 +154,8 @@ def frontier(where: Array, points: Array, stop_level: int) -> tuple[Array, Array
 
 @kernel
 def push(
-    nodes: Array, cuts: Array, pairs: Array, arena: Array, top: int, stack: Array, depth: int
-) -> tuple[Array, int]:
+    nodes: Int1, cuts: Int1, pairs: Int32_1, arena: Int32_1, top: int, stack: Int2, depth: int
+) -> tuple[Int32_1, int]:
     """Put the nodes that points reached on the stack, their lists behind `top` in the arena."""
     while top + len(pairs) > len(arena):
         arena = doubled(arena)
@@ -164,113 +167,8 @@ def push(
     return arena, depth
 
 
-class Runs(NamedTuple):
-    """Room for what a search finds: hits leaf by leaf, and in a leaf point by point.
-
-    The same arrays serve the next search: memory that is new to the process costs more than to search it.
-    """
-
-    ids: Array  # int64
-    exact: Array  # uint8, as long as `ids`; not used where each box has one link and all are exact
-    points: Array  # int32: the point of each run of hits
-    cuts: Array  # int64: where each run begins, one more at the end; longer than `points`
-    size: Array  # int64 (2,): how many runs there are, and hits in them
-
-
-def room_for(hits: int) -> Runs:
-    """Room for so many hits."""
-    return Runs(
-        ids=np.empty(hits, np.int64),
-        exact=np.empty(hits, np.uint8),
-        points=np.empty(hits, np.int32),
-        cuts=np.empty(hits + 1, np.int64),
-        size=np.zeros(2, np.int64),
-    )
-
-
-RUNS = Lender(lambda: room_for(1))
-opened_runs = RUNS.opened
-
-
 @kernel
-def collect(tree: Tree, node: int, found: Array, ids: Array, exact: Array, used: int) -> int:
-    """Put the ids of the entries in `found` of a leaf, and their exactness, behind the `used` first.
-
-    Returns how many are used then, or -1 when there is no more room.
-    """
-    head = tree.nodes[node]
-    plain = tree.state[LINKS] == tree.state[BOXES] and tree.state[INEXACT] == 0
-    for w in range(words_for(head.count)):
-        bits = found[w]
-        first = head.entries + w * WORD
-        if used + WORD > len(ids):
-            return -1
-        while bits != 0:
-            slot = tree.slots[tree.entries[first + trailing_zeros(bits)]]
-            bits &= bits - ONE
-            if plain:
-                ids[used] = slot.id
-                used += 1
-                continue
-            link = slot.link
-            while link >= 0:
-                if used == len(ids):
-                    return -1
-                ids[used], exact[used] = tree.links[link].id, tree.links[link].exact
-                used += 1
-                link = tree.links[link].next
-    return used
-
-
-@kernel
-def offsets_of(runs: Runs, points: int) -> Array:
-    """Where the hits of each of so many points go, int64 (points + 1,)."""
-    offsets = np.zeros(points + 1, np.int64)
-    for r in range(runs.size[0]):
-        offsets[runs.points[r] + 1] += runs.cuts[r + 1] - runs.cuts[r]
-    for i in range(points):
-        offsets[i + 1] += offsets[i]
-    return offsets
-
-
-@kernel
-def gather(room: Array, offsets: Array, ids: Array, exact: Array) -> None:
-    """Write ids (and exactness, unless `exact` is empty) of the runs point by point, to `offsets_of`."""
-    runs = opened_runs(room)
-    place = offsets[:-1].copy()
-    for r in range(runs.size[0]):
-        first, size = runs.cuts[r], runs.cuts[r + 1] - runs.cuts[r]
-        at = place[runs.points[r]]
-        for h in range(size):
-            ids[at + h] = runs.ids[first + h]
-        if len(exact) > 0:
-            for h in range(size):
-                exact[at + h] = runs.exact[first + h]
-        place[runs.points[r]] = at + size
-
-
-@kernel
-def distinct(offsets: Array, ids: Array, exact: Array) -> None:
-    """Sort the ids of each point and keep each once, exact if any of its hits was; all arrays in place."""
-    used = 0
-    for i in range(len(offsets) - 1):
-        start, stop = offsets[i], offsets[i + 1]
-        order = np.argsort(ids[start:stop])
-        own_ids = ids[start:stop][order]
-        own_exact = exact[start:stop][order] if len(exact) > 0 else exact
-        offsets[i] = used
-        for h in range(len(order)):
-            again = h > 0 and own_ids[h] == own_ids[h - 1]
-            if not again:
-                ids[used] = own_ids[h]
-                used += 1
-            if len(exact) > 0:
-                exact[used - 1] = own_exact[h] | (exact[used - 1] if again else np.uint8(0))
-    offsets[-1] = used
-
-
-@kernel
-def to_fetch(tree: Tree, nodes: Array, cuts: Array, i: int) -> tuple[int, int, int]:
+def to_fetch(tree: Tree, nodes: Int1, cuts: Int1, i: int) -> tuple[int, int, int]:
     """Masks of the leaf after nodes[i]: from, to, and how many to fetch with each point of nodes[i]."""
     if i + 2 >= len(cuts) or cuts[i + 2] - cuts[i + 1] < MANY:
         return 0, 0, 0
@@ -282,13 +180,13 @@ def to_fetch(tree: Tree, nodes: Array, cuts: Array, i: int) -> tuple[int, int, i
 @kernel
 def search_leaves(
     tree: Tree,
-    points: Array,
-    leaves: Array,
-    cuts: Array,
-    pairs: Array,
-    done: Array,
+    points: Float2,
+    leaves: Int1,
+    cuts: Int1,
+    pairs: Int32_1,
+    done: Bool1,
     runs: Runs,
-    ahead: tuple[Array, Array, Array],
+    ahead: tuple[Int2, Int1, Word1],
 ) -> bool:
     """Add the hits to the runs, if there is room; the points pairs[cuts[i]:cuts[i + 1]] reached leaves[i].
 
@@ -343,8 +241,8 @@ def search_leaves(
 
 @kernel
 def search(
-    tree: Tree, points: Array, nodes: Array, cuts: Array, pairs: Array, first_only: bool, runs: Runs
-) -> tuple[bool, Array, Array]:
+    tree: Tree, points: Float2, nodes: Int1, cuts: Int1, pairs: Int32_1, first_only: bool, runs: Runs
+) -> tuple[bool, Int1, Int1]:
     """Finish points from a frontier: the rows pairs[cuts[i]:cuts[i + 1]] of `points` stopped at nodes[i].
 
     With `first_only` a point is dropped after its first exact hit. Fills `runs`; returns whether they had
@@ -380,9 +278,9 @@ def search(
 
 
 @kernel
-def search_all(where: Array, points: Array, first_only: bool, room: Array) -> tuple[bool, Array, Array]:
+def search_all(where: Int1, points: Float2, first_only: bool, room: Int1) -> tuple[bool, Int1, Int1]:
     """`search` of all points from the root. Tree and runs are given by their addresses."""
-    tree, runs = opened(where), opened_runs(room)
+    tree, runs = opened_tree(where), opened_runs(room)
     nodes, cuts = np.empty(1, np.int64), np.zeros(2, np.int64)
     nodes[0], cuts[1] = tree.state[ROOT], len(points)
     return search(tree, points, nodes, cuts, np.arange(len(points)).astype(np.int32), first_only, runs)
@@ -390,90 +288,24 @@ def search_all(where: Array, points: Array, first_only: bool, room: Array) -> tu
 
 @kernel
 def search_from(
-    where: Array, points: Array, nodes: Array, cuts: Array, pairs: Array, room: Array
-) -> tuple[bool, Array, Array]:
+    where: Int1, points: Float2, nodes: Int1, cuts: Int1, pairs: Int32_1, room: Int1
+) -> tuple[bool, Int1, Int1]:
     """`search` of all points from a frontier. Tree and runs are given by their addresses."""
-    return search(opened(where), points, nodes, cuts, pairs, False, opened_runs(room))
-
-
-class Parts(NamedTuple):
-    """A frontier cut into one per group; group g has the nodes cuts[g]:cuts[g + 1]."""
-
-    points: Array  # float64 (n, d): of the batch, group by group
-    point_cuts: Array  # int64 (groups + 1,): where the points of each group begin
-    cuts: Array  # int64 (groups + 1,)
-    nodes: Array  # int64 (k,): those that points of the group stopped at
-    starts: Array  # int64 (k + 1,): where each node's pairs begin
-    pairs: Array  # int32: places of points within their group
-
-
-def _no_parts() -> Parts:
-    none = np.empty(0, np.int64)
-    return Parts(np.empty((0, 1)), none, none, none, none, np.empty(0, np.int32))
-
-
-PARTS = Lender(_no_parts)
-opened_parts = PARTS.opened
+    return search(opened_tree(where), points, nodes, cuts, pairs, False, opened_runs(room))
 
 
 @kernel
-def deal(
-    nodes: Array, cuts: Array, pairs: Array, order: Array, order_cuts: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Cut a frontier into one frontier per group order[order_cuts[g]:order_cuts[g + 1]], each node by node.
-
-    Returns cuts, nodes, starts and pairs of `Parts`.
-    """
-    groups = len(order_cuts) - 1
-    group_of = np.empty(len(order), np.int64)
-    place_of = np.empty(len(order), np.int32)
-    for g in range(groups):
-        for i in range(order_cuts[g], order_cuts[g + 1]):
-            group_of[order[i]] = g
-            place_of[order[i]] = i - order_cuts[g]
-    pair_count = np.zeros(groups + 1, np.int64)
-    node_count = np.zeros(groups + 1, np.int64)
-    last_node = np.full(groups, -1, np.int64)
-    for i in range(len(nodes)):
-        for p in range(cuts[i], cuts[i + 1]):
-            g = group_of[pairs[p]]
-            pair_count[g + 1] += 1
-            if last_node[g] != i:
-                last_node[g] = i
-                node_count[g + 1] += 1
-    pair_place = np.cumsum(pair_count)
-    part_cuts = np.cumsum(node_count)
-    node_place = part_cuts.copy()
-    part_nodes = np.empty(part_cuts[groups], np.int64)
-    part_starts = np.empty(part_cuts[groups] + 1, np.int64)
-    part_starts[part_cuts[groups]] = len(pairs)
-    part_pairs = np.empty(len(pairs), np.int32)
-    last_node[:] = -1
-    for i in range(len(nodes)):
-        for p in range(cuts[i], cuts[i + 1]):
-            g = group_of[pairs[p]]
-            if last_node[g] != i:
-                last_node[g] = i
-                part_nodes[node_place[g]] = nodes[i]
-                part_starts[node_place[g]] = pair_place[g]
-                node_place[g] += 1
-            part_pairs[pair_place[g]] = place_of[pairs[p]]
-            pair_place[g] += 1
-    return part_cuts, part_nodes, part_starts, part_pairs
-
-
-@kernel
-def search_part(where: Array, parts_at: Array, g: int, room: Array) -> tuple[bool, Array, Array]:
-    """`search` for group g of `Parts`, in its order. All arrays are given by their addresses."""
-    parts = opened_parts(parts_at)
-    first, last = parts.cuts[g], parts.cuts[g + 1]
-    starts = parts.starts[first : last + 1]
+def search_part(where: Int1, dealt_at: Int1, g: int, room: Int1) -> tuple[bool, Int1, Int1]:
+    """`search` for group g of `Dealt`, in its order. All arrays are given by their addresses."""
+    dealt = opened_dealt(dealt_at)
+    first, last = dealt.cuts[g], dealt.cuts[g + 1]
+    starts = dealt.starts[first : last + 1]
     return search(
-        opened(where),
-        parts.points[parts.point_cuts[g] : parts.point_cuts[g + 1]],
-        parts.nodes[first:last],
+        opened_tree(where),
+        dealt.points[dealt.point_cuts[g] : dealt.point_cuts[g + 1]],
+        dealt.nodes[first:last],
         starts - starts[0],
-        parts.pairs[starts[0] : starts[-1]],
+        dealt.pairs[starts[0] : starts[-1]],
         False,
         opened_runs(room),
     )

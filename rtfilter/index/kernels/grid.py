@@ -1,17 +1,7 @@
 """The inside of a node: per dimension a grid of 64 cells, per cell a bit mask of the entries that overlap it.
 
-Testing a point against all entries of a node is one look-up and one AND per dimension. `cell` is monotone in
-floating point, so an entry on [low, high] that contains x always has its bit in the cell of x, wherever the
-grid lies: a grid may be imprecise, but never loses a match. By the same token an entry with bits in the cells
-before *and* after that of a finite x contains x: only entries that end in the cell of x are compared
-(`verify`), 64 at once by the `code` of their ends, a byte that ascends within the cell. Where codes are
-equal, where there are few candidates, and in narrow nodes, which have no codes, the bounds themselves are
-read: they are larger than masks and codes together, and would not fit the cache.
-
-Dimensions are tested in the order in which they exclude most; those that no entry constrains are not tested
-at all. Bulk loading sorts the entries of a leaf along one dimension (`pack.sort_blocks`): that comes first,
-for it leaves most vectors of words without a bit. In the others so many dimensions follow, without looking,
-as are expected to leave a bit: a test for none costs as much as the next mask.
+Beside its masks a wide node has, for each entry and end, a `code`: a byte that ascends within the cell.
+`select_point` and `select_box` read what is drawn here.
 """
 
 import numpy as np
@@ -20,41 +10,23 @@ from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import (
     CELLS,
     CODES,
-    INNER_CAPACITY,
     LANES,
-    LEAF_CAPACITY,
+    ONE,
+    OPEN,
     STALE,
     WORD,
-    Array,
     Tree,
-    block,
     in_vectors,
-    words,
+    rectangles,
     words_for,
+    words_of,
 )
-from rtfilter.index.kernels.vector import (
-    TOGETHER,
-    compare,
-    intersect,
-    intersect_together,
-    not_in_both,
-    ones,
-    prefetch,
-    some_left,
-    trailing_zeros,
-)
+from rtfilter.index.kernels.vector import some_left
 
-OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
-FETCHED = 8  # dimensions whose masks are fetched ahead; few points get further
 UP_TO_DATE = -2  # of `Node.stale`
 PASS = 32  # drawing one entry by itself costs as much as its share, and that of so many, in building a grid
-FEW = (
-    16  # up to so many candidates the bounds are read straight away: looking into the cells beside costs more
-)
 LEFT = 2.0  # while more entries of a vector are expected to be left, it is not worth a test whether any is
 EMPTIED = 0.2  # share of vectors without a bit that makes a dimension the first to be tested
-ONE = np.uint64(1)
-ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @kernel
@@ -72,24 +44,6 @@ def code(x: float, low: float, scale: float) -> int:
 
 
 @kernel
-def capacity_of(tree: Tree, level: int) -> int:
-    """Most entries a node of this level may hold."""
-    return tree.state[LEAF_CAPACITY] if level == 0 else tree.state[INNER_CAPACITY]
-
-
-@kernel
-def words_of(tree: Tree, level: int) -> int:
-    """Mask words of a node of this level."""
-    return words(capacity_of(tree, level))
-
-
-@kernel
-def block_of(tree: Tree, level: int) -> int:
-    """Words of a node of this level in `Tree.masks`."""
-    return block(tree.mbr.shape[2], words_of(tree, level))
-
-
-@kernel
 def codes_of(tree: Tree, node: int, k: int) -> int:
     """Where the codes in dimension k begin: a byte for the low end of each entry, then for each high end."""
     head = tree.nodes[node]
@@ -102,12 +56,6 @@ def put_code(tree: Tree, codes: int, j: int, value: int) -> None:
     """Write byte j of those that begin at `codes`."""
     at, shift = codes + j // 8, np.uint64(j % 8 * 8)
     tree.masks[at] = tree.masks[at] & ~(np.uint64(0xFF) << shift) | np.uint64(value) << shift
-
-
-@kernel
-def rectangles(tree: Tree, level: int) -> Array:
-    """The array that the entries of a node of this level are rows of: boxes, or other nodes' rectangles."""
-    return tree.bounds if level == 0 else tree.mbr
 
 
 @kernel
@@ -242,165 +190,3 @@ def redraw(tree: Tree) -> None:
         for j in range(head.drawn, head.count):
             set_bits(tree, node, j)
         head.drawn = head.count
-
-
-@kernel
-def locate(tree: Tree, node: int, point: Array, rows: Array) -> None:
-    """Where the masks of the cells of `point` begin, into `rows`, by rank of the tested dimensions."""
-    head = tree.nodes[node]
-    stride = words_of(tree, head.level)
-    for i in range(head.tested):
-        k = tree.ranking[node, i]
-        c = cell(point[k], tree.grid[node, 0, k], tree.grid[node, 1, k])
-        rows[i] = head.masks + (k * CELLS + c) * stride
-
-
-@kernel
-def fetch_first(tree: Tree, node: int, rows: Array) -> None:
-    """Have the first of the masks at `rows` brought to the cache while other work goes on."""
-    head = tree.nodes[node]
-    if head.tested > 0:
-        for w in range(0, words_for(head.count), LANES):
-            prefetch(tree.masks, rows[0] + w)
-
-
-@kernel
-def fetch_rest(tree: Tree, node: int, rows: Array) -> None:
-    """Likewise the others, where the first leaves any bit."""
-    head = tree.nodes[node]
-    if not in_vectors(words_of(tree, head.level)) or head.tested == 0:
-        return
-    for w in range(0, words_for(head.count), LANES):
-        if some_left(tree.masks, rows[0] + w):
-            for i in range(1, min(head.tested, max(FETCHED, head.sure))):
-                prefetch(tree.masks, rows[i] + w)
-
-
-@kernel
-def candidates(tree: Tree, node: int, rows: Array, cached: bool, found: Array) -> bool:
-    """AND the masks at `rows`: a superset of the entries that contain the point.
-
-    When most of them are in the cache, it pays to read more of them for fewer branches to guess. Fills
-    `found` (uint64, words in use, rounded up to `LANES`) and tells whether any bit is left.
-    """
-    head = tree.nodes[node]
-    used = words_for(head.count)
-    if head.tested == 0:
-        for w in range(used):
-            found[w] = ALL
-        if head.count % WORD:
-            found[used - 1] = (ONE << np.uint64(head.count % WORD)) - ONE
-        return head.count > 0
-    some = False
-    stride = words_of(tree, head.level)
-    if in_vectors(stride):
-        done = 0
-        while cached and done < used and done + TOGETHER * LANES <= stride:
-            some |= intersect_together(tree.masks, rows, head.sure, head.tested, done, found)
-            done += TOGETHER * LANES
-        for w in range(done, used, LANES):
-            some |= intersect(tree.masks, rows, head.sure, head.tested, w, found)
-        return some
-    for w in range(used):
-        bits = ALL
-        for i in range(head.tested):
-            bits &= tree.masks[rows[i] + w]
-            if bits == 0:
-                break
-        found[w] = bits
-        some |= bits != 0
-    return some
-
-
-@kernel
-def fetch_ends(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> None:
-    """Have brought to the cache what `verify` reads for many candidates of a leaf, and the ids it leaves."""
-    head = tree.nodes[node]
-    stride = words_of(tree, head.level)
-    used = words_for(head.count)
-    count = bit_count(found, used)
-    if not in_vectors(stride) or count <= FEW or count > head.count // 8:  # so many lie side by side
-        return
-    for i in range(head.tested):
-        for w in range(0, used, LANES):
-            prefetch(tree.masks, rows[i] - stride + w)
-            prefetch(tree.masks, rows[i] + stride + w)
-    for w in range(used):
-        bits = found[w]
-        while bits != 0:
-            prefetch(tree.slots, tree.entries[head.entries + w * WORD + trailing_zeros(bits)])
-            bits &= bits - ONE
-    for i in range(head.tested):
-        k = tree.ranking[node, i]
-        if abs(point[k]) == np.inf:  # as in `verify`; beside the first cell there may be no memory
-            continue
-        lows = codes_of(tree, node, k)
-        for w in range(0, used, LANES):
-            ending = not_in_both(tree.masks, rows[i] - stride, rows[i] + stride, w, found)
-            while ending != 0:
-                codes = lows + (w + trailing_zeros(ending)) * (WORD // 8)
-                ending &= ending - ONE
-                prefetch(tree.masks, codes)
-                prefetch(tree.masks, codes + stride * (WORD // 8))
-
-
-@kernel
-def bit_count(found: Array, used: int) -> int:
-    """Bits set in the first words."""
-    total = 0
-    for w in range(used):
-        total += ones(found[w])
-    return total
-
-
-@kernel
-def verify(tree: Tree, node: int, point: Array, rows: Array, found: Array) -> None:
-    """Leave in `found` only the entries that contain the point."""
-    head = tree.nodes[node]
-    stride = words_of(tree, head.level)
-    used = words_for(head.count)
-    boxes = rectangles(tree, head.level)
-    if not in_vectors(stride) or bit_count(found, used) <= FEW:
-        for w in range(used):
-            bits = found[w]
-            while bits != 0:
-                j = trailing_zeros(bits)
-                bits &= bits - ONE
-                outside = not contains(boxes, tree.entries[head.entries + w * WORD + j], point)
-                found[w] ^= np.uint64(outside) << np.uint64(j)
-        return
-    for i in range(head.tested):
-        k = tree.ranking[node, i]
-        x = point[k]
-        if abs(x) == np.inf:  # these cells hold no other value
-            continue
-        own = code(x, tree.grid[node, 0, k], tree.grid[node, 1, k])
-        before, after, codes = rows[i] - stride, rows[i] + stride, codes_of(tree, node, k)
-        for start in range(0, used, WORD):  # so many words at a time that a word has a bit for each
-            ending = np.uint64(0)  # words with entries that end in this cell
-            for w in range(start, min(start + WORD, used), LANES):
-                ending |= not_in_both(tree.masks, before, after, w, found) << np.uint64(w - start)
-            while ending != 0:
-                w = start + trailing_zeros(ending)
-                ending &= ending - ONE
-                # An entry whose low end is in this cell has no bit in the cell before it.
-                lows, highs = found[w] & ~tree.masks[before + w], found[w] & ~tree.masks[after + w]
-                above, at_low = compare(tree.masks, codes + w * (WORD // 8), own)
-                not_below, at_high = compare(tree.masks, codes + (stride + w) * (WORD // 8), own)
-                wrong = lows & above | highs & ~(not_below | at_high)
-                unsure = lows & at_low | highs & at_high
-                while unsure != 0:
-                    j = trailing_zeros(unsure)
-                    unsure &= unsure - ONE
-                    box = tree.entries[head.entries + w * WORD + j]
-                    wrong |= np.uint64((boxes[box, 0, k] > x) | (boxes[box, 1, k] < x)) << np.uint64(j)
-                found[w] &= ~wrong
-
-
-@kernel
-def contains(boxes: Array, box: int, point: Array) -> bool:
-    """Whether the closed box in row `box` contains `point`."""
-    inside = True
-    for k in range(len(point)):
-        inside &= (boxes[box, 0, k] <= point[k]) & (point[k] <= boxes[box, 1, k])
-    return inside

@@ -6,6 +6,7 @@ Deleting shifts later entries back, so that probing needs no tombstones.
 
 import numpy as np
 
+from rtfilter.index.kernels.array_types import Float2, Int1, Int32_1
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import (
     BOXES,
@@ -16,7 +17,6 @@ from rtfilter.index.kernels.layout import (
     LINKS,
     USED_BOX,
     USED_LINK,
-    Array,
     Tree,
 )
 
@@ -32,7 +32,7 @@ def mix(value: np.uint64) -> np.uint64:
 
 
 @kernel
-def hash_box(sides: Array) -> np.uint64:
+def hash_box(sides: Float2) -> np.uint64:
     """Hash of one box, float64 (2, d) without negative zeros."""
     total = np.uint64(0)
     for word in sides.reshape(sides.size).view(np.uint64):
@@ -47,7 +47,7 @@ def hash_id(identifier: int) -> np.uint64:
 
 
 @kernel
-def same_box(tree: Tree, box: int, sides: Array) -> bool:
+def same_box(tree: Tree, box: int, sides: Float2) -> bool:
     """Whether the box in row `box` has exactly these sides."""
     for end in range(2):
         for k in range(sides.shape[1]):
@@ -57,7 +57,7 @@ def same_box(tree: Tree, box: int, sides: Array) -> bool:
 
 
 @kernel
-def place_of_box(tree: Tree, sides: Array) -> int:
+def place_of_box(tree: Tree, sides: Float2) -> int:
     """Place in the table of the box with these sides, or of the empty place where it would go."""
     last = np.uint64(len(tree.box_table) - 1)
     place = hash_box(sides) & last
@@ -88,7 +88,7 @@ def _home(tree: Tree, row: int, of_box: bool) -> np.uint64:
 
 
 @kernel
-def _vacate(tree: Tree, table: Array, place: int, of_box: bool) -> None:
+def _vacate(tree: Tree, table: Int32_1, place: int, of_box: bool) -> None:
     """Empty a place and move later entries of its run back over it."""
     last = np.uint64(len(table) - 1)
     hole = np.uint64(place)
@@ -105,7 +105,7 @@ def _vacate(tree: Tree, table: Array, place: int, of_box: bool) -> None:
 
 
 @kernel
-def rehash(tree: Tree, box_table: Array, id_table: Array) -> None:
+def rehash(tree: Tree, box_table: Int32_1, id_table: Int32_1) -> None:
     """Fill new, empty tables from the live rows."""
     last = np.uint64(len(box_table) - 1)
     for box in range(tree.state[USED_BOX]):
@@ -124,7 +124,7 @@ def rehash(tree: Tree, box_table: Array, id_table: Array) -> None:
 
 
 @kernel
-def distinct(low: Array, high: Array, table: Array) -> Array:
+def distinct(low: Float2, high: Float2, table: Int32_1) -> Int1:
     """First row identical to each row, int64 (n,): its own number where the row is new.
 
     `table`, int32, a power of two above n, filled with -1, becomes the hash table of the new ones.
@@ -148,7 +148,7 @@ def distinct(low: Array, high: Array, table: Array) -> Array:
 
 
 @kernel
-def add_box(tree: Tree, sides: Array) -> int:
+def add_box(tree: Tree, sides: Float2) -> int:
     """A new row for a box that is not in the table yet, entered there, without links or leaf."""
     box = tree.state[FREE_BOX]
     if box >= 0:

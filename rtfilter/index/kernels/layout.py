@@ -6,15 +6,27 @@ identical boxes are stored once; a *node* holds up to its capacity of entries: b
 node rows above.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.index.kernels.borrow import Lender
+from rtfilter.index.kernels.array_types import (
+    Float2,
+    Float3,
+    Int1,
+    Int16_2,
+    Int32_1,
+    Int32_2,
+    Links,
+    Nodes,
+    Slots,
+    Word1,
+)
+from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.jit import kernel
 
-Array = NDArray[Any]
+Rows = TypeVar("Rows", bound=NDArray[Any])
 
 CELLS = 64  # cells of a node's grid in each dimension
 WORD = 64  # bits of a mask word
@@ -22,6 +34,9 @@ CODES = 16  # words of codes for each mask word: 64 entries x 2 ends x 1 byte
 LINE = 64  # bytes of a cache line
 LANES = 8  # words of a vector, see `kernels.vector`
 DIMENSIONS = 2**15 - 1  # at most: `Tree.ranking`
+OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
+ONE = np.uint64(1)
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 #: One row per box. `link`: first link of the box, -1 when the row is free, and `id`: the id of that link;
 #: `leaf`: node that holds it, or the next free row.
@@ -69,20 +84,20 @@ STATE_SIZE = 24
 class Tree(NamedTuple):
     """Arrays of one tree of d dimensions; what the kernels take and change."""
 
-    bounds: Array  # float64 (boxes, 2, d): low and high of each box, closed
-    slots: Array  # SLOT (boxes,)
-    links: Array  # LINK (links,)
-    nodes: Array  # NODE (nodes,)
-    mbr: Array  # float64 (nodes, 2, d): exact bounding rectangle of each node
-    grid: Array  # float64 (nodes, 2, d): low end and cells per unit of each node's grid
-    ranking: Array  # int16 (nodes, d): dimensions of each node in the order of testing, untested ones last
-    entries: Array  # int32, flat: a block of `capacity` rows per node
-    masks: Array  # uint64, flat: `block` words per node: CELLS masks for each dimension, then codes (`grid`)
-    box_table: Array  # int32, power of two: open-addressing hash of the boxes
-    id_table: Array  # int32, power of two: open-addressing hash of the ids, to their first link
-    state: Array  # int64 (STATE_SIZE,)
-    frame: Array  # float64 (3, d): low, high and 1 / width of all finite sides ever seen
-    todo: Array  # int32 (k, 2): (row, level) of entries waiting for their place; scratch
+    bounds: Float3  # float64 (boxes, 2, d): low and high of each box, closed
+    slots: Slots  # SLOT (boxes,)
+    links: Links  # LINK (links,)
+    nodes: Nodes  # NODE (nodes,)
+    mbr: Float3  # float64 (nodes, 2, d): exact bounding rectangle of each node
+    grid: Float3  # float64 (nodes, 2, d): low end and cells per unit of each node's grid
+    ranking: Int16_2  # int16 (nodes, d): dimensions of each node in the order of testing, untested ones last
+    entries: Int32_1  # int32, flat: a block of `capacity` rows per node
+    masks: Word1  # uint64, flat: `block` words per node: CELLS masks for each dimension, then codes (`grid`)
+    box_table: Int32_1  # int32, power of two: open-addressing hash of the boxes
+    id_table: Int32_1  # int32, power of two: open-addressing hash of the ids, to their first link
+    state: Int1  # int64 (STATE_SIZE,)
+    frame: Float2  # float64 (3, d): low, high and 1 / width of all finite sides ever seen
+    todo: Int32_2  # int32 (k, 2): (row, level) of entries waiting for their place; scratch
 
 
 @kernel
@@ -108,6 +123,30 @@ def in_vectors(words: int) -> bool:
 def block(dimensions: int, words: int) -> int:
     """Words in `Tree.masks` of a node with masks of so many words."""
     return dimensions * (CELLS + (CODES if in_vectors(words) else 0)) * words
+
+
+@kernel
+def capacity_of(tree: Tree, level: int) -> int:
+    """Most entries a node of this level may hold."""
+    return tree.state[LEAF_CAPACITY] if level == 0 else tree.state[INNER_CAPACITY]
+
+
+@kernel
+def words_of(tree: Tree, level: int) -> int:
+    """Mask words of a node of this level."""
+    return words(capacity_of(tree, level))
+
+
+@kernel
+def block_of(tree: Tree, level: int) -> int:
+    """Words of a node of this level in `Tree.masks`."""
+    return block(tree.mbr.shape[2], words_of(tree, level))
+
+
+@kernel
+def rectangles(tree: Tree, level: int) -> Float3:
+    """The array that the entries of a node of this level are rows of: boxes, or other nodes' rectangles."""
+    return tree.bounds if level == 0 else tree.mbr
 
 
 def _block(tree: Tree, leaf: bool) -> tuple[int, int]:
@@ -152,11 +191,11 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
     return tree
 
 
-LENDER = Lender(lambda: empty(1, 4, 4))
-opened = LENDER.opened
+TREE_BY_ADDRESS = ByAddress(lambda: empty(1, 4, 4))
+opened_tree = TREE_BY_ADDRESS.opened
 
 
-def aligned(rows: int, like: Array) -> Array:
+def aligned(rows: int, like: Rows) -> Rows:
     """An uninitialised array of so many rows as those of `like`, which begins with a cache line.
 
     NumPy begins big arrays 16 bytes into one, so that each vector of mask words would lie in two.
@@ -167,7 +206,7 @@ def aligned(rows: int, like: Array) -> Array:
     return room[start : start + rows * row].view(like.dtype).reshape(rows, *like.shape[1:])
 
 
-def _grown(array: Array, rows: int, factor: float = 1.5) -> Array:
+def _grown(array: Rows, rows: int, factor: float = 1.5) -> Rows:
     """`array` with room for `rows` rows, its content kept; itself when it has the room."""
     if len(array) >= rows:
         return array

@@ -11,17 +11,20 @@ it is tried too, and judged by what the cuts after it should bring.
 
 import numpy as np
 
+from rtfilter.index.kernels.array_types import Bool1, Float1, Float2, Float3, Int1, Int32_1
+from rtfilter.index.kernels.entries import set_entries
+from rtfilter.index.kernels.geometry import THIN, area, framed, widen_frame
 from rtfilter.index.kernels.grid import build_grid
 from rtfilter.index.kernels.hash_tables import add_link
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.layout import BOXES, HEIGHT, LANES, ROOT, USED_BOX, Array, Tree, words_for
-from rtfilter.index.kernels.rstar import THIN, area, framed, new_node, set_entries, widen_frame
+from rtfilter.index.kernels.layout import BOXES, HEIGHT, LANES, ROOT, USED_BOX, Tree, words_for
+from rtfilter.index.kernels.nodes import new_node
 
 LOW, HIGH, CENTRE, WIDTH = 0, 1, 2, 3  # kinds of sort keys
 
 
 @kernel
-def sort_key(box: Array, k: int, kind: int) -> float:
+def sort_key(box: Float2, k: int, kind: int) -> float:
     """Low end, high end, centre (doubled) or width of a framed box in dimension k."""
     if kind == CENTRE:
         return box[0, k] + box[1, k]
@@ -31,14 +34,14 @@ def sort_key(box: Array, k: int, kind: int) -> float:
 
 
 @kernel
-def sort_keys(boxes: Array, rows: Array, k: int, kind: int, keys: Array) -> None:
+def sort_keys(boxes: Float3, rows: Int1, k: int, kind: int, keys: Float1) -> None:
     """Write the sort keys of these rows of framed boxes into `keys`, float64, as long as `rows`."""
     for i in range(len(rows)):
         keys[i] = sort_key(boxes[rows[i]], k, kind)
 
 
 @kernel
-def extent(boxes: Array, rows: Array, k: int) -> tuple[float, float]:
+def extent(boxes: Float3, rows: Int1, k: int) -> tuple[float, float]:
     """Least low and greatest high end of these rows in dimension k."""
     low, high = np.inf, -np.inf
     for row in rows:
@@ -47,14 +50,14 @@ def extent(boxes: Array, rows: Array, k: int) -> tuple[float, float]:
 
 
 @kernel
-def sampled(rows: Array, size: int) -> Array:
+def sampled(rows: Int1, size: int) -> Int1:
     """At most so many of the rows, evenly spread."""
     n = min(len(rows), size)
     return rows[np.arange(n) * len(rows) // n]
 
 
 @kernel
-def expected_work(boxes: Array, sample: Array, order: Array, cut: int) -> float:
+def expected_work(boxes: Float3, sample: Int1, order: Int1, cut: int) -> float:
     """Work of the two parts of a sample: entries times volume of their common rectangle, summed."""
     total = 0.0
     dimensions = boxes.shape[2]
@@ -73,7 +76,7 @@ def expected_work(boxes: Array, sample: Array, order: Array, cut: int) -> float:
 
 
 @kernel
-def choose_cut(boxes: Array, rows: Array, groups: int, sample_size: int) -> tuple[int, int, int]:
+def choose_cut(boxes: Float3, rows: Int1, groups: int, sample_size: int) -> tuple[int, int, int]:
     """How to cut `rows` into so many groups: dimension, kind of key, and groups of the first part."""
     sample = sampled(rows, sample_size)
     n = len(sample)
@@ -110,7 +113,7 @@ def choose_cut(boxes: Array, rows: Array, groups: int, sample_size: int) -> tupl
 
 
 @kernel
-def select(keys: Array, rows: Array, nth: int) -> None:
+def select(keys: Float1, rows: Int1, nth: int) -> None:
     """Reorder both arrays so that the nth least key stands at nth, none greater before, none less after."""
     low, high = 0, len(keys) - 1
     while low < high:
@@ -135,7 +138,7 @@ def select(keys: Array, rows: Array, nth: int) -> None:
 
 
 @kernel
-def cut_once(boxes: Array, rows: Array, groups: int, sample_size: int, keys: Array) -> int:
+def cut_once(boxes: Float3, rows: Int1, groups: int, sample_size: int, keys: Float1) -> int:
     """Reorder `rows`, at least two groups of them, for the best cut; returns how many groups stand before it.
 
     `keys` is scratch, float64 (n,).
@@ -147,7 +150,7 @@ def cut_once(boxes: Array, rows: Array, groups: int, sample_size: int, keys: Arr
 
 
 @kernel
-def group(boxes: Array, rows: Array, groups: int, sample_size: int) -> Array:
+def group(boxes: Float3, rows: Int1, groups: int, sample_size: int) -> Int1:
     """Reorder `rows` of framed boxes (n, 2, d) so that so many groups of one size stand one after another.
 
     Returns their bounds, int64 (groups + 1,).
@@ -169,7 +172,7 @@ def group(boxes: Array, rows: Array, groups: int, sample_size: int) -> Array:
 
 
 @kernel
-def sort_blocks(boxes: Array, rows: Array, cuts: Array, sample_size: int) -> None:
+def sort_blocks(boxes: Float3, rows: Int1, cuts: Int1, sample_size: int) -> None:
     """Reorder each group of `rows` so that the entries of a few mask words lie together in one dimension.
 
     Then most points leave whole words behind at the first dimension.
@@ -194,7 +197,7 @@ def sort_blocks(boxes: Array, rows: Array, cuts: Array, sample_size: int) -> Non
 
 
 @kernel
-def slab_width(boxes: Array, sorted_rows: Array, k: int, slabs: int) -> float:
+def slab_width(boxes: Float3, sorted_rows: Int1, k: int, slabs: int) -> float:
     """Share of dimension k's extent that each of equal slabs of the rows takes, summed."""
     n, total = len(sorted_rows), 0.0
     for s in range(slabs):
@@ -205,7 +208,7 @@ def slab_width(boxes: Array, sorted_rows: Array, k: int, slabs: int) -> float:
 
 
 @kernel
-def frame_boxes(tree: Tree, low: Array, high: Array, rows: Array) -> Array:
+def frame_boxes(tree: Tree, low: Float2, high: Float2, rows: Int1) -> Float3:
     """The boxes of these rows of the input in frame coordinates, (n, 2, d); widens the tree's frame."""
     sides = np.empty((2, low.shape[1]))
     for row in rows:
@@ -219,7 +222,7 @@ def frame_boxes(tree: Tree, low: Array, high: Array, rows: Array) -> Array:
 
 
 @kernel
-def frame_nodes(tree: Tree, nodes: Array) -> Array:
+def frame_nodes(tree: Tree, nodes: Int1) -> Float3:
     """The rectangles of nodes in frame coordinates, (n, 2, d)."""
     boxes = np.empty((len(nodes), 2, tree.mbr.shape[2]))
     for i in range(len(nodes)):
@@ -228,7 +231,7 @@ def frame_nodes(tree: Tree, nodes: Array) -> Array:
 
 
 @kernel
-def new_nodes(tree: Tree, level: int, count: int) -> Array:
+def new_nodes(tree: Tree, level: int, count: int) -> Int1:
     """So many empty nodes, int64 (count,); the caller has made room."""
     nodes = np.empty(count, np.int64)
     for g in range(count):
@@ -237,7 +240,7 @@ def new_nodes(tree: Tree, level: int, count: int) -> Array:
 
 
 @kernel
-def fill_nodes(tree: Tree, nodes: Array, rows: Array, cuts: Array, first: int, last: int) -> None:
+def fill_nodes(tree: Tree, nodes: Int1, rows: Int32_1, cuts: Int1, first: int, last: int) -> None:
     """Make each of the groups `first` to `last` (exclusive) of `rows` the entries of its node, a new one.
 
     Threads may fill different nodes at once.
@@ -249,7 +252,7 @@ def fill_nodes(tree: Tree, nodes: Array, rows: Array, cuts: Array, first: int, l
 
 @kernel
 def fill_tables(
-    tree: Tree, ids: Array, low: Array, high: Array, exact: Array, first: Array, table: Array, rows: Array
+    tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1, first: Int1, table: Int32_1, rows: Int1
 ) -> None:
     """Enter boxes and links in an empty tree with room: box b is row `rows[b]` of the input.
 

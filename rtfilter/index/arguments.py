@@ -1,0 +1,66 @@
+"""What callers give a tree, checked and made arrays that kernels take."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rtfilter.index.kernels.descend import first_nan
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+def points(given: ArrayLike, dimensions: int) -> FloatArray:
+    """Points as contiguous float64 (n, d)."""
+    batch = np.ascontiguousarray(given, np.float64)
+    if batch.ndim != 2 or batch.shape[1] != dimensions:
+        raise ValueError(f"points must have shape (n, {dimensions}), not {batch.shape}")
+    row = first_nan(batch)
+    if row >= 0:
+        raise ValueError(f"point {row} has a NaN coordinate")
+    return batch
+
+
+def boxes(low: ArrayLike, high: ArrayLike, dimensions: int | None = None) -> tuple[FloatArray, FloatArray]:
+    """Both ends as contiguous float64 (n, d)."""
+    lower, upper = (np.ascontiguousarray(side, np.float64) for side in (low, high))
+    if lower.ndim != 2 or lower.shape != upper.shape:
+        raise ValueError(f"low and high must both have shape (n, d), not {lower.shape} and {upper.shape}")
+    if lower.shape[1] != (dimensions or max(lower.shape[1], 1)):
+        raise ValueError(f"boxes must have {dimensions or 'at least 1'} dimensions, not {lower.shape[1]}")
+    right = lower <= upper
+    if not right.all():
+        row = int((~right).any(axis=1).argmax())
+        raise ValueError(
+            f"box {row} is not a box: every low must be <= its high and neither NaN, "
+            f"but low is {lower[row].tolist()} and high is {upper[row].tolist()}"
+        )
+    return lower, upper
+
+
+def ids(given: ArrayLike | None, count: int) -> IntArray:
+    """So many ids as int64; 0, 1, ... when none are given."""
+    if given is None:
+        return np.arange(count)
+    array = np.asarray(given)
+    if array.shape != (count,) or (count and array.dtype.kind not in "iu"):
+        raise ValueError(f"ids must be {count} integers, not {array.dtype} of shape {array.shape}")
+    if count and not is_id(int(array.max())):
+        raise ValueError(f"ids must be below 2**63, not {array.max()}")
+    return np.ascontiguousarray(array, np.int64)
+
+
+def is_id(id: Integral | int) -> bool:
+    """Whether an integer fits int64."""
+    return -(2**63) <= int(id) < 2**63
+
+
+def flags(exact: ArrayLike | None, count: int) -> NDArray[np.bool_]:
+    """So many flags; all True when none are given."""
+    array = np.ones(count, np.bool_) if exact is None else np.ascontiguousarray(exact, np.bool_)
+    if array.shape != (count,):
+        raise ValueError(f"exact must have shape ({count},), not {array.shape}")
+    return array

@@ -1,0 +1,74 @@
+"""Where the search of a batch stopped at one level of the tree, to be finished later, whole or in groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.index.arguments import FloatArray, IntArray
+from rtfilter.index.kernels.dealt import DEALT_BY_ADDRESS, Dealt, deal
+
+
+class Version(NamedTuple):
+    """What tells one content of one tree from any other."""
+
+    state: NDArray[np.int64]  # compared by identity: repacking makes another
+    updates: int
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """Where the search paths of a batch stop at one level: pairs of a node and a point.
+
+    Attributes
+    ----------
+    points : float64 (n, d)
+    level : int
+        0 is the root, H - 1 the leaves.
+    nodes : int64 (k,)
+        Nodes that points stopped at.
+    cuts : int64 (k + 1,)
+        Bounds of each node's points in `pairs`.
+    pairs : int32 (workload.sum(),)
+        Rows of `points`, node by node, ascending within a node.
+    workload : int64 (n,)
+        Nodes at which each point's paths stop: the estimate of its remaining work.
+    visits : int
+        (node, point) pairs expanded above the frontier.
+    version : Version
+        Of the tree, which must not change before the search is finished.
+    """
+
+    points: FloatArray
+    level: int
+    nodes: IntArray
+    cuts: IntArray
+    pairs: NDArray[np.int32]
+    workload: IntArray
+    visits: int
+    version: Version
+
+    def split(self, order: IntArray, cuts: IntArray) -> Parts:
+        """Cut it into one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
+        covered = len(cuts) > 0 and cuts[0] == 0 and cuts[-1] == len(order) and (np.diff(cuts) >= 0).all()
+        if not covered or (np.bincount(order, minlength=len(self.points)) != 1).any():
+            raise ValueError(
+                "order must be a permutation of the batch, and cuts must ascend from 0 to its end"
+            )
+        dealt = deal(self.nodes, self.cuts, self.pairs, order, cuts)
+        arrays = Dealt(self.points[order], np.ascontiguousarray(cuts, np.int64), *dealt)
+        return Parts(self.version, arrays, DEALT_BY_ADDRESS.addresses(arrays))
+
+
+class Parts(NamedTuple):
+    """A frontier cut into groups; see `Frontier.split`."""
+
+    version: Version
+    arrays: Dealt
+    where: IntArray  # for kernels
+
+    def __len__(self) -> int:
+        return len(self.arrays.cuts) - 1

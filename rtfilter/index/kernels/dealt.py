@@ -1,0 +1,75 @@
+"""A frontier cut into one frontier for each group of its points."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rtfilter.index.kernels.array_types import Float2, Int1, Int32_1
+from rtfilter.index.kernels.borrow import ByAddress
+from rtfilter.index.kernels.jit import kernel
+
+
+class Dealt(NamedTuple):
+    """A frontier cut into one per group; group g has the nodes cuts[g]:cuts[g + 1]."""
+
+    points: Float2  # float64 (n, d): of the batch, group by group
+    point_cuts: Int1  # int64 (groups + 1,): where the points of each group begin
+    cuts: Int1  # int64 (groups + 1,)
+    nodes: Int1  # int64 (k,): those that points of the group stopped at
+    starts: Int1  # int64 (k + 1,): where each node's pairs begin
+    pairs: Int32_1  # int32: places of points within their group
+
+
+def _nothing() -> Dealt:
+    none = np.empty(0, np.int64)
+    return Dealt(np.empty((0, 1)), none, none, none, none, np.empty(0, np.int32))
+
+
+DEALT_BY_ADDRESS = ByAddress(_nothing)
+opened_dealt = DEALT_BY_ADDRESS.opened
+
+
+@kernel
+def deal(
+    nodes: Int1, cuts: Int1, pairs: Int32_1, order: Int1, order_cuts: Int1
+) -> tuple[Int1, Int1, Int1, Int32_1]:
+    """Cut a frontier into one frontier per group order[order_cuts[g]:order_cuts[g + 1]], each node by node.
+
+    Returns cuts, nodes, starts and pairs of `Dealt`.
+    """
+    groups = len(order_cuts) - 1
+    group_of = np.empty(len(order), np.int64)
+    place_of = np.empty(len(order), np.int32)
+    for g in range(groups):
+        for i in range(order_cuts[g], order_cuts[g + 1]):
+            group_of[order[i]] = g
+            place_of[order[i]] = i - order_cuts[g]
+    pair_count = np.zeros(groups + 1, np.int64)
+    node_count = np.zeros(groups + 1, np.int64)
+    last_node = np.full(groups, -1, np.int64)
+    for i in range(len(nodes)):
+        for p in range(cuts[i], cuts[i + 1]):
+            g = group_of[pairs[p]]
+            pair_count[g + 1] += 1
+            if last_node[g] != i:
+                last_node[g] = i
+                node_count[g + 1] += 1
+    pair_place = np.cumsum(pair_count)
+    part_cuts = np.cumsum(node_count)
+    node_place = part_cuts.copy()
+    part_nodes = np.empty(part_cuts[groups], np.int64)
+    part_starts = np.empty(part_cuts[groups] + 1, np.int64)
+    part_starts[part_cuts[groups]] = len(pairs)
+    part_pairs = np.empty(len(pairs), np.int32)
+    last_node[:] = -1
+    for i in range(len(nodes)):
+        for p in range(cuts[i], cuts[i + 1]):
+            g = group_of[pairs[p]]
+            if last_node[g] != i:
+                last_node[g] = i
+                part_nodes[node_place[g]] = nodes[i]
+                part_starts[node_place[g]] = pair_place[g]
+                node_place[g] += 1
+            part_pairs[pair_place[g]] = place_of[pairs[p]]
+            pair_place[g] += 1
+    return part_cuts, part_nodes, part_starts, part_pairs

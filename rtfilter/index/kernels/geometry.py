@@ -1,0 +1,92 @@
+"""Boxes as the heuristics of the R*-tree see them: their volumes, unions and overlaps.
+
+Volumes and margins are computed in `frame` coordinates, the tree's finite extent mapped to [0, 1], with open
+ends cut off, so that infinite sides and any number of dimensions are safe. Searches never use them.
+"""
+
+import numpy as np
+
+from rtfilter.index.kernels.array_types import Float2, Float3
+from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.layout import OPEN, Tree
+
+#: What every side counts at least, so that degenerate sides do not make all volumes zero.
+THIN = 2.0**-14
+
+
+@kernel
+def widen_frame(tree: Tree, sides: Float2) -> None:
+    """Let the frame cover the finite ends of a box."""
+    for k in range(sides.shape[1]):
+        for end in range(2):
+            x = sides[end, k]
+            if abs(x) < OPEN and not tree.frame[0, k] <= x <= tree.frame[1, k]:
+                tree.frame[0, k] = min(tree.frame[0, k], x)
+                tree.frame[1, k] = max(tree.frame[1, k], x)
+                tree.frame[2, k] = 1.0 / max(tree.frame[1, k] - tree.frame[0, k], 1e-300)
+
+
+@kernel
+def framed(tree: Tree, sides: Float2, out: Float2) -> None:
+    """The box `sides` (2, d) in frame coordinates, into `out` (2, d)."""
+    for k in range(sides.shape[1]):
+        low, width = tree.frame[0, k], tree.frame[2, k]
+        out[0, k] = min(max((sides[0, k] - low) * width, 0.0), 1.0)
+        out[1, k] = min(max((sides[1, k] - low) * width, 0.0), 1.0)
+
+
+@kernel
+def area(box: Float2) -> float:
+    """Volume of a framed box."""
+    product = 1.0
+    for k in range(box.shape[1]):
+        product *= box[1, k] - box[0, k] + THIN
+    return product
+
+
+@kernel
+def area_of_union(a: Float2, b: Float2) -> float:
+    """Volume of the smallest framed box around two."""
+    product = 1.0
+    for k in range(a.shape[1]):
+        product *= max(a[1, k], b[1, k]) - min(a[0, k], b[0, k]) + THIN
+    return product
+
+
+@kernel
+def overlap(a: Float2, b: Float2) -> float:
+    """Volume that two framed boxes share."""
+    product = 1.0
+    for k in range(a.shape[1]):
+        side = min(a[1, k], b[1, k]) - max(a[0, k], b[0, k])
+        if side < 0.0:
+            return 0.0
+        product *= side + THIN
+    return product
+
+
+@kernel
+def covers(a: Float2, b: Float2) -> bool:
+    """Whether box `a` contains box `b`."""
+    covered = True
+    for k in range(a.shape[1]):
+        covered &= a[0, k] <= b[0, k] and b[1, k] <= a[1, k]
+    return covered
+
+
+@kernel
+def overlap_growth(children: Float3, i: int, box: Float2, bound: float) -> float:
+    """How much more child i overlaps its siblings once it includes `box`; stops early above `bound`."""
+    union = np.empty_like(box)
+    for k in range(box.shape[1]):
+        union[0, k] = min(children[i, 0, k], box[0, k])
+        union[1, k] = max(children[i, 1, k], box[1, k])
+    total = 0.0
+    for j in range(len(children)):
+        if j != i:
+            after = overlap(union, children[j])
+            if after > 0.0:
+                total += after - overlap(children[i], children[j])
+                if total > bound:
+                    break
+    return total

@@ -1,0 +1,179 @@
+"""Inserting boxes one at a time (the R*-tree of Beckmann et al.).
+
+`drain` places the entries that wait until none is left, or stops *between* two entries when the node pools
+could run short; the caller then grows the pools and calls it again.
+
+No decision here needs masks that are up to date: they are drawn once, at the end (`redraw`).
+"""
+
+import numpy as np
+
+from rtfilter.index.kernels.array_types import Bool1, Float1, Float2, Int1
+from rtfilter.index.kernels.entries import append_entry, extend, refresh_entry
+from rtfilter.index.kernels.geometry import area, area_of_union, covers, framed, overlap_growth, widen_frame
+from rtfilter.index.kernels.grid import redraw
+from rtfilter.index.kernels.hash_tables import add_box, add_link, place_of_box
+from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.layout import (
+    LINKS,
+    ONE,
+    REINSERTED,
+    ROOT,
+    TODO,
+    UPDATES,
+    USED_BOX,
+    USED_LINK,
+    WORD,
+    Tree,
+    capacity_of,
+    opened_tree,
+    rectangles,
+    words_for,
+    words_of,
+)
+from rtfilter.index.kernels.nodes import has_room, wait
+from rtfilter.index.kernels.select_point import candidates, locate
+from rtfilter.index.kernels.split import overflow
+from rtfilter.index.kernels.vector import trailing_zeros
+
+NEAR = 32  # candidates of least area enlargement whose overlap is computed
+
+
+@kernel
+def covering(tree: Tree, node: int, sides: Float2) -> int:
+    """The least entry of an inner node that covers the box, -1 if there is none.
+
+    An entry covers a box when both of its outermost corners are in it; masks name few that may.
+    """
+    head = tree.nodes[node]
+    rows, box = np.empty(sides.shape[1], np.int64), np.empty_like(sides)
+    found = np.zeros((2, words_of(tree, head.level)), np.uint64)
+    for end in range(2 if head.drawn > 0 else 0):  # else its grid, too, may be behind
+        locate(tree, node, sides[end], rows)
+        candidates(tree, node, rows, True, found[end])
+    best, least = -1, np.inf
+    for w in range(words_for(head.count)):
+        bits = found[0, w] & found[1, w]
+        for j in range(max(head.drawn, w * WORD), min(head.count, w * WORD + WORD)):
+            bits |= ONE << np.uint64(j % WORD)
+        while bits != 0:
+            j = w * WORD + trailing_zeros(bits)
+            bits &= bits - ONE
+            rectangle = tree.mbr[tree.entries[head.entries + j]]
+            if covers(rectangle, sides):
+                framed(tree, rectangle, box)
+                size = area(box)
+                if size < least:
+                    best, least = j, size
+    return best
+
+
+@kernel
+def choose_child(tree: Tree, node: int, sides: Float2) -> int:
+    """Entry of `node` that should take the box: least overlap growth above leaves, else least area growth."""
+    head = tree.nodes[node]
+    count = head.count
+    best = covering(tree, node, sides)
+    if best >= 0:  # mostly: it need not grow
+        return best
+    box, least = np.empty_like(sides), np.inf
+    framed(tree, sides, box)
+    children = np.empty((count, 2, sides.shape[1]))
+    growth = np.empty(count)
+    areas = np.empty(count)
+    best = 0
+    for j in range(count):
+        framed(tree, tree.mbr[tree.entries[head.entries + j]], children[j])
+        areas[j] = area(children[j])
+        growth[j] = area_of_union(children[j], box) - areas[j]
+        if growth[j] < growth[best] or (growth[j] == growth[best] and areas[j] < areas[best]):
+            best = j
+    if head.level > 1 or growth[best] == 0.0:  # an entry that holds the box already adds no overlap
+        return best
+    least = np.inf
+    for j in np.argsort(growth)[:NEAR]:
+        added = overlap_growth(children, j, box, least)
+        if added < least:
+            best, least = j, added
+    return best
+
+
+@kernel
+def place(tree: Tree, row: int, level: int) -> None:
+    """Give a waiting entry its node, splitting or reinserting where one is full."""
+    sides = rectangles(tree, level)[row]
+    node = tree.state[ROOT]
+    extend(tree, node, sides)
+    while tree.nodes[node].level > level:
+        j = choose_child(tree, node, sides)
+        child = tree.entries[tree.nodes[node].entries + j]
+        if extend(tree, child, sides):
+            refresh_entry(tree, node, j)
+        node = child
+    if tree.nodes[node].count < capacity_of(tree, level):
+        append_entry(tree, node, row)
+    else:
+        overflow(tree, node, row)
+
+
+@kernel
+def drain(tree: Tree) -> bool:
+    """Place all waiting entries; False when it stopped because the node pools must grow first."""
+    while tree.state[TODO] > 0:
+        if not has_room(tree):
+            return False
+        tree.state[TODO] -= 1
+        place(tree, tree.todo[tree.state[TODO], 0], tree.todo[tree.state[TODO], 1])
+    return True
+
+
+@kernel
+def enter(tree: Tree, identifier: int, low: Float1, high: Float1, exact: bool, sides: Float2) -> None:
+    """Add a box, which then waits for its place; `sides` (2, d) is scratch."""
+    for k in range(len(low)):
+        sides[0, k], sides[1, k] = low[k] + 0.0, high[k] + 0.0  # no negative zeros
+    box = tree.box_table[place_of_box(tree, sides)]
+    if box < 0:
+        widen_frame(tree, sides)
+        box = add_box(tree, sides)
+        tree.state[REINSERTED] = 0
+        wait(tree, box, 0)
+    add_link(tree, identifier, box, exact)
+    tree.state[UPDATES] += 1
+
+
+@kernel
+def insert(where: Int1, start: int, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> int:
+    """Insert boxes `start`.. of n in the tree at these addresses and return how many are in.
+
+    Fewer than n, or entries still waiting: the node pools must grow first. The pools of boxes and links and
+    the tables must have room for all n.
+    """
+    tree = opened_tree(where)
+    sides = np.empty((2, low.shape[1]))
+    for i in range(start, len(ids)):
+        if not drain(tree):
+            return i
+        enter(tree, ids[i], low[i], high[i], exact[i], sides)
+    if drain(tree):
+        redraw(tree)
+    return len(ids)
+
+
+@kernel
+def insert_one(where: Int1, identifier: int, low: Float1, high: Float1, exact: bool) -> bool:
+    """Insert one box (d,), (d,) if it is one and all pools have the room; whether it was.
+
+    Entries may still be waiting then. Less work to call than `insert`.
+    """
+    tree = opened_tree(where)
+    room = min(len(tree.slots) - tree.state[USED_BOX], len(tree.links) - tree.state[USED_LINK])
+    valid = room > 0 and len(tree.id_table) >= 2 * (tree.state[LINKS] + 1) and has_room(tree)
+    for k in range(len(low)):
+        valid &= low[k] <= high[k]
+    if not valid or not drain(tree):
+        return False
+    enter(tree, identifier, low, high, exact, np.empty((2, len(low))))
+    if drain(tree):
+        redraw(tree)
+    return True

@@ -1,0 +1,120 @@
+"""What a search finds, and how it is put in the order of the queries.
+
+A search meets its hits leaf by leaf, and in a leaf query by query: each such *run* is kept as it comes, and
+all are copied to their places at the end.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rtfilter.index.kernels.array_types import Byte1, Int1, Int32_1, Word1
+from rtfilter.index.kernels.borrow import ByAddress
+from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.layout import BOXES, INEXACT, LINKS, ONE, WORD, Tree, words_for
+from rtfilter.index.kernels.vector import trailing_zeros
+
+
+class Runs(NamedTuple):
+    """Room for what a search finds: hits leaf by leaf, and in a leaf point by point.
+
+    The same arrays serve the next search: memory that is new to the process costs more than to search it.
+    """
+
+    ids: Int1  # int64
+    exact: Byte1  # uint8, as long as `ids`; not used where each box has one link and all are exact
+    points: Int32_1  # int32: the point of each run of hits
+    cuts: Int1  # int64: where each run begins, one more at the end; longer than `points`
+    size: Int1  # int64 (2,): how many runs there are, and hits in them
+
+
+def room_for(hits: int) -> Runs:
+    """Room for so many hits."""
+    return Runs(
+        ids=np.empty(hits, np.int64),
+        exact=np.empty(hits, np.uint8),
+        points=np.empty(hits, np.int32),
+        cuts=np.empty(hits + 1, np.int64),
+        size=np.zeros(2, np.int64),
+    )
+
+
+RUNS_BY_ADDRESS = ByAddress(lambda: room_for(1))
+opened_runs = RUNS_BY_ADDRESS.opened
+
+
+@kernel
+def collect(tree: Tree, node: int, found: Word1, ids: Int1, exact: Byte1, used: int) -> int:
+    """Put the ids of the entries in `found` of a leaf, and their exactness, behind the `used` first.
+
+    Returns how many are used then, or -1 when there is no more room.
+    """
+    head = tree.nodes[node]
+    plain = tree.state[LINKS] == tree.state[BOXES] and tree.state[INEXACT] == 0
+    for w in range(words_for(head.count)):
+        bits = found[w]
+        first = head.entries + w * WORD
+        if used + WORD > len(ids):
+            return -1
+        while bits != 0:
+            slot = tree.slots[tree.entries[first + trailing_zeros(bits)]]
+            bits &= bits - ONE
+            if plain:
+                ids[used] = slot.id
+                used += 1
+                continue
+            link = slot.link
+            while link >= 0:
+                if used == len(ids):
+                    return -1
+                ids[used], exact[used] = tree.links[link].id, tree.links[link].exact
+                used += 1
+                link = tree.links[link].next
+    return used
+
+
+@kernel
+def offsets_of(runs: Runs, points: int) -> Int1:
+    """Where the hits of each of so many points go, int64 (points + 1,)."""
+    offsets = np.zeros(points + 1, np.int64)
+    for r in range(runs.size[0]):
+        offsets[runs.points[r] + 1] += runs.cuts[r + 1] - runs.cuts[r]
+    for i in range(points):
+        offsets[i + 1] += offsets[i]
+    return offsets
+
+
+@kernel
+def gather(room: Int1, offsets: Int1, ids: Int1, exact: Byte1) -> None:
+    """Write ids (and exactness, unless `exact` is empty) of the runs point by point, to `offsets_of`."""
+    runs = opened_runs(room)
+    place = offsets[:-1].copy()
+    for r in range(runs.size[0]):
+        first, size = runs.cuts[r], runs.cuts[r + 1] - runs.cuts[r]
+        at = place[runs.points[r]]
+        for h in range(size):
+            ids[at + h] = runs.ids[first + h]
+        if len(exact) > 0:
+            for h in range(size):
+                exact[at + h] = runs.exact[first + h]
+        place[runs.points[r]] = at + size
+
+
+@kernel
+def distinct(offsets: Int1, ids: Int1, exact: Byte1) -> None:
+    """Sort the ids of each point and keep each once, exact if any of its hits was; all arrays in place."""
+    used = 0
+    for i in range(len(offsets) - 1):
+        start, stop = offsets[i], offsets[i + 1]
+        order = np.argsort(ids[start:stop])
+        own_ids = ids[start:stop][order]
+        own_exact = exact[start:stop][order] if len(exact) > 0 else exact
+        offsets[i] = used
+        for h in range(len(order)):
+            again = h > 0 and own_ids[h] == own_ids[h - 1]
+            if not again:
+                ids[used] = own_ids[h]
+                used += 1
+            if len(exact) > 0:
+                exact[used - 1] = own_exact[h] | (exact[used - 1] if again else np.uint8(0))
+    offsets[-1] = used

@@ -1,0 +1,117 @@
+"""What happens to a full node that gets one entry more: forced reinsertion or a split (Beckmann et al.)."""
+
+import numpy as np
+
+from rtfilter.index.kernels.array_types import Float3, Int1, Int32_1
+from rtfilter.index.kernels.entries import append_entry, extend, fill_node, refresh_ancestors
+from rtfilter.index.kernels.geometry import area, framed, overlap
+from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.layout import HEIGHT, REINSERTED, ROOT, Tree, capacity_of, rectangles
+from rtfilter.index.kernels.nodes import minimum_of, new_node, wait
+
+REINSERTED_SHARE = 0.3
+REINSERTED_MOST = 64  # of a wide node: more improve nothing and cost as much as all the rest
+SAMPLE = 256  # entries from which a wide node chooses its split axis
+
+
+@kernel
+def split_order(boxes: Float3, minimum: int) -> tuple[Int1, int]:
+    """R* split of framed boxes (n, 2, d): an order of them and how many of its first form the one node.
+
+    The axis has the least sum of margins over all distributions; on it the distribution has the least
+    overlap, then the least area.
+    """
+    n, _, dimensions = boxes.shape
+    some = boxes if n <= SAMPLE else boxes[np.arange(SAMPLE) * n // SAMPLE]
+    fewest = max(1, minimum * len(some) // n)
+    axis, least = 0, np.inf
+    for k in range(dimensions):
+        margin = 0.0
+        for end in range(2):
+            left, right = running_boxes(some, np.argsort(some[:, end, k], kind="mergesort"))
+            for cut in range(fewest, len(some) - fewest + 1):
+                for m in range(dimensions):
+                    margin += left[cut - 1, 1, m] - left[cut - 1, 0, m] + right[cut, 1, m] - right[cut, 0, m]
+        if margin < least:
+            axis, least = k, margin
+    best_order = np.arange(n)
+    best_cut, best_overlap, best_area = minimum, np.inf, np.inf
+    for end in range(2):
+        order = np.argsort(boxes[:, end, axis], kind="mergesort")
+        left, right = running_boxes(boxes, order)
+        for cut in range(minimum, n - minimum + 1):
+            shared = overlap(left[cut - 1], right[cut])
+            total = area(left[cut - 1]) + area(right[cut])
+            if shared < best_overlap or (shared == best_overlap and total < best_area):
+                best_order, best_cut, best_overlap, best_area = order, cut, shared, total
+    return best_order, best_cut
+
+
+@kernel
+def running_boxes(boxes: Float3, order: Int1) -> tuple[Float3, Float3]:
+    """Bounding boxes of the first 1..n and of the last n..1 boxes of an order, each float64 (n, 2, d)."""
+    n = len(order)
+    left = np.empty((n, 2, boxes.shape[2]))
+    right = np.empty((n, 2, boxes.shape[2]))
+    left[0], right[n - 1] = boxes[order[0]], boxes[order[n - 1]]
+    for i in range(1, n):
+        for k in range(boxes.shape[2]):
+            left[i, 0, k] = min(left[i - 1, 0, k], boxes[order[i], 0, k])
+            left[i, 1, k] = max(left[i - 1, 1, k], boxes[order[i], 1, k])
+            j = n - 1 - i
+            right[j, 0, k] = min(right[j + 1, 0, k], boxes[order[j], 0, k])
+            right[j, 1, k] = max(right[j + 1, 1, k], boxes[order[j], 1, k])
+    return left, right
+
+
+@kernel
+def reinsert(tree: Tree, node: int, rows: Int32_1, boxes: Float3) -> None:
+    """Keep the entries nearest to the node's centre, let the farthest wait, nearest of them first."""
+    n = len(rows)
+    distance = np.zeros(n)
+    for k in range(boxes.shape[2]):
+        centre = (boxes[:, 0, k].min() + boxes[:, 1, k].max()) / 2
+        distance += ((boxes[:, 0, k] + boxes[:, 1, k]) / 2 - centre) ** 2
+    order = np.argsort(distance, kind="mergesort")
+    kept = n - min(max(1, int(n * REINSERTED_SHARE)), REINSERTED_MOST)
+    level = tree.nodes[node].level
+    tree.state[REINSERTED] |= 1 << level
+    fill_node(tree, node, rows[order[:kept]])
+    refresh_ancestors(tree, node)
+    for i in range(n - 1, kept - 1, -1):  # `todo` is a stack
+        wait(tree, rows[order[i]], level)
+
+
+@kernel
+def overflow(tree: Tree, node: int, extra: int) -> None:
+    """Treat a full node that gets one entry more: reinsert once per level and insertion, else split."""
+    while True:
+        head = tree.nodes[node]
+        level, parent = head.level, head.parent
+        rows = np.empty(head.count + 1, np.int32)
+        rows[: head.count] = tree.entries[head.entries : head.entries + head.count]
+        rows[head.count] = extra
+        source = rectangles(tree, level)
+        boxes = np.empty((len(rows), 2, source.shape[2]))
+        for i in range(len(rows)):
+            framed(tree, source[rows[i]], boxes[i])
+        if parent >= 0 and not (tree.state[REINSERTED] >> level) & 1:
+            reinsert(tree, node, rows, boxes)
+            return
+        order, cut = split_order(boxes, minimum_of(tree, level))
+        twin = new_node(tree, level)
+        fill_node(tree, node, rows[order[:cut]])
+        fill_node(tree, twin, rows[order[cut:]])
+        if parent < 0:
+            parent = new_node(tree, level + 1)
+            fill_node(tree, parent, np.array([node, twin], np.int32))
+            tree.state[ROOT] = parent
+            tree.state[HEIGHT] += 1
+            return
+        refresh_ancestors(tree, node)
+        if tree.nodes[parent].count < capacity_of(tree, level + 1):
+            append_entry(tree, parent, twin)
+            if extend(tree, parent, tree.mbr[twin]):
+                refresh_ancestors(tree, parent)
+            return
+        node, extra = parent, twin
