@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from proofs.kills import _answers, _filter
+from proofs.kills import answers, saved
 from rtfilter import EventFilter, SnapshotError
 
 
 @cache
 def _saved() -> Path:
     path = Path(tempfile.mkdtemp(prefix="rtfilter-damage-")) / "index"
-    _filter(40)[0].save(path)
+    saved(40).filter.save(path)
     return path
 
 
@@ -49,5 +49,5 @@ def run(seed: int) -> Counter[str]:
             loaded = EventFilter.load(path)
         except SnapshotError:
             return Counter({way: 1, "refused": 1})
-        assert _answers(loaded) == _filter(40)[1], f"{way} in {file.name} changed the answers"
+        assert answers(loaded) == saved(40).answers, f"{way} in {file.name} changed the answers"
         return Counter({way: 1, "harmless": 1})
