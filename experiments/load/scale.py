@@ -52,8 +52,6 @@ QUIET = 0.05
 """A round is quiet if other processes use at most this number of cores. Rounds end when enough are quiet."""
 LAP = 0.3
 """Shortest time of a round on one core, in seconds."""
-PATIENCE = 5.0
-"""Longest time in seconds that a round waits for a quiet moment."""
 SPEED_UP, MOST_PEAK = 1.8, 16.0
 """Targets: smallest speed-up on two cores, and largest peak memory in GiB, the given arrays included."""
 CEILING = "processes: the ceiling"
@@ -99,10 +97,12 @@ class Size(NamedTuple):
     batches: int
     """Number of batches that are timed, of `BATCH` events each."""
     repeats: int
+    patience: float
+    """Most seconds that a measurement waits for other processes to be quiet."""
 
 
-FULL = Size(boxes=1_000_000, sizes=(1_000_000, 10_000_000), batches=10, repeats=5)
-QUICK = Size(boxes=5000, sizes=(2000, 8000), batches=2, repeats=1)
+FULL = Size(boxes=1_000_000, sizes=(1_000_000, 10_000_000), batches=10, repeats=5, patience=5.0)
+QUICK = Size(boxes=5000, sizes=(2000, 8000), batches=2, repeats=1, patience=0.0)
 
 
 def drawn(workload: BoxWorkload, count: int) -> Bounds:
@@ -242,7 +242,7 @@ def measure_threads(workload: BoxWorkload, size: Size, folder: Path, bar: tqdm[N
         while wanting := [what for what in ways if not enough(laps[what], size.repeats)]:
             for what in wanting:
                 bar.set_postfix_str(f"{workload.name}: {what}")
-                wait_for_quiet(QUIET, PATIENCE)
+                wait_for_quiet(QUIET, size.patience)
                 laps[what].append(lap(*ways[what]))
                 bar.update()
     events = len(batches) * BATCH
@@ -285,7 +285,7 @@ def apart(call: Callable[[], Result]) -> Result:
 def search_times(tree: RStarTree, points: FloatArray, size: Size) -> tuple[float, float]:
     """Microseconds per event of the first batch, and of all batches afterwards (a median)."""
     batches = cut(points)
-    wait_for_quiet(QUIET, PATIENCE)
+    wait_for_quiet(QUIET, size.patience)
     first = seconds(partial(tree.search, batches[0]))
     later = medians({"all": partial(in_turn, tree.search, batches)}, size.repeats)["all"]
     return first / BATCH * 1e6, later / len(points) * 1e6

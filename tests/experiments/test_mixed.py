@@ -117,6 +117,7 @@ def test_errors_of_threads_are_raised(small):
         mixed.run(target, np.zeros((1, 1, 2)), lambda i: 1 / 0, (np.zeros(2), np.zeros(2)), mixed.QUICK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matchers", [1, 2])
 def test_a_run_keeps_rows_and_draws_a_picture(tmp_path, matchers):
     out, figure = tmp_path / "m.json", tmp_path / "p" / "m.png"

@@ -69,10 +69,9 @@ def test_the_paper_s_trees_are_inserted_into_and_not_packed():
             assert np.array_equal(own, other)
 
 
+@pytest.mark.parametrize("grown", [n for n in SETTINGS if not SETTINGS[n].transformed], indirect=True)
 def test_visits_are_those_of_the_search_itself(grown):
-    setting, index = grown
-    if setting.transformed:
-        pytest.skip("asked by boxes, which the tree does not answer")
+    _, index = grown
     tree, points = index.filter.tree, index.points(5, 60)
     visits = index.levels().visits(points)
     for level in range(tree.height):
@@ -498,11 +497,17 @@ def test_profiles_have_the_paper_s_sizes_or_a_share_of_them():
     assert (MEDIUM.sizes[0], MEDIUM.threshold, CI.sizes[-1], CI.threshold) == (50_000, 30_000, 26_000, 3000)
 
 
-@pytest.mark.parametrize("name", report.NAMES)
-@pytest.mark.parametrize("setting", ["paper", "modern", "transform"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        (name, setting)
+        for name in report.NAMES
+        for setting in ("paper", "modern", "transform")
+        if setting in report.settings(name)
+    ],
+)
 def test_every_experiment_runs_is_drawn_and_continued(name, setting, tmp_path, monkeypatch, capsys):
-    if setting not in report.settings(name):
-        pytest.skip("made of other settings")
     monkeypatch.setitem(runner.PROFILES, "ci", TINY)
     arguments = [name, "--setting", setting, "--out", str(tmp_path)]
     assert experiments.main(arguments) == 0

@@ -76,7 +76,6 @@ def test_quick_runs_keep_their_rows_and_leave_nothing_behind(tmp_path, monkeypat
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(scale.tempfile, "tempdir", None)
     monkeypatch.setattr(scale, "LAP", 0.001)
-    monkeypatch.setattr(scale, "PATIENCE", 0.01)
     out = tmp_path / "out" / "s.json"
     arguments = ["--quick", "--boxes", "700", "--sizes", "900", "300", "--workloads", "narrow"]
     assert scale.main([*arguments, "--out", str(out)]) == 0

@@ -163,6 +163,7 @@ def test_only_what_varies_is_drawn():
     assert len(columns(FULL)) == 7
 
 
+@pytest.mark.slow
 def test_a_whole_run(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(survey, "QUICK", SMALL._replace(varied=("narrow",), workloads=("geo",)))
     monkeypatch.setattr(trial, "run", trial.measure)  # in this process: a fresh one takes a second each
