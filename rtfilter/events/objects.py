@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -55,11 +55,14 @@ def _flat_names(fields: tuple[Field, ...]) -> frozenset[str] | None:
     return None
 
 
-class _Dicts(NamedTuple):
+class _Dicts:
     """Events as the caller gave them, flattened where names have dots."""
 
-    fields: tuple[Field, ...]
-    events: Sequence[Mapping[Any, object]]
+    __slots__ = ("events", "fields")
+
+    def __init__(self, fields: tuple[Field, ...], events: Sequence[Mapping[Any, object]]) -> None:
+        self.fields = fields
+        self.events = events
 
     def row(self, index: int) -> dict[str, object]:
         event = self.events[index]
