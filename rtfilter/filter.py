@@ -152,7 +152,10 @@ class EventFilter:
         id : int, optional
             Its id, not negative and not in use. By default the next free one; those are never reused.
 
-        Raises `PredicateError`, or `ValueError` for an unusable id; nothing is changed then.
+        Raises
+        ------
+        PredicateError, ValueError
+            The predicate or the id cannot be used; nothing is changed.
         """
         return int(self.subscribe_many([predicate], ids=None if id is None else [index(id)])[0])
 
@@ -183,7 +186,10 @@ class EventFilter:
         int64 (n,)
             The ids.
 
-        Raises `PredicateError`, whose `row` tells which, or `ValueError` for unusable ids.
+        Raises
+        ------
+        PredicateError, ValueError
+            A predicate, a bound or the ids cannot be used; nothing is changed. `row` tells which predicate.
         """
         if high is not None:
             draft = self._subscriptions.draft_bounds(low, high)
@@ -218,7 +224,10 @@ class EventFilter:
     def update(self, id: int, predicate: Source) -> None:
         """Replace the predicate of a subscription at once: no batch sees neither or both.
 
-        Raises `UnknownSubscriptionError` or `PredicateError`; nothing is changed then.
+        Raises
+        ------
+        UnknownSubscriptionError, PredicateError
+            Nothing is changed.
         """
         draft = self._subscriptions.draft([predicate])
         with self._changing():
@@ -332,7 +341,9 @@ class EventFilter:
     def explain(self, event: object, id: int) -> Explanation:
         """Why an event does or does not match a subscription: each constraint, and by how much it fails.
 
-        Raises `UnknownSubscriptionError`.
+        Raises
+        ------
+        UnknownSubscriptionError
         """
         table = self.schema.read(event)
         if len(table) != 1:
