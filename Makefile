@@ -3,29 +3,29 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := rtfilter scheduler adaptive experiments
 OUT ?= out
+# SYSTEM=no: install no system packages
+SYSTEM ?= yes
 
-.PHONY: demo test java prometheus lint format bench bench-compare clean
+.PHONY: demo check test prove lint format bench bench-compare docs clean
 
 demo: .venv/installed ## replay bursts of 12-d events and of flights, with table and picture
 	$(BIN)/python -m experiments demo --out $(OUT)
 
-test: lint java prometheus ## style, types and all tests
+check: lint ## what to run at every change: style, types, layers, unit tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+
+test: lint ## everything, with Spark, Prometheus and killed processes
+	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-java: ## what Spark runs on; without it, its tests are skipped
-	@command -v java > /dev/null || test -n "$$JAVA_HOME" \
-		|| { apt-get install --yes --quiet default-jre-headless && command -v java > /dev/null; } \
-		|| echo "no Java: tests of Spark are skipped; on Debian, apt-get install default-jre-headless (17 or newer)"
-
-prometheus: ## what dashboard and rules are tested on; without it, those tests are skipped
-	@command -v prometheus > /dev/null && command -v promtool > /dev/null \
-		|| apt-get install --yes --quiet --no-install-recommends prometheus \
-		|| echo "no Prometheus: tests of the dashboard are skipped; on Debian, apt-get install prometheus"
+prove: .venv/installed ## what takes longer: kills, damage, interrupts, long random runs; writes tests/proofs/results
+	PYTHONPATH=tests $(BIN)/python -m proofs
 
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .
@@ -42,9 +42,19 @@ bench-compare: .venv/installed ## what became slower between two kept results, b
 		|| { echo "two results are needed: make bench-compare OLD=before/bench.json NEW=out/bench.json"; exit 2; }
 	$(BIN)/python -m experiments compare $(OLD) $(NEW)
 
+docs: .venv/docs ## these pages as a site in out/site; broken links and public names without a docstring fail
+	$(BIN)/ruff check --isolated --select D100,D101,D102,D103,D104 rtfilter scheduler adaptive
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "built out/site/index.html"
+
+.venv/docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "rtfilter needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	@SYSTEM="$(SYSTEM)" PYTHON="$(PYTHON)" scripts/system.sh venv
 	@$(PYTHON) -m venv .venv \
 		|| { echo "cannot make .venv: on Debian, apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'

@@ -1,29 +1,29 @@
-"""Controllers that tune how a batch is searched, from the response times of earlier batches.
+"""Controllers that choose how a batch is searched, from the response times of earlier batches.
 
-A controller answers :meth:`~Controller.plan` with a :class:`Ticket` (the level down to which a batch
-shares one traversal, and the size of the groups that follow), is told the mean response time by
-:meth:`~Controller.report`, and hears of index updates by :meth:`~Controller.on_update`:
+Before a batch, :meth:`~Controller.plan` returns a :class:`Ticket`: the level of the index down to which the
+batch shares one traversal, and the size of the groups of events in the search that follows. After the batch,
+:meth:`~Controller.report` takes its mean response time. :meth:`~Controller.on_update` counts index updates:
 
->>> import adaptive
+>>> from rtfilter import adaptive
 >>> controller = adaptive.LevelController(rounds=2)
->>> seconds = {0: 3.0, 1: 2.0, 2: 1.0, 3: 2.0}  # what a batch takes by level
+>>> seconds = {0: 3.0, 1: 2.0, 2: 1.0, 3: 2.0}  # mean response of a batch, by level
 >>> for _ in range(15):
 ...     ticket = controller.plan(size=64, height=4)
 ...     controller.report(ticket, seconds[ticket.plan.level])
 >>> controller.plan(size=64, height=4).plan
 Plan(level=2, group=1)
 
-* :class:`FixedPlan` never changes;
-* :class:`LevelController` is the paper's search for the level (W-5);
-* :class:`PlanController` searches level and group size together.
+* :class:`FixedPlan` never changes its plan;
+* :class:`LevelController` searches for the best level, as in the paper (Wang et al.);
+* :class:`PlanController` searches for the best level and group size together.
 
-Read as a bandit: the arms lie on a line or a lattice and their costs form a valley, so only the current
-arm and its neighbours are compared, round robin, and the search moves downhill. It is *not* an anytime
-regret minimiser: it probes, settles, and doubts itself only when the index has changed (`threshold`
-updates). :class:`EarlyStop` ends a comparison once it is significant.
+The search assumes that costs form a valley over the levels (or over levels and groups). So a controller
+compares only the current plan with its neighbours, in turns, and moves to a better one. Once no neighbour is
+better it settles, and starts to compare again only after `threshold` index updates. With
+:class:`EarlyStop` a comparison ends as soon as its result is significant.
 
-The package is pure: no clock, no I/O, no randomness, no locks. All that goes in and all that is decided
-can be written to a log, and :func:`replay` checks a log against a fresh controller.
+The package uses no clock, no files, no random numbers and no locks. A controller can write its inputs and
+decisions to a log, and :func:`replay` checks a log with a new controller.
 """
 
 from rtfilter.adaptive.controllers import GROUPS, FixedPlan, LevelController, PlanController

@@ -1,4 +1,4 @@
-"""The controllers: a fixed plan, the paper's search for the level, and the search for level and group."""
+"""The controllers: a fixed plan, the search for the level (Wang et al.), and that for level and group."""
 
 import math
 import operator
@@ -12,15 +12,15 @@ from rtfilter.adaptive.sizes import SizeClass, powers_of_two
 from rtfilter.adaptive.stopping import EarlyStop
 
 GROUPS = (1, 4, 16, 64, 256, 1024)
-"""Group sizes worth telling apart: a factor of 4 is about what the response time resolves."""
+"""Default group sizes. Sizes that differ by less than a factor of 4 hardly differ in response time."""
 
 
 class _Recorder:
-    """Checks the inputs and writes them, and the decisions they caused, to the log."""
+    """Writes each input to the log, followed by the decisions that it caused."""
 
     def __init__(self, log: Sink | None) -> None:
         self.log = log
-        self._decisions: list[Entry] = []  # held back until the input that caused them is written
+        self._decisions: list[Entry] = []  # kept back until their input is written
 
     def _record(self, kind: str, **fields: Any) -> None:
         if self.log is not None:
@@ -31,16 +31,21 @@ class _Recorder:
 
 
 class FixedPlan(_Recorder):
-    """Always the same plan; the baseline, and the choice of people who know their workload.
+    """Gives every batch the same plan.
 
     Parameters
     ----------
     level : int
-        Clamped to the height of the index, at every batch.
+        At least 0. An index with fewer levels gets its last level instead.
     group : int or None
-        Events per group, None for the whole batch.
+        Events per group, at least 1; None for the whole batch.
     log : callable, optional
-        See :class:`adaptive.Controller`.
+        See :class:`Controller`.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range.
     """
 
     def __init__(self, level: int, group: int | None, log: Sink | None = None) -> None:
@@ -48,28 +53,31 @@ class FixedPlan(_Recorder):
         self._plan = Plan(level, group)
 
     def plan(self, size: int, height: int) -> Ticket:
-        """See :class:`adaptive.Controller`."""
+        """See :meth:`Controller.plan`."""
         size, height = _positive("size", size), _positive("height", height)
         ticket = Ticket(Plan(min(self._plan.level, height - 1), self._plan.group), powers_of_two(size))
         self._record("plan", size=size, height=height, **_ticket_fields(ticket))
         return ticket
 
     def report(self, ticket: Ticket, mean_response: float) -> None:
-        """Checked, recorded and otherwise ignored."""
+        """Checks and logs the report, and ignores it."""
         value = _response(mean_response)
         self._record("report", **_ticket_fields(ticket), mean_response=value, used=False)
 
     def on_update(self, count: int = 1) -> None:
-        """Checked, recorded and otherwise ignored."""
+        """Checks and logs the update, and ignores it."""
         self._record("update", count=_count(count))
 
     def snapshot(self) -> dict[str, Any]:
-        """See :class:`adaptive.Controller`."""
+        """See :meth:`Controller.snapshot`."""
         return {"controller": "FixedPlan", **_plan_fields(self._plan), "stale_reports": 0, "classes": {}}
 
 
 class _Climber(_Recorder, Generic[P]):
-    """One :class:`Probing` per class of batch sizes; subclasses say what a position is."""
+    """One :class:`Probing` per class of batch sizes.
+
+    Subclasses define what a position is, and the plan that belongs to it.
+    """
 
     def __init__(self, rule: Rule, size_class: SizeClass, log: Sink | None) -> None:
         super().__init__(log)
@@ -85,7 +93,7 @@ class _Climber(_Recorder, Generic[P]):
         raise NotImplementedError
 
     def plan(self, size: int, height: int) -> Ticket:
-        """See :class:`adaptive.Controller`. A batch of one has no order: level 0, no class (W-2, W-5)."""
+        """See :meth:`Controller.plan`. A batch of one event gets level 0: it has no order to choose."""
         size, height = _positive("size", size), _positive("height", height)
         if size == 1:
             ticket = Ticket(Plan(0, 1), 1)
@@ -103,7 +111,7 @@ class _Climber(_Recorder, Generic[P]):
         return ticket
 
     def report(self, ticket: Ticket, mean_response: float) -> None:
-        """See :class:`adaptive.Controller`. Reports of batches in STABLE mode teach nothing (W-5)."""
+        """See :meth:`Controller.report`. Reports of batches in STABLE mode are ignored, as in the paper."""
         value = _response(mean_response)
         used = False
         if ticket.episode:
@@ -115,18 +123,19 @@ class _Climber(_Recorder, Generic[P]):
         self._record("report", **_ticket_fields(ticket), mean_response=value, used=used)
 
     def on_update(self, count: int = 1) -> None:
-        """See :class:`adaptive.Controller`. All classes see the updates, each counts for itself (W-5)."""
+        """See :meth:`Controller.on_update`. Each class of batch sizes counts all updates for itself."""
         count = _count(count)
         for state in self._classes.values():
             state.update(count)
         self._record("update", count=count)
 
     def snapshot(self) -> dict[str, Any]:
-        """The parameters, and per class of batch sizes (key: label as a string) its state and counters.
+        """The parameters, and in ``classes`` the state of each class of batch sizes, by its label as text.
 
-        ``moves`` counts changes of the position, ``transitions`` changes of the mode, ``anomalies`` loops
-        in which both neighbours along an axis were better, ``oscillations`` and ``early_stops`` episodes
-        and loops ended by that rule, ``stale_reports`` reports that came too late or twice.
+        ``moves`` counts changes of the position and ``transitions`` changes of the mode. ``anomalies`` counts
+        loops in which both neighbours along an axis were better, ``oscillations`` episodes that ended by the
+        second reversal, ``early_stops`` loops that ended early, and ``stale_reports`` reports that came too
+        late or twice.
         """
         stale = self._foreign_reports + sum(state.stale_reports for state in self._classes.values())
         return {
@@ -178,25 +187,32 @@ class _Climber(_Recorder, Generic[P]):
 
 
 class LevelController(_Climber[int]):
-    """The paper's controller: per class of batch sizes, look for the best level (W-5).
+    """Searches for the best level of each class of batch sizes, as in the paper (Wang et al.).
 
     Parameters
     ----------
     rounds : int
-        Samples per level and loop, the paper's N. A loop takes 3N batches, 2N at the root or the leaves.
+        Samples per level in one loop of comparisons, N in the paper; at least 1. A loop takes 3N batches, and
+        2N at the root and at the leaves.
     threshold : int
-        Index updates after which a settled level is doubted.
+        Number of index updates after which a settled level is compared again; at least 1.
     tolerance : float or None
-        Walk no further from a level that is at most this share worse than its neighbours, but settle at the
-        best of them; None: only if it is strictly better.
+        The search ends if the level is at most this share worse than each neighbour; it then settles at the
+        best of these levels. With None it ends only if the level is strictly better than both.
     early_stop : EarlyStop, optional
-        End a loop when its samples are already significant; without it the paper's fixed N.
+        Ends a loop as soon as its samples are significant. Without it a loop always takes N samples per
+        level, as in the paper.
     group : int or None
-        Events per group, never changed; 1 is the paper.
+        Events per group, which never changes; None for the whole batch. The paper has 1.
     size_class : callable
-        :func:`adaptive.powers_of_two` or :func:`adaptive.exact`.
+        :func:`powers_of_two` or :func:`exact`: which batch sizes share a level.
     log : callable, optional
-        See :class:`adaptive.Controller`.
+        See :class:`Controller`.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range.
     """
 
     def __init__(
@@ -221,29 +237,36 @@ class LevelController(_Climber[int]):
 
 
 class PlanController(_Climber[Plan]):
-    """Look for level and group size together: the same search on a lattice of plans.
+    """Searches for the best level and group size together.
 
-    A plan has up to four neighbours: one level up or down, one group size down or up. A loop takes at most
-    5N batches. The search follows the better neighbour, so it finds the best plan where the response time
-    is a valley in each direction; a ridge across both is only found by luck.
+    A plan has up to four neighbours: one level up, one level down, the next smaller group and the next
+    larger one. A loop takes at most 5N batches. The search moves to the best neighbour. So it finds the best
+    plan if the response time is a valley along levels and along groups; it may miss a better plan that lies
+    diagonally.
 
-    The first plan is level (height - 1) // 2, in the middle, because levels near the root differ too
-    little to lead away from there, and the group on the ladder nearest to 2 sqrt(n), as a ratio: with a cost
-    per event of a + b / g in groups of g, all released at the end of their group, the mean response of n
-    events is smallest near g = sqrt(n b / a), and one event at a time costs 3 to 10 times (a + b) as much as
-    in one group (a), so sqrt(b / a) is about 2.
+    The first level is (height - 1) // 2, in the middle, because levels near the root differ too little to
+    show the direction. The first group is the one nearest to 2 sqrt(n), as a ratio, for these reasons: if an
+    event costs a + b / g in groups of g, and is released at the end of its group, the mean response of n
+    events is smallest near g = sqrt(n b / a). One event at a time costs 3 to 10 times as much per event
+    (a + b) as the whole batch at once (a), so sqrt(b / a) is about 2.
 
     Parameters
     ----------
     groups : sequence of int
-        Ladder of group sizes, strictly increasing. A class of batches uses those below its smallest size,
-        and above them the whole batch as one group.
+        Group sizes, at least 1 and strictly increasing. A class of batch sizes uses those below its smallest
+        size, and the whole batch as the largest group.
     tolerance : float or None
-        As in :class:`LevelController`. With four neighbours, one of several equals easily looks best: in
-        simulation (N = 64, 400 seeds) 0.05 settled after 501 batches with a regret of 1.6 % under 50 % noise,
-        0 after 670 with 1.3 %; under 5 % noise 0.05 after 320, 0 after 641, both with 0.1 %.
+        As in :class:`LevelController`. With four neighbours, one of several equal plans easily looks best,
+        so a tolerance saves batches. Simulated with N = 64 and 400 seeds: under 50 % noise, 0.05 settled
+        after 501 batches with a regret of 1.6 %, 0 after 670 batches with 1.3 %; under 5 % noise, 0.05
+        settled after 320 batches, 0 after 641, both with a regret of 0.1 %.
     rounds, threshold, early_stop, size_class, log
         See :class:`LevelController`.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range, or `groups` does not increase strictly.
     """
 
     def __init__(
@@ -271,7 +294,7 @@ class PlanController(_Climber[Plan]):
 
 
 class _Levels:
-    """Positions are levels; the probing order is c, c - 1, c + 1 (W-5)."""
+    """Positions are levels. They are sampled in the order c, c - 1, c + 1, as in the paper."""
 
     def start(self, height: int) -> int:
         return (height - 1) // 2
@@ -284,7 +307,7 @@ class _Levels:
 
 
 class _Plans:
-    """Positions are plans: axis 1 is the level, axis 2 the rung of the ladder of groups."""
+    """Positions are plans: axis 1 is the level, axis 2 the place of the group size in the ladder."""
 
     def __init__(self, size: int, groups: Sequence[int]) -> None:
         self._size = size

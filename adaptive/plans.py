@@ -1,14 +1,14 @@
-"""What a controller is asked, what it answers, and how a report finds its way back."""
+"""Plans, tickets, and the interface of a controller."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 Entry = dict[str, Any]
-"""One JSON-able line of a controller's log."""
+"""One line of a controller's log, as JSON-able data."""
 
 Sink = Callable[[Entry], None]
-"""Where the lines of a log go; ``list.append`` will do."""
+"""Takes the lines of a log, one a call; for example ``list.append``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,16 @@ class Plan:
     Attributes
     ----------
     level : int
-        Level of the index, 0 (the root) .. height - 1, down to which the whole batch shares one traversal
-        that estimates the workloads (W-2).
+        Level of the index, from 0 (the root) to height - 1. Down to it the whole batch shares one traversal,
+        which estimates the workload of each event.
     group : int or None
-        Events per group of the search that follows: 1 releases event by event (the paper), None takes the
-        whole batch as one group.
+        Events per group in the search that follows, at least 1. With 1 each event is released as soon as it
+        is done, as in the paper (Wang et al.); None makes one group of the whole batch.
+
+    Raises
+    ------
+    ValueError
+        The level is negative, or the group is below 1.
     """
 
     level: int
@@ -39,17 +44,18 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A plan, and what its report must carry to be recognised.
+    """A plan, and what tells its report from others.
 
     Attributes
     ----------
     plan : Plan
     size_class : int
-        Class of the batch size, see :mod:`adaptive.sizes`.
+        Class of the batch size, see :mod:`rtfilter.adaptive.sizes`.
     episode : int
-        Search of this class that the batch is a sample for; 0 if it is none (nothing to be learnt).
+        Number of the search, within this class, that the batch is a sample of: 1, 2, ...; 0 if the batch is
+        no sample, so that its report is ignored.
     serial : int
-        Number of the sample within its class, 1, 2, ...; 0 if it is none.
+        Number of the sample within its class: 1, 2, ...; 0 if the batch is no sample.
     """
 
     plan: Plan
@@ -59,31 +65,31 @@ class Ticket:
 
 
 class Controller(Protocol):
-    """Chooses the plan of every batch from the response times of earlier ones.
+    """Chooses the plan of each batch from the response times of earlier ones.
 
-    A state machine without clock, I/O or randomness: the same calls in the same order give the same plans.
-    Calls are O(1) in the number of batches seen. It does not lock; a program that matches in several
-    threads holds one lock around each call (not around the batch between `plan` and `report`).
+    The same calls in the same order give the same plans. The cost of a call does not grow with the number of
+    batches. A controller has no lock: a program that matches in several threads holds one lock around each
+    call, but not around the batch between `plan` and `report`.
     """
 
     log: Sink | None
-    """Receives every input and decision as a JSON-able dict; see :func:`adaptive.replay`."""
+    """Takes each input and each decision as a JSON-able dict; see :func:`rtfilter.adaptive.replay`."""
 
     def plan(self, size: int, height: int) -> Ticket:
-        """The plan for a batch of `size` >= 1 events on an index of `height` >= 1 levels.
+        """The plan of a batch of `size` >= 1 events on an index with `height` >= 1 levels.
 
-        ``ticket.plan.level`` is in 0 .. height - 1. ``ValueError`` for a size or height below 1.
+        ``ticket.plan.level`` is in 0..height - 1. Raises ``ValueError`` for a size or height below 1.
         """
 
     def report(self, ticket: Ticket, mean_response: float) -> None:
-        """How the batch fared: the mean response time per event, in any unit, always the same one.
+        """Take the mean response time of the batch of a ticket, in any unit, but always in the same one.
 
-        Reports may come in any order, late (then they are ignored and counted as stale) or never (a batch
-        that failed). ``ValueError`` if `mean_response` is NaN, infinite or negative.
+        Reports may come in any order. A late report is ignored and counted as stale; a batch that failed
+        need not be reported. Raises ``ValueError`` if `mean_response` is NaN, infinite or negative.
         """
 
     def on_update(self, count: int = 1) -> None:
-        """`count` >= 0 inserts and deletes were applied to the index. ``ValueError`` if negative."""
+        """Take note of `count` >= 0 insertions and deletions. Raises ``ValueError`` if it is negative."""
 
     def snapshot(self) -> dict[str, Any]:
-        """The state as a JSON-able dict, for metrics and for people."""
+        """The parameters and the state as a JSON-able dict, for metrics and for people."""

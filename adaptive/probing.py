@@ -1,31 +1,31 @@
-"""The probing state machine of W-5, over any space of positions.
+"""The state machine that searches for the best position (Wang et al., the adaptive level).
 
-A position is what is tuned: a level, or a level and a group size. One machine serves one class of batch
-sizes and is in one of two modes:
+A position is what is tuned: a level, or a level and a group size. Each class of batch sizes has a machine of
+its own. A machine is in one of two modes:
 
-* **STABLE**: every batch runs at the current position and index updates are counted; `threshold` of them
-  begin a new *episode*.
-* **UNSTABLE**: successive batches run round robin at the current position c and its neighbours. When each
-  has `rounds` samples (a *loop*), or a test has seen enough (:mod:`adaptive.stopping`), the machine either
-  settles, or moves one step to the best neighbour and starts the next loop.
+* **STABLE**: every batch runs at the current position, and index updates are counted. After `threshold`
+  updates a new *episode* begins.
+* **UNSTABLE**: successive batches run at the current position c and at its neighbours, in turns. A *loop*
+  ends when each position has `rounds` samples, or earlier by a test (:mod:`rtfilter.adaptive.stopping`). Then
+  the machine either settles, or moves to the best neighbour and starts the next loop.
 
-What the paper leaves open is decided so:
+The paper leaves some cases open. This machine decides them so:
 
-* ties: the walk ends if c's mean is <= (1 + tolerance) x every neighbour's; tolerance None is the paper's
-  strict "<", which walks on when equal;
-* where it settles then: at the smallest mean of the loop. A neighbour better by less than the tolerance is
-  not worth a loop around it, but it has been sampled, and costs nothing to use;
-* every neighbour along an axis is better than c (noise; in a valley it cannot be): counted as an anomaly,
-  the better one is taken;
-* oscillation: the second time in one episode that a move would undo the direction of an earlier one, the
-  machine settles at the position with the smallest mean over the whole episode. Between reversals the walk
-  is monotone along every axis, so an episode ends after a bounded number of loops, whatever the noise;
-* a lost batch never reports: the round robin passes over positions that have their samples and goes on
-  handing out the others, so a loop waits for samples, never for a particular batch;
-* a changed height: levels count from the root, so a new root renumbers them all and samples taken before
-  describe other cuts. The position is clamped and, if UNSTABLE, the episode begins again;
-* no neighbour at all (a tree of one level): STABLE at once, until there is one. Then the search begins
-  afresh from the initial position, as nothing has been measured yet.
+* Ties: the search ends if the mean of c is at most (1 + tolerance) times that of each neighbour. With
+  tolerance None it ends only if c is strictly better, as in the paper, and moves on when equal.
+* At the end of the search, the machine settles at the smallest mean of the last loop. A neighbour that is
+  better by less than the tolerance is not worth another loop, but it has been sampled and can be used.
+* If both neighbours along an axis are better than c, the machine takes the better one and counts an anomaly.
+  In a valley this happens by noise only.
+* Oscillation: when, for the second time in an episode, a move would undo the direction of an earlier one,
+  the machine settles at the position with the smallest mean of the whole episode. Between reversals the
+  machine moves in one direction along each axis. So an episode ends after a bounded number of loops.
+* A batch that is lost never reports. Positions with all their samples are passed over, and the others are
+  given to batches again and again. So a loop waits for samples, but never for a certain batch.
+* If the height of the index changes, levels mean something else, because they count from the root. The
+  position is clamped to the new height, and an episode under way starts again.
+* Without any neighbour (a tree of one level) the machine is STABLE. When the tree grows, the search begins at
+  the initial position, because nothing has been measured yet.
 """
 
 import math
@@ -40,24 +40,27 @@ from rtfilter.adaptive.stopping import EarlyStop, Samples
 P = TypeVar("P", bound=Hashable)
 
 REMEMBERED = 4096
-"""Samples under way per class; of more, the oldest are given up as lost, so that memory stays bounded."""
+"""Largest number of samples under way per class. Beyond it the oldest count as lost; this bounds memory."""
 
 
 class Space(Protocol[P]):
-    """The positions and their neighbourhood; `height` >= 1 is the current height of the index."""
+    """The positions and their neighbours; `height` >= 1 is the current height of the index."""
 
     def start(self, height: int) -> P:
-        """Where the first episode begins."""
+        """The position at which the first episode begins."""
 
     def clamp(self, position: P, height: int) -> P:
         """The nearest position that exists at this height."""
 
     def neighbours(self, position: P, height: int) -> dict[int, P]:
-        """Neighbours by step, in probing order: -k and +k are opposite steps along axis k = 1, 2, ..."""
+        """The neighbours by step, in the order in which they are sampled.
+
+        Steps -k and +k go in opposite directions along axis k = 1, 2, ...
+        """
 
 
 class Mode(StrEnum):
-    """STABLE: use the position. UNSTABLE: compare it with its neighbours."""
+    """In STABLE mode the position is used, in UNSTABLE mode it is compared with its neighbours."""
 
     STABLE = "STABLE"
     UNSTABLE = "UNSTABLE"
@@ -65,19 +68,24 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When to probe, how long, and when to be content (W-5).
+    """When a search begins, how many samples it takes, and when it ends.
 
     Parameters
     ----------
     rounds : int
-        Samples per position and loop, the paper's N; >= 1.
+        Samples per position and loop, N in the paper; at least 1.
     threshold : int
-        Index updates in STABLE mode that begin a new episode; >= 1.
+        Index updates in STABLE mode after which a new episode begins; at least 1.
     tolerance : float or None
-        Walk no further while the mean is <= (1 + tolerance) x each neighbour's; None: only while strictly
-        smaller.
+        The search ends if the mean is at most (1 + tolerance) times that of each neighbour. With None it
+        ends only if the mean is strictly smaller.
     early_stop : EarlyStop or None
-        A test that may end a loop before `rounds`; None is the paper.
+        A test that may end a loop before `rounds` samples; None as in the paper.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range.
     """
 
     rounds: int = 64
@@ -94,23 +102,23 @@ class Rule:
             raise ValueError(f"tolerance is a share >= 0, or None for strictly smaller; got {self.tolerance}")
 
     def content(self, own: float, other: float) -> bool:
-        """Whether from a mean of `own` it is not worth walking on to a neighbour with mean `other`."""
+        """Whether a position with mean `own` need not be left for a neighbour with mean `other`."""
         return own < other if self.tolerance is None else own <= other * (1 + self.tolerance)
 
 
 class Outcome(StrEnum):
-    """What a decision decided."""
+    """The result of a decision."""
 
     PROBE = "probe"  # a new episode begins
-    MOVE = "move"  # a neighbour is better: next loop around it
-    SETTLE = "settle"  # no neighbour is better by more than the tolerance
-    OSCILLATION = "oscillation"  # second reversal: settled at the smallest mean of the episode
-    ALONE = "alone"  # nothing to compare with: settled
-    CLAMP = "clamp"  # the index lost levels under a settled position
+    MOVE = "move"  # a neighbour is better: the next loop is around it
+    SETTLE = "settle"  # no neighbour is better by more than the tolerance: the search ends
+    OSCILLATION = "oscillation"  # the second reversal: the smallest mean of the episode is used
+    ALONE = "alone"  # there is no neighbour to compare with
+    CLAMP = "clamp"  # the index has lost levels, and a settled position with them
 
 
 class Decision(NamedTuple, Generic[P]):
-    """One decision and the samples it rests on."""
+    """A decision, and the samples that it is based on."""
 
     outcome: Outcome
     origin: P
@@ -120,10 +128,19 @@ class Decision(NamedTuple, Generic[P]):
 
 
 class Probing(Generic[P]):
-    """The state of one class of batch sizes; see the module for the rules.
+    """The state machine of one class of batch sizes; the module describes its rules.
 
-    `notify` is called with every :class:`Decision`. Public attributes are counters and the current state,
-    to be read only.
+    Public attributes are the current state and counters; they are to be read only.
+
+    Parameters
+    ----------
+    space : Space
+        The positions.
+    rule : Rule
+    height : int
+        Current height of the index, at least 1.
+    notify : callable
+        Called with each :class:`Decision`.
     """
 
     def __init__(
@@ -148,7 +165,7 @@ class Probing(Generic[P]):
         self._begin_episode(self.position)
 
     def ask(self, height: int) -> tuple[P, int, int]:
-        """Position, episode and serial for the next batch; episode and serial are 0 in STABLE mode."""
+        """Position, episode and serial number of the next batch; the last two are 0 in STABLE mode."""
         if height != self._height:
             self._resize(height)
         if self.mode is Mode.STABLE:
@@ -161,7 +178,14 @@ class Probing(Generic[P]):
         return position, self.episode, self._serial
 
     def tell(self, episode: int, serial: int, value: float) -> bool:
-        """Take the sample `serial` in; False if it is stale: another episode, told twice, out of the loop."""
+        """Take the response of a sample.
+
+        Returns
+        -------
+        bool
+            False if the sample is stale: it belongs to another episode, was reported before, or its position
+            is not in the current loop.
+        """
         position = self._under_way.pop(serial, None) if episode == self.episode else None
         if position is None or position not in self._samples:
             self.stale_reports += 1
@@ -172,7 +196,7 @@ class Probing(Generic[P]):
         return True
 
     def update(self, count: int) -> None:
-        """Count index updates; only STABLE mode does."""
+        """Count index updates. They count in STABLE mode only."""
         if self.mode is Mode.STABLE:
             self.updates += count
             if self.updates >= self._rule.threshold:
@@ -203,12 +227,12 @@ class Probing(Generic[P]):
             self._settle(Outcome.ALONE, self.position, {})
 
     def _next_member(self) -> P:
-        """Next in turn that lacks samples; there is one, else the loop would have ended."""
+        """The next position that lacks samples. There always is one, or the loop would have ended."""
         wanted = (self.position, *self._open.values())
         return next(p for p in self._turns if p in wanted and self._samples[p].count < self._rule.rounds)
 
     def _conclude(self) -> None:
-        """End the loop if its samples allow it."""
+        """End the loop if there are enough samples."""
         fewest = min(self._samples[p].count for p in (self.position, *self._open.values()))
         early = fewest < self._rule.rounds
         if not early:
@@ -217,7 +241,7 @@ class Probing(Generic[P]):
         elif self._rule.early_stop is not None and fewest >= self._look:
             better = self._race(self._rule.early_stop)
             if self._open and not better:
-                return self._conclude()  # the neighbours that remain may have more samples: all they need?
+                return self._conclude()  # the remaining positions may have all their samples
         else:
             return
         self.loops += 1
@@ -228,7 +252,11 @@ class Probing(Generic[P]):
             self._settle(Outcome.SETTLE, _smallest(self._samples), self._samples)
 
     def _race(self, test: EarlyStop) -> list[int]:
-        """Take one look: close the neighbours shown to be no better; the steps to those shown better."""
+        """Test each open neighbour once.
+
+        Neighbours that the test shows to be no better are not sampled again. Returned are the steps to those
+        that it shows to be better.
+        """
         self._look *= 2
         error = test.alpha / (test.looks(self._rule.rounds) * len(self._steps))
         factor = 1 + (self._rule.tolerance or 0.0)
@@ -279,5 +307,5 @@ class Probing(Generic[P]):
 
 
 def _smallest(samples: dict[P, Samples]) -> P:
-    """The position with the smallest mean, the first of equals."""
+    """The position with the smallest mean; of equal ones the first."""
     return min(samples, key=lambda position: samples[position].mean)

@@ -1,4 +1,4 @@
-"""Replaying a controller's log: the same inputs must give the same decisions."""
+"""Replay of a controller's log: the same inputs must give the same decisions."""
 
 from collections.abc import Iterable
 from itertools import zip_longest
@@ -7,27 +7,27 @@ from rtfilter.adaptive.plans import Controller, Entry, Plan, Ticket
 
 
 class ReplayError(ValueError):
-    """A fresh controller decided otherwise than the log says."""
+    """A new controller decided otherwise than the log says."""
 
 
 def replay(entries: Iterable[Entry], controller: Controller) -> None:
-    """Feed the inputs of a log to a fresh controller and check that it decides the same.
+    """Give the inputs of a log to a new controller, and check that it decides the same.
 
-    Afterwards the controller is in the state of the one that wrote the log.
+    Afterwards the controller has the state of the one that wrote the log.
 
     Parameters
     ----------
     entries : iterable of dict
-        The complete log, from the first batch on, as written to a sink or read back from JSON. Inputs have
-        ``kind`` "plan" (with the ticket that was the answer), "report" or "update"; "decision" lines are
-        compared only.
+        The complete log from the first batch on, as a sink got it or as it was read from JSON. Inputs have
+        the ``kind`` "plan" (with the ticket that was returned), "report" or "update"; lines of the kind
+        "decision" are compared only.
     controller : Controller
-        A new one with the parameters of the one that wrote the log. Its own `log` gets nothing.
+        A new one, with the parameters of the one that wrote the log. Nothing is written to its own `log`.
 
     Raises
     ------
     ReplayError
-        Naming the first line that differs and both versions of it.
+        The message names the first line that differs, and both versions of it.
     """
     recorded = list(entries)
     repeated: list[Entry] = []

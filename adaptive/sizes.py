@@ -1,7 +1,7 @@
-"""Classes of batch size: which batches share one tuned plan (W-5).
+"""Classes of batch sizes: the batches of a class share one plan.
 
-A class function takes the size of a batch (>= 1) and returns the *smallest size* of its class, which is
-the label of the class as well.
+A class function takes the size of a batch, at least 1, and returns the *smallest size* of its class. That
+size is also the label of the class.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,10 @@ SizeClass = Callable[[int], int]
 
 
 def exact(size: int) -> int:
-    """Every batch size is a class of its own, as in the paper; for experiments with few sizes."""
+    """Each batch size is a class of its own, as in the paper (Wang et al.). Use it for few sizes only."""
     return size
 
 
 def powers_of_two(size: int) -> int:
-    """Sizes 1, 2-3, 4-7, 8-15, ...: few classes whatever sizes arrive; for services."""
+    """The classes are 1, 2-3, 4-7, 8-15, ...: there are few of them, whatever sizes arrive."""
     return 1 << (size.bit_length() - 1)

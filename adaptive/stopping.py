@@ -1,32 +1,34 @@
-"""A sequential test that may end a loop of probing before its N rounds are over.
+"""A sequential test that may end a loop of comparisons before each position has N samples.
 
-The paper takes N samples of every level, whatever they say. When one level is far better than another a
-few samples show it, and the other batches of the loop are spent on a plan known to be worse.
+The paper (Wang et al.) takes N samples of each level in every case. But if one level is far better than
+another, a few samples show it, and the other batches of the loop run at a level that is known to be worse.
 
-**The race.** At each look every neighbour is compared with the current position. A neighbour shown to be
-no better is not sampled again; one shown to be better is moved to at once; when all have been shown to be
-no better the loop ends. What no look can tell apart is decided by the N-sample means, as in the paper.
+**The race.** At each look the test compares each neighbour with the current position. A neighbour that is
+shown to be no better is not sampled again. The search moves at once to one that is shown to be better. The
+loop ends when all neighbours are shown to be no better. If no look tells two positions apart, the means of N
+samples decide, as in the paper.
 
-**The test** is Welch's: the variances differ (a slower level scatters more) and so may the counts (batches
-run concurrently).
+**The test** is Welch's t-test, because variances differ (a slower level scatters more), and numbers of
+samples may differ (batches run at the same time).
 
-**Repeated looks.** Testing after every batch at 5 % would sooner or later find a difference between
-equals. So there is a look only when every position still sampled has `minimum`, 2 `minimum`, 4 `minimum`,
-... samples (below N), and each look tests each neighbour at alpha / (looks x neighbours): alpha spending in
-equal parts. By the union bound the probability that a loop rests on any wrong verdict is at most alpha, as
-far as the t-test holds (hence the minimum), and however the looks depend on each other. With doubling there
-are few looks, 3 for minimum 8 and N = 64, so the bound wastes little and the test costs nothing per batch.
-A likelihood-ratio test (SPRT) would look after every batch, but wants the variance of the noise and the
-smallest relevant difference beforehand; nobody knows these for a workload not yet seen.
+**Repeated looks.** A test at 5 % after every batch would find a difference between equal positions sooner
+or later. So the test looks only when each position still sampled has `minimum`, 2 `minimum`, 4 `minimum`, ...
+samples (below N). Each look tests each neighbour at the level alpha / (looks x neighbours). By the union
+bound, a loop then ends by any wrong verdict with probability at most alpha, whether or not the looks depend
+on each other. This holds as far as the t-test does; that is why there is a minimum. There are few looks, 3
+for minimum 8 and N = 64. So the bound loses little, and most batches need no test. A likelihood-ratio test
+(SPRT) could look after every batch. But it needs the variance of the noise and the smallest difference that
+matters, and these are unknown for a new workload.
 
-**What it saves**, simulated with 50 % log-normal noise: N = 64, tolerance 0, the defaults here, means of
-400 seeds. "Lost" is the time lost while probing, in batches at the best plan; "regret" that of the result.
+**Savings**, simulated with 50 % log-normal noise, N = 64, tolerance 0, the defaults below, and means of 400
+seeds. "Lost" is the time lost during the search, in batches at the best plan; "regret" is that of the plan
+that it settled at.
 
 =====================================  =======================  =======================
 cost                                   fixed N                  early stop
                                        batches / lost / regret  batches / lost / regret
 =====================================  =======================  =======================
-level, flat valley (W-4, 250k, n=64)   385 / 17 / 1.3 %         363 / 15 / 1.4 %
+level, flat valley (in the tests)      385 / 17 / 1.3 %         363 / 15 / 1.4 %
 level, steep (next best 40 % worse)    384 / 205 / 0 %          140 / 58 / 0 %
 level x group, n=256 (in the tests)    670 / 107 / 1.3 %        600 / 69 / 1.3 %
 =====================================  =======================  =======================
@@ -37,14 +39,14 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Samples:
-    """Count, mean and sum of squared deviations of numbers seen one by one (Welford)."""
+    """Count, mean and sum of squared deviations of numbers that come one by one (Welford's method)."""
 
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0
 
     def add(self, value: float) -> None:
-        """Take one number in."""
+        """Add one number."""
         self.count += 1
         delta = value - self.mean
         self.mean += delta / self.count
@@ -52,22 +54,27 @@ class Samples:
 
     @property
     def variance_of_mean(self) -> float:
-        """Estimated variance of the mean; infinite below 2 samples."""
+        """Estimated variance of the mean; infinite for fewer than 2 numbers."""
         return self.squares / (self.count - 1) / self.count if self.count > 1 else float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyStop:
-    """Group-sequential Welch test; see the module for the reasons.
+    """Welch's t-test, repeated at a few looks; the module explains why.
 
     Parameters
     ----------
     minimum : int
-        Samples of every position before the first look, >= 2. Response times are skewed: below about 8
-        the t-test promises more than it holds.
+        Samples of each position before the first look, at least 2. Response times are skewed, so with fewer
+        than about 8 samples the test is wrong more often than `alpha` says.
     alpha : float
-        Bound on the probability, per loop, of a wrong verdict; in (0, 0.5). Wrong verdicts fall on
-        neighbours that differ little, so they cost little.
+        Bound of the probability that a loop ends by a wrong verdict; between 0 and 0.5. Wrong verdicts are
+        about neighbours that differ little, so they cost little.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range.
     """
 
     minimum: int = 8
@@ -80,22 +87,29 @@ class EarlyStop:
             raise ValueError(f"alpha is an error probability in (0, 0.5); got {self.alpha}")
 
     def looks(self, rounds: int) -> int:
-        """How often the test looks before `rounds` samples are there."""
+        """Number of looks before each position has `rounds` samples."""
         count, at = 0, self.minimum
         while at < rounds:
             count, at = count + 1, 2 * at
         return count
 
     def sign(self, first: Samples, second: Samples, factor: float, alpha: float) -> int:
-        """+1 if mean(first) > factor x mean(second), -1 if below, each with error <= `alpha`; else 0."""
-        from scipy.special import stdtr  # a tenth of the import time of scipy.stats
+        """Compare mean(first) with factor x mean(second).
+
+        Returns
+        -------
+        int
+            +1 if it is larger, -1 if it is smaller, each with an error of at most `alpha`; 0 if neither is
+            shown.
+        """
+        from scipy.special import stdtr  # takes a tenth of the time to import scipy.stats
 
         difference = first.mean - factor * second.mean
         own, other = first.variance_of_mean, factor * factor * second.variance_of_mean
         variance = own + other
         direction = (difference > 0) - (difference < 0)
         if variance == 0:
-            return direction  # no noise at all: the means are the truth
+            return direction  # without noise the means are exact
         share = own / variance
         freedom = 1 / (share**2 / (first.count - 1) + (1 - share) ** 2 / (second.count - 1))
         error = float(stdtr(freedom, -abs(difference) / variance**0.5))

@@ -1,4 +1,9 @@
-"""Seeded workloads and the measurements made with them: `python -m experiments --help`.
+"""Measurements: `python -m experiments --help` lists them.
 
-Needs the extra: ``pip install 'rtree-filter[replay]'``.
+`speed` compares the speed with that of other libraries (`peers`). `response` measures mean response times of
+bursts, `load` mixed load and large indexes, `spark` throughput on Spark. `paper` repeats the evaluation of
+the paper (Wang et al.). Results, pictures and the page of the evaluation are kept in `report`.
+
+Experiments run from the checkout, after ``pip install -e '.[replay]'``. The extra `peers` adds the libraries
+to compare with, and `spark` is needed for the experiments on Spark.
 """

@@ -1,4 +1,4 @@
-"""`python -m experiments NAME ...`: run one experiment."""
+"""The command `python -m experiments NAME ...`: run one experiment."""
 
 from __future__ import annotations
 
@@ -10,38 +10,48 @@ from typing import NamedTuple
 
 
 class Experiment(NamedTuple):
-    """Where an experiment lives, below `experiments`; imported only when it is run."""
+    """One experiment.
+
+    Attributes
+    ----------
+    module : str
+        Its module, below `experiments`. It is imported only when the experiment is run.
+    help : str
+        One line for ``--help``.
+    function : str
+        Name of its function ``(arguments: list[str]) -> int``, which parses the arguments of the experiment
+        and returns an exit code.
+    """
 
     module: str
     help: str
     function: str = "main"
-    """``(arguments: list[str]) -> int``, which parses its own arguments and returns an exit code."""
 
 
 EXPERIMENTS = {
-    "demo": Experiment("demo", "bursts of 12-d events and of flights, matched four ways"),
-    "bench": Experiment("speed.bench", "speed beside all peers: search, updates, bulk loading"),
-    "peers": Experiment("speed.survey", "all peers by number, dimensions, batch size and side"),
-    "compare": Experiment("speed.compare", "two kept results of bench or peers: faster or slower"),
-    "bursts": Experiment("response.bursts", "mean response of a burst by plan, and as adapted"),
-    "mixed": Experiment("load.mixed", "response times under Poisson arrivals and changes at once"),
-    "scale": Experiment("load.scale", "two threads beside one, and indexes of millions of boxes"),
-    "spark": Experiment("spark.throughput", "on Spark, beside Spark's join and one process without it"),
-    "fig4a": Experiment("paper.fig4a", "the paper: best level while the index grows"),
-    "fig4b": Experiment("paper.fig4b", "the paper: mean response by batch size, and its gain"),
-    "fig4c": Experiment("paper.fig4c", "the paper: mean response by level, and loop counters"),
-    "fig4d": Experiment("paper.fig4d", "the paper: adaptive while the index grows"),
-    "counting": Experiment("paper.counting", "the paper's motivation: R*-tree or counting"),
-    "regret": Experiment("paper.regret", "controllers while the data shift: what they lose"),
-    "all": Experiment("paper.report", "the paper: everything, and the page", "everything"),
-    "report": Experiment("paper.report", "the paper: the page anew, from kept numbers"),
-    "overheads": Experiment("speed.overheads", "starting a process, and the cost of metrics"),
-    "capacity": Experiment("speed.capacity", "time per event by leaf capacity, to choose the default"),
+    "demo": Experiment("demo", "a short replay of boxes and of flights, with a picture"),
+    "bench": Experiment("speed.bench", "speed of search, updates and loading, compared with peers"),
+    "peers": Experiment("speed.survey", "time per event of all peers, by size and shape of the index"),
+    "compare": Experiment("speed.compare", "compare two kept results of bench or of peers"),
+    "bursts": Experiment("response.bursts", "mean response of a burst: fixed plans and the adaptive one"),
+    "mixed": Experiment("load.mixed", "response times while other threads change subscriptions"),
+    "scale": Experiment("load.scale", "two threads, and indexes of millions of boxes"),
+    "spark": Experiment("spark.throughput", "events per second and memory on Spark"),
+    "fig4a": Experiment("paper.fig4a", "the paper, Fig. 4-a: the best level while the index grows"),
+    "fig4b": Experiment("paper.fig4b", "the paper, Fig. 4-b: the mean response by batch size"),
+    "fig4c": Experiment("paper.fig4c", "the paper, Fig. 4-c: the mean response by level"),
+    "fig4d": Experiment("paper.fig4d", "the paper, Fig. 4-d: the controller while the index grows"),
+    "counting": Experiment("paper.counting", "the R*-tree compared with counting"),
+    "regret": Experiment("paper.regret", "what controllers lose while the data change"),
+    "all": Experiment("paper.report", "all experiments of the paper, and the page", "everything"),
+    "report": Experiment("paper.report", "write the page of the paper again, from kept numbers"),
+    "overheads": Experiment("speed.overheads", "the time to start a process, and the cost of metrics"),
+    "capacity": Experiment("speed.capacity", "time per event by leaf capacity"),
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the experiment that the first argument names; exit code 0 when it succeeded."""
+    """Run the experiment that the first argument names; its exit code, 0 if it succeeded."""
     names = "\n".join(f"  {name:<12}{experiment.help}" for name, experiment in EXPERIMENTS.items())
     parser = argparse.ArgumentParser(
         prog="python -m experiments",

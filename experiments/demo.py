@@ -1,4 +1,4 @@
-"""`make demo`: bursts of 12-d events and of real flights, matched four ways; a table and a picture."""
+"""A short replay of boxes in 12 dimensions and of real flights, with a table and a picture: `make demo`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from experiments.output import one_core
+from experiments.timing import one_core
 from rtfilter import EventFilter
 from rtfilter.adaptive import FixedPlan, LevelController, PlanController
 from rtfilter.index.kernels.jit import compilation_announced
@@ -16,13 +16,13 @@ from rtfilter.replay import Contender, Report, Settings, draw, replay
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.workloads import workload
 
-#: A demo is short: few samples of each plan, and doubt after few updates.
+# The demo is short, so controllers take few samples, and search again after few updates.
 ROUNDS, THRESHOLD = 4, 12_000
 SIZES = (16, 128, 512)
 
 
 def contenders() -> list[Contender]:
-    """Arrival order and shortest first, event by event, and the adaptive plan of level and group."""
+    """Event by event in the order of arrival; the same, shortest first; and the adaptive plan."""
     return [
         Contender("arrival order", "fifo", FixedPlan(0, 1)),
         Contender("shortest first", "shortest", LevelController(rounds=ROUNDS, threshold=THRESHOLD)),
@@ -31,7 +31,7 @@ def contenders() -> list[Contender]:
 
 
 def settings(quick: bool) -> dict[str, Settings]:
-    """What is replayed, by workload."""
+    """The settings of each workload, by its name."""
     if quick:
         small = Settings(500, 6, (4, 16), insert=20, delete=20, peer_every=2)
         return {"wide": small, "flights": small}
@@ -43,7 +43,7 @@ def settings(quick: bool) -> dict[str, Settings]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the demo."""
+    """Run the demo; see ``--help``."""
     parser = argparse.ArgumentParser(prog="python -m experiments demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for picture and JSON")
     parser.add_argument("--quick", action="store_true", help="a few seconds, for tests")

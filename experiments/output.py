@@ -1,34 +1,26 @@
-"""How experiments time, print and keep their results."""
+"""Arguments, verdicts and files of results that experiments share."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
-from timeit import timeit
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rtfilter.replay.machine import describe
 from rtfilter.replay.output import Row
-
-if TYPE_CHECKING:
-    pass
-
-#: Searches shorter than so many seconds are timed with warm caches.
-WARM = 0.05
+from rtfilter.replay.workloads import BOXES
 
 
 def natural(text: str) -> int:
-    """An argument that is an integer of at least 0."""
+    """Type of an argument: an integer of at least 0."""
     return _at_least(0, text)
 
 
 def positive(text: str) -> int:
-    """An argument that counts something: an integer of at least 1."""
+    """Type of an argument: an integer of at least 1."""
     return _at_least(1, text)
 
 
@@ -38,54 +30,21 @@ def _at_least(least: int, text: str) -> int:
     return int(text)
 
 
+def add_workloads(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
+    """Add the argument ``--workloads``, which takes names of `BOXES`."""
+    parser.add_argument(
+        "--workloads", nargs="+", choices=BOXES, default=default, metavar="NAME",
+        help=f"one or more of {', '.join(BOXES)} ({' '.join(default)})",
+    )  # fmt: skip
+
+
 def outcome(met: bool) -> str:
-    """What becomes of a target."""
+    """The verdict on a target, as text."""
     return "met" if met else "NOT MET"
 
 
-def rounds(
-    calls: Mapping[str, Callable[[], object]], repeats: int, warm: float = 0
-) -> dict[str, list[float]]:
-    """Durations of each call, in seconds, without garbage collection.
-
-    All are called once, then all again, `repeats` times: other load on the machine slows them alike. A call
-    shorter than `warm` seconds is made twice in a row, and the second counts: the first found the caches
-    full of what the others left there, which long calls hardly notice.
-    """
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(repeats):
-        for name, call in calls.items():
-            time = timeit(call, number=1)
-            times[name].append(timeit(call, number=1) if time < warm else time)
-    return times
-
-
-def medians(calls: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median duration of each call by `rounds`."""
-    return {name: median(times) for name, times in rounds(calls, repeats).items()}
-
-
-@contextmanager
-def cores(count: int) -> Iterator[None]:
-    """Keep this process on so many of its cores meanwhile, the last ones, where the system can."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[-count:])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def one_core() -> AbstractContextManager[None]:
-    """Keep this process on one core meanwhile, where the system can."""
-    return cores(1)
-
-
 class ResultError(ValueError):
-    """A file of results cannot be used; the message says what to do."""
+    """A file of results cannot be used. The message says what to do."""
 
 
 def keep(
@@ -96,10 +55,24 @@ def keep(
     machine: Mapping[str, Any] | None = None,
     **more: object,
 ) -> None:
-    """Write a result with its settings and the machine as JSON, a line a row, unless there is no path.
+    """Write a result to a JSON file, one line per row.
 
-    The file is replaced at once: who stops the program finds the one before or this one. `machine` is this
-    one by default.
+    The file is replaced in one step. So if the program is stopped, the file before or the new one is there,
+    but never a part of one.
+
+    Parameters
+    ----------
+    path : Path or None
+        Nothing is written without a path. Its folder is made if it is missing.
+    experiment : str
+        Name of the experiment.
+    settings : mapping
+        What the experiment was asked to do.
+    rows : sequence of dict
+    machine : mapping, optional
+        The machine of the result, by default this one.
+    **more
+        Other keys of the file.
     """
     if path is None:
         return
@@ -117,12 +90,12 @@ def keep(
 
 
 def content(path: Path) -> dict[str, Any]:
-    """What `keep` wrote.
+    """Read a file that `keep` wrote.
 
     Raises
     ------
     ResultError
-        The file is damaged or none of ours.
+        The file is damaged, or was not written by `keep`.
     """
     try:
         found: dict[str, Any] = json.loads(path.read_text())
@@ -134,12 +107,21 @@ def content(path: Path) -> dict[str, Any]:
 
 
 def require_same(path: Path, kept: Mapping[str, Any], **asked: object) -> None:
-    """Refuse to continue a result of another experiment, of other settings, another machine or versions.
+    """Check that a kept result may be continued.
+
+    Parameters
+    ----------
+    path : Path
+        Its file, for the message.
+    kept : mapping
+        The content of the file.
+    **asked
+        What the keys of the file must be, for example ``experiment``, ``settings`` and ``machine``.
 
     Raises
     ------
     ResultError
-        Says what differs.
+        Something differs; the message says what.
     """
     differing = []
     for key, value in asked.items():
@@ -156,7 +138,13 @@ def require_same(path: Path, kept: Mapping[str, Any], **asked: object) -> None:
 
 
 def kept_rows(path: Path | None, experiment: str, settings: Mapping[str, Any]) -> list[Row]:
-    """Rows of an earlier run that this one continues; `ResultError` as in `content` and `require_same`."""
+    """Rows of an earlier run that this run continues; none if there is no file.
+
+    Raises
+    ------
+    ResultError
+        The file is damaged, or of another experiment, other settings or another machine.
+    """
     if path is None or not path.exists():
         return []
     kept = content(path)

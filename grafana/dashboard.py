@@ -1,4 +1,4 @@
-"""Makes the dashboard: ``python grafana/dashboard.py`` writes it where `provisioning` loads it from."""
+"""Makes the dashboard. Run ``python grafana/dashboard.py`` after a change of `panels.py`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from panels import ROWS, Panel
 
 FILE = Path(__file__).parent / "dashboards" / "rtfilter.json"
 SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
-#: Panels beside each other, of 24 columns.
 HEIGHT, WIDTH = 8, 8
+"""Size of a panel on Grafana's grid, which is 24 columns wide."""
 
 
 def build() -> str:
@@ -30,7 +30,7 @@ def build() -> str:
     made = (
         dashboard.Dashboard("rtfilter")
         .uid("rtfilter")
-        .description("Response time of rtfilter, what its controller does, and what the time goes to")
+        .description("Response time of rtfilter, decisions of its controller, and where the time is spent")
         .tags(["rtfilter"])
         .timezone("browser")
         .refresh("10s")

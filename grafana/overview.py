@@ -1,4 +1,4 @@
-"""A picture of the dashboard without Grafana: every panel's queries, answered by a Prometheus.
+"""Draws the dashboard without Grafana: each panel shows what a Prometheus answers to its queries.
 
 ``python grafana/overview.py http://127.0.0.1:9090 overview.png`` draws the last half hour.
 """
@@ -28,19 +28,21 @@ from panels import ROWS, Panel
 
 Series = dict[str, Any]
 Answer = tuple[str, Series]
-#: Columns of the picture, and points of a line.
-COLUMNS, POINTS = 5, 120
+COLUMNS = 3
+"""Panels in a row of the picture."""
+POINTS = 120
+"""Points of a line."""
 _LABEL = re.compile(r"{{(\w+)}}")
 
 
 class Prometheus:
-    """The HTTP interface of a Prometheus."""
+    """A Prometheus, asked over HTTP."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
 
     def get(self, path: str, **parameters: object) -> Any:
-        """What ``/api/v1/<path>`` answers. Raises `RuntimeError` that says why it does not."""
+        """The answer of ``/api/v1/<path>``. Raises `RuntimeError` with the reason if there is none."""
         url = f"{self.url}/api/v1/{path}?{urlencode(parameters)}"
         try:
             with urlopen(url, timeout=30) as answer:
@@ -56,14 +58,14 @@ class Prometheus:
         return found
 
     def over(self, query: str, start: float, end: float) -> list[Series]:
-        """Values of a query at `POINTS` times."""
+        """Values of a query at `POINTS` times from start to end."""
         step = max((end - start) / POINTS, 1.0)
         found: list[Series] = self.get("query_range", query=query, start=start, end=end, step=step)["result"]
         return found
 
 
 def filled(query: str, rate: str, job: str = ".*") -> str:
-    """A query as Grafana would send it."""
+    """A query with the variables that Grafana would fill in."""
     return query.replace("$__rate_interval", rate).replace("$job", job)
 
 
@@ -73,7 +75,7 @@ def legend(text: str, labels: Mapping[str, str]) -> str:
 
 
 def answers(server: Prometheus, panel: Panel, rate: str, start: float, end: float) -> list[Answer]:
-    """All series of a panel over a time, with their legends."""
+    """All series of a panel from start to end, with their legends."""
     return [
         (legend(text, series["metric"]), series)
         for text, query in panel.queries.items()
@@ -82,15 +84,17 @@ def answers(server: Prometheus, panel: Panel, rate: str, start: float, end: floa
 
 
 def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: float) -> None:
-    """A panel; empty ones say so."""
-    axes.set_title(panel.title, fontsize=9)
-    axes.tick_params(labelsize=6)
+    """Draw a panel. One without data says "no data"."""
+    axes.set_title(panel.title, fontsize=11)
+    axes.tick_params(labelsize=8)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_offset_text().set_size(8)
     if not found:
         axes.text(0.5, 0.5, "no data", ha="center", transform=axes.transAxes, color="grey")
         axes.set(xticks=[], yticks=[])
         return
     unit = {"s": "s", "bytes": "B", "ops": "1/s", "percentunit": "share"}.get(panel.unit, "")
-    axes.set_ylabel(unit, fontsize=7)
+    axes.set_ylabel(unit, fontsize=9)
     if panel.kind == "number":
         value = _last(found[0][1])
         axes.text(0.5, 0.5, f"{value * 1e3:.3g} ms", ha="center", va="center", fontsize=22)
@@ -115,7 +119,7 @@ def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: f
         axes.set_yscale("log")
     else:
         axes.set_ylim(0, 1.1 * max(positive, default=1.0))
-    axes.legend(fontsize=5, loc="best", ncols=2 if len(found) > 4 else 1)
+    axes.legend(fontsize=8, loc="best", ncols=2 if len(found) > 4 else 1)
 
 
 def _last(series: Series) -> float:
@@ -152,14 +156,14 @@ def _dates(times: Any) -> Any:
 
 
 def overview(server: Prometheus, minutes: float, rate: str) -> Figure:
-    """The picture."""
+    """Draw all panels over the last `minutes`."""
     end = time.time()
     start = end - 60 * minutes
     panels = [(row.title, panel) for row in ROWS for panel in row.panels]
     found = [(title, panel, answers(server, panel, rate, start, end)) for title, panel in panels]
-    shown = [one for one in found if one[0] != "Spark" or one[2]]  # a program without streams has none
+    shown = [one for one in found if one[0] != "Spark" or one[2]]  # programs without Spark have none of these
     lines = math.ceil(len(shown) / COLUMNS)
-    figure = Figure((3.2 * COLUMNS, 2.3 * lines), layout="constrained")
+    figure = Figure((4.0 * COLUMNS, 2.4 * lines), layout="constrained")
     grid = figure.subplots(lines, COLUMNS, squeeze=False).ravel()
     for axes, (_, panel, series) in zip(grid, shown, strict=False):
         draw(axes, panel, series, start, end)
@@ -174,7 +178,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("url", help="of a Prometheus, such as http://127.0.0.1:9090")
     parser.add_argument("out", type=Path, help="picture: .png or .svg")
     parser.add_argument("--minutes", type=float, default=30.0, help="until now (%(default)g)")
-    parser.add_argument("--rate", default="1m", help="time that rates are taken over (%(default)s)")
+    parser.add_argument("--rate", default="1m", help="time over which rates are taken (%(default)s)")
     given = parser.parse_args(arguments)
     if not given.out.parent.is_dir():
         print(f"error: there is no folder {given.out.parent}", file=sys.stderr)

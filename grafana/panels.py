@@ -1,6 +1,6 @@
-"""What the dashboard shows: rows of panels, each with its queries. No Grafana is needed to read this.
+"""The panels of the dashboard and their queries.
 
-`dashboard.py` makes the dashboard of them, `overview.py` a picture; the tests run every query on a real
+`dashboard.py` makes the dashboard from them, `overview.py` draws them. The tests run each query on a real
 Prometheus.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-#: What Grafana fills in: the time that a rate is taken over, and the chosen jobs.
 RATE, CHOSEN = "[$__rate_interval]", '{job=~"$job"}'
+"""Grafana fills in the time over which rates are taken, and the chosen jobs."""
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class Panel:
     Attributes
     ----------
     title, text : str
-        What it is called, and what it means and when it looks wrong.
+        Its name; what it means, and how to see that something is wrong.
     queries : dict of legend to PromQL
-        A legend may have ``{{label}}``.
+        A legend may contain ``{{label}}``.
     unit : str
-        As Grafana names it.
+        Grafana's name of the unit.
     kind : str
-        "lines", "heatmap", "bars" (the present values) or "number" (the present value).
+        "lines", "heatmap", "bars" (present values) or "number" (one present value).
     """
 
     title: str
@@ -37,30 +37,30 @@ class Panel:
 
 @dataclass(frozen=True)
 class Row:
-    """Panels beside and below each other, with a title."""
+    """A titled group of panels."""
 
     title: str
     panels: list[Panel] = field(default_factory=list)
 
 
 def rate(name: str, by: str = "") -> str:
-    """Per second, summed over all that is not named."""
+    """Increase per second, summed over all labels except `by`."""
     return f"sum{f' by ({by}) ' if by else ''}(rate({name}{CHOSEN}{RATE}))"
 
 
 def mean(name: str, by: str = "") -> str:
-    """Mean of a histogram."""
+    """Mean of the values in a histogram."""
     return f"{rate(name + '_sum', by)} / {rate(name + '_count', by)}"
 
 
 def quantile(share: float, name: str, by: str = "") -> str:
-    """Quantile of a histogram."""
+    """A quantile of the values in a histogram."""
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({share}, {rate(name + '_bucket', labels)})"
 
 
 def latest(name: str, by: str = "", how: str = "max") -> str:
-    """Present value of a gauge, over processes."""
+    """Present value of a gauge: the greatest of all processes, or as `how` says."""
     return f"{how}{f' by ({by}) ' if by else ''}({name}{CHOSEN})"
 
 
@@ -70,7 +70,7 @@ QUANTILES = {"median": 0.5, "90 %": 0.9, "99 %": 0.99}
 
 
 def quantiles(name: str) -> dict[str, str]:
-    """Queries for some quantiles of a histogram, by their legends."""
+    """Queries for `QUANTILES` of a histogram, by legend."""
     return {legend: quantile(share, name) for legend, share in QUANTILES.items()}
 
 
@@ -80,21 +80,22 @@ ROWS = [
         [
             Panel(
                 "Mean response",
-                "From the arrival of a batch to the release of each of its events, mean over events: what "
-                "rtfilter is for. Rising with steady traffic: look at estimation share, index, in flight.",
+                "Time from the arrival of a batch to the release of an event, mean over events. If it rises "
+                "while the traffic is steady, look at Estimation share, Index and In flight.",
                 {"mean": mean(RESPONSE)},
                 "s",
                 "number",
             ),
             Panel(
                 "Response",
-                "Quantiles over events. A far 99 % beside a low median: large batches, or a dear class.",
+                "Quantiles over events. If 99 % is far above the median, some batches are large, or one "
+                "class of batch sizes is slow.",
                 quantiles(RESPONSE),
                 "s",
             ),
             Panel(
                 "Mean response by batch size",
-                "One line for each class of batch sizes (its least size).",
+                "One line for each class of batch sizes, named by its smallest size.",
                 {"{{size_class}}": mean(RESPONSE, CLASS)},
                 "s",
             ),
@@ -107,7 +108,7 @@ ROWS = [
             ),
             Panel(
                 "Mean response of a batch",
-                "Quantiles over batches: how even the service is from batch to batch.",
+                "Quantiles over batches. They show how much batches differ.",
                 quantiles("rtfilter_batch_response_seconds"),
                 "s",
             ),
@@ -116,22 +117,22 @@ ROWS = [
     Row(
         "Batches",
         [
-            Panel("Events", "Matched in a second.", {"events": rate("rtfilter_events_total")}, "ops"),
+            Panel("Events", "Events matched per second.", {"events": rate("rtfilter_events_total")}, "ops"),
             Panel(
                 "Batches by size",
-                "Batches in a second, by class of size.",
+                "Batches per second, by class of batch sizes.",
                 {"{{size_class}}": rate("rtfilter_batches_total", CLASS)},
                 "ops",
             ),
             Panel(
                 "Matches of an event",
-                "Mean number of subscriptions that match. Work grows with it whatever the index does.",
+                "Mean number of subscriptions that match an event. The work grows with it.",
                 {"matches": f"{rate('rtfilter_matches_total')} / {rate('rtfilter_events_total')}"},
             ),
             Panel(
                 "In flight",
-                "Batches being matched now, at most one for each thread of yours. At that limit all "
-                "the time: more arrives than is matched.",
+                "Batches being matched now, at most one per thread. If it stays at that limit, more events "
+                "arrive than are matched.",
                 {"batches": latest("rtfilter_in_flight_batches", how="sum")},
             ),
         ],
@@ -141,22 +142,24 @@ ROWS = [
         [
             Panel(
                 "Level",
-                "Level of the index that a class of batches shares a traversal to, 0 the root.",
+                "Level of the index down to which a batch shares one traversal, by class of batch sizes. 0 "
+                "is the root.",
                 {"{{size_class}}": latest("rtfilter_controller_level", CLASS)},
             ),
             Panel(
                 "Group",
-                "Events that share the rest of the search and are released together; 0 is the whole batch.",
+                "Events that share the rest of the search and are released together. 0 is the whole batch.",
                 {"{{size_class}}": latest("rtfilter_controller_group_events", CLASS)},
             ),
             Panel(
                 "Probing",
-                "1 while a class compares plans. Always 1: it never settles; raise `rounds` or `threshold`.",
+                "1 while a class of batch sizes compares plans. If it is always 1, the class never settles: "
+                "lower `rounds` or raise `threshold`.",
                 {"{{size_class}}": latest("rtfilter_controller_probing", CLASS)},
             ),
             Panel(
                 "Updates since settled",
-                "Index updates since a class became stable. At the threshold it doubts its plan and probes.",
+                "Index updates since a class of batch sizes became stable. At the threshold it probes again.",
                 {
                     "{{size_class}}": latest("rtfilter_controller_updates", CLASS),
                     "threshold": latest("rtfilter_controller_threshold_updates"),
@@ -164,8 +167,8 @@ ROWS = [
             ),
             Panel(
                 "Decisions",
-                "Changes between probing and stable, and of the plan, in a second; anomalies are loops in "
-                "which both neighbours were better, a sign of noise.",
+                "Transitions between probing and stable, and changes of the plan, per second. Anomalies are "
+                "probing loops in which both neighbours were better, a sign of noise.",
                 {
                     "transitions": rate("rtfilter_controller_transitions_total"),
                     "plan changes": rate("rtfilter_controller_plan_changes_total"),
@@ -180,7 +183,8 @@ ROWS = [
         [
             Panel(
                 "Estimation share",
-                "Of the time of streams. Above a fifth, the level is too deep for what ordering gains.",
+                "Share of the time of streams that estimates take. Above a fifth, the level is too deep: "
+                "estimates cost more than the order gains.",
                 {
                     "share": f"{rate('rtfilter_estimation_seconds_sum')} / "
                     f"{rate('rtfilter_stream_seconds_total')}"
@@ -189,14 +193,14 @@ ROWS = [
             ),
             Panel(
                 "Estimated workload",
-                "Index nodes at which an event's paths stop, quantiles over events. All alike: there is "
-                "nothing to order by.",
+                "Index nodes at which the search paths of an event stop, quantiles over events. If they are "
+                "all alike, the order gains nothing.",
                 quantiles("rtfilter_workload_nodes"),
             ),
             Panel(
                 "Visits by estimate",
-                "Nodes really visited after the estimate, mean over events of each class of estimates, "
-                "since the start. It should rise with the estimate.",
+                "Nodes that an event visits after the estimate, mean over all events with about this "
+                "estimate since the start. It should rise with the estimate.",
                 {
                     "{{nodes}}": "sum by (nodes) (rtfilter_estimated_visits_total"
                     f"{CHOSEN}) / sum by (nodes) (rtfilter_estimated_events_total{CHOSEN})"
@@ -210,7 +214,7 @@ ROWS = [
         [
             Panel(
                 "Subscriptions",
-                "In the index, and boxes that they are made of.",
+                "Subscriptions in the index, and their boxes. Equal boxes are stored once.",
                 {
                     "subscriptions": latest("rtfilter_index_subscriptions"),
                     "boxes": latest("rtfilter_index_boxes"),
@@ -218,7 +222,7 @@ ROWS = [
             ),
             Panel(
                 "Updates",
-                "Boxes inserted and deleted, subscriptions added and removed, in a second.",
+                "Boxes inserted and deleted, subscriptions added and removed, per second.",
                 {
                     "boxes": rate("rtfilter_index_updates_total"),
                     "added": rate("rtfilter_subscriptions_added_total"),
@@ -226,7 +230,7 @@ ROWS = [
                 },
                 "ops",
             ),
-            Panel("Memory", "Of the index.", {"bytes": latest("rtfilter_index_bytes")}, "bytes"),
+            Panel("Memory", "Memory of the index.", {"bytes": latest("rtfilter_index_bytes")}, "bytes"),
             Panel("Height", "Levels of the index.", {"levels": latest("rtfilter_index_height")}),
         ],
     ),
@@ -241,7 +245,7 @@ ROWS = [
             ),
             Panel(
                 "Rows",
-                "Events and matches in a second. Input above what is processed: the stream falls behind.",
+                "Events and matches per second. If more is read than matched, the stream falls behind.",
                 {
                     "events": rate("rtfilter_spark_events_total"),
                     "matches": rate("rtfilter_spark_matches_total"),
@@ -251,19 +255,19 @@ ROWS = [
             ),
             Panel(
                 "Partitions",
-                "What the controller of a stream chose by size of micro-batch: 0 where the events are, 1 one "
-                "partition, 2 two, 3 four, and so on.",
+                "Partitions that the controller of a stream chose, by class of micro-batch sizes: 0 leaves "
+                "events where they are, 1 is one partition, 2 two, 3 four, and so on.",
                 {"{{size_class}}": latest("rtfilter_spark_controller_level", CLASS)},
             ),
             Panel(
                 "Phases",
-                "Where a query's time goes: addBatch is matching and writing, the rest Spark's own.",
+                "How a query spends its time. addBatch is matching and writing, the rest is Spark's own.",
                 {"{{query}} {{phase}}": rate("rtfilter_spark_phase_seconds_total", "query, phase")},
                 "percentunit",
             ),
             Panel(
                 "Time to a match",
-                "From the start of a task to a match within it, mean over matches, and the longest of the "
+                "Time from the start of a task to a match in it: mean over matches, and the longest of the "
                 "last micro-batch.",
                 {
                     "mean": f"{rate('rtfilter_spark_offset_seconds_total')} / "
@@ -274,7 +278,7 @@ ROWS = [
             ),
             Panel(
                 "Queries",
-                "1 while a query runs, and versions of the index that streams have seen.",
+                "1 while a query runs; and the number of versions of the index that streams have used.",
                 {
                     "{{query}}": latest("rtfilter_spark_query_running", "query"),
                     "versions": latest("rtfilter_spark_index_versions_total"),

@@ -15,7 +15,7 @@ from rtfilter.errors import EventError, PredicateError, RTFilterError, SnapshotE
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.filter import EventFilter
 from rtfilter.index.tree import RStarTree
-from rtfilter.matching.batch import Completion, Stream
+from rtfilter.matching.stream import Completion, Stream
 from rtfilter.predicates.explain import Explanation
 from rtfilter.predicates.model import Predicate
 from rtfilter.results import Matches

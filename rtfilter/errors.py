@@ -1,45 +1,124 @@
 """The exceptions that rtfilter raises on purpose.
 
-Each is also the built-in exception it resembles, so that ``except ValueError`` keeps working.
+Each is also the built-in exception it resembles, so that ``except ValueError`` keeps working. All of them
+survive pickling with their attributes and notes.
 """
 
 from __future__ import annotations
 
-_EXCERPT = 100
-"""Longest piece of a source line shown in a message, in characters."""
+from typing import ClassVar, Self
+
+from rtfilter.text import caret, printable
 
 
 class RTFilterError(Exception):
     """Base class of every error that rtfilter raises on purpose."""
 
 
-class PredicateError(RTFilterError, ValueError):
+class _InputError(RTFilterError, ValueError):
+    """An event or a subscription that cannot be used, and where it is.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong and what to do about it, without the row.
+    row : int, optional
+        Its place among those given at once, from 0; ``str()`` shows it before the message.
+    attribute : str, optional
+        Name of the attribute.
+    reason : str, optional
+        The message without the attribute; by default the message.
+
+    Notes
+    -----
+    The parameters are attributes. A caller that knows a better place than the row, such as a line of a file,
+    shows that place and `message`. Setting `row` later does not change what ``str()`` shows.
+    """
+
+    _PLACE: ClassVar[str]
+
+    def __init__(
+        self,
+        message: str,
+        *more: object,
+        row: int | None = None,
+        attribute: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        super().__init__(message, *more)
+        self.message = printable(message)
+        self.row = row
+        self.attribute = attribute
+        self.reason = self.message if reason is None else printable(reason)
+        self._place = "" if row is None else self._PLACE.format(row)
+
+    @classmethod
+    def about(cls, attribute: str, reason: str, row: int | None = None) -> Self:
+        """Return the error whose message is ``attribute '<attribute>' <reason>``."""
+        return cls(f"attribute {attribute!r} {reason}", row=row, attribute=attribute, reason=reason)
+
+    def __str__(self) -> str:
+        return self._place + self.message
+
+
+class PredicateError(_InputError):
     """A predicate cannot be understood, does not fit the schema, or would cost too much.
 
     Parameters
     ----------
     message : str
-        What is wrong and what to do about it.
+        What is wrong and what to do about it, without the row and the source.
     source : str, optional
         The SQL text. With a position, ``str()`` shows its line with a caret under the place.
     position : int, optional
         0-based index into `source`.
+    row : int, optional
+        Which of several subscriptions it is, from 0.
+    attribute : str, optional
+        Name of the attribute.
+    reason : str, optional
+        The message without the attribute; by default the message.
     """
 
-    def __init__(self, message: str, source: str | None = None, position: int | None = None) -> None:
-        super().__init__(message, source, position)
-        self.message = _printable(message)
+    _PLACE = "row {}, "
+
+    def __init__(
+        self,
+        message: str,
+        source: str | None = None,
+        position: int | None = None,
+        *,
+        row: int | None = None,
+        attribute: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        super().__init__(message, source, position, row=row, attribute=attribute, reason=reason)
         self.source = source
         self.position = position
 
     def __str__(self) -> str:
+        text = super().__str__()
         if self.source is None or self.position is None:
-            return self.message
-        return f"{self.message}\n{_caret(self.source, self.position)}"
+            return text
+        return f"{text}\n{caret(self.source, self.position)}"
 
 
-class EventError(RTFilterError, ValueError):
-    """An event cannot be filtered: NaN, infinity, outside its declared domain, or of a wrong shape."""
+class EventError(_InputError):
+    """An event cannot be filtered: NaN, infinity, outside its declared domain, or of a wrong shape.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong and what to do about it, without the row.
+    row : int, optional
+        Which event of the batch it is, from 0.
+    attribute : str, optional
+        Name of the attribute.
+    reason : str, optional
+        The message without the attribute; by default the message.
+    """
+
+    _PLACE = "event {}: "
 
 
 class SnapshotError(RTFilterError, ValueError):
@@ -61,22 +140,3 @@ class UnknownSubscriptionError(RTFilterError, KeyError):
 
     def __str__(self) -> str:
         return f"there is no subscription {self.id}"
-
-
-def _caret(source: str, position: int) -> str:
-    """Return the line of `source` around `position` with a caret below it."""
-    position = min(max(position, 0), len(source))
-    start = source.rfind("\n", 0, position) + 1
-    end = source.find("\n", position)
-    end = len(source) if end < 0 else end
-    left = max(start, position - _EXCERPT // 2)
-    right = min(end, left + _EXCERPT)
-    head = "..." if left > start else ""
-    tail = "..." if right < end else ""
-    line = _printable(source[left:right].replace("\t", " "))
-    return f"    {head}{line}{tail}\n    {' ' * (len(head) + position - left)}^"
-
-
-def _printable(text: str) -> str:
-    """Replace what would move the caret, drive the terminal, or not be encodable (lone surrogates)."""
-    return "".join(char if char.isprintable() else "?" for char in text)

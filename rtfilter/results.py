@@ -1,11 +1,41 @@
-"""Results of a batch: for each event the ids of the subscriptions that match it."""
+"""What matching a batch gives: ids, hits that may still be refined, and the record of a stream."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class Hits(NamedTuple):
+    """What a search of n points found, before the exact predicates of inexact boxes are asked."""
+
+    offsets: NDArray[np.int64]
+    """int64 (n + 1,): point i has ``ids[offsets[i]:offsets[i + 1]]``."""
+    ids: NDArray[np.int64]
+    """int64 (hits,), each at most once per point."""
+    exact: NDArray[np.uint8] | None
+    """uint8 (hits,): 0 where the box is only a superset; None when all are exact."""
+    visits: NDArray[np.int64]
+    """int64 (n,): operations per point; for the R*-tree nodes visited."""
+
+
+class StreamRecord(NamedTuple):
+    """What one stream of n events in g groups leaves behind for those who watch."""
+
+    size_class: int
+    ended: NDArray[np.float64]
+    """float64 (g,): seconds from the arrival of the batch to the end of each group."""
+    sizes: NDArray[np.int64]
+    """int64 (g,): events of each group."""
+    matches: int
+    estimation: float
+    """Seconds that estimating and ordering took."""
+    workload: NDArray[np.int64]
+    """int64 (n,): the estimate."""
+    visits: NDArray[np.int64]
+    """int64 (n,): operations after the estimate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +47,7 @@ class Matches:
     offsets : int64 (n + 1,)
         Where each event's ids begin; `offsets[0]` is 0 and `offsets[n]` the number of matches.
     ids : int64 (offsets[n],)
-        Subscription ids, each at most once per event, in no particular order (M-5).
+        Subscription ids, each at most once per event, in no particular order.
     """
 
     offsets: NDArray[np.int64]

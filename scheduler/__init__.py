@@ -1,24 +1,26 @@
-"""Scheduling of one batch: who is searched first, and when each event is released.
+"""Scheduling of one batch: the order of its events, and when each event is released.
 
-A batch of n events arrives at once. An estimate gives every event a *workload* (the number of index
-nodes at which its search paths stop); an :data:`Order` turns the workloads into a permutation of the
-rows, :func:`schedule` cuts the permutation into groups, and each event is released when its own group
-ends. Shortest first minimises the mean response time when a group is one event; larger groups share
-index traversals and release later.
+A batch of n events arrives at once. An estimate gives each event a *workload*: the number of index nodes at
+which its search paths stop. An :data:`Order` turns the workloads into a permutation of the rows, and
+:func:`schedule` cuts the permutation into groups. Groups are searched one after the other, and an event is
+released when its group ends. With groups of one event, shortest first gives the smallest mean response time.
+Larger groups share parts of the search, but their events wait longer.
 
-The package is pure: arrays in, arrays out. It knows no index, no clock and no configuration, so that
-it can be used to schedule any batch of jobs with estimated sizes.
+The package takes arrays and returns arrays. It uses no index, no clock and no configuration, so it can
+schedule any batch of jobs with estimated sizes.
 
->>> import scheduler
+>>> from rtfilter import scheduler
 >>> plan = scheduler.schedule(scheduler.shortest_first, [5, 0, 2, 9], group=1)
 >>> plan.order.tolist(), plan.cuts.tolist()
 ([1, 2, 0, 3], [0, 1, 2, 3, 4])
 >>> scheduler.completion_times([5.0, 0.0, 2.0, 9.0], plan, estimation=1.0).tolist()
 [8.0, 1.0, 3.0, 17.0]
 
-Orders: :func:`fifo`, :func:`shortest_first` (W-3), :func:`longest_first` (the bad example),
-:func:`true_cost_order` (the oracle). Arithmetic of the gain: :func:`gini`, :func:`relative_gain` and
-their neighbours (W-4). Cutting a huge batch into parts of equal work: :func:`balanced_parts` (C-1).
+Orders: :func:`fifo`, :func:`shortest_first` (Wang et al.), :func:`longest_first` (the worst order) and
+:func:`true_cost_order` (the best order, by costs known only afterwards). Response times and what an order
+gains: :func:`completion_times`, :func:`mean_response`, :func:`gini`, :func:`relative_gain`,
+:func:`expected_random_response` and :func:`shortest_first_response`. Parts of equal work for parallel
+workers: :func:`balanced_parts`.
 """
 
 from rtfilter.scheduler.arrays import FloatArray, IntArray

@@ -1,4 +1,4 @@
-"""Orders: which event of a batch is searched first (W-3 and its baselines)."""
+"""Orders: which event of a batch is searched first."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -9,39 +9,48 @@ import numpy.typing as npt
 from rtfilter.scheduler.arrays import IntArray, as_cost
 
 Order = Callable[[IntArray], IntArray]
-"""Workloads (n,), int64 -> a permutation of the rows 0..n-1, int64 (n,), first to be searched first."""
+"""Function of the workloads, int64 (n,), that returns a permutation of the rows 0..n-1, int64 (n,): the row
+that is searched first comes first."""
 
 
 def fifo(workload: IntArray) -> IntArray:
-    """Arrival order: the rows as they came."""
+    """Order of arrival: 0, 1, ..., n - 1."""
     return np.arange(len(workload), dtype=np.int64)
 
 
 def shortest_first(workload: IntArray) -> IntArray:
-    """Ascending workload; equal workloads keep arrival order (W-3)."""
+    """Ascending workload: shortest job first (Wang et al.). Equal workloads keep the order of arrival."""
     return np.argsort(workload, kind="stable").astype(np.int64, copy=False)
 
 
 def longest_first(workload: IntArray) -> IntArray:
-    """Descending workload; equal workloads keep arrival order.
+    """Descending workload. Equal workloads keep the order of arrival.
 
-    The worst order for the mean response time: a reference that every sane order must beat.
+    This is the worst order for the mean response time. Other orders can be compared with it.
     """
     return np.argsort(-workload, kind="stable").astype(np.int64, copy=False)
 
 
 def true_cost_order(cost: npt.ArrayLike) -> Order:
-    """The oracle: shortest first by the true cost, whatever the workloads say (W-3).
+    """Shortest first by the true cost; workloads are ignored.
+
+    This is the best order for the mean response time. It is a reference: true costs are known only after
+    the search.
 
     Parameters
     ----------
-    cost : array_like (n,)
-        True cost per event, known only after the fact. Finite, not negative.
+    cost : array_like of float (n,)
+        True cost of each event, finite and at least 0.
 
     Returns
     -------
     Order
-        Refuses (``ValueError``) a batch that has not n events.
+        It raises ``ValueError`` for a batch that does not have n events.
+
+    Raises
+    ------
+    ValueError
+        A cost is NaN, infinite or negative.
     """
     order = np.argsort(as_cost(cost), kind="stable").astype(np.int64, copy=False)
 
@@ -56,16 +65,16 @@ def true_cost_order(cost: npt.ArrayLike) -> Order:
 ORDERS: Mapping[str, Order] = MappingProxyType(
     {"fifo": fifo, "shortest": shortest_first, "longest": longest_first}
 )
-"""The orders that can be named in a configuration."""
+"""The orders that have a name."""
 
 
 def resolve(policy: str | Order) -> Order:
-    """The order meant by a name of :data:`ORDERS`, or the callable itself.
+    """The order that has a name in :data:`ORDERS`; a callable is returned as it is.
 
     Raises
     ------
     ValueError
-        For a name that is not in :data:`ORDERS`, listing those that are.
+        The name is unknown; the message lists the names in :data:`ORDERS`.
     """
     if callable(policy):
         return policy

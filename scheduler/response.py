@@ -1,13 +1,14 @@
-"""Response-time arithmetic of a scheduled batch, and the law of its gain (W-3, W-4).
+"""Response times of a scheduled batch, and how much shortest first gains.
 
-All events of a batch arrive at time 0. With service times t_1..t_n of mean m and Gini coefficient G:
+All events of a batch arrive at time 0. Let m be the mean and G the Gini coefficient of their costs t_1..t_n.
+If events are searched and released one by one, without an estimate, then
 
-* random order: the expected mean response time is m (n + 1) / 2;
-* perfect shortest first: (m / 2) (n (1 - G) + 1);
-* hence the relative gain **n G / (n + 1)**. It grows with the batch and saturates at G: "nearly 50 %"
-  is what exponential-like work (G = 1/2) allows.
+* a random order has the expected mean response time m (n + 1) / 2;
+* shortest first has the mean response time (m / 2) (n (1 - G) + 1);
+* so shortest first gains the share **n G / (n + 1)**. It grows with the batch, up to G. The gain of "nearly
+  50 %" of the paper (Wang et al.) needs G = 1/2, as for exponentially distributed costs.
 
-These are identities, not approximations; estimation and grouping are outside them.
+These equations are exact.
 """
 
 import math
@@ -20,29 +21,29 @@ from rtfilter.scheduler.schedules import Schedule
 
 
 def completion_times(cost: npt.ArrayLike, schedule: Schedule, estimation: float = 0.0) -> FloatArray:
-    """When each event is released, measured from the arrival of the batch.
+    """Time from the arrival of the batch to the release of each event.
 
-    Every event waits for the estimation, for all groups before its own and for its whole group.
+    An event waits for the estimation, for all groups before its own, and for its whole group.
 
     Parameters
     ----------
-    cost : array_like (n,)
-        Cost per event in arrival order, in seconds or work units; finite, >= 0. Costs add up inside a
-        group; where events of a group share work, give each its share of what the group took.
+    cost : array_like of float (n,)
+        Cost of each event in the order of arrival, in seconds or in work units; finite and at least 0. The
+        cost of a group is the sum of its costs: if the events of a group share work, give each its share.
     schedule : Schedule
-        Of the same n events.
+        A schedule of the same n events.
     estimation : float
-        Cost of the estimation, in the same unit; finite, >= 0.
+        Cost of the estimation, in the same unit; finite and at least 0.
 
     Returns
     -------
     float64 (n,)
-        In arrival order, not in schedule order.
+        In the order of arrival, not in that of the schedule.
 
     Raises
     ------
     ValueError
-        If a cost is NaN, infinite or negative, or the schedule is none of these n events.
+        A cost is NaN, infinite or negative, or the schedule is not one of n events.
     """
     costs = as_cost(cost)
     n = len(costs)
@@ -59,7 +60,7 @@ def completion_times(cost: npt.ArrayLike, schedule: Schedule, estimation: float 
 
 
 def mean_response(cost: npt.ArrayLike, schedule: Schedule, estimation: float = 0.0) -> float:
-    """Mean of :func:`completion_times`; ``ValueError`` for an empty batch, which has none."""
+    """Mean of :func:`completion_times`; raises ``ValueError`` for an empty batch too, which has no mean."""
     times = completion_times(cost, schedule, estimation)
     if not len(times):
         raise ValueError("an empty batch has no mean response time")
@@ -67,7 +68,10 @@ def mean_response(cost: npt.ArrayLike, schedule: Schedule, estimation: float = 0
 
 
 def gini(cost: npt.ArrayLike) -> float:
-    """Gini coefficient G = sum_ij |t_i - t_j| / (2 n^2 m), in [0, 1); 0 when all costs are 0 (W-4)."""
+    """Gini coefficient G = sum_ij |t_i - t_j| / (2 n^2 m) of costs (n,), in [0, 1); 0 if all costs are 0.
+
+    Raises ``ValueError`` without costs, and for costs that are NaN, infinite or negative.
+    """
     costs = np.sort(_some(cost))
     n = len(costs)
     total = float(costs.sum())
@@ -77,19 +81,19 @@ def gini(cost: npt.ArrayLike) -> float:
 
 
 def expected_random_response(cost: npt.ArrayLike) -> float:
-    """Mean response time expected of a random order, event by event: m (n + 1) / 2 (W-4)."""
+    """Expected mean response time of a random order, event by event: m (n + 1) / 2. Errors as in `gini`."""
     costs = _some(cost)
     return float(costs.mean()) * (len(costs) + 1) / 2
 
 
 def shortest_first_response(cost: npt.ArrayLike) -> float:
-    """Mean response time of perfect shortest first, event by event: (m / 2)(n (1 - G) + 1) (W-4)."""
+    """Mean response time of shortest first by the costs: (m / 2) (n (1 - G) + 1). Errors as in `gini`."""
     costs = _some(cost)
     return float(costs.mean()) / 2 * (len(costs) * (1 - gini(costs)) + 1)
 
 
 def relative_gain(cost: npt.ArrayLike) -> float:
-    """What perfect shortest first saves against a random order, as a share: n G / (n + 1) (W-4)."""
+    """Share of the random order's response that shortest first saves: n G / (n + 1). Errors as in `gini`."""
     costs = _some(cost)
     return len(costs) * gini(costs) / (len(costs) + 1)
 
@@ -97,5 +101,5 @@ def relative_gain(cost: npt.ArrayLike) -> float:
 def _some(cost: npt.ArrayLike) -> FloatArray:
     costs = as_cost(cost)
     if not len(costs):
-        raise ValueError("the response-time law needs at least one cost")
+        raise ValueError("a response time needs at least one cost")
     return costs

@@ -1,4 +1,4 @@
-"""A schedule: the order of a batch, cut into groups that are searched and released together."""
+"""A schedule: the order of a batch, cut into groups. The events of a group are released together."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,16 @@ from rtfilter.scheduler.orders import Order
 
 
 class Schedule(NamedTuple):
-    """Group k is ``order[cuts[k]:cuts[k + 1]]``; groups are searched one after the other.
+    """The rows of a batch in groups, which are searched one after the other.
+
+    Group k is ``order[cuts[k]:cuts[k + 1]]``.
 
     Attributes
     ----------
     order : int64 (n,)
         A permutation of the rows of the batch.
     cuts : int64 (g + 1,)
-        Strictly increasing from 0 to n; ``[0]`` for an empty batch (no group at all).
+        Strictly increasing from 0 to n; ``[0]`` for an empty batch, which has no group.
     """
 
     order: IntArray
@@ -25,28 +27,28 @@ class Schedule(NamedTuple):
 
 
 def schedule(order: Order, workload: npt.ArrayLike, group: int | None) -> Schedule:
-    """Order a batch and cut it into groups (W-3).
+    """Order a batch and cut it into groups.
 
     Parameters
     ----------
     order : Order
-        See :func:`scheduler.resolve` for the named ones.
+        See :func:`rtfilter.scheduler.resolve` for those that have a name.
     workload : array_like of int (n,)
-        Stop nodes per event, >= 0.
+        Number of nodes at which the search paths of each event stop, at least 0.
     group : int or None
-        Events per group, the last group takes what is left. 1 releases event by event (the paper);
-        None makes one group of the whole batch (a plain batch join).
+        Events per group, at least 1; the last group may be smaller. With 1 each event is released as soon as
+        it is done, as in the paper (Wang et al.); None makes one group of the whole batch.
 
     Returns
     -------
     Schedule
-        Rows of workload 0 need no search: they are complete as soon as the estimate is known, so under
-        every order they come first, as a group of their own (W-2), in the sequence that `order` gave them.
+        Rows with workload 0 need no search: they are done when the estimate is. So they come first under
+        each order, as a group of their own, in the sequence that `order` gave them.
 
     Raises
     ------
     ValueError
-        If `group` < 1, a workload is negative or not whole, or `order` returned no permutation.
+        `group` is below 1, a workload is negative or no integer, or `order` returned no permutation.
     """
     if group is not None and group < 1:
         raise ValueError(f"group must be at least 1 event, or None for the whole batch; got {group}")

@@ -1,12 +1,48 @@
-"""Fixtures of several modules."""
+"""Which tests run where and when, and fixtures of several modules."""
 
 import os
+import shutil
 import sys
 
 import numpy as np
 import pytest
 
 from rtfilter import EventFilter, Schema
+
+NEEDED = {
+    "java": (
+        bool(shutil.which("java") or os.environ.get("JAVA_HOME")),
+        "Spark needs Java 17 or newer: on Debian, apt-get install default-jre-headless",
+    ),
+    "prometheus": (
+        bool(shutil.which("prometheus") and shutil.which("promtool")),
+        "needs Prometheus: on Debian, apt-get install prometheus",
+    ),
+}
+"""Programs that tests need: whether each is here, and what is said of a test if not."""
+
+# Virtual machines of tests live for seconds: they should compile quickly, and need no threads to clean up.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Group the tests with the Spark session, mark tests that need a program as slow, begin with the slow."""
+    for item in items:
+        if "spark" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.needs("java"))
+        if item.get_closest_marker("needs"):
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_runtest_setup(item):
+    """Skip a test whose program is missing; where CI=true, let it fail."""
+    for mark in item.iter_markers("needs"):
+        here, reason = NEEDED[mark.args[0]]
+        if not here:
+            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,9 @@
-"""What the tests of Spark share: when they run, events, and what is expected of them."""
-
-import os
-import shutil
+"""What the tests of Spark share: events, and what is expected of them."""
 
 import pytest
 
-NO_JAVA = not (shutil.which("java") or os.environ.get("JAVA_HOME"))
-marks = [
-    pytest.mark.xdist_group("spark"),  # one session
-    pytest.mark.skipif(NO_JAVA, reason="Spark needs Java 17 or newer"),
-]
+marks = [pytest.mark.needs("java")]
+"""Of tests that start Spark themselves; those with the fixture `spark` have them anyway."""
 
 SCHEMA = "id string, price double, symbol string, at struct<depth: int>, other long"
 

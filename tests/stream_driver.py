@@ -1,6 +1,7 @@
-"""What `test_spark_streams` starts, kills and starts again: two queries, of events and of changes.
+"""Two streaming queries, of events and of changes, for tests that kill them and start them again.
 
-Arguments: a directory with files of events and of changes, and an index.
+Arguments of the program: a directory with files of events and changes, and an index. With `--changes-first`
+events begin when all changes are applied.
 """
 
 import sys
@@ -11,16 +12,8 @@ from pyspark.sql import SparkSession
 from rtfilter.spark import ChangeStage, MatchStage, Once
 
 
-def main():
-    home = Path(sys.argv[1])
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", False)
-        .config("spark.driver.host", "localhost")
-        .config("spark.driver.memory", "512m")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
+def run(spark, home, changes_first=False):
+    """Start both queries, and wait until all files are read."""
 
     def start(name, schema, stage):
         files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
@@ -33,13 +26,24 @@ def main():
         )
 
     changes = start("changes", "id long, where string, removed boolean", ChangeStage(home / "index"))
-    if "--changes-first" in sys.argv:
+    if changes_first:
         changes.awaitTermination()
     events = start("events", "id long, x double", MatchStage(home / "index", Once(home / "out")))
-    print("started", flush=True)
     for query in (changes, events):
         query.awaitTermination()
-    print("done", flush=True)
 
 
-main()
+def main():
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", False)
+        .config("spark.driver.host", "localhost")
+        .config("spark.driver.memory", "512m")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    run(spark, Path(sys.argv[1]), "--changes-first" in sys.argv)
+
+
+if __name__ == "__main__":
+    main()

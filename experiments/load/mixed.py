@@ -1,12 +1,14 @@
 """Mixed load: batches of events arrive as a Poisson process while other threads change the subscriptions.
 
-The capacity is measured first, as a closed loop: the same threads on the same cores match batches and make
-changes back to back. Then an open loop asks for a share of that, and nobody waits for an answer before asking
-again: a response counts from the arrival of the batch, however long it waits. Beside it stands the mean that
-queueing theory expects of such a load, if batches and their changes took what they take in the closed loop.
-What waited for what at the gate is counted from the times at which batches and changes asked for the index,
-had it and let it go. A sample of the answers is compared with brute force on the version of the subscriptions
-that the batch saw.
+First a closed loop measures the capacity: threads match batches and make changes without a pause. Then, in an
+open loop with the same threads and cores, batches and changes arrive at a share of that rate. They arrive
+whether or not earlier ones are done. A response time is counted from the arrival of the batch, with all its
+waiting. It is compared with the mean response that queueing theory expects if batches and changes take as
+long as in the closed loop.
+
+The experiment records when each batch and each change asked for the index, got it and released it. From these
+times it counts which operations waited for which. Some answers are compared with brute force over the
+subscriptions as they were when the batch got the index.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from experiments.output import cores, keep, outcome, positive, rounds
+from experiments.load.others import Others
+from experiments.output import add_workloads, keep, outcome, positive
 from experiments.peers.scans import brute_force, require_equal
+from experiments.timing import cores, rounds
 from rtfilter import EventFilter
 from rtfilter.matching.gate import Gate
 from rtfilter.predicates.boxes import bounds_predicate
@@ -41,16 +45,16 @@ from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
 from rtfilter.replay.workloads.base import FloatArray, IntArray
 from rtfilter.results import Matches
 
-#: Share of all operations (an event, or a change of one subscription) that are changes.
 CHANGES = 0.1
+"""Share of the changes in all operations. An operation is an event, or a change of one subscription."""
 KINDS = ("subscribe", "update", "unsubscribe")
-"""Changes take turns, so that the number of subscriptions stays as it is."""
-#: Different batches; after the last comes the first again.
+"""The kinds of changes. They take turns, so the number of subscriptions stays the same."""
 BATCHES = 500
-#: Closed loops whose median is the capacity.
+"""Number of different batches. After the last one, the first comes again."""
 TRIALS = 5
+"""Number of closed loops; their median is the capacity."""
 TIMES = np.dtype([(name, np.float64) for name in ("due", "asked", "begun", "left", "done")])
-"""An operation, in seconds: when it should begin, asked for the index, had it, let it go, and returned."""
+"""Seconds when an operation was due, asked for the index, got it, released it, and returned."""
 COLUMNS = {
     "workload": "workload",
     "what": "",
@@ -75,19 +79,19 @@ class Size(NamedTuple):
 
     boxes: int
     events: int
-    """Of a batch."""
+    """Events of a batch."""
     seconds: float
-    """That operations arrive for."""
+    """Time during which operations arrive."""
     trial: int
-    """Batches of a closed loop."""
+    """Number of batches of a closed loop."""
     checked: int
-    """Batches of which an event is compared with brute force."""
+    """Number of batches of which one event is compared with brute force."""
     load: float
-    """Share of the capacity that is asked for."""
+    """Rate of arrivals, as a share of the capacity."""
     matchers: int
-    """Threads that match, and cores that the process may use."""
+    """Number of threads that match, and of cores that the process uses."""
     changers: int
-    """Threads that change subscriptions."""
+    """Number of threads that change subscriptions."""
 
 
 FULL = Size(boxes=1_000_000, events=100, seconds=30, trial=300, checked=50, load=0.9, matchers=1, changers=16)
@@ -95,7 +99,7 @@ QUICK = FULL._replace(boxes=20_000, seconds=0.3, trial=20, checked=5)
 
 
 class Turn(NamedTuple):
-    """When a thread asked for the index, had it and let it go, seconds of `perf_counter`."""
+    """When a thread asked for the index, got it and released it, in seconds of `perf_counter`."""
 
     asked: float
     begun: float
@@ -103,10 +107,10 @@ class Turn(NamedTuple):
 
 
 class WatchedGate(Gate):
-    """A gate that remembers the last turn of each thread.
+    """A gate that keeps the last turn of each thread.
 
-    A turn begins when it is granted, which may be a while before the thread goes on: times are taken where
-    the gate decides, under its lock.
+    A turn begins when the gate grants it. The thread itself may go on some time later. So the time is taken
+    where the gate decides, under its lock.
     """
 
     def __init__(self) -> None:
@@ -163,16 +167,16 @@ class WatchedGate(Gate):
 
 
 class Changes:
-    """Changes of a filter, each a call of its own that depends on no other, and what they leave behind.
+    """Changes of a filter, one call each, that may be made in any order, and the subscriptions after them.
 
     Parameters
     ----------
     target : EventFilter
-        With ids 0 to n - 1.
+        A filter with the ids 0 to n - 1.
     boxes : Bounds
-        Of those n subscriptions.
+        The boxes of these n subscriptions.
     workload : BoxWorkload
-        Gives the boxes of the changes.
+        The source of the boxes of the changes.
     """
 
     def __init__(self, target: EventFilter, boxes: Bounds, workload: BoxWorkload) -> None:
@@ -181,7 +185,7 @@ class Changes:
         self._predicates: list[Predicate] = []
 
     def prepare(self, total: int) -> None:
-        """Make ready so many changes, in all; building predicates is not what is measured."""
+        """Build the predicates of the first `total` changes, so that this is not timed."""
         if total > len(self._old):
             raise ValueError(
                 f"{total:,} changes need as many subscriptions, but there are {len(self._old):,}"
@@ -192,11 +196,11 @@ class Changes:
         self._predicates += [bounds_predicate(*sides, schema) for sides in zip(*fresh, strict=True)]
 
     def __len__(self) -> int:
-        """Changes that are ready."""
+        """Number of changes that are prepared."""
         return len(self._predicates)
 
     def make(self, change: int) -> None:
-        """Make a change."""
+        """Make the change of this number."""
         kind, old = KINDS[change % len(KINDS)], int(self._old[change])
         if kind == "subscribe":
             self._target.subscribe(self._predicates[change], id=len(self._old) + change)
@@ -206,7 +210,7 @@ class Changes:
             self._target.unsubscribe(old)
 
     def content(self, made: NDArray[np.bool_]) -> tuple[IntArray, Bounds]:
-        """Ids int64 (m,) and boxes after some of the changes, bool (len(self),), in whatever order."""
+        """Ids, int64 (m,), and boxes after the changes that are marked in `made`, bool (len(self),)."""
         first = len(self._old)
         changes = np.flatnonzero(made)
         kinds = changes % len(KINDS)
@@ -221,18 +225,18 @@ class Changes:
 
 
 class Log(NamedTuple):
-    """What an open loop did."""
+    """The times and the answers of an open loop."""
 
     batches: NDArray[Any]
     """`TIMES` (n,), in order of arrival."""
     changes: NDArray[Any]
     """`TIMES` (m,), in order of arrival."""
     answers: dict[int, Matches]
-    """By batch, of those to be checked."""
+    """The matches of the batches that are to be checked, by the number of the batch."""
 
 
 def arrivals(rng: np.random.Generator, rate: float, seconds: float) -> FloatArray:
-    """Times of a Poisson process, ascending in 0..seconds; at least one."""
+    """Times of a Poisson process between 0 and `seconds`, ascending, float64 (n,); at least one."""
     total = max(rng.poisson(rate * seconds), 1)
     return np.sort(rng.uniform(0, seconds, total))
 
@@ -240,9 +244,9 @@ def arrivals(rng: np.random.Generator, rate: float, seconds: float) -> FloatArra
 def serve(
     threads: int, due: FloatArray, act: Callable[[int], object], step: Callable[[], object]
 ) -> list[Callable[[], None]]:
-    """Work for so many threads: act(i) once due[i] has come, in this order; `step` after each.
+    """The work of `threads` threads, which together call act(i) for each i, in order, once due[i] has come.
 
-    `due` is ascending, of `perf_counter`.
+    `due` holds seconds of `perf_counter`, ascending. `step` is called after each call.
     """
     numbers = count()
 
@@ -256,7 +260,7 @@ def serve(
 
 
 def together(works: Sequence[Callable[[], None]]) -> None:
-    """Do each in a thread of its own; raises the first of their errors."""
+    """Run each function in a thread of its own; the first error is raised."""
     with ThreadPoolExecutor(len(works)) as pool:
         for running in [pool.submit(work) for work in works]:
             running.result()
@@ -271,24 +275,24 @@ def run(
     checked: Sequence[int] = (),
     step: Callable[[], object] = lambda: None,
 ) -> Log:
-    """Match batches and make changes as they are due, each kind in threads of its own.
+    """Match batches and make changes when they are due, in separate threads.
 
     Parameters
     ----------
     target : EventFilter
-        With a `WatchedGate`.
+        A filter with a `WatchedGate`.
     batches : float64 (m, events, d)
         Batch i is `batches[i % m]`.
     change : int -> object
-        Makes a change.
+        Makes the change of a number.
     due : (float64 (n,), float64 (k,))
-        When batches and changes are due, seconds from now, ascending; all 0 for a closed loop.
+        When batches and changes are due, in seconds from now, ascending; all 0 for a closed loop.
     checked : sequence of int
-        Batches whose answers are kept.
+        Numbers of the batches whose answers are kept.
     step : () -> object
-        Called after each batch, by any thread.
+        Called after each batch, in any thread.
     """
-    gate = target._gate
+    gate = target._road.gate
     assert isinstance(gate, WatchedGate)
     kept, answers = set(checked), dict[int, Matches]()
     logs = [np.zeros(len(times), TIMES) for times in due]
@@ -317,28 +321,28 @@ def run(
 
 
 def within(times: FloatArray, after: FloatArray, before: FloatArray) -> IntArray:
-    """How many of the times lie in each open interval (after, before), int64 (n,)."""
+    """Number of times in each open interval (after, before), int64 (n,)."""
     ordered = np.sort(times)
     inside: IntArray = np.searchsorted(ordered, before) - np.searchsorted(ordered, after, "right")
     return np.maximum(inside, 0)
 
 
 def waiting(log: NDArray[Any]) -> IntArray:
-    """For each batch, those before it that had not got the index when it arrived, int64 (n,)."""
+    """For each batch, the number of earlier ones that had not got the index when it arrived, int64 (n,)."""
     begun = np.sort(log["begun"])
     ahead: IntArray = np.arange(len(log)) - np.searchsorted(begun, log["due"])
     return ahead
 
 
 def queueing(service: float, load: float) -> float:
-    """Mean response time of one server, Poisson arrivals and constant service (M/D/1), in its unit."""
+    """Mean response time of one server with Poisson arrivals and constant service time (M/D/1)."""
     return service * (1 + load / (2 * (1 - load))) if load < 1 else float("inf")
 
 
 def describe(log: NDArray[Any], seconds: float, weight: int = 1) -> Row:
-    """Response times of some operations in ms, from when they were due, and how many were asked for.
+    """Response times of operations in ms, counted from when they were due.
 
-    One that was not done has no time of return and counts as asked only. `weight`: events of an operation.
+    An operation that was not done counts in ``asked`` only. `weight` is the number of events of an operation.
     """
     done = log[log["done"] > 0]
     response = (done["done"] - done["due"]) * 1e3
@@ -355,14 +359,15 @@ def describe(log: NDArray[Any], seconds: float, weight: int = 1) -> Row:
 
 
 def waits(log: Log) -> dict[str, IntArray]:
-    """How many operations each one waited for at the gate.
+    """How many operations each operation waited for at the gate.
 
     Returns
     -------
     dict
-        Of the batches, int64 (n,): ``batches``, those that ended between its asking for the index and its
-        getting it; ``changes`` the same. Of the changes, int64 (m,): ``overtaking``, batches that began in
-        that time, and thus ended in it too; ``due``, batches that began since the change was due.
+        For each batch, int64 (n,): ``batches`` and ``changes``, the numbers of batches and of changes that
+        released the index after this batch had asked for it and before it got it. For each change,
+        int64 (m,): ``overtaking``, the number of batches that got the index after this change had asked for
+        it and before it got it; ``due``, the same from when the change was due.
     """
     batches, changes = log.batches, log.changes
     return {
@@ -374,15 +379,20 @@ def waits(log: Log) -> dict[str, IntArray]:
 
 
 def verdict(row: Row, most: int) -> str:
-    """Whether all was done, and nothing waited for more than `most` batches: one turn of others."""
+    """The verdict on a row: all operations were done, and none waited for more than `most` batches."""
     return outcome(row["done"] == row["asked"] and row["batches"] <= most)
 
 
 def check(log: Log, points: FloatArray, changes: Changes, before: int, rng: np.random.Generator) -> None:
-    """Compare one event of each batch in `log.answers` with brute force on the version that the batch saw.
+    """Compare one event of each batch in `log.answers` with brute force.
 
-    The first `before` changes were made earlier than the log. A batch saw the changes that let the index go
-    before it got it. Raises `AssertionError` on a difference.
+    A batch sees the changes that released the index before the batch got it. The first `before` changes were
+    made before the log begins.
+
+    Raises
+    ------
+    AssertionError
+        An answer is wrong.
     """
     for batch, matches in log.answers.items():
         made = np.zeros(len(changes), np.bool_)
@@ -395,12 +405,12 @@ def check(log: Log, points: FloatArray, changes: Changes, before: int, rng: np.r
 
 
 def measure(workload: BoxWorkload, size: Size, bar: Any) -> tuple[list[Row], Log]:
-    """Measure the capacity, then the mixed load: a row for events and one for changes, and their times."""
+    """Measure the capacity, then the mixed load: one row for events, one for changes, and the log."""
     rng = np.random.default_rng(workload.seed)
     boxes = workload.subscriptions(0, size.boxes)
     batches = workload.events(0, BATCHES * size.events).reshape(BATCHES, size.events, workload.dimensions)
     target = EventFilter(workload.schema)
-    target._gate = WatchedGate()
+    target._road.gate = WatchedGate()
     bar.set_postfix_str(f"{workload.name}: loading")
     target.subscribe_many(*boxes)
     changes = Changes(target, boxes, workload)
@@ -417,7 +427,7 @@ def measure(workload: BoxWorkload, size: Size, bar: Any) -> tuple[list[Row], Log
         run(target, batches, lambda i: changes.make(start + i), due, size)
 
     loops = {"alone": partial(closed_loop, 0), "mixed": partial(closed_loop, trial)}
-    rounds(loops, 1)  # compiles, and fills the caches
+    rounds(loops, 1)  # compiles the kernels and fills the caches
     times = {name: median(taken) / size.trial for name, taken in rounds(loops, TRIALS).items()}
 
     before = len(changes)
@@ -428,8 +438,8 @@ def measure(workload: BoxWorkload, size: Size, bar: Any) -> tuple[list[Row], Log
     bar.set_postfix_str(f"{workload.name}: open loop")
     bar.reset(len(due[0]))
     gc.collect()
-    gc.freeze()  # the predicates of the changes to come are ours, not the filter's
-    others = machine.Others()
+    gc.freeze()  # predicates of later changes are objects that the collector need not look at
+    others = Others()
     log = run(target, batches, lambda i: changes.make(before + i), due, size, checked, bar.update)
     taken = others.cores()
     gc.unfreeze()
@@ -463,7 +473,7 @@ def measure(workload: BoxWorkload, size: Size, bar: Any) -> tuple[list[Row], Log
 
 
 def draw(logs: dict[str, Log], path: Path) -> None:
-    """Plot the share of events and of changes that take longer than a time, into a picture."""
+    """Draw the share of events and of changes that take longer than a time into a picture."""
     figure = Figure(figsize=(6 * len(logs), 4.2), layout="constrained")
     for axes, (name, log) in zip(figure.subplots(1, len(logs), squeeze=False)[0], logs.items(), strict=True):
         for label, own in (("events", log.batches), ("changes", log.changes)):
@@ -487,19 +497,21 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m experiments mixed", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument(
-        "--quick", action="store_true", help=f"a trial: {QUICK.boxes:,} boxes, {QUICK.seconds:g} s"
+        "--quick", action="store_true", help=f"a short trial: {QUICK.boxes:,} boxes, {QUICK.seconds:g} s"
     )
-    parser.add_argument("--boxes", type=positive, help=f"boxes in the index ({FULL.boxes:,})")
-    parser.add_argument("--events", type=positive, help=f"events of a batch ({FULL.events})")
-    parser.add_argument("--seconds", type=float, help=f"that operations arrive for ({FULL.seconds:g})")
-    parser.add_argument("--load", type=float, help=f"share of the capacity that is asked for ({FULL.load:g})")
+    parser.add_argument("--boxes", type=positive, help=f"number of boxes in the index ({FULL.boxes:,})")
+    parser.add_argument("--events", type=positive, help=f"number of events of a batch ({FULL.events})")
+    parser.add_argument("--seconds", type=float, help=f"how long operations arrive ({FULL.seconds:g})")
     parser.add_argument(
-        "--matchers", type=positive, help=f"threads that match, a core each ({FULL.matchers})"
+        "--load", type=float, help=f"rate of arrivals, as a share of the capacity ({FULL.load:g})"
     )
     parser.add_argument(
-        "--changers", type=positive, help=f"threads that change subscriptions ({FULL.changers})"
+        "--matchers", type=positive, help=f"number of threads that match, each on a core ({FULL.matchers})"
     )
-    parser.add_argument("--workloads", nargs="+", choices=BOXES, default=["wide", "narrow"])
+    parser.add_argument(
+        "--changers", type=positive, help=f"number of threads that change subscriptions ({FULL.changers})"
+    )
+    add_workloads(parser, ["wide", "narrow"])
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--figure", type=Path, help="picture file for the response times")
@@ -515,14 +527,15 @@ def main(arguments: list[str] | None = None) -> int:
             rows += found
     print(machine.one_line())
     print(
-        f"{size.boxes:,} boxes, batches of {size.events}; {size.matchers} threads match, on as many "
-        f"cores, and {size.changers} change;\n{size.checked} answers of each compared with brute force\n"
+        f"{size.boxes:,} boxes, batches of {size.events}; {size.matchers} threads match on as many cores, "
+        f"{size.changers} change subscriptions;\n{size.checked} answers of each workload compared with "
+        "brute force\n"
     )
     for row in rows:
         if row["what"] == "events":
             print(
                 f"{row['workload']}: capacity {row['alone']:,.0f} events/s without changes, "
-                f"{row['capacity']:,.0f} with {CHANGES:.0%} changes; {size.load:.0%} were asked for;\n"
+                f"{row['capacity']:,.0f} with {CHANGES:.0%} changes; the load was {size.load:.0%} of it;\n"
                 f"other processes took {row['others']:.2f} cores"
             )
     print("\n" + table(rows, COLUMNS))

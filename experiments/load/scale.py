@@ -1,10 +1,10 @@
-"""Scale: two threads beside one, and memory, loading, snapshots and time per event from millions of boxes.
+"""Scale: two threads compared with one, and loading, memory, snapshots and searches of millions of boxes.
 
-Threads share one filter by `ThreadPoolExecutor.map`, as a user would. Two processes, pinned to a core each
-and mapping the same snapshot, show what the machine itself allows. All take turns in rounds, which wait for a
-quiet moment; those count in which other processes used the least of the machine.
+Threads share one filter by `ThreadPoolExecutor.map`, as in a user's program. Two processes, each on a core of
+its own and with the same snapshot mapped, show what the machine itself allows. All take turns in rounds. A
+round waits for a quiet moment, and the rounds in which other processes used the least CPU time count.
 
-Every number of boxes is loaded, saved and mapped again in processes of its own, so that peaks are its own.
+Each number of boxes is loaded, saved and mapped in new processes, so that its peak memory is its own.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from experiments.output import keep, medians, outcome, positive
+from experiments.load.others import Others, wait_for_quiet
+from experiments.output import add_workloads, keep, outcome, positive
 from experiments.peers.cost import peak_memory, seconds
 from experiments.peers.scans import brute_force, require_equal
+from experiments.timing import medians
 from rtfilter import EventFilter
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
@@ -43,17 +45,15 @@ BATCH = 1000
 CHECKED = 20
 """Events whose answers are compared with brute force."""
 BLOCK = 1 << 17
-"""Boxes drawn at a time."""
+"""Number of boxes that are drawn at a time."""
 TRIES = 6
-"""Rounds at most, for each that counts."""
+"""Largest number of rounds for each round that counts."""
 QUIET = 0.05
-"""Cores used by others up to which a round is quiet; as soon as there are enough of these, rounds end."""
+"""A round is quiet if other processes use at most this number of cores. Rounds end when enough are quiet."""
 LAP = 0.3
-"""Seconds that a round takes on one core, at least."""
-PATIENCE = 5.0
-"""Seconds that a round waits for others to pause."""
+"""Shortest time of a round on one core, in seconds."""
 SPEED_UP, MOST_PEAK = 1.8, 16.0
-"""Targets: times as fast on two cores; GiB that loading may take at most, the caller's arrays included."""
+"""Targets: smallest speed-up on two cores, and largest peak memory in GiB, the given arrays included."""
 CEILING = "processes: the ceiling"
 GIB = 2**30
 THREADS = {
@@ -91,20 +91,22 @@ class Size(NamedTuple):
     """How much is measured."""
 
     boxes: int
-    """In the index that threads share."""
+    """Boxes of the index that threads share."""
     sizes: tuple[int, ...]
-    """Boxes of the indexes that are loaded."""
+    """Numbers of boxes of the indexes that are loaded."""
     batches: int
-    """Of `BATCH` events each, in a timing."""
+    """Number of batches that are timed, of `BATCH` events each."""
     repeats: int
+    patience: float
+    """Most seconds that a measurement waits for other processes to be quiet."""
 
 
-FULL = Size(boxes=1_000_000, sizes=(1_000_000, 10_000_000), batches=10, repeats=5)
-QUICK = Size(boxes=5000, sizes=(2000, 8000), batches=2, repeats=1)
+FULL = Size(boxes=1_000_000, sizes=(1_000_000, 10_000_000), batches=10, repeats=5, patience=5.0)
+QUICK = Size(boxes=5000, sizes=(2000, 8000), batches=2, repeats=1, patience=0.0)
 
 
 def drawn(workload: BoxWorkload, count: int) -> Bounds:
-    """Subscriptions 0..count of a workload, drawn block by block: little more memory than the result."""
+    """The first `count` subscriptions of a workload, drawn in blocks to save memory."""
     low, high = (np.empty((count, workload.dimensions)) for _ in range(2))
     for start in range(0, count, BLOCK):
         rows = slice(start, min(start + BLOCK, count))
@@ -113,7 +115,7 @@ def drawn(workload: BoxWorkload, count: int) -> Bounds:
 
 
 def cut(points: FloatArray) -> list[FloatArray]:
-    """Batches of events, float64 (BATCH, d) each."""
+    """The points in batches, float64 (BATCH, d) each."""
     return [points[start : start + BATCH] for start in range(0, len(points), BATCH)]
 
 
@@ -128,7 +130,7 @@ class Worker:
         self._pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_open, initargs=given)
 
     def match(self, first: int, step: int) -> Future[float]:
-        """Match every so manyth batch from the first; CPU seconds."""
+        """Match batches `first`, `first + step`, ...; the CPU seconds that it takes."""
         return self._pool.submit(_match, first, step)
 
     def close(self) -> None:
@@ -136,7 +138,7 @@ class Worker:
         self._pool.shutdown()
 
 
-_opened: list[tuple[EventFilter, Sequence[FloatArray]]] = []  # in a worker: what it was given
+_opened: list[tuple[EventFilter, Sequence[FloatArray]]] = []  # in a worker: its filter and its batches
 
 
 def _open(path: Path, core: int, batches: Sequence[FloatArray]) -> None:
@@ -158,16 +160,16 @@ class Lap(NamedTuple):
     one: float
     """Seconds on one core."""
     two: float
-    """On two."""
+    """Seconds on two cores."""
     work: float
-    """CPU seconds on two, beside those on one: above 1 where they hinder each other, at caches or memory."""
+    """CPU seconds on two cores, divided by those on one: above 1 if cores compete for caches or memory."""
     others: float
-    """Cores that other processes used meanwhile."""
+    """Number of cores that other processes used in the meantime."""
 
 
 def lap(one: Callable[[], float], two: Callable[[], float]) -> Lap:
-    """Time both calls, each of which returns the CPU seconds that it spent in other processes of ours."""
-    others, taken, worked = machine.Others(), [], []
+    """Time both calls. A call returns the CPU seconds that it used in other processes of ours."""
+    others, taken, worked = Others(), [], []
     for call in (one, two):
         start, before = perf_counter(), process_time()
         elsewhere = call()
@@ -177,17 +179,17 @@ def lap(one: Callable[[], float], two: Callable[[], float]) -> Lap:
 
 
 def quietest(laps: Sequence[Lap], count: int) -> list[Lap]:
-    """So many of the laps, those in which others used the least."""
+    """The `count` laps in which other processes used the least CPU time."""
     return sorted(laps, key=lambda lap: lap.others)[:count]
 
 
 def enough(laps: Sequence[Lap], count: int) -> bool:
-    """Whether so many laps are quiet, or all have been tried."""
+    """Whether `count` laps are quiet, or as many as allowed have been tried."""
     return len(laps) >= TRIES * count or sum(lap.others <= QUIET for lap in laps) >= count
 
 
 def in_turn(call: Callable[[FloatArray], object], batches: Sequence[FloatArray]) -> float:
-    """One thread."""
+    """Call for one batch after the other in this thread."""
     for batch in batches:
         call(batch)
     return 0.0
@@ -196,20 +198,20 @@ def in_turn(call: Callable[[FloatArray], object], batches: Sequence[FloatArray])
 def on_pool(
     pool: ThreadPoolExecutor, call: Callable[[FloatArray], object], batches: list[FloatArray]
 ) -> float:
-    """As many threads as the pool has."""
+    """Call for all batches in the threads of a pool."""
     for _ in pool.map(call, batches):
         pass
     return 0.0
 
 
 def on_workers(workers: Sequence[Worker]) -> float:
-    """Equal parts, one for each process."""
+    """Match all batches in equal parts, one part per process; the CPU seconds that it takes."""
     running = [worker.match(i, len(workers)) for i, worker in enumerate(workers)]
     return sum(part.result() for part in running)
 
 
 def measure_threads(workload: BoxWorkload, size: Size, folder: Path, bar: tqdm[None]) -> list[Row]:
-    """One against two threads and processes: a row for the filter, the index alone, and processes."""
+    """Compare two threads with one: a row for the filter, one for the index alone, one for processes."""
     boxes = drawn(workload, size.boxes)
     target = EventFilter(workload.schema)
     bar.set_postfix_str(f"{workload.name}: loading")
@@ -240,7 +242,7 @@ def measure_threads(workload: BoxWorkload, size: Size, folder: Path, bar: tqdm[N
         while wanting := [what for what in ways if not enough(laps[what], size.repeats)]:
             for what in wanting:
                 bar.set_postfix_str(f"{workload.name}: {what}")
-                machine.wait_for_quiet(QUIET, PATIENCE)
+                wait_for_quiet(QUIET, size.patience)
                 laps[what].append(lap(*ways[what]))
                 bar.update()
     events = len(batches) * BATCH
@@ -251,7 +253,7 @@ def measure_threads(workload: BoxWorkload, size: Size, folder: Path, bar: tqdm[N
 
 
 def compare(workload: str, boxes: int, events: int, what: str, laps: Sequence[Lap]) -> Row:
-    """A row in us per event: medians of the laps; the speed-up is the median of their ratios."""
+    """A row with medians of the laps, in us per event; the speed-up is the median of their ratios."""
     per_event = 1e6 / events
     ratios = [lap.one / lap.two for lap in laps]
     speed_up = median(ratios)
@@ -275,27 +277,27 @@ def compare(workload: str, boxes: int, events: int, what: str, laps: Sequence[La
 
 
 def apart(call: Callable[[], Result]) -> Result:
-    """The result of a call in a new process, which ends with it."""
+    """The result of a call in a new process, which ends after the call."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(call).result()
 
 
 def search_times(tree: RStarTree, points: FloatArray, size: Size) -> tuple[float, float]:
-    """Microseconds per event of the first batch ever, and the median of all batches afterwards."""
+    """Microseconds per event of the first batch, and of all batches afterwards (a median)."""
     batches = cut(points)
-    machine.wait_for_quiet(QUIET, PATIENCE)
+    wait_for_quiet(QUIET, size.patience)
     first = seconds(partial(tree.search, batches[0]))
     later = medians({"all": partial(in_turn, tree.search, batches)}, size.repeats)["all"]
     return first / BATCH * 1e6, later / len(points) * 1e6
 
 
 def gib(count: int | None) -> float | None:
-    """Bytes in GiB."""
+    """A number of bytes in GiB."""
     return None if count is None else count / GIB
 
 
 def loaded(name: str, seed: int, boxes: int, size: Size, path: Path) -> Row:
-    """Load boxes, search and save; peaks are those of this process."""
+    """Load boxes, search and save; the row has the peak memory of this process."""
     workload = BOXES[name](seed)
     compile_kernels(workload)
     points = workload.events(0, size.batches * BATCH)
@@ -327,7 +329,7 @@ def loaded(name: str, seed: int, boxes: int, size: Size, path: Path) -> Row:
 
 
 def mapped(name: str, seed: int, size: Size, path: Path) -> Row:
-    """Map what `loaded` saved, and search; the peak counts mapped pages."""
+    """Map the snapshot that `loaded` saved, and search; the peak memory includes mapped pages."""
     workload = BOXES[name](seed)
     compile_kernels(workload)
     points = workload.events(0, size.batches * BATCH)
@@ -344,14 +346,15 @@ def mapped(name: str, seed: int, size: Size, path: Path) -> Row:
 
 
 def compile_kernels(workload: BoxWorkload) -> None:
-    """Have the kernels loaded before anything is timed."""
+    """Compile and load the kernels before anything is timed."""
     RStarTree.bulk_load(*workload.subscriptions(0, 50)).search(workload.events(0, 10))
 
 
 def judged(rows: Sequence[Row]) -> list[Row]:
-    """Rows of one workload with verdicts: peak memory, and time per event beside the row before.
+    """The rows of one workload with verdicts on peak memory and on the time per event.
 
-    The time may grow as the number of boxes does, not faster. Few boxes are not judged.
+    Compared with the row before, the time may grow as much as the number of boxes, but not more. Rows with
+    few boxes get no verdict.
     """
     found = []
     for i, row in enumerate(rows):
@@ -369,7 +372,7 @@ def judged(rows: Sequence[Row]) -> list[Row]:
 
 
 def measure_sizes(name: str, seed: int, size: Size, folder: Path, bar: tqdm[None]) -> list[Row]:
-    """A row for each number of boxes."""
+    """Measure each number of boxes; one row each."""
     rows = []
     for boxes in sorted(size.sizes):
         path = folder / f"{name}-{boxes}"
@@ -377,7 +380,7 @@ def measure_sizes(name: str, seed: int, size: Size, folder: Path, bar: tqdm[None
         row = apart(partial(loaded, name, seed, boxes, size, path))
         bar.set_postfix_str(f"{name}: {boxes:,} boxes from their snapshot")
         rows.append(row | apart(partial(mapped, name, seed, size, path)))
-        for file in path.iterdir():  # room for the next
+        for file in path.iterdir():  # to make room for the next
             file.unlink()
         bar.update()
     return judged(rows)
@@ -388,12 +391,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m experiments scale", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--quick", action="store_true", help="a trial with few boxes, no targets")
-    parser.add_argument("--parts", nargs="+", choices=("threads", "sizes"), default=["threads", "sizes"])
-    parser.add_argument("--boxes", type=positive, help=f"boxes that threads share ({FULL.boxes:,})")
-    parser.add_argument("--sizes", type=positive, nargs="+", help="boxes that are loaded (1000000 10000000)")
-    parser.add_argument("--repeats", type=positive, help=f"rounds whose median counts ({FULL.repeats})")
-    parser.add_argument("--workloads", nargs="+", choices=BOXES, default=["wide", "narrow"])
+    parser.add_argument("--quick", action="store_true", help="a short trial with few boxes, no targets")
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        choices=("threads", "sizes"),
+        default=["threads", "sizes"],
+        help="what is measured (both)",
+    )
+    parser.add_argument("--boxes", type=positive, help=f"number of boxes that threads share ({FULL.boxes:,})")
+    parser.add_argument(
+        "--sizes", type=positive, nargs="+", help="numbers of boxes that are loaded (1000000 10000000)"
+    )
+    parser.add_argument(
+        "--repeats", type=positive, help=f"number of rounds; their median counts ({FULL.repeats})"
+    )
+    add_workloads(parser, ["wide", "narrow"])
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     given = parser.parse_args(arguments)

@@ -1,6 +1,7 @@
-"""The evaluation of Wang, Zhang and Kitsuregawa's adaptive batch search, reproduced (W-6).
+"""The evaluation of the paper, adaptive batch search by Wang, Zhang and Kitsuregawa, repeated.
 
-One module per figure: `fig4a` to `fig4d`, then `counting` (E-W5) and `regret` (the controllers over long,
-shifting runs). All share the `settings`, the `index` that grows, the `work` of a batch by plan, and one
-`runner`. `report` writes the page that puts the paper's claims beside what was found.
+Each figure of the paper has a module: `fig4a` to `fig4d`. Two more experiments belong to them: `counting`
+compares the R*-tree with counting, as earlier work of the authors did, and `regret` follows controllers over
+long runs. `settings` says what is run, `index` grows the index, `work` counts the work of a batch by plan,
+`timing` takes its time, and `runner` runs an experiment. `report` writes the page with claims and results.
 """

@@ -1,4 +1,4 @@
-"""Confidence intervals of what was measured on several batches."""
+"""Confidence intervals of numbers that were measured on several batches."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from scipy import stats
 
 from rtfilter.replay.workloads.base import FloatArray
 
-#: Share of intervals that hold the true value.
 LEVEL = 0.95
-#: Resamples of a bootstrap.
+"""Share of the intervals that contain the true value."""
 RESAMPLES = 999
+"""Number of resamples of a bootstrap."""
 
 
 class Interval(NamedTuple):
-    """A mean, or a ratio of means, with the ends of its confidence interval."""
+    """A mean, or a ratio of means, with the two ends of its confidence interval."""
 
     value: float
     low: float
@@ -25,7 +25,7 @@ class Interval(NamedTuple):
 
 
 def mean(values: ArrayLike) -> Interval:
-    """Mean of independent values with Student's interval; of a single one, the interval is empty."""
+    """Mean of independent values (n,) with Student's interval, whose ends are the mean if n is 1."""
     sample = np.asarray(values, float)
     center = float(sample.mean())
     error = float(stats.sem(sample)) if len(sample) > 1 else 0.0
@@ -36,7 +36,7 @@ def mean(values: ArrayLike) -> Interval:
 
 
 def saved(own: ArrayLike, reference: ArrayLike) -> Interval:
-    """1 - mean(own) / mean(reference) of paired values, with a percentile bootstrap interval."""
+    """1 - mean(own) / mean(reference) of paired values (n,), with a percentile bootstrap interval."""
     pairs = np.asarray(own, float), np.asarray(reference, float)
     share = _saved(*pairs)
     if len(pairs[0]) < 2 or np.array_equal(*pairs):
@@ -49,16 +49,17 @@ def saved(own: ArrayLike, reference: ArrayLike) -> Interval:
 
 
 def faster(own: ArrayLike, reference: ArrayLike) -> Interval:
-    """1 - own / reference of paired times, in the geometric mean, with Student's interval of the logarithms.
+    """1 - own / reference of paired times (n,), a geometric mean, with Student's interval of logarithms.
 
-    Times have outliers, and are few: a bootstrap of six covers four times of five, this does what it says.
+    Times are few and have outliers. A bootstrap of six times contains the true value in four of five cases
+    only; this interval keeps its level.
     """
     found = mean(np.log(np.asarray(own, float)) - np.log(np.asarray(reference, float)))
     return Interval(*(float(-np.expm1(value)) for value in (found.value, found.high, found.low)))
 
 
 def slower(own: ArrayLike, reference: ArrayLike) -> Interval:
-    """own / reference - 1 of paired times, likewise."""
+    """own / reference - 1 of paired times (n,), with an interval as in `faster`."""
     share = faster(own, reference)
     return Interval(-share.value, -share.high, -share.low)
 

@@ -1,4 +1,4 @@
-"""Fig. 4-a, E-W1: the best level while the index grows. Claim: it changes slowly."""
+"""Figure 4-a of the paper: the best level while the index grows. Claim: it changes slowly."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from experiments.response.bursts import label
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads.base import FloatArray
 
-#: A plan this near to the best is as good as it.
 EQUAL = 0.01
-#: Most of the steps from size to size that may move the best plan, if that is to be slow.
+"""A plan counts as equal to the best one if it is worse by at most this share."""
 SLOW = 0.25
+"""The best plan changes slowly if it moves in at most this share of the steps from size to size."""
 
 
 def measure(run: Run) -> None:
-    """Grow the index; at each size, the work of every plan by batch size, and the time at one batch size."""
+    """Grow the index. At each size, count the work of each plan by batch size, and time one batch size."""
     index, profile = growing(run.setting, run.seed), run.profile
     costs = {}
     for size in profile.sizes:
@@ -56,7 +56,7 @@ def measure(run: Run) -> None:
 
 
 def summary(batch: int, found: Work) -> Row:
-    """The responses of one batch size by plan, in work units."""
+    """A row with the mean responses of one batch size by plan, in work units."""
     names = [label(plan, batch) for plan in found.plans]
     share = found.estimation.mean(axis=0) / found.response.mean(axis=0)
     return {
@@ -68,10 +68,10 @@ def summary(batch: int, found: Work) -> Row:
 
 
 def by_plan(names: Sequence[str], response: FloatArray) -> Row:
-    """Mean responses (b, p) by plan: the best plan, how sure that is, and which are as good."""
+    """A row for responses (b, p) of b batches by p plans: means, the best plan and those equal to it."""
     means = [confidence.mean(column) for column in response.T]
     best = int(np.argmin([own.value for own in means]))
-    # Batches differ far more than plans do, so that plans are compared batch by batch.
+    # Batches differ far more than plans do. So plans are compared batch by batch.
     over = [confidence.mean(response[:, p] / response[:, best] - 1) for p in range(len(names))]
     return {
         "plans": list(names),
@@ -85,22 +85,22 @@ def by_plan(names: Sequence[str], response: FloatArray) -> Row:
 
 
 def level_of(name: str) -> int:
-    """The level of a plan's label."""
+    """The level in the label of a plan."""
     return int(name.partition("/")[0])
 
 
 def rung_of(name: str) -> int:
-    """The place of a plan's group on the ladder of groups; the whole batch is nearest to its size."""
+    """The place of the group in the ladder of group sizes; a whole batch counts as a group of its size."""
     return round(math.log(int(name.partition("/")[2]), 4))
 
 
 def shown(name: str, grouped: bool) -> str:
-    """A plan's label for people: where there are no groups, the level."""
+    """The label of a plan in tables: without groups, only the level."""
     return name if grouped else name.partition("/")[0]
 
 
 def have_groups(names: Iterable[str]) -> bool:
-    """Whether any of the plans of these labels is in groups of more than one event."""
+    """Whether any plan with one of these labels has groups of more than one event."""
     return any(not name.endswith("/1") for name in names)
 
 
@@ -110,7 +110,7 @@ def is_grouped(rows: Sequence[Row]) -> bool:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """The best plan by index size and batch size."""
+    """The best plan by index size and batch size, as a table."""
     visits = [row for row in rows if row["kind"] == "visits"]
     grouped = is_grouped(rows)
     lines: dict[int, Row] = {}
@@ -132,9 +132,9 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def moves(rows: Sequence[Row], kind: str, read: Callable[[str], int]) -> list[int]:
-    """How far the best plan moves from one size to the next, for all batches of 2 or more.
+    """How far the best plan moves from each size to the next, for all batch sizes of 2 or more.
 
-    Who has a plan keeps it as long as it is as good as the best.
+    A plan stays as long as it is equal to the best one.
     """
     found = []
     for batch in sorted({row["batch"] for row in rows if row["batch"] > 1}):
@@ -149,24 +149,24 @@ def moves(rows: Sequence[Row], kind: str, read: Callable[[str], int]) -> list[in
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Whether the best level changes slowly, and what estimating takes as the index grows."""
+    """Whether the best level changes slowly, and how the share of the estimate changes."""
     made = [_slowly(rows, "level", level_of)]
     if is_grouped(rows):
         made.append(_slowly(rows, "group", rung_of))
     kept = median(row["votes"] for row in rows if row["kind"] == "visits" and row["batch"] > 1)
-    single = f"it is that of {percent(kept)} of the single batches (median over points)"
+    single = f"for {percent(kept)} of them (median over sizes)"
     return [
         *made,
-        Claim("the best of the mean suits single batches", "assumed", single, "observed"),
+        Claim("the plan that is best on average is best for single batches", "assumed", single, "observed"),
         *([] if is_grouped(rows) else [_falling(rows)]),
     ]
 
 
 def _slowly(rows: Sequence[Row], what: str, read: Callable[[str], int]) -> Claim:
     units, seconds = moves(rows, "visits", read), moves(rows, "seconds", read)
-    ours = f"of {len(units)} steps from size to size, {_counted(units)}"
+    ours = f"in {len(units)} steps from size to size it moved {_counted(units)}"
     if seconds:
-        ours += f"; in time of {len(seconds)}, {_counted(seconds)}"
+        ours += f"; in time, in {len(seconds)} steps {_counted(seconds)}"
     slow = sum(units) <= SLOW * len(units)
     return Claim(
         f"the best {what} changes slowly with the index",
@@ -178,11 +178,12 @@ def _slowly(rows: Sequence[Row], what: str, read: Callable[[str], int]) -> Claim
 
 
 def _counted(steps: Sequence[int]) -> str:
-    return f"{sum(step == 1 for step in steps)} moved it by one, {sum(step > 1 for step in steps)} by more"
+    once, more = sum(step == 1 for step in steps), sum(step > 1 for step in steps)
+    return f"{once} times by one and {more} times by more"
 
 
 def _falling(rows: Sequence[Row]) -> Claim:
-    """The share of estimating at a fixed level: that of the largest index at the batch size in the middle."""
+    """The share of the estimate at the level that is best for the largest index and the middle batch size."""
     units = [row for row in rows if row["kind"] == "visits"]
     batches = sorted({row["batch"] for row in units})
     own = sorted(
@@ -191,7 +192,7 @@ def _falling(rows: Sequence[Row]) -> Claim:
     level = max(level_of(own[-1]["best"]), 1)
     shares = [row["share"][level] for row in own if level < row["height"]]
     return Claim(
-        "at a fixed level, the share of estimating falls as the index grows",
+        "at a fixed level, the share of the estimate falls as the index grows",
         "not claimed",
         f"level {level}: {percent(shares[0], 1)} to {percent(shares[-1], 1)}",
         "holds" if shares[-1] < 0.9 * shares[0] else "partly" if shares[-1] < 1.1 * shares[0] else "fails",
@@ -199,7 +200,7 @@ def _falling(rows: Sequence[Row]) -> Claim:
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:
-    """Best level (and group) by index size; beside it, how much worse the other levels are."""
+    """Draw the best level (and group) by index size, and how much worse the other levels are."""
     visits = [row for row in rows if row["kind"] == "visits" and row["batch"] > 1]
     seconds = [row for row in rows if row["kind"] == "seconds"]
     tuned: dict[str, Callable[[str], int]] = {"level": level_of}
@@ -227,12 +228,12 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
 
 
 def _by_size(axes: Axes, visits: Sequence[Row], seconds: Sequence[Row], read: Callable[[str], int]) -> None:
-    """What is read from the best plan, by index size, a line a batch size."""
+    """Draw what `read` takes from the best plan, by index size, one line per batch size."""
     batches = sorted({row["batch"] for row in visits})
     for place, (batch, color) in enumerate(zip(batches, _colors(len(batches)), strict=True)):
         own = sorted((row["size"] / 1e6, read(row["best"])) for row in visits if row["batch"] == batch)
         size, value = np.array(own).T
-        offset = 0.04 * (place - len(batches) / 2)  # lines would hide each other
+        offset = 0.04 * (place - len(batches) / 2)  # so that lines do not hide each other
         axes.plot(size, value + offset, ".-", color=color, label=f"{batch} events")
     if seconds:
         own = sorted((row["size"] / 1e6, read(row["best"])) for row in seconds)
@@ -245,7 +246,7 @@ def _colors(count: int) -> FloatArray:
 
 
 def draw_levels(axes: Axes, row: Row, color: FloatArray, name: str) -> None:
-    """Mean responses by level (the best group of each), over the best, with confidence intervals."""
+    """Draw mean responses by level (with the best group), as multiples of the best, with intervals."""
     least = min(row["mean"])
     chosen: dict[int, int] = {}
     for p, plan in enumerate(row["plans"]):

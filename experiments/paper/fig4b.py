@@ -1,7 +1,7 @@
-"""Fig. 4-b, E-W2: mean response by batch size, with and without batch search, and the cost of estimating.
+"""Figure 4-b of the paper: the mean response by batch size, with and without batch search.
 
-Claims: batch search is clearly better; estimating costs next to nothing; the larger the batch the larger the
-gain; nearly 50 % at most.
+Claims: batch search is clearly better; the estimate costs next to nothing; the gain grows with the batch; it
+is nearly 50 % at most.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from rtfilter.adaptive import FixedPlan, Plan
 from rtfilter.replay.output import Row, table
 from rtfilter.scheduler import shortest_first
 
-#: Batch sizes over which the gain should rise (W-6).
 RISING = (2, 256)
-#: Most that the gain may differ from the law, and that estimating may take at the best level (W-6).
+"""Batch sizes over which the gain must rise."""
 LAW, SHARE = 0.1, 0.15
-#: Least rank correlation of gain and batch size (W-6).
+"""Largest difference of the gain from nG/(n+1), and largest share of the estimate at the best level."""
 CORRELATION = 0.9
-#: Least gain that is a clear one.
+"""Smallest rank correlation of gain and batch size."""
 CLEARLY = 0.1
-#: Batches of which the share of estimating in time is the median.
+"""Smallest gain that counts as a clear one."""
 FEW = 5
-#: A plain join of the batch: no estimate, no order.
+"""Number of batches that the share of the estimate in time is a median of."""
 WHOLE = Plan(0, None)
+"""The plan of a plain join of the batch, without estimate and order."""
 
 
 def measure(run: Run) -> None:
-    """By batch size, the work and the time of every plan beside event by event in random order."""
+    """For each batch size, compare the work and the time of each plan with those of a random order."""
     index, profile = growing(run.setting, run.seed), run.profile
     levels: list[Levels] = []
     costs = {}
@@ -66,7 +66,7 @@ def measure(run: Run) -> None:
 
 
 def in_units(found: Work, batch: int) -> Row:
-    """The best plan of one batch size beside random order, in work units."""
+    """A row that compares the best plan of one batch size with a random order, in work units."""
     best = int(found.response.mean(axis=0).argmin())
     own = found.response[:, best]
     alone = [p for p, plan in enumerate(found.plans) if plan.group == 1]
@@ -87,10 +87,11 @@ def in_units(found: Work, batch: int) -> Row:
 
 
 def in_seconds(run: Run, index: GrowingFilter, batch: int) -> Row:
-    """The fastest plan of one batch size beside arrival order, in seconds.
+    """A row that compares the fastest plan of one batch size with the order of arrival, in seconds.
 
-    The best of many was lucky too, so other batches tell how good it is; beside it, the same plan in arrival
-    order, which shares as much of the search, and the whole batch at once.
+    The best of many plans is also a lucky one, so it is timed again on other batches. The row also has the
+    times of the same plan in the order of arrival, which shares as much of the search, and of the whole batch
+    at once.
     """
     by_name = calls(run, index, batch)
     first = times(run, index, by_name, batch)
@@ -121,7 +122,7 @@ def in_seconds(run: Run, index: GrowingFilter, batch: int) -> Row:
 
 
 def _estimating(index: GrowingFilter, plan: Plan, batch: int) -> float:
-    """Share of the mean response that estimating and ordering take, the median of a few batches."""
+    """Share of the estimate and the order in the mean response, a median of a few batches."""
     index.filter.policy, index.filter.controller = shortest_first, FixedPlan(plan.level, plan.group)
     shares = []
     for turn in range(FEW):
@@ -131,12 +132,12 @@ def _estimating(index: GrowingFilter, plan: Plan, batch: int) -> float:
 
 
 def of(rows: Sequence[Row], kind: str) -> list[Row]:
-    """The rows of a kind, by batch size."""
+    """The rows of a kind, sorted by batch size."""
     return sorted((row for row in rows if row["kind"] == kind), key=lambda row: row["batch"])
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Responses and gains by batch size."""
+    """Responses and gains by batch size, as a table."""
     seconds = {row["batch"]: row for row in of(rows, "seconds")}
     grouped = is_grouped(rows)
     lines = []
@@ -163,17 +164,17 @@ def text(rows: Sequence[Row]) -> str:
         "plan": "best",
         "random": "random order",
         "own": "batch search",
-        "share": "estimating",
+        "share": "estimate's share",
         "gain": "gain",
         "law": "nG/(n+1)",
-        "whole": "gain of whole",
-        "alone": "gain of groups of 1",
+        "whole": "gain, whole batch",
+        "alone": "gain, groups of 1",
         "timed": "best in time",
         "ms": "ms",
         "gained": "gain in time",
         "same": "same plan in arrival order",
-        "ordered": "order over that",
-        "joined": "gain of whole in time",
+        "ordered": "gain by order",
+        "joined": "gain in time, whole batch",
     }
     return table(
         lines,
@@ -182,7 +183,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def is_grouped(rows: Sequence[Row]) -> bool:
-    """Whether the best plans have groups: then the whole batch is another plan than one by one."""
+    """Whether plans have groups. Only then the whole batch at once is a plan too."""
     return any(row["whole"] for row in of(rows, "visits"))
 
 
@@ -192,9 +193,9 @@ def _interval(found: Sequence[float]) -> str:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """The four claims; then the law behind them or, where plans have groups, what these add.
+    """The four claims of the paper; then the equation behind them or, if plans have groups, their gain.
 
-    Where plans have groups, the claims are about shortest first one by one, as in the paper.
+    If plans have groups, the claims of the paper are about groups of one event.
     """
     units = [row for row in of(rows, "visits") if row["batch"] > 1]
     seconds = [row for row in of(rows, "seconds") if row["batch"] > 1]
@@ -210,7 +211,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         in_time = f"; in time {percent(best['gain'][0])} at {best['batch']}"
         gained_in_time, by_order = ([row[key][0] for row in seconds] for key in ("gain", "order"))
         order = f"; in time {_range(gained_in_time)}, over the same plan in arrival order {_range(by_order)}"
-        taken = f"; in time, of its best {_range([row['estimating'] for row in seconds])}"
+        taken = f"; in time {_range([row['estimating'] for row in seconds])} with the fastest plan"
     shares = [row["share"][0] for row in units if row["estimation"][0] > 0]
     return [
         Claim(
@@ -232,7 +233,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
             "holds" if 0.4 <= gained[0] <= 0.5 else "partly" if gained[0] >= 0.3 else "fails",
         ),
         Claim(
-            "estimating costs next to nothing",
+            "the estimate costs next to nothing",
             "negligible",
             f"{_range(shares, 1)} of the response at the best level{taken}" if shares else "none is best",
             "does not apply" if not shares
@@ -247,9 +248,9 @@ def _of_law(units: Sequence[Row]) -> list[Claim]:
     off = max(abs(row["gain"][0] - (row["law"] - row["share"][0])) for row in units)
     return [
         Claim(
-            "the gain is nG/(n+1) less the share of estimating",
+            "the gain is nG/(n+1) minus the share of the estimate",
             "not claimed",
-            f"within {off:.3f} of up to {law:.3f}",
+            f"it differs by at most {off:.3f}; nG/(n+1) is up to {law:.3f}",
             "does not apply" if law < LAW else "holds" if off <= LAW else "fails",
         )
     ]
@@ -258,7 +259,7 @@ def _of_law(units: Sequence[Row]) -> list[Claim]:
 def _of_groups(units: Sequence[Row]) -> list[Claim]:
     added = [row["gain"][0] - row["alone"][0] for row in units]
     return [
-        Claim("groups add to that", "", f"{_range(added)} of the response in random order", "observed"),
+        Claim("groups gain more", "", f"{_range(added)} of the response in random order", "observed"),
     ]
 
 
@@ -267,13 +268,13 @@ def _range(shares: Sequence[float], digits: int = 0) -> str:
 
 
 def _rank(gains: Mapping[int, Sequence[float]]) -> float:
-    """Rank correlation of batch size and gain; 0 where there is nothing to rank."""
+    """Rank correlation of batch size and gain; 0 if there is nothing to rank."""
     sizes, values = np.array(list(gains), np.int64), np.array([gain[0] for gain in gains.values()])
     return (correlation(sizes, values) or 0.0) if len(sizes) > 1 else 0.0
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:
-    """Mean response by batch size, and the gain beside its law."""
+    """Draw mean responses by batch size, and the gain with nG/(n+1)."""
     units, seconds = of(rows, "visits"), of(rows, "seconds")
     figure = Figure(figsize=(13 if seconds else 9, 4), layout="constrained")
     figure.suptitle(title)
@@ -302,7 +303,7 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
     panels[1].set(xlabel="events of a batch", ylabel="gain over random order", xscale="log")
     for axes in panels:
         axes.legend(fontsize=8)
-        if axes.get_yscale() == "log":  # an interval may reach below 0
+        if axes.get_yscale() == "log":  # because an interval may reach below 0
             least = min(y for line in axes.get_lines() for y in np.asarray(line.get_ydata(), float) if y > 0)
             axes.set_ylim(bottom=least / 2)
     return figure

@@ -1,7 +1,7 @@
-"""Fig. 4-c, E-W3: mean response by level, on the same batches or, as in operation, on different ones.
+"""Figure 4-c of the paper: the mean response by level, on the same batches and on different ones.
 
-Claims: with small loop counters N the curve of different events is ragged; it becomes a valley and merges
-into that of the same events as N grows.
+In operation each level gets batches of its own. Claims: with small loop counters N the curve of different
+events is ragged; as N grows it becomes a valley and merges into the curve of the same events.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from rtfilter.events.table import EventTable
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads.base import FloatArray, IntArray
 
-#: Most that the curve of N >= 64 may differ from that of the same events (W-6).
 MERGED = 0.1
-#: N at which the paper saw ragged curves, and the share of curves that are no valley that is clearly some.
+"""Largest difference of the curve with the largest N from the curve of the same events."""
 RAGGED, CLEARLY = (4, 16), 0.05
+"""Values of N with ragged curves in the paper; curves are ragged if more than this share is no valley."""
 
 
 def measure(run: Run) -> None:
-    """The curve of the same events and, for each N, those of different events, many times; then in time."""
+    """Make the curve of the same events and, for each N, many curves of different ones; then time them."""
     index, profile = growing(run.setting, run.seed), run.profile
     costs = {"visits": 1.0}
     if isinstance(index, GrowingFilter):
@@ -56,7 +56,7 @@ def measure(run: Run) -> None:
 def in_units(
     names: Sequence[str], response: FloatArray, rounds: Sequence[int], repeats: int, seed: int
 ) -> list[Row]:
-    """Curves by the responses (b, p) of many batches; of different events, no batch is used twice."""
+    """Rows of curves from the responses (b, p) of many batches; a curve uses no batch twice."""
     same = [confidence.mean(column) for column in response.T]
     rows: list[Row] = [curve("same", names, response)]
     line = np.array([own.value for own in same])
@@ -83,14 +83,14 @@ def in_units(
 
 
 def _different(response: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
-    """A curve (p,) with `count` batches of its own for each plan."""
+    """A curve (p,) in which each plan has `count` other batches."""
     plans = response.shape[1]
     chosen: IntArray = rng.permutation(len(response))[: count * plans].reshape(plans, count)
     return np.array([response[own, p].mean() for p, own in enumerate(chosen)])
 
 
 def curve(events: str, names: Sequence[str], response: FloatArray, kind: str = "visits") -> Row:
-    """Means and intervals by plan of responses (b, p)."""
+    """A row with the means and intervals of responses (b, p) by plan."""
     means = [confidence.mean(column) for column in response.T]
     return {
         "kind": kind,
@@ -104,13 +104,13 @@ def curve(events: str, names: Sequence[str], response: FloatArray, kind: str = "
 
 
 def is_valley(values: Sequence[float] | FloatArray) -> bool:
-    """Whether they fall, then rise, and do not turn again."""
+    """Whether the values first fall, then rise, and do not turn again."""
     signs = [b > a for a, b in pairwise(values) if a != b]
     return signs == sorted(signs)
 
 
 def in_seconds(run: Run, index: GrowingFilter) -> list[Row]:
-    """Timed curves of the same batches, and of batches of its own for each plan."""
+    """Rows of timed curves: on the same batches, and with other batches for each plan."""
     batch, most = run.profile.batch, run.profile.timed_different
     by_name = {name: call for name, call in calls(run, index, batch).items() if name != ARRIVAL}
     taken = in_turns(by_name, batches(index, batch), most, run.tell)
@@ -125,7 +125,7 @@ def in_seconds(run: Run, index: GrowingFilter) -> list[Row]:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """The curve of the same events, and how far those of different events are from it."""
+    """The curve of the same events, and how curves of different events differ from it, as tables."""
     same = next(row for row in rows if (row["kind"], row["events"]) == ("visits", "same"))
     seconds = next((row for row in rows if (row["kind"], row["events"]) == ("seconds", "same")), None)
     grouped = is_grouped(rows)
@@ -150,8 +150,8 @@ def text(rows: Sequence[Row]) -> str:
     ]
     names = {
         "rounds": "N",
-        "off": "largest distance",
-        "turned": "neighbours turned",
+        "off": "largest difference",
+        "turned": "steps turned",
         "ragged": "no valley",
         "wrong": "another best",
         "regret": "its regret",
@@ -166,13 +166,13 @@ def is_grouped(rows: Sequence[Row]) -> bool:
 
 
 def drawn(rows: Sequence[Row]) -> list[Row]:
-    """Curves of different events in work units, by N."""
+    """The curves of different events in work units, sorted by N."""
     chosen = [row for row in rows if (row["kind"], row["events"]) == ("visits", "different")]
     return sorted(chosen, key=lambda row: row["rounds"])
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Whether curves of different events are ragged at first, and merge."""
+    """Whether curves of different events are ragged for small N and merge for large N."""
     found = drawn(rows)
     many = found[-1]
     same = next(row for row in rows if (row["kind"], row["events"]) == ("visits", "same"))
@@ -183,14 +183,14 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         inner = same["plans"][int(np.argmin(same["mean"]))]
         made = [
             Claim(
-                "the response is a valley over the levels, with the best inside",
+                "the response by level is a valley, with the best level inside",
                 "yes",
                 f"level {shown(inner, False)} of 0 to {len(same['plans']) - 1}; "
                 f"{'a valley' if valley else 'no valley'}; {_in_time(rows)}",
                 "holds" if valley and inner not in (same["plans"][0], same["plans"][-1]) else "fails",
             ),
             Claim(
-                "different events and a small N give ragged curves",
+                "with different events and a small N, curves are ragged",
                 "at N = 4 and 16",
                 "no valley in "
                 + ", ".join(f"{percent(row['ragged'])} (N = {row['rounds']})" for row in found),
@@ -200,13 +200,13 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     return [
         *made,
         Claim(
-            "with larger N they merge into the curve of the same events",
+            "with a larger N, curves merge into that of the same events",
             "yes",
             ", ".join(f"N = {row['rounds']}: within {percent(row['off'][0])}" for row in found),
             "holds" if shrinks and many["off"][0] <= MERGED else "partly" if shrinks else "fails",
         ),
         Claim(
-            "a wrong level found with few samples costs little",
+            "a wrong level from few samples costs little",
             "not claimed",
             ", ".join(f"N = {row['rounds']}: {percent(row['regret'][0], 1)}" for row in found),
             "observed",
@@ -215,7 +215,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def _ragged(found: Sequence[Row]) -> str:
-    """Verdict: ragged at all N that the paper names, and less so at the largest."""
+    """The verdict: curves are ragged at all N that the paper names, and less so at the largest."""
     named = [row["ragged"] for row in found if row["rounds"] in RAGGED]
     less = found[-1]["ragged"] < max(named, default=0) / 2
     if all(share > CLEARLY for share in named):
@@ -232,7 +232,7 @@ def _in_time(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:
-    """The curves in work units, and in time."""
+    """Draw the curves, in work units and in time."""
     kinds = [kind for kind in ("visits", "seconds") if any(row["kind"] == kind for row in rows)]
     figure = Figure(figsize=(5.5 * len(kinds), 4), layout="constrained")
     figure.suptitle(title)

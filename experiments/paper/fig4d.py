@@ -1,9 +1,9 @@
-"""Fig. 4-d, E-W4: the adaptive controller while the index grows, beside none and the best possible.
+"""Figure 4-d of the paper: the adaptive controller while the index grows.
 
-Whenever it has settled, `threshold` subscriptions come and it doubts itself: only batches that it learns from
-are measured, as in the paper. Claims: much better than without batch search; very near to the best possible.
-"Best possible" is the least over all plans on the same batch, which no controller can reach: it does not
-know a batch before it has run.
+Whenever the controller has settled, `threshold` subscriptions are inserted, so that it searches again. Only
+batches of a search are measured, as in the paper. Claims: the controller is much better than no batch search,
+and very near to the best possible. "Best possible" is the smallest response of all plans on the same batch.
+No controller can reach it, because it does not know a batch before it has run.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ from rtfilter.adaptive import Controller, LevelController, PlanController, exact
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads.base import FloatArray
 
-#: Of the timed batches, one of so many is also run by all plans: no multiple of 2 to 5, the lengths of a
-#: round of probing, so that all of its plans have their turn.
 COMPARED = 17
-#: Batches per point that runs draw from, as a multiple of those elsewhere.
+"""Every 17th timed batch is also run by all other plans. 17 is no multiple of 2 to 5, the numbers of plans in
+a loop, so each plan of a loop is compared."""
 POOL = 8
-#: Most that the mean regret should be (W-6).
+"""Number of batches that runs draw from, as a multiple of the profile's."""
 REGRET = 0.1
-#: Least part of the possible gain that is to be had while probing.
+"""Largest mean regret that meets the claim."""
 KEPT = 0.75
-#: With less to gain than this, there is nothing to keep.
+"""Smallest part of the possible gain that meets the claim."""
 LITTLE = 0.05
+"""If the possible gain is smaller than this, the claim cannot hold."""
 
 
 class Episode(NamedTuple):
-    """What a controller learnt from until it settled."""
+    """The batches of one search of a controller."""
 
     batches: list[int]
-    """Rows of the pool."""
+    """Their rows in the pool."""
     plans: list[int]
-    """Columns of their plans."""
+    """The columns of their plans."""
     settled: int
-    """Column of the plan in the end."""
+    """The column of the plan that the controller settled at."""
 
 
 def controller(setting: Setting, rounds: int, threshold: int) -> Controller:
-    """The paper's rule; where plans have groups, the same for level and group, as by default."""
+    """The controller of the paper; if plans have groups, the one for level and group."""
     if setting.grouped:
         return PlanController(rounds=rounds, threshold=threshold, groups=GROUPS, size_class=exact)
     return LevelController(rounds=rounds, threshold=threshold, size_class=exact)
 
 
 def measure(run: Run) -> None:
-    """Grow the index between episodes: in work units with every N, many times; in seconds once."""
+    """Grow the index between searches: in work units many times with each N, in seconds once."""
     index, profile = growing(run.setting, run.seed), run.profile
     costs = {"visits": float(sum(profile.sizes))}
     if isinstance(index, GrowingFilter):
@@ -82,7 +82,7 @@ def measure(run: Run) -> None:
 
 
 def in_units(run: Run) -> list[Row]:
-    """Rows by size and N."""
+    """One row per size and N."""
     index, profile = growing(run.setting, run.seed), run.profile
     runs = {
         (count, repeat): controller(run.setting, count, profile.threshold)
@@ -107,7 +107,7 @@ def in_units(run: Run) -> list[Row]:
 
 
 def relive(timed: Controller, earlier: Row, profile: Profile) -> None:
-    """Tell a controller what it was told in an episode of an earlier run."""
+    """Give a controller the reports of an earlier run, so that it goes on from there."""
     for nanoseconds in earlier["history"]:
         ticket = timed.plan(profile.timed_batch, earlier["height"])
         timed.report(ticket, nanoseconds / 1e9)
@@ -115,7 +115,7 @@ def relive(timed: Controller, earlier: Row, profile: Profile) -> None:
 
 
 def episode(own: Controller, found: Work, order: Sequence[int], batch: int) -> Episode:
-    """Give a controller batches in an order, again from the first after the last, until it settles."""
+    """Give batches to a controller in an order until it settles; after the last, the first comes again."""
     height = 1 + found.plans[-1].level
     column = {plan: p for p, plan in enumerate(found.plans)}
     chosen: list[int] = []
@@ -132,7 +132,7 @@ def episode(own: Controller, found: Work, order: Sequence[int], batch: int) -> E
 
 
 def summary(found: Work, rounds: int, episodes: Sequence[Episode], profile: Profile) -> Row:
-    """Means over the repetitions of one size and N."""
+    """A row with means over the repetitions of one size and N."""
     least = found.response.min(axis=1)
     fixed = int(found.response.mean(axis=0).argmin())
 
@@ -161,7 +161,7 @@ def summary(found: Work, rounds: int, episodes: Sequence[Episode], profile: Prof
 
 
 def in_seconds(run: Run, index: GrowingFilter, timed: Controller) -> Row:
-    """One episode with the clock; of its batches, some are also run by all plans and without batch search."""
+    """Time one search; some of its batches are also run by all plans and without batch search."""
     profile, batch = run.profile, run.profile.timed_batch
     listener = Listener(timed)
     by_name = calls(run, index, batch)
@@ -172,7 +172,7 @@ def in_seconds(run: Run, index: GrowingFilter, timed: Controller) -> Row:
         events = next(arriving)
         gc.disable()
         try:
-            # Not repeated where it is short: a controller is told once.
+            # A short batch is not repeated, because a controller takes one report of it.
             seconds = stream(index.filter, "shortest", listener, events)
         finally:
             gc.enable()
@@ -211,7 +211,7 @@ def in_seconds(run: Run, index: GrowingFilter, timed: Controller) -> Row:
 
 
 def of(rows: Sequence[Row], kind: str, rounds: int | None = None) -> list[Row]:
-    """The rows of a kind and N, by size."""
+    """The rows of a kind and N, sorted by N and size."""
     chosen = [row for row in rows if row["kind"] == kind and rounds in (None, row["rounds"])]
     return sorted(chosen, key=lambda row: (row["rounds"], row["size"]))
 
@@ -222,7 +222,7 @@ def is_grouped(rows: Sequence[Row]) -> bool:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """A line per size and N."""
+    """A table with one line per size and N."""
     grouped, lines = is_grouped(rows), []
     for row in [*of(rows, "visits"), *of(rows, "seconds")]:
         plans = sorted(row["plans"].items(), key=lambda item: -item[1])
@@ -248,7 +248,7 @@ def text(rows: Sequence[Row]) -> str:
         "batches": "batches",
         "none": "no batch search",
         "adaptive": "adaptive",
-        "possible": "possible",
+        "possible": "best possible",
         "regret": "over possible",
         "over_fixed": "over best fixed",
         "best": "best fixed",
@@ -258,14 +258,14 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Much better than without batch search, near to the best possible."""
+    """Whether the controller is much better than no batch search, and near to the best possible."""
     made, counts = [], sorted({row["rounds"] for row in rows if row["kind"] == "visits"})
     most = of(rows, "visits", counts[-1])
     gains = [1 - row["adaptive"][0] / row["none"][0] for row in most]
     possible = [1 - row["possible"][0] / row["none"][0] for row in most]
     worth = min(possible) > LITTLE
     kept = [gain / best for gain, best in zip(gains, possible, strict=True)] if worth else [0.0]
-    part = f"{percent(min(kept))} or more of what is possible" if worth else "with little to gain"
+    part = f"at least {percent(min(kept))} of the possible gain" if worth else "but little is possible"
     regrets = {count: fmean(row["regret"][0] for row in of(rows, "visits", count)) for count in counts}
     fixed = {count: fmean(row["over_fixed"][0] for row in of(rows, "visits", count)) for count in counts}
     seconds = of(rows, "seconds")
@@ -278,15 +278,15 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         )
     made.append(
         Claim(
-            "while it adapts, much better than without batch search",
+            "while it searches, the controller is much better than no batch search",
             "about as in 4-b",
-            f"gain {percent(min(gains))} to {percent(max(gains))} while probing, {part}{timed}",
+            f"gain {percent(min(gains))} to {percent(max(gains))}, {part}{timed}",
             "holds" if worth and min(kept) >= KEPT else "partly" if min(gains) > 0 else "fails",
         )
     )
     made.append(
         Claim(
-            "very near to the best possible of every batch",
+            "the controller is very near to the best possible of each batch",
             "gap negligible",
             "mean regret "
             + ", ".join(f"N = {count}: {percent(value, 1)}" for count, value in regrets.items())
@@ -296,7 +296,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     )
     made.append(
         Claim(
-            "near to the best fixed plan of each size",
+            "the controller is near to the best fixed plan of each size",
             "not claimed",
             ", ".join(f"N = {count}: {percent(value, 1)}" for count, value in fixed.items())
             + "; once settled "
@@ -311,7 +311,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:
-    """Adaptive, none and possible by size, in work units and in time; and regret by N."""
+    """Draw responses by size: adaptive, without batch search, best possible; and the regret by N."""
     counts = sorted({row["rounds"] for row in rows if row["kind"] == "visits"})
     kinds = [("visits", counts[-1])]
     if of(rows, "seconds"):

@@ -1,4 +1,4 @@
-"""An index that grows as the paper's does, and who visits which of its nodes."""
+"""The index that grows as in the paper, and which events visit which of its nodes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rtfilter.index.tree import RStarTree
 from rtfilter.replay.workloads import Bounds, BoxWorkload
 from rtfilter.replay.workloads.base import FloatArray, IntArray
 
-#: Subscriptions that are drawn at once.
 DRAWN = 100_000
-#: So few are inserted even into an empty index; many more than it holds would be packed anew.
+"""Number of subscriptions that are drawn at a time."""
 FIRST = 63
+"""Number of first subscriptions that are inserted one by one; more at once would be packed."""
 
 
 class Growing(Protocol):
@@ -26,31 +26,31 @@ class Growing(Protocol):
 
     @property
     def size(self) -> int:
-        """Subscriptions in it."""
+        """Number of its subscriptions."""
 
     def grow(self, size: int) -> None:
-        """Add subscriptions until there are so many."""
+        """Add subscriptions until there are `size` of them."""
 
     def levels(self) -> Levels:
-        """Its nodes as they are now."""
+        """The nodes of the index as it is now."""
 
     def points(self, start: int, count: int) -> FloatArray:
         """Events `start` to `start + count` of the workload, float64 (count, d)."""
 
 
 def growing(setting: Setting, seed: int) -> Growing:
-    """An empty index of a setting."""
+    """Make the empty index of a setting."""
     return GrowingPoints(setting, seed) if setting.transformed else GrowingFilter(setting, seed)
 
 
 class GrowingFilter:
-    """A filter, whose index holds the subscriptions as boxes.
+    """A filter whose index holds the subscriptions as boxes.
 
-    Events of real data come in random order, as those of the paper: the hours of a day are so alike that they
-    would not be independent. After the last they begin anew.
+    Events of real data come in random order, because events that follow each other are alike and would not be
+    independent. After the last one the sequence starts again.
 
-    With the paper's nodes, all are inserted one by one: packing makes another tree (W-1, fact 7). With the
-    default ones they are subscribed as a user would.
+    With the paper's node capacities, subscriptions are inserted one by one, because packing makes another
+    tree. With the default capacities they are subscribed as in a user's program.
     """
 
     def __init__(self, setting: Setting, seed: int) -> None:
@@ -74,7 +74,7 @@ class GrowingFilter:
         return Levels.of(self.filter.tree)
 
     def events(self, start: int, count: int) -> EventTable:
-        """Events as the filter takes them."""
+        """Events `start` to `start + count` of the workload, as the filter takes them."""
         schema, source = self._source.schema, self._source
         if self._mixed is None:
             return schema.read(source.events(start, count))
@@ -87,10 +87,11 @@ class GrowingFilter:
 
 
 class GrowingPoints:
-    """The other reading of "12-d": points (l1, u1, l2, u2, ...), which an event asks by a box (W-1).
+    """An index of six intervals as points of twelve dimensions, the other meaning of "12-d" in the paper.
 
-    The box of an event v is l <= v <= u in each of the six attributes. `RStarTree` answers no boxes, so this
-    index has visits, but no times.
+    The intervals [l1, u1], [l2, u2], ... become the point (l1, u1, l2, u2, ...). An event v asks for the
+    points with l <= v <= u in each of the six attributes, which is a box. `RStarTree` does not search for
+    boxes, so visits are counted for this index, but no times are taken.
     """
 
     def __init__(self, setting: Setting, seed: int) -> None:
@@ -111,26 +112,26 @@ class GrowingPoints:
             self.size += count
 
     def levels(self) -> Levels:
-        """See `Growing`. An event's box meets a node when least l <= v <= greatest u."""
+        """See `Growing`. The box of an event meets a node if smallest l <= v <= largest u."""
         nodes = [self._tree.boxes_at_level(level) for level in range(self._tree.height)]
         return Levels([Bounds(low[:, 0::2], high[:, 1::2]) for low, high in nodes])
 
     def points(self, start: int, count: int) -> FloatArray:
-        """See `Growing`; six dimensions."""
+        """See `Growing`; the events have six dimensions."""
         return self._source.events(start, count)
 
 
 class Levels:
-    """The nodes of an index, level by level, and which of them events reach.
+    """The nodes of an index by level, and which events reach them.
 
-    A node's rectangle lies within those above it, so that an event reaches a node just when the node's own
-    rectangle contains it. Hence who visits what is itself a question for an index, of rectangles: exact, at
-    a fraction of the time of the searches that it tells about.
+    The rectangle of a node lies within those above it. So an event reaches a node if and only if the
+    rectangle of this node contains it. Each level is therefore an index of rectangles, and a search in it
+    counts visits exactly, in much less time than the searches that it stands for.
 
     Parameters
     ----------
     rectangles : sequence of Bounds
-        Of the nodes at each level, the root first.
+        The rectangles of the nodes at each level, the root first.
     """
 
     def __init__(self, rectangles: Sequence[Bounds]) -> None:
@@ -138,7 +139,7 @@ class Levels:
 
     @classmethod
     def of(cls, tree: RStarTree) -> Levels:
-        """Of a tree of boxes."""
+        """The levels of a tree of boxes."""
         return cls([Bounds(*tree.boxes_at_level(level)) for level in range(tree.height)])
 
     @property
@@ -147,13 +148,13 @@ class Levels:
         return len(self._nodes)
 
     def visits(self, points: FloatArray) -> IntArray:
-        """Nodes that each event visits at each level, int64 (n, H). At the root that is one, always (W-2)."""
+        """Number of nodes that each event visits at each level, int64 (n, H); 1 at the root."""
         counts = np.stack([nodes.count(points) for nodes in self._nodes], axis=1)
         counts[:, 0] = 1
         return counts
 
     def reached(self, points: FloatArray) -> list[NDArray[np.bool_]]:
-        """Who reaches which node: per level bool (n, nodes)."""
+        """Which event reaches which node: one array per level, bool (n, nodes)."""
         found = []
         for nodes in self._nodes:
             events, ids = nodes.search(points).pairs()

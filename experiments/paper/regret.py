@@ -1,9 +1,9 @@
-"""Beyond the paper: controllers over long runs in which the data shift, and what they lose to the best plan.
+"""What controllers lose to the best plan in long runs in which the data change. This is not in the paper.
 
-Phases in which nothing changes alternate with phases that change the subscriptions from narrow to wide, let
-their number grow and shrink, and let the batches become smaller. All controllers get the same batches, in
-work units. Regret is the mean response over that of the best fixed plan, less 1, where "best" is known only
-afterwards: of each step of a phase, the plan with the least mean response on the step's own batches.
+Phases without any change take turns with phases that change something: subscriptions turn from narrow to
+wide, their number grows, it shrinks, batches become smaller. All controllers get the same batches; responses
+are in work units. The regret is the mean response divided by that of the best plan, minus 1. The best plan of
+a step is the one with the smallest mean response on the batches of the step, which is known only afterwards.
 """
 
 from __future__ import annotations
@@ -27,27 +27,29 @@ from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import BoxWorkload
 from rtfilter.replay.workloads.boxes import narrow, wide
 
-#: Most that the mean regret should be where nothing changes, and where something does.
 STILL, MOVING = 0.03, 0.1
-#: Subscriptions at the most and at the end, as multiples of those in the beginning.
+"""Targets: largest mean regret while nothing changes, and while something does."""
 GROWN, SHRUNK = 3.0, 0.5
-#: Updates after which controllers doubt themselves, likewise.
+"""Largest and last number of subscriptions, as multiples of the first."""
 THRESHOLD = 0.5
-#: Tolerance of the statistical variant: it cannot tell equals apart, and need not.
+"""Number of updates after which controllers search again, as a multiple of the first number too."""
 TOLERANCE = 0.01
-#: Wide boxes have ids from here on, narrow ones below.
+"""Tolerance of the controller that stops early: it need not tell equal plans apart."""
 WIDE = 1 << 40
+"""Smallest id of a wide box; narrow boxes have smaller ids."""
 STATISTICAL = "statistical"
+"""Name of the controller that stops early."""
 
 
 class Phase(NamedTuple):
-    """A stretch of the run; targets are reached at its end, step by step."""
+    """A part of the run. The numbers are reached at its end, in equal steps."""
 
     name: str
     moving: bool
     narrow: float
-    """Narrow subscriptions, as a multiple of those in the beginning."""
+    """Narrow subscriptions, as a multiple of the first number of subscriptions."""
     wide: float
+    """Wide ones, as a multiple too."""
     batch: int
 
 
@@ -65,7 +67,7 @@ PHASES = (
 
 
 class Step(NamedTuple):
-    """A part of a phase: some updates, then batches."""
+    """A step of a phase: updates, then batches."""
 
     phase: Phase
     updates: int
@@ -75,7 +77,7 @@ class Step(NamedTuple):
 
 
 class Shifting:
-    """An index of narrow and wide boxes, the oldest of which go first."""
+    """An index of narrow and wide boxes. The oldest boxes are deleted first."""
 
     def __init__(self, setting: Setting, seed: int) -> None:
         self.tree = RStarTree(12, setting.capacity)
@@ -83,7 +85,7 @@ class Shifting:
         self._held = [(0, 0), (0, 0)]  # first and last row of each
 
     def become(self, counts: Sequence[int]) -> int:
-        """Insert and delete until there are so many narrow and wide boxes; the number of updates."""
+        """Insert and delete boxes until there are so many narrow and wide ones; the number of updates."""
         updates = 0
         for kind, ((source, base), count) in enumerate(zip(self._sources, counts, strict=True)):
             first, last = self._held[kind]
@@ -98,7 +100,7 @@ class Shifting:
 
 
 def steps(setting: Setting, profile: Profile, seed: int) -> Iterator[Step]:
-    """The run, with the work of each batch by every plan."""
+    """The steps of a run, with the work of each batch by each plan."""
     index, events, at = Shifting(setting, seed), wide(seed), 0
     begin = PHASES[0]
     for phase in PHASES:
@@ -119,7 +121,7 @@ def steps(setting: Setting, profile: Profile, seed: int) -> Iterator[Step]:
 
 
 def controllers(setting: Setting, profile: Profile) -> dict[str, Controller]:
-    """What is compared, by name: the rule with each N, the statistical variant, and plans that stay."""
+    """The controllers that are compared, by name: one per N, the one that stops early, and fixed plans."""
     threshold = round(THRESHOLD * profile.long_boxes)
     make: Callable[..., Controller] = LevelController
     fixed = {"level 0": FixedPlan(0, 1), "level 2": FixedPlan(2, 1)}
@@ -135,18 +137,18 @@ def controllers(setting: Setting, profile: Profile) -> dict[str, Controller]:
 
 
 class Lost(NamedTuple):
-    """One step of one controller."""
+    """What one controller lost in one step."""
 
     phase: Phase
     regret: float
     settled: float
-    """The regret of its batches in STABLE mode alone; NaN if there are none."""
+    """The regret of the batches in STABLE mode only; NaN without such batches."""
     probing: float
-    """Share of its batches in UNSTABLE mode."""
+    """Share of the batches in UNSTABLE mode."""
 
 
 def follow(own: Controller, run: Sequence[Step]) -> list[Lost]:
-    """Let a controller choose plans for all batches of a run."""
+    """Let a controller choose the plans of all batches of a run; what it lost in each step."""
     lost = []
     for step in run:
         own.on_update(step.updates)
@@ -167,7 +169,7 @@ def follow(own: Controller, run: Sequence[Step]) -> list[Lost]:
 
 
 def measure(run: Run) -> None:
-    """Some runs of other subscriptions and events, each a piece."""
+    """Make several runs with other subscriptions and events; each is a piece."""
     repeats = range(run.profile.long_repeats)
     for piece in run.pieces({f"run {repeat}": 1.0 for repeat in repeats}):
         seed = run.seed + int(piece.split()[-1])
@@ -184,7 +186,7 @@ def measure(run: Run) -> None:
 
 
 def totals(lost: Sequence[Lost]) -> Row:
-    """Mean regrets of a run, over steps."""
+    """The mean regrets over the steps of a run."""
 
     def mean(values: Sequence[float]) -> float | None:
         known = [value for value in values if not np.isnan(value)]
@@ -203,7 +205,7 @@ def totals(lost: Sequence[Lost]) -> Row:
 
 
 def by_controller(rows: Sequence[Row]) -> Mapping[str, Sequence[Row]]:
-    """The rows of every controller, one a run."""
+    """The rows by controller, one per run."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row["controller"], []).append(row)
@@ -216,7 +218,7 @@ def _share(own: Sequence[Row], key: str) -> confidence.Interval | None:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Mean regret of every controller, and by phase."""
+    """The mean regret of each controller, in all and by phase, as tables."""
     lines, phases = [], []
     for name, own in by_controller(rows).items():
         line: Row = {"controller": name}
@@ -229,16 +231,16 @@ def text(rows: Sequence[Row]) -> str:
     columns = {
         "controller": "controller",
         "still": "nothing changes",
-        "settled": "of these, settled",
+        "settled": "same, once settled",
         "moving": "something changes",
-        "probing": "batches probing",
+        "probing": "batches of a search",
     }
     names = {"controller": "regret by phase"} | {phase.name: phase.name for phase in PHASES}
     return f"{table(lines, columns)}\n\n{table(phases, names)}"
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Our own targets, a line a controller."""
+    """Whether each controller meets our own targets."""
     made = []
     for name, own in by_controller(rows).items():
         if not is_adaptive(name):
@@ -248,10 +250,10 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         met = [still < STILL, moving < MOVING]
         made.append(
             Claim(
-                f"{name}: regret below {percent(STILL)} where nothing changes, below {percent(MOVING)} where "
+                f"{name}: regret below {percent(STILL)} while nothing changes, below {percent(MOVING)} while "
                 "something does",
                 "our target",
-                f"{percent(still, 1)} (settled {percent(settled.value, 1) if settled else 'never'}), "
+                f"{percent(still, 1)} ({percent(settled.value, 1) if settled else 'never'} settled), "
                 f"{percent(moving, 1)}",
                 "holds" if all(met) else "partly" if any(met) else "fails",
             )
@@ -260,12 +262,12 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def is_adaptive(name: str) -> bool:
-    """Whether a controller learns."""
+    """Whether a controller of this name searches for its plan."""
     return name.startswith("N =") or name == STATISTICAL
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:
-    """Regret step by step: the mean of the runs, and of what learns the least and the most."""
+    """Draw the regret by step: the mean of the runs and, for controllers that search, the range."""
     figure = Figure(figsize=(12, 4.5), layout="constrained")
     figure.suptitle(title)
     axes = figure.subplots()

@@ -1,6 +1,7 @@
-"""All experiments of the paper, and the page that puts its claims beside what was found.
+"""All experiments of the paper, and the page with its claims and our results.
 
-``all`` runs everything; ``report`` draws and writes anew from the numbers that a folder holds.
+``all`` runs all experiments and writes the page. ``report`` draws the pictures and writes the page from kept
+numbers.
 """
 
 from __future__ import annotations
@@ -19,21 +20,22 @@ from experiments.paper.settings import PROFILES, SETTINGS
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row
 
-#: Modules of this package, in the order of the page.
 NAMES = ("fig4a", "fig4b", "fig4c", "fig4d", "counting", "regret")
-#: Settings whose pictures the page shows.
+"""The modules with experiments, in the order of the page."""
 SHOWN = ("paper", "modern")
+"""Settings whose pictures are on the page."""
 PAGE = "evaluation.md"
-#: What people make of it, written by hand beside the page.
 READING = "reading.md"
+"""A text by hand in the folder of the page, which becomes a part of the page."""
 INTRODUCTION = """\
-Wang, Zhang and Kitsuregawa tune an R\\*-tree that answers batches of events, the shortest first. This page
-repeats each of their figures, adds what was left open, and judges every claim, also those that fail.
+Wang, Zhang and Kitsuregawa search an R\\*-tree for batches of events, the shortest search first, and adapt
+the level down to which a batch is estimated. This page repeats each figure of their paper, adds experiments
+on questions that the paper leaves open, and gives a verdict on each claim, also on those that fail.
 `python -m experiments all --profile full` measures all of it, in hours; `--profile ci` takes minutes."""
 
 
 class Result(NamedTuple):
-    """What a file holds."""
+    """The content of a file of numbers."""
 
     experiment: Experiment
     setting: str
@@ -43,7 +45,7 @@ class Result(NamedTuple):
 
     @property
     def claims(self) -> list[Claim]:
-        """What became of its claims."""
+        """Its claims with their verdicts."""
         return self.experiment.claims(self.rows)
 
 
@@ -54,13 +56,13 @@ def experiment(name: str) -> Experiment:
 
 
 def settings(name: str) -> tuple[str, ...]:
-    """The settings that an experiment can be made of."""
+    """The settings on which an experiment of a name can be run."""
     found: tuple[str, ...] = import_module(f"experiments.paper.{name}").SETTING_NAMES
     return found
 
 
 def results(folder: Path) -> list[Result]:
-    """The results in a folder, by experiment and setting.
+    """The results in a folder, sorted by experiment and setting.
 
     Raises
     ------
@@ -83,20 +85,20 @@ def results(folder: Path) -> list[Result]:
 
 
 def page(found: Sequence[Result], pictures: str, reading: str) -> str:
-    """The page, with pictures from a folder and a text of people."""
+    """The page as Markdown, with pictures from a folder and a text by hand."""
     own = [result for result in found if result.setting == SHOWN[0]]
     machines = dict.fromkeys(machine.one_line(result.machine) for result in found)
     profiles = ", ".join(dict.fromkeys(f"`{result.profile}`" for result in found))
     parts = [
-        "# The paper's evaluation, reproduced",
+        "# The paper's evaluation, repeated",
         INTRODUCTION,
         f"Profile {profiles}. " + "; ".join(machines) + ".",
         *([reading.strip()] if reading else []),
         "## Claims",
         _table(own),
         *(picture for result in found if result.setting in SHOWN for picture in _picture(result, pictures)),
-        "## The same elsewhere",
-        "Verdicts by setting: " + "; ".join(f"`{name}` {SETTINGS[name].title}" for name in SETTINGS) + ".",
+        "## Verdicts by setting",
+        "Settings: " + "; ".join(f"`{name}`: {SETTINGS[name].title}" for name in SETTINGS) + ".",
         _matrix(found),
     ]
     for result in found:
@@ -124,7 +126,7 @@ def _picture(result: Result, pictures: str) -> list[str]:
 
 
 def _matrix(found: Sequence[Result]) -> str:
-    """Claims by setting."""
+    """The verdicts on each claim by setting, as a table."""
     names = [name for name in SETTINGS if any(result.setting == name for result in found)]
     verdicts: dict[tuple[str, str], dict[str, str]] = {}
     for result in found:
@@ -140,7 +142,7 @@ def _matrix(found: Sequence[Result]) -> str:
 
 
 def write(folder: Path, to: Path) -> Path:
-    """Draw all results of a folder and write the page; its path.
+    """Draw all results of a folder, and write the page into the folder `to`; its path.
 
     Raises
     ------
@@ -165,7 +167,7 @@ def everything(arguments: Sequence[str]) -> int:
     """Run all experiments; see ``--help``."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments all",
-        description="Run all experiments of the paper and write the page. Goes on where it was interrupted.",
+        description="Run all experiments of the paper and write the page. An interrupted run is continued.",
     )
     runner.arguments(parser, tuple(SETTINGS), list(SETTINGS))
     given = parser.parse_args(arguments)
@@ -188,10 +190,10 @@ def main(arguments: Sequence[str]) -> int:
     """Write the page of a folder; see ``--help``."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments report",
-        description="Draw and write the page anew from the numbers of a folder.",
+        description="Draw the pictures and write the page from the numbers in a folder.",
     )
-    parser.add_argument("folder", type=Path, help="numbers of experiments of the paper")
-    parser.add_argument("--to", type=Path, help="folder for the page (the same)")
+    parser.add_argument("folder", type=Path, help="folder with numbers of the experiments")
+    parser.add_argument("--to", type=Path, help="folder for the page (the same folder)")
     given = parser.parse_args(arguments)
     try:
         written = write(given.folder, given.to or given.folder)

@@ -1,12 +1,12 @@
-"""Running one figure of one setting: piece by piece, resumable, with progress; then its table and pictures.
+"""Runs one experiment on one setting, in pieces, and then makes its tables and pictures.
 
-The pieces of a run are kept in one JSON file as soon as they are done, so that an interrupted run goes on
-where it stopped.
+Each piece is kept in a JSON file as soon as it is done. So an interrupted run can be continued.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,49 +16,68 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.output import ResultError, content, keep, natural, one_core, require_same
+from experiments.output import ResultError, content, keep, natural, require_same
 from experiments.paper.settings import PROFILES, SETTINGS, Profile, Setting
+from experiments.timing import one_core
 from rtfilter.index.kernels.jit import compilation_announced
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture
 
-#: Significant digits of kept numbers.
 DIGITS = 5
-#: Resolution of pictures.
+"""Significant digits of kept numbers."""
 DPI = 80
+"""Resolution of pictures."""
 
 
 class Claim(NamedTuple):
-    """What the paper (or we) said, what was found, and what became of it."""
+    """A claim of the paper, or of ours, and the verdict on it.
+
+    `paper` is what the paper says, `ours` what was found.
+    """
 
     claim: str
     paper: str
     ours: str
     verdict: str
-    """``holds``, ``partly``, ``fails`` or ``does not apply``; ``observed`` if there is nothing to judge."""
+    """``holds``, ``partly``, ``fails`` or ``does not apply``; ``observed`` if nothing was claimed."""
 
 
 class Experiment(NamedTuple):
-    """One figure."""
+    """An experiment: how it is measured, and how its rows are shown."""
 
     name: str
     title: str
     measure: Callable[[Run], None]
     text: Callable[[Sequence[Row]], str]
-    """Its rows as tables."""
+    """Makes tables of its rows."""
     claims: Callable[[Sequence[Row]], list[Claim]]
     draw: Callable[[Sequence[Row], str], Figure]
-    """Its rows as a picture with a title."""
+    """Makes a picture of its rows, with a title."""
 
 
 @dataclass
 class Run:
-    """One experiment on one setting: what is asked, and what is done of it.
+    """One experiment on one setting, with the pieces that are done.
 
     Attributes
     ----------
+    experiment : str
+        Its name.
+    setting : Setting
+    profile : Profile
+        How much is run.
+    seed : int
     path : Path
         JSON file of the pieces that are done.
+    rows : list of Row
+        The rows of these pieces.
+    machine : dict
+        The machine, see `rtfilter.replay.machine.describe`.
+
+    Raises
+    ------
+    ResultError
+        The file is damaged, or of another profile, seed, machine or version.
     """
 
     experiment: str
@@ -77,7 +96,7 @@ class Run:
             return
         kept = content(self.path)
         revision, earlier = self.machine["revision"], kept["machine"].get("revision")
-        # Hours of measuring outlive a commit: the revisions are noted, not required to be one.
+        # A long run may be continued after a commit. All revisions are noted.
         same = self.machine | {"revision": earlier}
         require_same(self.path, kept, experiment=self.experiment, machine=same, settings=self._settings)
         known = str(earlier).split(", ")
@@ -89,7 +108,10 @@ class Run:
         return {"setting": self.setting.name, "profile": self.profile._asdict(), "seed": self.seed}
 
     def pieces(self, costs: Mapping[str, float]) -> Iterator[str]:
-        """The pieces that are not done, in order; `costs` are relative times, for the progress bar."""
+        """The pieces that are not done, in order.
+
+        `costs` are the relative times of all pieces, for the progress bar.
+        """
         done = {row["piece"] for row in self.rows}
         self._last = list(costs)[-1]
         waiting = {piece: cost for piece, cost in costs.items() if piece not in done}
@@ -107,28 +129,28 @@ class Run:
             self._bar = None
 
     def advance(self, share: float) -> None:
-        """A share of the piece under way is done."""
+        """Show that a share of the current piece is done."""
         if self._bar is not None:
             self._bar.update(share * self._cost)
 
     def tell(self, what: str) -> None:
-        """Say what comes next."""
+        """Show what comes next."""
         if self._bar is not None:
             self._bar.set_postfix_str(what)
 
     def keep(self, piece: str, rows: Sequence[Row]) -> None:
-        """Keep the rows of a piece that is done."""
+        """Keep the rows of a piece that is done, in the file."""
         self.rows += [{"piece": piece, **{key: _brief(value) for key, value in row.items()}} for row in rows]
         complete = piece == self._last  # pieces are done in order
         keep(self.path, self.experiment, self._settings, self.rows, self.machine, complete=complete)
 
     def of(self, piece: str) -> list[Row]:
-        """The rows of a piece, none when it is not done."""
+        """The rows of a piece; none if it is not done."""
         return [row for row in self.rows if row["piece"] == piece]
 
 
 def _brief(value: Any) -> Any:
-    """A value as it is kept: floats with few digits."""
+    """A value as it is kept, with few digits."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, Mapping):
@@ -139,56 +161,61 @@ def _brief(value: Any) -> Any:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share for people; never "-0 %"."""
+    """A share as text in percent, but never "-0 %"."""
     text = f"{100 * share:.{digits}f}"
     return f"{text.removeprefix('-') if float(text) == 0 else text} %"
 
 
 def measure(experiment: Experiment, setting: Setting, profile: Profile, out: Path, seed: int) -> list[Row]:
-    """Run an experiment and write its numbers into a folder; its rows.
+    """Run an experiment, and keep its numbers in a folder; its rows.
 
     Raises
     ------
     ResultError
-        The folder holds a result of another profile, seed, machine or version.
+        The folder holds a damaged result, or one of another profile, seed, machine or version.
     """
     path = out / f"{experiment.name}-{setting.name}.json"
     own = Run(experiment.name, setting, profile.divided(setting.divisor), seed, path)
     with one_core(), compilation_announced(lambda text: tqdm.write(text, file=sys.stderr)):
-        experiment.measure(own)
+        try:
+            experiment.measure(own)
+        finally:
+            gc.unfreeze()  # `timing.calls` freezes objects, and what stays frozen is not freed at exit either
     return own.rows
 
 
 def picture(experiment: Experiment, setting: Setting, rows: Sequence[Row], out: Path) -> None:
-    """Write the pictures of an experiment into a folder."""
+    """Draw an experiment into a folder, as PNG and SVG."""
     figure = experiment.draw(rows, f"{experiment.title}: {setting.title}")
     for suffix in (".png", ".svg"):
         save_picture(figure, out / f"{experiment.name}-{setting.name}{suffix}", DPI)
 
 
 def show(experiment: Experiment, setting: Setting, rows: Sequence[Row]) -> str:
-    """Tables and claims as text."""
+    """The tables and claims of an experiment as text."""
     claims = [f"- {c.claim}: {c.paper} | {c.ours} | {c.verdict}" for c in experiment.claims(rows)]
     heading = f"{experiment.name}, {experiment.title}: {setting.title}"
     return "\n".join([heading, "=" * len(heading), experiment.text(rows), "", *claims, ""])
 
 
 def arguments(parser: argparse.ArgumentParser, settings: Sequence[str], default: Sequence[str]) -> None:
-    """What all experiments of the paper take."""
-    parser.add_argument("--profile", choices=PROFILES, default="ci", help="how much (%(default)s)")
+    """Add the arguments that all experiments of the paper have."""
+    parser.add_argument("--profile", choices=PROFILES, default="ci", help="how much is run (%(default)s)")
     parser.add_argument(
         "--setting", nargs="+", choices=settings, default=default,
-        help=f"of {', '.join(settings)}; by default {', '.join(default)}", metavar="NAME",
+        help=f"one or more of {', '.join(settings)} ({' '.join(default)})", metavar="NAME",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, help="folder of numbers and pictures (out/paper/PROFILE)")
-    parser.add_argument("--seed", type=natural, default=1, help="of subscriptions and events (%(default)s)")
+    parser.add_argument("--out", type=Path, help="folder for numbers and pictures (out/paper/PROFILE)")
+    parser.add_argument(
+        "--seed", type=natural, default=1, help="seed of subscriptions and events (%(default)s)"
+    )
 
 
 def main(experiment: Experiment, settings: Sequence[str], given_arguments: Sequence[str]) -> int:
     """Run one experiment from the command line."""
     parser = argparse.ArgumentParser(
         prog=f"python -m experiments {experiment.name}",
-        description=f"{experiment.title}. A run that was interrupted goes on where it stopped.",
+        description=f"{experiment.title[0].upper()}{experiment.title[1:]}. An interrupted run is continued.",
     )
     arguments(parser, settings, settings[:1])
     given = parser.parse_args(given_arguments)
@@ -206,7 +233,7 @@ def main(experiment: Experiment, settings: Sequence[str], given_arguments: Seque
 
 
 def folder(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Path:
-    """The folder for results, made before anything is measured."""
+    """The folder for results. It is made before anything is measured."""
     out: Path = given.out or Path("out") / "paper" / given.profile
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What is run: on which subscriptions and index (settings), and how much of it (profiles)."""
+"""Settings (which subscriptions in which index) and profiles (how much is run)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rtfilter.index.tree import DEFAULT_CAPACITY
 from rtfilter.replay.workloads import Workload, workload
 from rtfilter.replay.workloads.boxes import wide
 
-#: Capacities of inner nodes and leaves in the paper.
 PAPER_CAPACITY = (10, 20)
-#: Group sizes beside the paper's, one event at a time; the whole batch as one group joins them.
+"""Capacities of an inner node and of a leaf in the paper."""
 GROUPS = (1, 4, 16, 64, 256)
+"""Group sizes; the paper has 1 only. The whole batch as one group is added to them."""
 
 
 class Profile(NamedTuple):
@@ -21,45 +21,45 @@ class Profile(NamedTuple):
 
     name: str
     sizes: tuple[int, ...]
-    """Subscriptions: where the growing index is looked at."""
+    """Numbers of subscriptions at which the growing index is measured."""
     middle: int
-    """Of the index that does not grow."""
+    """Number of subscriptions of an index that does not grow."""
     threshold: int
-    """Updates after which a controller doubts itself."""
+    """Number of updates after which a controller searches again."""
     batch_sizes: tuple[int, ...]
     batch: int
-    """Events of a batch where batch sizes are not varied."""
+    """Events of a batch, if batch sizes do not vary."""
     batches: int
-    """Batches per point, in work units."""
+    """Batches per point in work units."""
     rounds: tuple[int, ...]
     """Loop counters N."""
     repeats: int
-    """Times that a run with other batches is made, in work units."""
+    """Number of runs with other batches in work units."""
     timed: int
-    """Batches per point that are timed, at least."""
+    """Smallest number of timed batches per point."""
     patience: float
-    """Seconds in which more may be timed."""
+    """Seconds in which more batches may be timed."""
     timed_different: int
-    """Batches of each plan's own that are timed: the largest loop counter of the timed curves."""
+    """Number of timed batches that each plan has for itself: the largest N of the timed curves."""
     timed_batch: int
-    """Events of a batch in the long timed run."""
+    """Events of a batch in the timed run with a controller."""
     timed_rounds: int
-    """Loop counter in that."""
+    """Loop counter N of that controller."""
     long_boxes: int
-    """Subscriptions in the beginning of a long run, see `regret`."""
+    """First number of subscriptions of a long run, see `regret`."""
     long_steps: int
     """Steps of each of its phases."""
     long_batches: int
     """Batches of a step."""
     long_repeats: int
-    """Long runs."""
+    """Number of long runs."""
     compared: tuple[int, ...]
-    """Subscriptions where the tree is compared with counting."""
+    """Numbers of subscriptions at which the tree is compared with counting."""
     workloads: tuple[str, ...]
-    """Boxes for that, of `rtfilter.replay.workloads.base`."""
+    """Workloads of that comparison, names of `BOXES`."""
 
     def divided(self, by: int) -> Profile:
-        """The same with so many times fewer subscriptions."""
+        """The same profile with numbers of subscriptions divided by `by`."""
         return self._replace(
             sizes=tuple(size // by for size in self.sizes),
             middle=self.middle // by,
@@ -70,7 +70,7 @@ class Profile(NamedTuple):
 
 
 def _sizes(unit: int) -> tuple[int, ...]:
-    """From 0.5 to 2.6 million in steps of 0.3, in units of a million."""
+    """Numbers from 0.5 to 2.6 in steps of 0.3, as multiples of `unit`."""
     return tuple(range(unit // 2, 26 * unit // 10 + 1, 3 * unit // 10))
 
 
@@ -117,29 +117,30 @@ CI = FULL.divided(100)._replace(
     workloads=("wide", "nested"),
 )
 PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in (CI, MEDIUM, FULL)}
-"""``ci`` takes seconds a figure, ``medium`` minutes, ``full`` has the paper's sizes and may take an hour."""
+"""The profiles by name. For a figure ``ci`` takes seconds and ``medium`` minutes; ``full`` has the sizes of
+the paper and may take an hour."""
 
 
 class Setting(NamedTuple):
-    """One kind of subscriptions in one kind of index."""
+    """Subscriptions of one kind in an index of one kind."""
 
     name: str
     title: str
     capacity: tuple[int, int]
     workload: str = "wide"
     transformed: bool = False
-    """Six intervals as points of twelve dimensions, instead of boxes (W-1)."""
+    """Subscriptions are six intervals, stored as points of twelve dimensions, instead of boxes."""
     grouped: bool = False
-    """Plans have a group size beside the level, and an index may be packed instead of grown."""
+    """Plans have a level and a group size, and the index may be packed instead of grown."""
     divisor: int = 1
-    """So many times fewer subscriptions than the profile says."""
+    """The numbers of subscriptions of the profile are divided by this."""
 
     def source(self, seed: int) -> Workload:
-        """Its subscriptions and events."""
+        """The workload of a seed."""
         return wide(seed, 6) if self.transformed else workload(self.workload, seed)
 
     def plans(self, height: int, batch: int) -> list[Plan]:
-        """All plans there are for a batch, level by level."""
+        """All plans of a batch, level by level."""
         groups: list[int | None] = [1]
         if self.grouped:
             groups = [group for group in GROUPS if group < batch]
@@ -165,4 +166,4 @@ SETTINGS: Mapping[str, Setting] = {
         ),
     )
 }  # fmt: skip
-"""The paper's own first. Each figure can be made of any."""
+"""The settings by name, that of the paper first. Each figure can be made with each of them."""

@@ -1,4 +1,4 @@
-"""Mean responses of batches in seconds, by plan, as the filter itself measures them."""
+"""Mean responses of batches by plan in seconds, as the filter itself takes them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from experiments.response.listener import Listener, stream
 from rtfilter.adaptive import FixedPlan, Plan
 from rtfilter.events.table import EventTable
 
-#: Event by event, each searched from the root, in the order of arrival: no batch search.
 ARRIVAL = "arrival order"
-#: Quick batches are timed up to so many times as often as slow ones.
+"""Name of what is no batch search: each event from the root, in the order of arrival."""
 MORE = 20
+"""Quick batches are timed at most this many times as often as slow ones."""
 
 
 def call(index: GrowingFilter, plan: Plan, policy: str = "shortest") -> Call:
-    """Streams a batch by a plan in an order; answers the mean response, seconds."""
+    """A function that streams a batch by a plan in an order, and returns the mean response in seconds."""
     return partial(stream, index.filter, policy, Listener(FixedPlan(plan.level, plan.group)))
 
 
 def calls(run: Run, index: GrowingFilter, batch: int) -> dict[str, Call]:
-    """Every plan for batches of a size by its label, and `ARRIVAL`; kernels are loaded."""
+    """Calls of all plans for batches of a size by label, and of `ARRIVAL`, with their kernels loaded."""
     plans = run.setting.plans(index.filter.tree.height, batch)
     by_name = {label(plan, batch): call(index, plan) for plan in plans}
     by_name[ARRIVAL] = call(index, Plan(0, 1), "fifo")
-    gc.freeze()  # predicates of flights are objects, which a collection between batches need not look at
+    gc.freeze()  # predicates of flights are objects that the collector need not look at
     few = index.events(0, min(batch, 2))
     for warm_up in by_name.values():
         warm_up(few)
@@ -38,16 +38,16 @@ def calls(run: Run, index: GrowingFilter, batch: int) -> dict[str, Call]:
 
 
 def batches(index: GrowingFilter, batch: int, start: int = 0) -> Iterator[EventTable]:
-    """Batches of a size without end, events of the workload from `start` on."""
+    """An endless sequence of batches of a size, from event `start` of the workload on."""
     while True:
         yield index.events(start, batch)
         start += batch
 
 
 def times(run: Run, index: GrowingFilter, by_name: Mapping[str, Call], batch: int, start: int = 0) -> Times:
-    """Mean responses of all calls in seconds, on the same batches of a size, from event `start` on.
+    """Time all calls on the same batches of a size, from event `start` on; their mean responses in seconds.
 
-    There are as many batches as the profile says and, where they are quick, up to `MORE` times as many.
+    The profile gives the number of batches. If they are quick, there are up to `MORE` times as many.
     """
     least, probe = run.profile.timed, index.events(0, batch)
     begun = perf_counter()

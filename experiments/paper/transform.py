@@ -1,8 +1,8 @@
-"""The other reading of the paper's "12-d": six intervals as points of twelve dimensions (W-1).
+"""The other meaning of "12-d" in the paper: six intervals as points of twelve dimensions.
 
-An interval [l, u] becomes the point (l, u), an event v the query l <= v <= u. Turned round, so that events
-stay points, the subscription is the box [l, inf] x [-inf, u] and the event the point (v, v): a node is pruned
-by just the same comparisons, min l <= v <= max u.
+There an interval [l, u] becomes the point (l, u), and an event v asks for all points with l <= v <= u. The
+same can be done with events as points: the interval becomes the box [l, inf] x [-inf, u] and the event the
+point (v, v). Nodes are pruned by the same comparisons, min l <= v <= max u.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from rtfilter.replay.workloads.base import FloatArray
 
 
 def transform_boxes(low: FloatArray, high: FloatArray) -> Bounds:
-    """Boxes float64 (n, d) as boxes (n, 2 d): per attribute [low, inf] and [-inf, high]."""
+    """Boxes with ends float64 (n, d) as boxes (n, 2 d): [low, inf] and [-inf, high] per attribute."""
     n, d = low.shape
     lower, upper = np.full((n, 2 * d), -np.inf), np.full((n, 2 * d), np.inf)
     lower[:, 0::2], upper[:, 1::2] = low, high
@@ -20,5 +20,5 @@ def transform_boxes(low: FloatArray, high: FloatArray) -> Bounds:
 
 
 def transform_points(points: FloatArray) -> FloatArray:
-    """Events float64 (n, d) as points (n, 2 d): each coordinate twice."""
+    """Events float64 (n, d) as points (n, 2 d), with each coordinate twice."""
     return np.repeat(points, 2, axis=1)

@@ -1,9 +1,9 @@
-"""The work of a batch by plan, in units that are the same in every run (W-3, W-4, W-6).
+"""The work of a batch by plan, in units that are the same in each run.
 
-The unit is the visit: an event tested against the entries of a node. Events that share a visit of a node (a
-group of several, or a batch on its way down to the frontier) save nothing in that unit, whereas on a modern
-machine they share what fetching the node costs. So where plans have groups, a node costs one unit for each
-event that visits it and one more for each group that comes to it.
+The unit is the visit: one event is tested against the entries of one node. Events that visit a node together
+(in a group, or in the estimate of the batch) save nothing in this unit. But on a modern machine they share
+the cost of fetching the node. So if plans have groups, a node costs one unit for each event that visits it,
+and one more for each group that does.
 """
 
 from __future__ import annotations
@@ -22,22 +22,34 @@ from rtfilter.scheduler import schedule, shortest_first
 
 
 class Work(NamedTuple):
-    """Mean responses of b batches by p plans, in work units, shortest first by the estimate."""
+    """Mean responses of b batches by p plans in work units, shortest first by the estimate.
+
+    Attributes
+    ----------
+    plans : list of Plan
+    response : float64 (b, p)
+    estimation : float64 (b, p)
+        The part of each response that is the estimate.
+    random : float64 (b,)
+        Expected mean response event by event from the root, in random order.
+    perfect : float64 (b,)
+        The same, shortest first by the true cost.
+    """
 
     plans: list[Plan]
-    response: FloatArray  # (b, p)
-    estimation: FloatArray  # (b, p): the part of each response that every event waits for
-    random: FloatArray  # (b,): event by event from the root in random order, as expected
-    perfect: FloatArray  # (b,): the same, shortest first by true cost: no estimate is as good
+    response: FloatArray
+    estimation: FloatArray
+    random: FloatArray
+    perfect: FloatArray
 
     @property
     def law(self) -> FloatArray:
-        """n G / (n + 1): what perfect shortest first saves against a random order, as a share (W-4)."""
+        """n G / (n + 1): the share of the random order that shortest first by the true cost saves."""
         return 1 - self.perfect / self.random
 
 
 def work(setting: Setting, levels: Levels, batches: FloatArray) -> Work:
-    """The work of batches, points float64 (b, n, d), on an index."""
+    """The work of b batches of n points, float64 (b, n, d), on an index."""
     b, n, d = batches.shape
     plans = setting.plans(levels.height, n)
     points = batches.reshape(b * n, d)
@@ -47,10 +59,10 @@ def work(setting: Setting, levels: Levels, batches: FloatArray) -> Work:
 
 
 def by_level(visits: IntArray) -> Work:
-    """The work event by event, by the visits of each event at each level, int64 (b, n, H).
+    """The work event by event, from the visits of each event at each level, int64 (b, n, H).
 
-    At level l the estimate is paid first: all visits above l. An event then costs its visits from l on, and
-    the order is that of its visits at l alone.
+    With an estimate at level l, all visits above l come first. Then an event costs its visits from l on. The
+    order is that of the visits at l.
     """
     height = visits.shape[2]
     total = visits.sum(axis=2)
@@ -64,7 +76,7 @@ def by_level(visits: IntArray) -> Work:
 
 
 def by_plan(reached: Sequence[NDArray[np.bool_]], plans: Sequence[Plan]) -> Work:
-    """The work of one batch in groups: who reaches which node, per level bool (n, nodes)."""
+    """The work of one batch in groups, from which event reaches which node: per level bool (n, nodes)."""
     n = len(reached[0])
     response, estimation = np.empty((1, len(plans))), np.empty((1, len(plans)))
     visits = np.stack([nodes.sum(axis=1) for nodes in reached], axis=1)
@@ -82,7 +94,7 @@ def by_plan(reached: Sequence[NDArray[np.bool_]], plans: Sequence[Plan]) -> Work
 
 
 def _one_by_one(total: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Mean responses of b batches event by event, in random order and by true cost; costs (b, n)."""
+    """Mean responses of b batches event by event, in random order and by the true costs, int64 (b, n)."""
     n = total.shape[1]
     return total.mean(axis=1) * (n + 1) / 2, np.cumsum(np.sort(total, axis=1), axis=1).mean(axis=1)
 

@@ -1,9 +1,11 @@
-"""The peers: everything from PyPI that can match points against boxes, behind one small interface.
+"""The peers: all libraries on PyPI that can match points against boxes, behind one interface.
 
-`PEERS` lists them, this library among them. A peer is a class: making one builds its index, `ways` answer.
-Where an answer per event is not what a peer returns, the regrouping is part of its time.
+`PEERS` lists them, with this library among them. A peer is a class: its constructor builds the index, and its
+`ways` answer questions. If a peer does not return one answer per event, the time to group its answers counts
+as its time.
 
-Left out: Postgres and tile38 are servers; percolators of text queries only have no ranges.
+Postgres and tile38 are left out because they are servers, and percolators for text because they have no
+ranges.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ PEERS: Mapping[str, type[Peer]] = {
 }
 """Peers by name, this library first."""
 VARIANTS: Mapping[str, type[Peer]] = {PaperNodes.name: PaperNodes}
-"""What is measured beside the peers in single experiments only."""
+"""Other indexes that some experiments compare with, by name."""
 RTREES = tuple(name for name in PEERS if name.startswith("rtree"))
-"""Names of the variants of `rtree`."""
+"""Names of the peers that use `rtree`."""
 
 
 def unable(peer: type[Peer], boxes: Bounds) -> str:
-    """Why a peer cannot index these boxes: it is not installed, or its own reason; empty when it can."""
+    """Why a peer cannot index these boxes (it may not be installed); empty if it can."""
     if find_spec(peer.package) is None:
         return f"{peer.package} is not installed: pip install 'rtree-filter[peers]'"
     return peer.refuses(boxes)

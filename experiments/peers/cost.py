@@ -1,4 +1,4 @@
-"""What a peer would cost, measured on few boxes, so that nothing runs for hours or out of memory."""
+"""Time and memory that a peer will need, estimated from few boxes, so that no trial takes hours."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from experiments.peers.peer import Peer, Way
 from rtfilter.replay.workloads import Bounds
 from rtfilter.replay.workloads.base import FloatArray
 
-#: Share of the boxes, and least number, that costs are extrapolated from.
 SAMPLE, LEAST = 1 / 50, 1000
+"""Costs are estimated from this share of the boxes, but at least from this number of them."""
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Duration of one call."""
+    """Seconds that one call takes."""
     begun = perf_counter()
     call()
     return perf_counter() - begun
 
 
 def memory() -> int | None:
-    """Bytes that this process holds for itself alone, after giving back what it can; None if unknown."""
+    """Bytes that this process alone holds, after it has given back free memory; None if unknown."""
     gc.collect()
     with suppress(OSError, AttributeError, TypeError):  # where the C library is not GNU's
         ctypes.CDLL(None).malloc_trim(0)
@@ -35,7 +35,7 @@ def memory() -> int | None:
 
 
 def peak_memory() -> int | None:
-    """Most bytes that this process ever held; None where the system does not tell."""
+    """Largest number of bytes that this process has held; None where the system does not tell."""
     return _status("VmHWM")
 
 
@@ -49,7 +49,7 @@ def _status(field: str) -> int | None:
 
 
 def available_memory() -> int | None:
-    """Bytes that may still be taken without swapping; None where the system does not tell."""
+    """Bytes of free memory; None where the system does not tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -59,10 +59,10 @@ def available_memory() -> int | None:
 def too_much(
     peer: type[Peer], boxes: Bounds, points: FloatArray, build_seconds: float, event_seconds: float
 ) -> str:
-    """Why a peer should not be tried on these boxes, or nothing.
+    """Why a peer is not tried on these boxes; empty if it is.
 
-    Compiles it, then extrapolates linearly from a sample: seconds to build, seconds of an event, and memory,
-    which may take nearly all that is available.
+    The peer is compiled, and built on a sample. The time to build, the time of an event and the memory are
+    extrapolated linearly. The memory may be at most 90 % of what is free.
     """
     tiny = peer(Bounds(boxes.low[:50], boxes.high[:50]))
     for ask in tiny.ways.values():
@@ -88,7 +88,10 @@ def too_much(
 
 
 def affordable(ask: Way, points: FloatArray, budget: float) -> int:
-    """How many of the points can be asked in about `budget` seconds, at least 1, by asking one, then ten."""
+    """Number of points, at least 1, that can be asked for in about `budget` seconds.
+
+    It is estimated from asking for one point and, if that is quick, for ten.
+    """
     count = 1
     for few in (1, 10):
         count = int(budget / max(seconds(partial(ask, points[:few])) / few, 1e-9))

@@ -1,4 +1,4 @@
-"""This library, as one of the peers."""
+"""This library as a peer."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class RTFilter(Peer):
 
     @property
     def ways(self) -> Mapping[str, Way]:
-        """`search` of a whole batch."""
+        """One `search` for the whole batch."""
         return {"search": self.tree.search}
 
 
 class PaperNodes(RTFilter):
-    """The same with the paper's capacities, its boxes inserted one by one."""
+    """`RStarTree` with the node capacities of the paper (Wang et al.), its boxes inserted one by one."""
 
     name = "rtfilter, nodes of 10 and 20"
 

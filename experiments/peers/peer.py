@@ -1,4 +1,4 @@
-"""What a peer is, and what several of them need."""
+"""The interface of a peer, and functions that several peers use."""
 
 from __future__ import annotations
 
@@ -14,39 +14,40 @@ from rtfilter.replay.workloads.base import FloatArray, IntArray
 from rtfilter.results import Matches
 
 Way = Callable[[FloatArray], Iterable[ArrayLike]]
-"""From points, float64 (n, d), to the rows of the boxes that contain each, in any order."""
+"""Function of points, float64 (n, d), that returns the rows of the boxes that contain each, in any order."""
 
 
 class Peer(ABC):
-    """An index of closed boxes, their rows the ids. Making one builds it.
+    """An index of closed boxes, whose ids are their rows. The constructor builds it.
 
-    Boxes may have infinite sides; points are finite. A peer that takes no infinite sides maps them by
-    `Finite`, one that cannot do some boxes at all says so in `refuses`.
+    Boxes may have infinite sides; points are finite. A peer that takes finite sides only maps them by
+    `Finite`. A peer that cannot index some boxes says so in `refuses`.
     """
 
     name: ClassVar[str]
     package: ClassVar[str]
-    """Module that has to be installed."""
+    """Module that must be installed."""
 
     @abstractmethod
     def __init__(self, boxes: Bounds) -> None: ...
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """Why it cannot index these boxes, or nothing."""
+        """Why the peer cannot index these boxes; empty if it can."""
         return ""
 
     @property
     @abstractmethod
     def ways(self) -> Mapping[str, Way]:
-        """Ways to ask, by name; the fastest counts."""
+        """The ways to ask, by name. The fastest one counts."""
 
 
 class Finite:
-    """Maps infinite sides into a finite range and keeps every answer.
+    """Maps infinite sides into a finite range. All answers stay the same.
 
-    The range of a dimension reaches 1 beyond its finite ends. A point beyond it is moved to its edge: there
-    it is still outside of all finite sides and inside of all infinite ones.
+    The range of a dimension reaches from 1 below its smallest finite end to 1 above its largest. A point
+    outside of the range is moved to its edge. There it still lies outside of all finite sides and inside of
+    all infinite ones.
     """
 
     def __init__(self, boxes: Bounds) -> None:
@@ -54,15 +55,15 @@ class Finite:
         self._needed = not np.isfinite(ends).all()
         self._low = np.where(np.isfinite(ends), ends, np.inf).min(axis=0, initial=np.inf) - 1
         self._high = np.where(np.isfinite(ends), ends, -np.inf).max(axis=0, initial=-np.inf) + 1
-        nowhere = self._low > self._high  # no finite end at all
+        nowhere = self._low > self._high  # dimensions without any finite end
         self._low[nowhere], self._high[nowhere] = 0, 0
 
     def __call__(self, values: FloatArray) -> FloatArray:
-        """Bounds or points, float64 (n, d), within the range; unchanged when no side is infinite."""
+        """Ends or points, float64 (n, d), moved into the range; unchanged if no side is infinite."""
         return np.clip(values, self._low, self._high) if self._needed else values
 
 
 def grouped(events: IntArray, ids: IntArray, count: int) -> Matches:
-    """Ids per event from pairs of a row of the `count` events and an id, in any order."""
+    """The ids of each of `count` events, from pairs of an event's row and an id, int64 (m,) each."""
     order = np.argsort(events, kind="stable")
     return Matches(np.searchsorted(events[order], np.arange(count + 1)), ids[order])

@@ -1,9 +1,9 @@
 """Percolators: libraries that match a document against stored queries.
 
-Both take conjunctions of numeric ranges, but neither is made for them. `perq` looks up terms and then tests
-the ranges of all that is left, in Python; so equalities are written as terms. `mokaccino` compares integers
-only, and loses matches when a field has equalities beside comparisons (0.9.1: of the queries a=5 and a>=5 it
-finds the first alone); so equalities are written as two comparisons.
+Both take conjunctions of numeric ranges, but neither is made for them. `perq` looks up terms, and then tests
+the ranges of all queries that are left, in Python. So equalities are written as terms. `mokaccino` compares
+integers only. It loses matches if a field has both equalities and comparisons (0.9.1: of the queries a=5 and
+a>=5 it finds only the first). So equalities are written as two comparisons.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rtfilter.replay.workloads.base import FloatArray
 
 
 class Perq(Peer):
-    """`perq`: equalities as terms, ranges as numeric filters."""
+    """`perq`, with equalities as terms and ranges as numeric filters."""
 
     name = "perq"
     package = "perq"
@@ -44,7 +44,7 @@ class Perq(Peer):
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """Boxes without any constraint."""
+        """Refuses boxes without any constraint."""
         return "" if _all_constrained(boxes) else "a query needs a constraint"
 
     @property
@@ -53,7 +53,7 @@ class Perq(Peer):
         return {"match_many": self.ask}
 
     def ask(self, points: FloatArray) -> list[list[int]]:
-        """A document an event."""
+        """One document per event."""
         document: Any = import_module("perq").Document
         documents = (
             document(
@@ -66,7 +66,7 @@ class Perq(Peer):
 
 
 class Mokaccino(Peer):
-    """`mokaccino`: integer comparisons."""
+    """`mokaccino`, with comparisons of integers."""
 
     name = "mokaccino"
     package = "mokaccino"
@@ -87,7 +87,7 @@ class Mokaccino(Peer):
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """Fractions, and boxes without any constraint."""
+        """Refuses fractions, and boxes without any constraint."""
         ends = np.concatenate(boxes)
         if not (np.floor(ends) == ends).all():
             return "compares integers only"
@@ -99,7 +99,7 @@ class Mokaccino(Peer):
         return {"percolate_list": self.ask}
 
     def ask(self, points: FloatArray) -> list[list[int]]:
-        """A document an event."""
+        """One document per event."""
         from mokaccino import Document
 
         answers = []

@@ -1,4 +1,4 @@
-"""Scans of columns: NumPy, DuckDB, polars. None has an index for ranges; the last two can join by them."""
+"""Scans of columns: NumPy, DuckDB and polars. They have no index for ranges; the last two join by ranges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rtfilter.results import Matches
 
 
 def brute_force(boxes: Bounds, points: FloatArray) -> list[IntArray]:
-    """Rows of the closed boxes that contain each point, ascending. All answers are compared with these."""
+    """Rows of the closed boxes that contain each point, ascending: the answers that are right."""
     answers = []
     for point in points:
         rows = np.arange(len(boxes.low))
@@ -29,7 +29,7 @@ def brute_force(boxes: Bounds, points: FloatArray) -> list[IntArray]:
 
 
 def require_equal(whose: str, answers: Iterable[ArrayLike], expected: Sequence[IntArray]) -> None:
-    """Raise `AssertionError`, naming whose answers they are, unless they are the expected ids."""
+    """Raise `AssertionError` unless the answers are the expected ids, in any order; `whose` is named."""
     for event, (found, right) in enumerate(zip(answers, expected, strict=True)):
         if not np.array_equal(np.sort(np.asarray(found)), right):
             raise AssertionError(
@@ -42,7 +42,7 @@ def _few(ids: ArrayLike) -> str:
 
 
 class NumPy(Peer):
-    """Brute force, column by column, each on the rows that are left."""
+    """Brute force column by column, each on the rows that are left."""
 
     name = "NumPy"
     package = "numpy"
@@ -57,7 +57,7 @@ class NumPy(Peer):
 
 
 class DuckDB(Peer):
-    """A table, one column an end."""
+    """A table with two columns per dimension."""
 
     name = "DuckDB"
     package = "duckdb"
@@ -78,23 +78,23 @@ class DuckDB(Peer):
 
     @property
     def ways(self) -> Mapping[str, Way]:
-        """A range join of all events, and a filtered scan for each."""
+        """A range join of all events, and a filtered scan per event."""
         return {"join": self.ask_all, "scan": self.ask_each}
 
     def ask_all(self, points: FloatArray) -> Matches:
-        """One query for the batch."""
+        """One query for all events."""
         events = {f"x{j}": column for j, column in enumerate(points.T)} | {"event": np.arange(len(points))}
         self._database.register("events", events)
         found: dict[str, Any] = self._database.execute(self._join).fetchnumpy()
         return grouped(found["event"], found["id"], len(points))
 
     def ask_each(self, points: FloatArray) -> list[Any]:
-        """A query an event."""
+        """One query per event."""
         return [self._database.execute(self._scan, point).fetchnumpy()["id"] for point in points.tolist()]
 
 
 class Polars(Peer):
-    """A data frame, one column an end."""
+    """A data frame with two columns per dimension."""
 
     name = "polars"
     package = "polars"
@@ -114,11 +114,11 @@ class Polars(Peer):
 
     @property
     def ways(self) -> Mapping[str, Way]:
-        """A range join of all events, and a filter for each."""
+        """A range join of all events, and a filter per event."""
         return {"join_where": self.ask_all, "filter": self.ask_each}
 
     def ask_all(self, points: FloatArray) -> Matches:
-        """One `join_where` for the batch."""
+        """One `join_where` for all events."""
         column = self._polars.col
         events = self._polars.DataFrame(
             {f"x{j}": points[:, j].copy() for j in self._dimensions} | {"event": np.arange(len(points))}
@@ -132,7 +132,7 @@ class Polars(Peer):
         return grouped(found["event"].to_numpy(), found["id"].to_numpy(), len(points))
 
     def ask_each(self, points: FloatArray) -> list[IntArray]:
-        """A `filter` an event."""
+        """One `filter` per event."""
         column = self._polars.col
         answers = []
         for point in points.tolist():

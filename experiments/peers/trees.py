@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.peers.peer import Finite, Peer, Way, grouped
-from rtfilter.replay.mirror import properties
+from rtfilter.replay.rtree_peer import properties
 from rtfilter.replay.workloads import Bounds
 from rtfilter.replay.workloads.base import FloatArray
 from rtfilter.results import Matches
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Rtree(Peer):
-    """An index of `rtree`. It crashes on infinite sides."""
+    """An index of `rtree`, with finite sides, because it crashes on infinite ones."""
 
     package = "rtree"
 
@@ -28,33 +28,33 @@ class Rtree(Peer):
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """One dimension."""
+        """Refuses one dimension."""
         return "" if boxes.low.shape[1] > 1 else "takes 2 dimensions or more"
 
     @staticmethod
     def build(boxes: Bounds) -> Index:
-        """An index of finite boxes."""
+        """Make the index of finite boxes."""
         raise NotImplementedError
 
     @property
     def ways(self) -> Mapping[str, Way]:
-        """Point by point, and all by one call. None shares work among points."""
+        """One call per point, and one call for all. Neither shares work among points."""
         return {"intersection": self.ask_each, "intersection_v": self.ask_all}
 
     def ask_each(self, points: FloatArray) -> list[list[int]]:
-        """One `intersection` a point."""
+        """One `intersection` per point."""
         asked = self.finite(points)
         return [list(self.index.intersection(box)) for box in np.hstack([asked, asked]).tolist()]
 
     def ask_all(self, points: FloatArray) -> Matches:
-        """One `intersection_v` for all."""
+        """One `intersection_v` for all points."""
         asked = self.finite(points)
         ids, counts = self.index.intersection_v(asked, asked)  # type: ignore[no-untyped-call]
         return Matches(np.concatenate([[0], np.cumsum(counts.astype(np.int64))]), ids)
 
 
 def inserted(boxes: Bounds, inner: int, leaf: int) -> Index:
-    """An index of `rtree` that the boxes were inserted into one by one."""
+    """An index of `rtree` with these node capacities; boxes are inserted one by one."""
     from rtree.index import Index
 
     index = Index(properties=properties(boxes.low.shape[1], inner, leaf))
@@ -64,7 +64,7 @@ def inserted(boxes: Bounds, inner: int, leaf: int) -> Index:
 
 
 class RtreeInsertedSmall(Rtree):
-    """The paper's capacities."""
+    """Node capacities of the paper (Wang et al.)."""
 
     name = "rtree inserted 10/20"
 
@@ -75,7 +75,7 @@ class RtreeInsertedSmall(Rtree):
 
 
 class RtreeInserted(Rtree):
-    """The capacities that come with `rtree`."""
+    """Default node capacities of `rtree`."""
 
     name = "rtree inserted 100/100"
 
@@ -86,13 +86,13 @@ class RtreeInserted(Rtree):
 
 
 class RtreePacked(Rtree):
-    """Packed at once from arrays, the capacities that come with `rtree`."""
+    """Packed from arrays, with the default node capacities of `rtree`."""
 
     name = "rtree packed 100/100"
 
     @staticmethod
     def build(boxes: Bounds) -> Index:
-        """Pack."""
+        """Pack all boxes at once."""
         from rtree.index import Index
 
         ids = np.arange(len(boxes.low))
@@ -100,7 +100,7 @@ class RtreePacked(Rtree):
 
 
 class Boost(Peer):
-    """Boost.Geometry's R*-tree, packed; 2 to 4 dimensions, finite sides."""
+    """The R*-tree of Boost.Geometry, packed, with finite sides."""
 
     name = "boostree"
     package = "boostree"
@@ -113,23 +113,23 @@ class Boost(Peer):
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """All but 2 to 4 dimensions."""
+        """Refuses all but 2 to 4 dimensions."""
         return "" if 2 <= boxes.low.shape[1] <= 4 else "takes 2 to 4 dimensions"
 
     @property
     def ways(self) -> Mapping[str, Way]:
-        """One call for all points; there is no other."""
+        """One call for all points; there is no other way."""
         return {"intersect": self.ask}
 
     def ask(self, points: FloatArray) -> Matches:
-        """One `intersect` for all."""
+        """One `intersect` for all points."""
         asked = self._finite(points)
         ids, counts = self._tree.intersect(asked, asked)
         return Matches(np.concatenate([[0], np.cumsum(counts.astype(np.int64))]), ids)
 
 
 class STRtree(Peer):
-    """The STR-packed R-tree of GEOS, in the plane."""
+    """The packed R-tree of GEOS (STR), in the plane."""
 
     name = "shapely STRtree"
     package = "shapely"
@@ -143,7 +143,7 @@ class STRtree(Peer):
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """All but 2 dimensions."""
+        """Refuses all but 2 dimensions."""
         return "" if boxes.low.shape[1] == 2 else "takes 2 dimensions"
 
     @property
@@ -152,7 +152,7 @@ class STRtree(Peer):
         return {"query": self.ask}
 
     def ask(self, points: FloatArray) -> Matches:
-        """One `query` for all. Envelopes are compared, closed, which is all that boxes need."""
+        """One `query` for all points. It compares closed envelopes, which is right for boxes."""
         import shapely
 
         events, ids = self._tree.query(shapely.points(self._finite(points)))

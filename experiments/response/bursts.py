@@ -1,8 +1,8 @@
-"""Mean response of a burst: whole, one event at a time, by every fixed plan, and as the controller settles.
+"""Mean response of a burst: as a whole, one event at a time, by each fixed plan, and by the adaptive plan.
 
-All run through `EventFilter` on one index, in turns, every round with a burst of its own. The response of an
-event is the time from the arrival of the burst to the end of its group, the estimate included and the
-consumer's own time excluded: what a controller is told.
+All of them run through `EventFilter` on one index. In each round they take turns with a new burst. The
+response of an event is the time from the arrival of the burst to the end of the event's group, with the
+estimate and without the time of the consumer. This is what a controller is told.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.output import WARM, keep, one_core, outcome, positive
+from experiments.output import add_workloads, keep, outcome, positive
 from experiments.response import estimates
 from experiments.response.listener import Listener, stream
+from experiments.timing import WARM, one_core
 from rtfilter import EventFilter
 from rtfilter.adaptive import FixedPlan, Plan
 from rtfilter.events.table import EventTable
@@ -32,18 +33,18 @@ from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import BOXES, BoxWorkload
 
 DIMENSIONS = 12
-#: Events per group of the fixed plans; the whole burst as one group joins them.
 GROUPS = (1, 4, 16, 32, 64, 128, 256, 512)
+"""Events per group of the fixed plans. The whole burst as one group is added to them."""
 WORKLOADS = ("wide", "narrow", "sparse")
-#: Fixed plans that are timed again for the verdict, beside the one settled at.
 FINALISTS = 3
+"""Number of best fixed plans that are timed again for the verdict, with the plan of the controller."""
 STEPS = 4
-"""Steps of `measure`, beside one for each round."""
-#: What is compared with the fixed plans.
+"""Number of steps of `measure`, without those of the rounds."""
+# Names of what is compared with the fixed plans.
 WHOLE, FIFO, ADAPTIVE = "whole burst", "arrival order", "adaptive"
-#: Most that the adaptive plan may take, as a multiple of the best fixed plan and of the better of `WHOLE` and
-#: shortest first alone; and what groups should gain over each of those two.
 WORSE, GAIN = 1.05, 1.5
+"""Targets. The adaptive plan takes at most `WORSE` times as long as the best fixed plan, and as the better of
+the whole burst and events alone. It is `GAIN` times as fast as each of these two."""
 VERDICTS = {
     "workload": "workload",
     "adaptive_plan": "adaptive",
@@ -62,9 +63,9 @@ VERDICTS = {
 }
 
 Call = Callable[[EventTable], float]
-"""Runs a burst and answers its mean response, seconds."""
+"""Function that runs a burst and returns its mean response in seconds."""
 Times = dict[str, list[float]]
-"""Mean response in every round, seconds, by the name of the call."""
+"""Mean responses in seconds, one per round, by the name of the call."""
 
 
 class Size(NamedTuple):
@@ -74,13 +75,13 @@ class Size(NamedTuple):
     burst: int
     """Events of a burst."""
     repeats: int
-    """Rounds: bursts that everything is given."""
+    """Rounds in which all plans are timed."""
     finals: int
-    """Rounds of the best plans, for the verdict."""
+    """Rounds in which the best plans are timed again, for the verdict."""
     settle: int
-    """Bursts that the controller may take until it is settled."""
+    """Largest number of bursts until the controller settles."""
     timings: int
-    """Of each event alone."""
+    """Times that each event is searched alone."""
 
 
 FULL = Size(boxes=1_000_000, burst=1000, repeats=10, finals=40, settle=1500, timings=5)
@@ -88,25 +89,25 @@ QUICK = Size(boxes=6000, burst=40, repeats=2, finals=3, settle=500, timings=1)
 
 
 def whole(filter: EventFilter, events: EventTable) -> float:
-    """Match a burst at once, which releases every event at the end; seconds."""
+    """Match a burst at once, so that all events are released at the end; the seconds that it takes."""
     begun = perf_counter()
     filter.match_batch(events)
     return perf_counter() - begun
 
 
 def bursts(workload: BoxWorkload, size: int) -> Iterator[EventTable]:
-    """Bursts of events without end, each of its own."""
+    """An endless sequence of bursts, each of other events."""
     for burst in count():
         yield workload.schema.read(workload.events(burst * size, size))
 
 
 def label(plan: Plan, burst: int) -> str:
-    """A plan for people: level/group."""
+    """A plan as text: level/group."""
     return f"{plan.level}/{plan.group or burst}"
 
 
 def fixed_plans(height: int, burst: int) -> list[Plan]:
-    """All that are compared: every level with every group size."""
+    """All plans that are compared: each level with each group size."""
     groups = [*(group for group in GROUPS if group < burst), burst]
     return [Plan(level, group) for level in range(height) for group in groups]
 
@@ -114,7 +115,7 @@ def fixed_plans(height: int, burst: int) -> list[Plan]:
 def settle(
     filter: EventFilter, controller: Listener, arriving: Iterator[EventTable], limit: int
 ) -> int | None:
-    """Give a controller bursts until it settles; how many it took, None where `limit` was too few."""
+    """Give bursts to a controller until it settles; their number, or None if `limit` bursts were too few."""
     for burst in range(limit):
         stream(filter, "shortest", controller, next(arriving))
         if controller.settled:
@@ -125,10 +126,10 @@ def settle(
 def in_turns(
     calls: Mapping[str, Call], arriving: Iterator[EventTable], rounds: int, step: Callable[[str], None]
 ) -> Times:
-    """Seconds that each call answers, in `rounds` rounds with a burst each, without garbage collection.
+    """Time calls in `rounds` rounds, without garbage collection; the seconds that they return.
 
-    Every round has another order, as what ran before leaves its traces in caches and memory. Calls below
-    `WARM` are repeated, as by `output.rounds`.
+    Each round has a new burst, and another order of the calls, because a call finds the caches as the call
+    before left them. Calls that take less than `WARM` seconds are repeated, see `warmed`.
     """
     taken: Times = {name: [] for name in calls}
     shuffle = np.random.default_rng(rounds).permutation
@@ -146,16 +147,19 @@ def in_turns(
 
 
 def warmed(call: Call, events: EventTable) -> float:
-    """Seconds that a call answers, the second time when that is soon."""
+    """Seconds that a call returns. If they are fewer than `WARM`, it is made again, and the second count."""
     seconds = call(events)
     return call(events) if seconds < WARM else seconds
 
 
 def measure(workload: BoxWorkload, size: Size, step: Callable[[str], None]) -> list[Row]:
-    """Rows of one workload; `step` is told what comes next.
+    """Measure one workload; `step` is called with what comes next.
 
-    One row per way to run a burst (``kind`` "response": ``seconds`` of every round), one per level and unit
-    of `estimates` ("estimate") and the "verdict".
+    Returns
+    -------
+    list of Row
+        One row per way to run a burst (``kind`` "response", with the ``seconds`` of each round), one per
+        level and unit of `estimates` (``kind`` "estimate"), and one with the ``kind`` "verdict".
     """
     step("subscribing")
     filter = EventFilter(workload.schema)
@@ -188,7 +192,7 @@ def measure(workload: BoxWorkload, size: Size, step: Callable[[str], None]) -> l
     }
     taken = in_turns(calls, arriving, size.repeats, step)
 
-    # The best of many was lucky too, so other bursts are to tell how good it is.
+    # The best of many plans is also a lucky one. So the best plans are timed again, with other bursts.
     ranked = [name for name in ranking(taken) if name in fixed]
     alone = next(name for name in ranked if name.endswith("/1"))
     finalists = [*ranked[:FINALISTS], twin]
@@ -203,13 +207,13 @@ def measure(workload: BoxWorkload, size: Size, step: Callable[[str], None]) -> l
 
 
 def ranking(taken: Times) -> list[str]:
-    """Names by response, the best first, each compared with the others in its rounds."""
-    pace = [median(together) for together in zip(*taken.values(), strict=True)]  # of a round
+    """Names by response, the best first. In each round a name is compared with the median of all."""
+    pace = [median(together) for together in zip(*taken.values(), strict=True)]  # one number per round
     return sorted(taken, key=lambda name: ratio(taken[name], pace))
 
 
 def responses(taken: Times, plans: Sequence[Plan], burst: int) -> list[Row]:
-    """A row per way to run a burst, by the seconds of every round."""
+    """One row per way to run a burst, from the seconds of each round."""
     by_name = {label(plan, burst): plan for plan in plans}
     return [
         {
@@ -225,30 +229,30 @@ def responses(taken: Times, plans: Sequence[Plan], burst: int) -> list[Row]:
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> float:
-    """Median over the rounds of one time by another: rounds differ in their events and in noise."""
+    """Median over the rounds of the ratio of two times: it does not depend on how rounds differ."""
     return median(a / b for a, b in zip(over, under, strict=True))
 
 
 def judge(taken: Times, finalists: Sequence[str], alone: str, twin: str) -> Row:
-    """The adaptive plan beside the best fixed one, the whole burst and shortest first alone.
+    """Compare the adaptive plan with the best fixed one, with the whole burst and with events alone.
 
     Parameters
     ----------
     taken : mapping
-        Mean response in every round, seconds, by name: `WHOLE`, `ADAPTIVE`, `alone` and the finalists.
+        Mean responses in seconds, one per round, by name: of `WHOLE`, `ADAPTIVE`, `alone` and the finalists.
     finalists : sequence of str
-        Fixed plans, among them the best.
+        Names of the fixed plans, the best one among them.
     alone : str
-        The best plan in groups of 1.
+        Name of the best plan in groups of 1.
     twin : str
-        The finalist with the plan that the controller settled at: what is between the two is noise, and
-        the cost of the controller.
+        Name of the fixed plan that the controller settled at. It differs from the adaptive plan by noise and
+        by the cost of the controller.
 
     Returns
     -------
     Row
-        Ratios, and what becomes of their targets. The target of the gain is "out of reach" where the best
-        fixed plan does not meet it either: then groups share too little.
+        Ratios, and the verdicts on their targets. The target of the gain is "out of reach" if the best fixed
+        plan does not meet it either, because groups share too little.
     """
     ranked = ranking(taken)
     best = next(name for name in ranked if name in finalists)
@@ -274,7 +278,7 @@ def judge(taken: Times, finalists: Sequence[str], alone: str, twin: str) -> Row:
 
 
 def grid(rows: Sequence[Row]) -> str:
-    """Mean response of one workload as text: a line per group size with a column per level, then the rest."""
+    """The mean responses of one workload as text: lines are group sizes, columns levels; then the rest."""
     levels = sorted({row["level"] for row in rows if row["level"] is not None})
     lines: dict[Any, Row] = {}
     for row in rows:
@@ -288,7 +292,7 @@ def grid(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Plot the mean response by group size, a line per level, into a picture."""
+    """Draw the mean response by group size into a picture, with one line per level."""
     names = list(dict.fromkeys(row["workload"] for row in rows))
     figure = Figure(figsize=(5 * len(names), 4.5), layout="constrained")
     for axes, name in zip(figure.subplots(1, len(names), squeeze=False).flat, names, strict=True):
@@ -316,13 +320,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m experiments bursts", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--quick", action="store_true", help=f"a trial: {QUICK.boxes} boxes")
-    parser.add_argument("--boxes", type=positive, help=f"boxes in the index ({FULL.boxes})")
-    parser.add_argument("--burst", type=positive, help=f"events of a burst ({FULL.burst})")
+    parser.add_argument("--quick", action="store_true", help=f"a short trial: {QUICK.boxes} boxes")
+    parser.add_argument("--boxes", type=positive, help=f"number of boxes in the index ({FULL.boxes})")
+    parser.add_argument("--burst", type=positive, help=f"number of events of a burst ({FULL.burst})")
     parser.add_argument(
-        "--repeats", type=positive, help=f"bursts that each plan is timed with ({FULL.repeats})"
+        "--repeats", type=positive, help=f"number of bursts that each plan is timed with ({FULL.repeats})"
     )
-    parser.add_argument("--workloads", nargs="+", choices=BOXES, default=WORKLOADS, help="%(default)s")
+    add_workloads(parser, WORKLOADS)
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--figure", type=Path, help="picture file for the mean response by group size")
@@ -353,8 +357,8 @@ def main(arguments: list[str] | None = None) -> int:
         own = [row for row in rows if row["workload"] == name and row["kind"] == "response"]
         print(f"\n{name}\n{grid(own)}")
     print(
-        f"\nPlans are level/group, ratios medians over {size.finals} other bursts.\n"
-        "Alone: the best in groups of 1; possible: both gains, of the best fixed plan.\n"
+        f"\nPlans are level/group. Ratios are medians over {size.finals} other bursts.\n"
+        "alone: the best plan in groups of 1; possible: both gains of the best fixed plan\n"
     )
     print(table([row for row in rows if row["kind"] == "verdict"], VERDICTS))
     print("\nShortest first, event by event\n")

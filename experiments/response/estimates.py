@@ -1,8 +1,8 @@
-"""How near shortest first by the estimate comes to shortest first by the true cost.
+"""Shortest first by the estimate, compared with shortest first by the true cost.
 
-The estimate of an event is its workload: the nodes at which its paths stop at a level. Its true cost is what
-its search takes alone, from the root; after an estimate a part of that is left. Costs come in two units:
-visits of nodes, which are the same in every run, and seconds.
+The estimate of an event is its workload: the number of nodes at which its search paths stop at a level. Its
+true cost is that of its search alone, from the root; after an estimate, a part of it remains. Costs are
+measured in two units: visits of nodes, which are the same in each run, and seconds.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ COLUMNS = {
 
 
 class Work(NamedTuple):
-    """A burst of n events, one at a time after an estimate at one level, in one unit."""
+    """The costs of a burst of n events in one unit: an estimate at one level, then one event at a time."""
 
     unit: str
     workload: IntArray
-    """int64 (n,): the estimate, in nodes."""
+    """int64 (n,): the estimate of each event, in nodes."""
     cost: FloatArray
-    """float64 (n,): what the search of each event takes after the estimate."""
+    """float64 (n,): the cost of the search of each event after the estimate."""
     estimation: float
-    """What the estimate takes."""
+    """The cost of the estimate."""
 
 
 def works(tree: RStarTree, points: FloatArray, level: int, repeats: int) -> Iterator[Work]:
-    """The work in visits and in seconds; seconds are medians of `repeats`."""
+    """The costs in visits and in seconds, which are medians of `repeats` times; points float64 (n, d)."""
     n = len(points)
     each = np.arange(n + 1)
     times = np.empty((repeats, n))
@@ -65,26 +65,26 @@ def works(tree: RStarTree, points: FloatArray, level: int, repeats: int) -> Iter
 
 
 def correlation(workload: IntArray, cost: FloatArray) -> float | None:
-    """Spearman's rank correlation; None where all are equal and there is nothing to rank."""
+    """Spearman's rank correlation; None if all workloads or all costs are equal."""
     if not (np.ptp(workload) and np.ptp(cost)):
         return None
     return float(spearmanr(workload, cost).statistic)
 
 
 def judge(work: Work, alone: FloatArray) -> Row:
-    """Rank correlation of an estimate, and the mean response of event by event in three orders.
+    """Rank correlation of an estimate with the true cost, and the mean response in three orders.
 
     Parameters
     ----------
     work : Work
-        At one level.
+        The costs with an estimate at one level.
     alone : float64 (n,)
-        True cost of each event, in the same unit. By it, and in arrival order, nothing is estimated.
+        True cost of each event in the same unit. The other two orders need no estimate.
 
     Returns
     -------
     Row
-        ``by_estimate``, ``by_true``, ``fifo`` (expected of a random order) and their ratios.
+        The mean responses ``by_estimate``, ``by_true`` and ``fifo`` (that of a random order), and ratios.
     """
     order = scheduler.schedule(scheduler.shortest_first, work.workload, 1)
     by_estimate = scheduler.mean_response(work.cost, order, work.estimation)
@@ -102,9 +102,9 @@ def judge(work: Work, alone: FloatArray) -> Row:
 
 
 def measure(tree: RStarTree, points: FloatArray, repeats: int) -> list[Row]:
-    """A row per level and unit for a burst, points float64 (n, d)."""
+    """One row per level and unit for a burst of points, float64 (n, d)."""
     found = [list(works(tree, points, level, repeats)) for level in range(tree.height)]
-    alone = {work.unit: work.cost for work in found[0]}  # level 0: nothing has been searched yet
+    alone = {work.unit: work.cost for work in found[0]}  # at level 0 nothing has been searched yet
     return [
         {"level": level, **judge(work, alone[work.unit])} for level, own in enumerate(found) for work in own
     ]

@@ -1,4 +1,4 @@
-"""Streaming a batch by a chosen plan, and learning what its controller was told."""
+"""Streaming of a burst, and a record of what its controller was told."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from rtfilter.scheduler import resolve
 
 
 class Listener:
-    """Passes on what a filter and its controller tell each other, and keeps the last of it."""
+    """Passes calls of a filter on to a controller, and keeps the last ticket and the last response."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self.log = controller.log
         self.ticket: Ticket | None = None
         self.response = float("nan")
-        """Mean response of the last burst, seconds."""
+        """Mean response of the last burst in seconds."""
 
     @property
     def settled(self) -> bool:
-        """Whether the last burst taught the controller nothing."""
+        """Whether the controller had settled at the last burst."""
         return self.ticket is not None and self.ticket.episode == 0
 
     def plan(self, size: int, height: int) -> Ticket:
-        """See `adaptive.Controller`."""
+        """See `rtfilter.adaptive.Controller.plan`."""
         self.ticket = self._controller.plan(size, height)
         return self.ticket
 
     def report(self, ticket: Ticket, mean_response: float) -> None:
-        """See `adaptive.Controller`."""
+        """See `rtfilter.adaptive.Controller.report`."""
         self.response = mean_response
         self._controller.report(ticket, mean_response)
 
     def on_update(self, count: int = 1) -> None:
-        """See `adaptive.Controller`."""
+        """See `rtfilter.adaptive.Controller.on_update`."""
         self._controller.on_update(count)
 
     def snapshot(self) -> dict[str, Any]:
-        """See `adaptive.Controller`."""
+        """See `rtfilter.adaptive.Controller.snapshot`."""
         return self._controller.snapshot()
 
 
 def stream(filter: EventFilter, policy: str, controller: Listener, events: EventTable) -> float:
-    """Stream a burst to a consumer that does nothing; its mean response, seconds."""
+    """Stream a burst to a consumer that does nothing; its mean response in seconds."""
     filter.policy, filter.controller = resolve(policy), controller
     for _ in filter.stream(events):
         pass

@@ -1,4 +1,4 @@
-"""A Spark cluster of processes on this machine: a master and workers, on the loopback."""
+"""A Spark cluster on this machine: a master and workers, which talk over the loopback address."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
-from rtfilter.replay.machine import free_port
+from experiments.ports import free_port
 
-#: Seconds until all workers must be there.
 PATIENCE = 60.0
+"""Seconds in which all workers must have started."""
 
 
 class Cluster(NamedTuple):
@@ -22,14 +22,17 @@ class Cluster(NamedTuple):
 
     url: str
     environment: dict[str, str]
-    """Of a driver that shall use it."""
+    """Environment variables of a driver that uses the cluster."""
 
 
 @contextmanager
 def cluster(folder: Path, *, workers: int = 2, memory: str = "512m") -> Iterator[Cluster]:
-    """A master and workers of one core each, which keep their files in a folder; gone afterwards.
+    """Start a master and workers of one core each, and stop them at the end. Their files are in a folder.
 
-    Raises `RuntimeError` with their log when they do not come up.
+    Raises
+    ------
+    RuntimeError
+        They did not start; the message has their log.
     """
     import pyspark
 

@@ -1,4 +1,4 @@
-"""One measurement on Spark, in a process of its own: reads a job as JSON, prints its rows."""
+"""The program of one measurement on Spark: it reads a job as JSON and prints rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Row = dict[str, Any]
-#: Events that a process without Spark reads and matches together.
 BATCH = 1 << 16
+"""Events that a process without Spark reads and matches together."""
 
 
 def alone(job: Row) -> list[Row]:
-    """One process without Spark: read, match, name the pairs."""
+    """Match all events without Spark: read them, match them, and look up the ids of the events."""
     import pyarrow.parquet as pq
 
     index = EventFilter.load(job["index"])
@@ -32,11 +32,11 @@ def alone(job: Row) -> list[Row]:
             matches += len(batch.column("id").take(row))
             events += len(batch)
         rows.append({"seconds": perf_counter() - begun, "events": events, "matches": matches})
-    return rows[1:]  # the first loaded the kernels
+    return rows[1:]  # the first run loaded the kernels
 
 
 def session(job: Row) -> SparkSession:
-    """A session on the job's master."""
+    """A Spark session on the master of a job."""
     from pyspark.sql import SparkSession
 
     from rtfilter.spark.sessions import SOCKETS
@@ -57,7 +57,7 @@ def session(job: Row) -> SparkSession:
 
 
 def spent(spark: SparkSession, group: str) -> Row:
-    """Bytes shuffled by the jobs of a group."""
+    """Number of bytes that the jobs of a group shuffled."""
     tracker = spark.sparkContext.statusTracker()
     java: Any = spark.sparkContext._jsc
     store = java.sc().statusStore()
@@ -70,7 +70,7 @@ def spent(spark: SparkSession, group: str) -> Row:
 
 
 def matched(job: Row) -> list[Row]:
-    """`match_frame`, to the end of its result."""
+    """Match all events by `match_frame`, and use the whole result."""
     from rtfilter.spark import match_frame
 
     spark = session(job)
@@ -86,11 +86,11 @@ def matched(job: Row) -> list[Row]:
         count = used(result)
         rows.append({"seconds": perf_counter() - begun, "matches": count, **spent(spark, group)})
     spark.stop()
-    return rows[1:]  # the first started the workers and mapped the index
+    return rows[1:]  # the first run started the workers and mapped the index
 
 
 def used(result: DataFrame) -> int:
-    """Number of rows, each of which was computed and looked at by Spark."""
+    """Number of rows of a result. Spark computes all columns of all rows for it."""
     from pyspark.sql import functions as sf
 
     row = result.agg(sf.count("*").alias("n"), sf.sum(sf.hash(*result.columns))).collect()[0]
@@ -98,7 +98,7 @@ def used(result: DataFrame) -> int:
 
 
 def joined(job: Row) -> list[Row]:
-    """Spark's own way: a broadcast nested loop over the bounds."""
+    """Match a sample of the events by a join of Spark: a broadcast nested loop over the bounds."""
     from pyspark.sql import functions as sf
 
     spark = session(job)
@@ -116,9 +116,9 @@ def joined(job: Row) -> list[Row]:
 
 
 def skewed(job: Row) -> list[Row]:
-    """Work of each partition, in visits, a row for each number of partitions.
+    """The work of each partition, in visits; one row for each number of partitions.
 
-    The index has a subscription that every event matches.
+    The index has one subscription that matches all events, so the result has a row for each event.
     """
     from pyspark.sql import functions as sf
 
@@ -136,7 +136,7 @@ def skewed(job: Row) -> list[Row]:
 
 
 def main() -> None:
-    """Do the job on standard input."""
+    """Do the job that standard input holds."""
     job = json.load(sys.stdin)
     print(json.dumps({"alone": alone, "match": matched, "join": joined, "skew": skewed}[job["way"]](job)))
 

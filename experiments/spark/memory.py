@@ -1,4 +1,4 @@
-"""Memory of running processes and all they started, shared pages counted once."""
+"""Memory of the processes that this process started. Pages that they share count once."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-#: Seconds between two looks.
 INTERVAL = 0.5
+"""Seconds between two looks."""
 
 
 class Use(NamedTuple):
-    """Most memory that was seen, in bytes."""
+    """The largest numbers of bytes that were seen."""
 
     together: int
-    """Of all processes at once; a page that n of them share counts 1/n for each."""
+    """Of all processes together; a page that n of them share counts 1/n for each."""
     largest: int
-    """Of one process, with all that it shares."""
+    """Of one process, with the pages that it shares."""
     name: str
-    """Of that process."""
+    """Name of that process."""
 
 
 class Watch:
-    """Looks at the descendants of this process while it is open; `use` tells what it saw.
+    """Context manager that watches all processes that this process started, directly or not.
 
-    Where the system has no /proc it sees nothing.
+    `use` holds the largest numbers so far. They are 0 on systems without /proc.
+
+    Parameters
+    ----------
+    root : callable
+        Returns the id of the process whose descendants are watched, by default this one.
     """
 
     def __init__(self, root: Callable[[], int] = os.getpid) -> None:
@@ -48,11 +53,11 @@ class Watch:
             self.look()
 
     def look(self) -> None:
-        """Look once."""
+        """Take the numbers once."""
         together, largest, name = self.use
         total = 0
         for pid in descendants(self._root()):
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the process has ended
                 text = Path(f"/proc/{pid}/smaps_rollup").read_text()
                 sizes = {line.split()[0]: int(line.split()[1]) * 1024 for line in text.splitlines()[1:]}
                 total += sizes["Pss:"]
@@ -62,7 +67,7 @@ class Watch:
 
 
 def descendants(root: int) -> list[int]:
-    """Processes that a process started, and those that they did; not itself."""
+    """Ids of the processes that a process started, directly or not; without itself."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -1,8 +1,8 @@
-"""Matching on Spark beside Spark's own range join and one process without Spark.
+"""Matching on Spark, compared with a range join of Spark and with one process without Spark.
 
-All read the same events from Parquet. Each measurement has a process of its own; the first run, which starts
-the workers and maps the index, does not count, except for the join, which is measured once on a sample.
-Overhead is the time of a core per event, beside that of the process without Spark, which has one core.
+All of them read the same events from Parquet. Each measurement has a process of its own. Its first run starts
+the workers and maps the index, and does not count. The join is measured once, on a sample. The overhead is
+the core time per event, compared with that of the process without Spark, which has one core.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from rtfilter.replay.workloads import BOXES, workload
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Targets: times the join's throughput, overhead, work of the slowest partition beside the mean, bytes of a
-#: process.
 TIMES, OVERHEAD, SKEW, PROCESS = 50.0, 0.3, 1.15, 4e9
-#: Rows of a block of generated events.
+"""Targets: smallest throughput as a multiple of the join's, largest overhead, largest work of a partition as
+a multiple of the mean, and largest memory of a process in bytes."""
 BLOCK = 1 << 17
+"""Number of events that are drawn at a time."""
 CLUSTER = "cluster of 2"
-#: Partitions whose work is compared.
 PARTS = (2, 8, 32)
+"""Numbers of partitions; also those whose work is compared."""
 GIB = 2**30
 COLUMNS = {
     "way": "",
@@ -72,7 +72,7 @@ class Size(NamedTuple):
     boxes: int
     events: int
     sample: int
-    """Events of the join."""
+    """Events that the join gets."""
     partitions: tuple[int, ...]
     big: int
     """Events of the last run."""
@@ -85,7 +85,7 @@ QUICK = Size(2000, 20_000, 500, (2,), 40_000, 1)
 
 @dataclass(frozen=True)
 class Data:
-    """Files that the jobs read."""
+    """The files that jobs read, and the names of the attributes."""
 
     events: Path
     big: Path
@@ -95,7 +95,10 @@ class Data:
 
 
 def write_events(path: Path, draw: Callable[[int, int], Any], names: Sequence[str], count: int) -> None:
-    """Events `draw(first, number)`, float64 (number, d) of whole numbers, with ids, into a Parquet file."""
+    """Write events with ids to a Parquet file.
+
+    `draw(first, number)` returns events as integers in float64 (number, d). They are drawn in blocks.
+    """
     kinds = [("id", pa.int64()), *((name, pa.int32()) for name in names)]
     with pq.ParquetWriter(path, pa.schema(kinds)) as file:
         for first in range(0, count, BLOCK):
@@ -106,7 +109,7 @@ def write_events(path: Path, draw: Callable[[int, int], Any], names: Sequence[st
 
 
 def prepare(folder: Path, name: str, seed: int, size: Size) -> Data:
-    """Draw a workload into files, and save its index."""
+    """Write the events and boxes of a workload to files, and save its index."""
     made = BOXES[name](seed)
     names = list(made.schema.names)
     data = Data(folder / "events", folder / "big", folder / "index", folder / "boxes", names)
@@ -126,7 +129,7 @@ def prepare(folder: Path, name: str, seed: int, size: Size) -> Data:
 
 
 def run(job: Mapping[str, Any], place: Cluster | None = None) -> tuple[list[Row], Watch]:
-    """Rows of a job, and the memory it took with all processes that it or a cluster has."""
+    """Run a job; its rows, and the memory of its processes and of those of a cluster."""
     environment = {**os.environ, **(place.environment if place else {}), "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-m", "experiments.spark.job"]
     if job["way"] == "alone" and hasattr(os, "sched_setaffinity"):
@@ -142,7 +145,7 @@ def run(job: Mapping[str, Any], place: Cluster | None = None) -> tuple[list[Row]
 
 
 def measure(data: Data, size: Size, folder: Path, bar: tqdm[None]) -> list[Row]:
-    """A row per way."""
+    """Measure all ways to match; one row each."""
     common = {"events": str(data.events), "index": str(data.index), "repeats": size.repeats}
     rows: list[Row] = []
     matches: set[int] = set()
@@ -189,7 +192,7 @@ def measure(data: Data, size: Size, folder: Path, bar: tqdm[None]) -> list[Row]:
 
 
 def judged(rows: list[Row]) -> list[Row]:
-    """Rows with their ratios to the join and to the process without Spark, and what becomes of targets."""
+    """The rows with ratios to the join and to the process without Spark, and with verdicts."""
     alone, join = rows[0]["events_s"], rows[1]["events_s"]
     for row in rows[2:]:
         row["times"] = row["events_s"] / join
@@ -203,7 +206,7 @@ def judged(rows: list[Row]) -> list[Row]:
 
 
 def hot_spots(seed: int, events: int, boxes: int) -> tuple[EventFilter, np.ndarray[Any, Any]]:
-    """A filter and events, both with Zipf's law over 100 places, in the order of the places."""
+    """A filter and events near 100 places, chosen by Zipf's law, in the order of the places."""
     rng = np.random.default_rng(seed)
     made = BOXES["narrow"](seed, dimensions=4)
     share = 1 / np.arange(1, 101)
@@ -220,7 +223,10 @@ def hot_spots(seed: int, events: int, boxes: int) -> tuple[EventFilter, np.ndarr
 
 
 def measure_skew(folder: Path, seed: int, size: Size, bar: tqdm[None]) -> list[Row]:
-    """Work of the slowest partition beside the mean: of equal counts in order of arrival, and as dealt."""
+    """Largest work of a partition, divided by the mean.
+
+    Partitions with equal numbers of events in the order of arrival are compared with those of `match_frame`.
+    """
     rows = []
     for name, (filter, events) in {
         "Zipf hot spots": hot_spots(seed, size.events // 5, size.boxes),
@@ -260,7 +266,7 @@ def measure_skew(folder: Path, seed: int, size: Size, bar: tqdm[None]) -> list[R
 
 
 def always(filter: EventFilter) -> int:
-    """Subscribe to every event; the id."""
+    """Add a subscription that matches all events; its id."""
     free = np.full((1, len(filter.schema.names)), np.inf)
     if any(attribute.kind == "str" for attribute in filter.schema.attributes.values()):
         name = filter.schema.names[0]
@@ -269,7 +275,7 @@ def always(filter: EventFilter) -> int:
 
 
 def flights(seed: int, size: Size) -> tuple[EventFilter, Any]:
-    """Alerts about flights, and flights in the order of their airports."""
+    """A filter with alerts about flights, and flights sorted by carrier."""
     made = workload("flights", seed)
     filter = EventFilter(made.schema)
     made.subscribe(filter, 0, size.boxes // 10)
@@ -278,7 +284,7 @@ def flights(seed: int, size: Size) -> tuple[EventFilter, Any]:
 
 
 def events_table(events: Any, filter: EventFilter) -> pa.Table:
-    """Events with ids as an Arrow table."""
+    """Events with ids, as an Arrow table."""
     if isinstance(events, np.ndarray):
         columns = {name: events[:, k] for k, name in enumerate(filter.schema.names)}
         return pa.table({"id": np.arange(len(events)), **columns})
@@ -290,7 +296,7 @@ def events_table(events: Any, filter: EventFilter) -> pa.Table:
 
 
 def figure(rows: Sequence[Row], skews: Sequence[Row]) -> Figure:
-    """Throughput and memory by number of partitions, and skew."""
+    """Draw throughput, memory and balance by the number of partitions."""
     from matplotlib.figure import Figure
 
     drawn = Figure((11, 3.6), layout="constrained")
@@ -310,7 +316,7 @@ def figure(rows: Sequence[Row], skews: Sequence[Row]) -> Figure:
     for name in dict.fromkeys(row["events"] for row in skews):
         own = [row for row in skews if row["events"] == name]
         x = [row["partitions"] for row in own]
-        (line,) = skew.plot(x, [row["slowest"] for row in own], "o-", label=f"{name}, dealt")
+        (line,) = skew.plot(x, [row["slowest"] for row in own], "o-", label=f"{name}, match_frame")
         skew.plot(
             x, [row["in_turn"] for row in own], "o--", color=line.get_color(), label=f"{name}, equal counts"
         )
@@ -325,7 +331,7 @@ def figure(rows: Sequence[Row], skews: Sequence[Row]) -> Figure:
 
 
 def shown(rows: Iterable[Row]) -> list[Row]:
-    """Rows with the name of the largest process, as people read them."""
+    """The rows with the memory and the name of the largest process in one cell."""
     return [
         {**row, "largest": f"{row['largest']:.2f} GiB ({row['process']})"} if "process" in row else row
         for row in rows
@@ -337,12 +343,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m experiments spark", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--quick", action="store_true", help="a trial with few boxes and events")
-    parser.add_argument("--workload", choices=BOXES, default="wide", help="(%(default)s)")
-    parser.add_argument("--events", type=positive, help=f"events that are matched ({FULL.events:,})")
-    parser.add_argument("--boxes", type=positive, help=f"subscriptions ({FULL.boxes:,})")
-    parser.add_argument("--big", type=positive, help=f"events of the last run ({FULL.big:,})")
-    parser.add_argument("--repeats", type=positive, help=f"runs whose median counts ({FULL.repeats})")
+    parser.add_argument("--quick", action="store_true", help="a short trial with few boxes and events")
+    parser.add_argument(
+        "--workload", choices=BOXES, default="wide", help="source of events and boxes (%(default)s)"
+    )
+    parser.add_argument("--events", type=positive, help=f"number of events ({FULL.events:,})")
+    parser.add_argument("--boxes", type=positive, help=f"number of subscriptions ({FULL.boxes:,})")
+    parser.add_argument("--big", type=positive, help=f"number of events of the last run ({FULL.big:,})")
+    parser.add_argument(
+        "--repeats", type=positive, help=f"number of runs; their median counts ({FULL.repeats})"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--figure", type=Path, help="picture of the results, .png or .svg")
@@ -362,7 +372,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(machine.one_line())
     print(f"{size.boxes:,} {given.workload} subscriptions in twelve dimensions, medians of {size.repeats}")
     print("\n" + table(shown(rows), COLUMNS))
-    print("\nslowest partition beside the mean, in visits\n" + table(skews, SKEWS))
+    print("\nlargest work of a partition, divided by the mean, in visits\n" + table(skews, SKEWS))
     keep(given.out, "spark", size._asdict() | {"workload": given.workload, "seed": given.seed}, rows + skews)
     if given.figure is not None:
         save_picture(figure(rows, skews), given.figure, dpi=110)

@@ -1,7 +1,7 @@
-"""Speed of `RStarTree` beside all peers, in one run on one core: search, insertion, deletion, bulk loading.
+"""Speed of `RStarTree` and all peers on one core: search, insertion, deletion, bulk loading.
 
-`rtree` is given its best of three indexes and two ways of asking each. Before anything is timed, answers are
-compared with brute force. Times are medians without compilation; those of one workload are taken in turns.
+Of `rtree`, the best of three indexes and of two ways to ask each counts. All answers are compared with brute
+force before anything is timed. Times are medians without compilation. The calls of one workload take turns.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments import peers
-from experiments.output import WARM, keep, one_core, outcome, positive, rounds
+from experiments.output import add_workloads, keep, outcome, positive
 from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.peers.trees import Rtree
+from experiments.timing import WARM, one_core, rounds
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
@@ -29,21 +30,22 @@ from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
 from rtfilter.replay.workloads.base import FloatArray
 from rtfilter.results import Matches
 
-#: Events searched together. A slow peer is asked fewer, as many as it answers in `ASK_SECONDS`.
 BATCHES = (1000, 100, 1)
-#: A peer that would take longer for one event is left out.
+"""Numbers of events that are searched together."""
 EVENT_SECONDS = 5.0
+"""A peer that would take longer for one event is left out."""
 ASK_SECONDS = 0.05
-#: A peer that answers all events in so much is asked all: with many matches, memory for them costs the most.
+"""A slow peer is asked for as many events as it answers in this time."""
 ALL_SECONDS = 0.6
-#: Ends the name of a peer that is asked for one event a call.
+"""A peer that answers all events in this time is asked for all. With many matches, memory costs the most."""
 ALONE = ", one by one"
-#: Events that the answers of a peer are compared for.
+"""End of the name of a peer that is asked for one event per call."""
 CHECKED = 50
-#: Peers that a row is normalised by when two results are compared: of the same speed in any run.
+"""Number of events for which the answers of a peer are compared with brute force."""
 YARDSTICKS = ("NumPy", "rtree packed")
+"""Peers whose speed does not change between versions of this library: `compare` divides times by theirs."""
 STEPS = 4
-"""Steps of `measure`."""
+"""Number of steps of `measure`."""
 COLUMNS = {
     "workload": "workload",
     "measure": "measure",
@@ -65,12 +67,12 @@ class Size(NamedTuple):
     boxes: int
     events: int
     sample: int
-    """Of the events: those that are asked one at a time."""
+    """Number of these events that are asked for one at a time."""
     updates: int
-    """Boxes inserted into the index and deleted again."""
+    """Number of boxes that are inserted into the index and deleted again."""
     repeats: int
     build_seconds: float
-    """That a peer may take to build; it may take `EVENT_SECONDS` for an event."""
+    """Longest time that a peer may take to build; for an event it is `EVENT_SECONDS`."""
 
 
 FULL = Size(boxes=100_000, events=1000, sample=200, updates=300, repeats=5, build_seconds=5)
@@ -78,14 +80,15 @@ QUICK = Size(boxes=3000, events=1000, sample=50, updates=100, repeats=1, build_s
 
 
 class Target(NamedTuple):
-    """What is asked of a measure from so many boxes on."""
+    """A bound that a measure must meet."""
 
     workload: str
-    """Empty: of any."""
+    """Its name; empty for all workloads."""
     measure: str
     boxes: int
+    """The target holds from this number of boxes on."""
     key: str
-    """Of a row: `ratio` and `lead` are at least, `ours` is at most the bound."""
+    """What is compared in the row: `ratio` and `lead` must be at least the bound, `ours` at most."""
     bound: float
 
     def __str__(self) -> str:
@@ -93,13 +96,13 @@ class Target(NamedTuple):
         return f"{heading} {'<=' if self.key == 'ours' else '>='} {self.bound:g}"
 
     def met(self, row: Row) -> bool:
-        """Whether a row meets it."""
+        """Whether a row meets the target."""
         value: float = row[self.key]
         return value <= self.bound if self.key == "ours" else value >= self.bound
 
 
 SEARCH = "search, batch of 1000"
-#: The last that applies counts.
+# If several targets apply to a row, the last one counts.
 TARGETS = (
     Target("wide", SEARCH, 100_000, "ratio", 100),
     Target("wide", SEARCH, 1_000_000, "ratio", 800),
@@ -118,7 +121,10 @@ TARGETS = (
 
 
 class Contender(NamedTuple):
-    """A way to ask a peer, and how many events it is asked: together, and one a call."""
+    """A way to ask a peer.
+
+    `events` is the number of events that it is asked for together, `alone` that of events asked one per call.
+    """
 
     name: str
     peer: peers.Peer
@@ -128,29 +134,29 @@ class Contender(NamedTuple):
 
 
 def search(tree: RStarTree, points: FloatArray, batch: int) -> list[Matches]:
-    """Search for all points in batches."""
+    """Search for all points in batches; the matches of each batch."""
     return [tree.search(points[start : start + batch]) for start in range(0, len(points), batch)]
 
 
 def ask_each(ask: peers.Way, points: FloatArray) -> list[Any]:
-    """Ask a peer for one point a call."""
+    """Ask a peer for one point per call."""
     return [ask(points[start : start + 1]) for start in range(len(points))]
 
 
 def insert_each(tree: RStarTree, ids: Sequence[int], boxes: Bounds) -> None:
-    """Insert boxes by a call each."""
+    """Insert boxes, one per call."""
     for id, low, high in zip(ids, *boxes, strict=True):
         tree.insert(id, low, high)
 
 
 def delete_each(tree: RStarTree, ids: Sequence[int]) -> None:
-    """Delete boxes by a call each."""
+    """Delete boxes, one per call."""
     for id in ids:
         tree.delete(id)
 
 
 def change_rtree(change: Callable[[int, list[float]], None], ids: Sequence[int], boxes: Any) -> None:
-    """Insert into or delete from an `rtree` index."""
+    """Insert boxes into an `rtree` index, or delete them, one per call."""
     for id, box in zip(ids, boxes, strict=True):
         change(id, box)
 
@@ -158,9 +164,9 @@ def change_rtree(change: Callable[[int, list[float]], None], ids: Sequence[int],
 def contenders(
     boxes: Bounds, points: FloatArray, build_seconds: float, say: Callable[[str, str], None]
 ) -> Iterator[Contender]:
-    """Build the peers that can do these boxes in time; `say` is told who cannot, and why.
+    """Build all peers that can handle these boxes in time, and compare their answers with brute force.
 
-    Their answers are compared with brute force; those of `rtfilter` are left to the caller.
+    `say` is called with the name of each other peer and the reason. This library is left to the caller.
     """
     expected = brute_force(boxes, points[:CHECKED])
     for name, kind in peers.PEERS.items():
@@ -184,7 +190,10 @@ def contenders(
 def measure(
     workload: BoxWorkload, size: Size, step: Callable[[str], None], say: Callable[[str, str], None]
 ) -> list[Row]:
-    """Compare and time one workload; `step` is told what comes next, `STEPS` times. One row a measure."""
+    """Check the answers and take the times on one workload; one row per measure.
+
+    `step` is called `STEPS` times, with what comes next. `say` is called with each peer left out, and why.
+    """
     name, boxes, points = (
         workload.name,
         workload.subscriptions(0, size.boxes),
@@ -225,8 +234,8 @@ def measure(
         rows.append(compare(name, f"search, batch of {what}", times[what], theirs) | {"matches": matches})
 
     step("timing insertion and deletion")
-    # Into the index and out again, so that every round begins with the same boxes. Those of `nested` repeat
-    # from `PREDICATES` on, and boxes that the index has already cost next to nothing.
+    # The boxes go into the index and out again, so that each round begins with the same index. Boxes of
+    # `nested` repeat from `PREDICATES` on; a box that the index already has costs next to nothing.
     calls = {
         "insertion, one call": partial(tree.insert_many, np.array(ids), *fresh),
         "deletion, one call": partial(tree.delete_many, np.array(ids)),
@@ -263,14 +272,26 @@ def measure(
 
 
 def per(times: Mapping[str, list[float]], counts: Mapping[str, int]) -> dict[str, list[float]]:
-    """Seconds of every round, divided by what it did; those without a count as they are."""
+    """Seconds of each round, divided by the count of its name, or by 1 without one."""
     return {what: [time / counts.get(what, 1) for time in taken] for what, taken in times.items()}
 
 
 def compare(workload: str, measure: str, ours: Sequence[float], others: Mapping[str, Sequence[float]]) -> Row:
-    """A row of results in microseconds, from our seconds in every round and those of the peers.
+    """Make a row of results, in microseconds.
 
-    It keeps all rounds, ours and those of the first of `YARDSTICKS` that took part.
+    Parameters
+    ----------
+    workload, measure : str
+    ours : sequence of float
+        Our seconds in each round.
+    others : mapping
+        The seconds of each peer in each round, by its name.
+
+    Returns
+    -------
+    Row
+        Medians, our ratio to the best `rtree` and to the fastest peer, and all rounds: ours, and those of the
+        first of `YARDSTICKS` that took part.
     """
     middle = {variant: median(times) * 1e6 for variant, times in others.items()}
     row: Row = {
@@ -299,7 +320,7 @@ def compare(workload: str, measure: str, ours: Sequence[float], others: Mapping[
 
 
 def judge(row: Row, boxes: int) -> Row:
-    """The row with its target, if there is one, and whether it is met."""
+    """The row with its target and verdict, if there is a target for this number of boxes."""
     applying = [
         target
         for target in TARGETS
@@ -316,7 +337,7 @@ def judge(row: Row, boxes: int) -> Row:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Plot the time per event by batch size, ours, the best of `rtree` and the next best, into a picture."""
+    """Draw the time per event by batch size into a picture: ours, the best `rtree` and the best peer."""
     names = list(dict.fromkeys(row["workload"] for row in rows))
     figure = Figure(figsize=(13, 7), layout="constrained")
     grid = figure.subplots(-(-len(names) // 3), min(len(names), 3), sharey=True, squeeze=False)
@@ -350,16 +371,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m experiments bench", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--quick", action="store_true", help=f"a trial: {QUICK.boxes} boxes, no targets")
-    parser.add_argument("--boxes", type=positive, help=f"boxes in the index ({FULL.boxes})")
-    parser.add_argument("--repeats", type=positive, help=f"runs whose median counts ({FULL.repeats})")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"a short trial: {QUICK.boxes} boxes, no targets"
+    )
+    parser.add_argument("--boxes", type=positive, help=f"number of boxes in the index ({FULL.boxes})")
+    parser.add_argument(
+        "--repeats", type=positive, help=f"number of rounds; their median counts ({FULL.repeats})"
+    )
     parser.add_argument(
         "--build-seconds",
         type=float,
         default=FULL.build_seconds,
         help="leave out a peer that would take longer to build (%(default)s)",
     )
-    parser.add_argument("--workloads", nargs="+", choices=BOXES, default=list(BOXES), help="all by default")
+    add_workloads(parser, list(BOXES))
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--figure", type=Path, help="picture file for the time per event")

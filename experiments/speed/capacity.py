@@ -1,4 +1,4 @@
-"""Time per event by leaf capacity: the measurement that chooses `rtfilter.index.tree.DEFAULT_CAPACITY`."""
+"""Time per event by leaf capacity. The result chose the default, `rtfilter.index.tree.DEFAULT_CAPACITY`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from time import perf_counter
 
 from tqdm import tqdm
 
-from experiments.output import keep, medians, one_core, positive
+from experiments.output import keep, positive
 from experiments.speed.bench import search
+from experiments.timing import medians, one_core
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table
@@ -20,7 +21,7 @@ LEAVES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 INNER = 64
 BATCHES = (1000, 100, 1)
 EVENTS, SAMPLE = 1000, 200
-NAMES = ("wide", "narrow")  # one that no tree can prune, one that it can
+NAMES = ("wide", "narrow")  # boxes that a tree cannot prune, and boxes that it can
 COLUMNS = {
     "workload": "workload",
     "boxes": "boxes",
@@ -35,7 +36,7 @@ COLUMNS = {
 
 
 def measure(name: str, boxes: int, leaf: int, repeats: int, seed: int) -> Row:
-    """Bulk-load a tree of a workload with one leaf capacity and time its searches, in us per event."""
+    """Bulk-load the boxes of a workload with one leaf capacity, and time searches in us per event."""
     workload = BOXES[name](seed, 12)
     bounds, points = workload.subscriptions(0, boxes), workload.events(0, EVENTS)
     tiny = RStarTree.bulk_load(bounds.low[:50], bounds.high[:50], capacity=(INNER, leaf))
@@ -61,11 +62,23 @@ def measure(name: str, boxes: int, leaf: int, repeats: int, seed: int) -> Row:
 def main(arguments: list[str] | None = None) -> int:
     """Print the table; see ``--help``."""
     parser = argparse.ArgumentParser(prog="python -m experiments capacity", description=__doc__)
-    parser.add_argument("--boxes", type=positive, nargs="+", default=[100_000, 1_000_000], help="%(default)s")
     parser.add_argument(
-        "--leaves", type=positive, nargs="+", default=LEAVES, help="leaf capacities, %(default)s"
+        "--boxes",
+        type=positive,
+        nargs="+",
+        default=[100_000, 1_000_000],
+        help="numbers of boxes (100000 1000000)",
     )
-    parser.add_argument("--repeats", type=positive, default=5, help="runs whose median counts (%(default)s)")
+    parser.add_argument(
+        "--leaves",
+        type=positive,
+        nargs="+",
+        default=LEAVES,
+        help=f"leaf capacities ({' '.join(map(str, LEAVES))})",
+    )
+    parser.add_argument(
+        "--repeats", type=positive, default=5, help="number of rounds; their median counts (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     given = parser.parse_args(arguments)

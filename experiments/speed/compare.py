@@ -1,8 +1,8 @@
-"""Compare two kept results, of `bench` or of `peers`: what became faster or slower, beyond noise.
+"""Compare two kept results, of `bench` or of `peers`: which rows became faster or slower.
 
-A row's times are divided by those of a yardstick, a peer that was timed in turns with it, so that the speed
-of the machine cancels. A row differs when the ranges of its rounds do not overlap and its medians differ by
-more than a tenth. The exit status is 1 when something is slower.
+The times of a row are divided by those of a yardstick, a peer that was timed in turns with it. So the speed
+of the machine does not matter. A row has changed if the ranges of its rounds do not overlap and the medians
+differ by more than a tenth. The exit code is 1 if a row became slower.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from typing import Any
 from experiments import peers
 from rtfilter.replay.output import Row, table
 
-#: Medians that differ by less are never called different: runs differ in more than their rounds show.
 LEAST = 0.1
-#: Rounds of a row at least: fewer have no range to speak of.
+"""Smallest change of a median that counts, as a share: two runs differ by more than their rounds show."""
 ROUNDS = 3
-#: What names a row of each experiment.
+"""Smallest number of rounds of a row: fewer do not show the noise."""
+# The keys that identify a row, by experiment.
 KEYS = {
     "bench": ("workload", "measure"),
     "peers": ("workload", "subscriptions", "dimensions", "side", "batch"),
 }
-#: Settings that must be equal; the others only choose rows or how often they are timed.
+# Settings that must be equal, by experiment. The others choose the rows, or how often they are timed.
 SAME = {"bench": ("boxes", "events", "sample", "updates", "seed"), "peers": ("seed",)}
 COLUMNS = {"old": "old", "new": "new", "change": "new / old", "noise": "noise", "verdict": ""}
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A kept result.
+    """Read a kept result.
 
     Raises
     ------
     ValueError
-        The file is none, or of an experiment that cannot be compared.
+        The file cannot be read, or is no result of `bench` or `peers`.
     """
     try:
         content: dict[str, Any] = json.loads(path.read_text())
@@ -49,7 +49,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def normalised(content: Mapping[str, Any]) -> dict[tuple[Any, ...], list[float]]:
-    """Times of our rows, in units of their yardstick, one a round; by the row's name."""
+    """The times of our rows, one per round, divided by those of the yardstick; by the keys of the row."""
     keys = KEYS[content["experiment"]]
     return {
         tuple(row[key] for key in keys): [
@@ -61,9 +61,13 @@ def normalised(content: Mapping[str, Any]) -> dict[tuple[Any, ...], list[float]]
 
 
 def judge(old: Sequence[float], new: Sequence[float]) -> Row:
-    """How a row changed: ``old`` and ``new`` medians, ``change``, ``noise`` and ``verdict``.
+    """How a row changed, from its times in the old and in the new result.
 
-    The noise is how far the rounds of one run are apart, at least `LEAST`, as a share of the median.
+    Returns
+    -------
+    Row
+        The medians ``old`` and ``new``, their ratio ``change``, the ``verdict``, and the ``noise``: the range
+        of the rounds of one result as a share of their median, but at least `LEAST`.
     """
     before, after = median(old), median(new)
     spread = max((max(run) - min(run)) / median(run) for run in (old, new))
@@ -77,12 +81,12 @@ def judge(old: Sequence[float], new: Sequence[float]) -> Row:
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Row]:
-    """A row for everything that both results have, from at least `ROUNDS` rounds each.
+    """Compare two results: one row for each row that both have.
 
     Raises
     ------
     ValueError
-        The results are of different experiments or settings, or of too few rounds.
+        The results are of different experiments or settings, or have fewer than `ROUNDS` rounds.
     """
     if old["experiment"] != new["experiment"]:
         raise ValueError(
@@ -105,10 +109,12 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Row]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the comparison; 1 when something is slower, 2 when the files cannot be compared."""
+    """Print the comparison. Exit code 1 if a row is slower, 2 if the files cannot be compared."""
     parser = argparse.ArgumentParser(prog="python -m experiments compare", description=__doc__)
-    parser.add_argument("old", type=Path, help="JSON file that --out wrote")
-    parser.add_argument("new", type=Path, help="another, of the same experiment and settings")
+    parser.add_argument("old", type=Path, help="JSON file that --out wrote before")
+    parser.add_argument(
+        "new", type=Path, help="later JSON file of the same experiment with the same settings"
+    )
     given = parser.parse_args(arguments)
     try:
         old, new = read(given.old), read(given.new)
@@ -120,9 +126,9 @@ def main(arguments: list[str] | None = None) -> int:
     for name, content in (("old", old), ("new", new)):
         print(f"{name}: {content['machine'].get('revision')}, {content['machine']['cpu']}")
     if old["machine"]["cpu"] != new["machine"]["cpu"]:
-        print("different machines: ratios to the yardstick differ between them, too")
+        print("the machines differ: so may the ratios to the yardstick")
     keys = KEYS[old["experiment"]]
-    print("times in units of the yardstick\n")
+    print("times as multiples of the yardstick's\n")
     print(table(rows, {key: key for key in keys} | COLUMNS))
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in ("SLOWER", "faster")}
     print(f"\n{counts['SLOWER']} slower, {counts['faster']} faster, of {len(rows)}")

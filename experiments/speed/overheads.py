@@ -1,4 +1,4 @@
-"""What comes on top of matching: starting a process, and metrics."""
+"""Costs other than matching: starting a process, and metrics."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from statistics import median
 from time import perf_counter, process_time
 from urllib.request import urlopen
 
-from experiments.output import keep, one_core
+from experiments.output import keep
+from experiments.ports import free_port
+from experiments.timing import one_core
 from rtfilter import EventFilter
-from rtfilter.replay.machine import free_port, one_line
+from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import workload
 from rtfilter.watch.metrics import FOLD_AT, Metrics
@@ -26,18 +28,19 @@ f.subscribe("price > 10 AND symbol = 'A'")
 assert f.match({"price": 11, "symbol": "A"}).tolist() == [0]
 print(time.perf_counter() - t)
 """
-EVENTS = 100  # of a batch whose metrics are weighed
+EVENTS = 100
+"""Events of a batch that is matched with and without metrics."""
 
 
 def started(code: str, repeats: int) -> float:
-    """Median of the seconds that new processes print."""
+    """Run code that prints seconds in new processes; the median of these seconds."""
     command = [sys.executable, "-c", code]
     runs = [float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(repeats)]
     return median(runs)
 
 
 def startup(repeats: int) -> list[Row]:
-    """Import beside numba's own, and the first match of a process whose kernels are cached."""
+    """Times to import numba, to import rtfilter, and to the first match with cached kernels."""
     started(FIRST_MATCH, 1)
     numba, ours = (started(IMPORT.format(name), repeats) for name in ("numba", "rtfilter"))
     first = started(FIRST_MATCH, repeats)
@@ -49,7 +52,7 @@ def startup(repeats: int) -> list[Row]:
 
 
 def metrics(name: str, boxes: int, repeats: int) -> Row:
-    """Batches with and without metrics in turns, the folding of the records included."""
+    """What metrics add to the time of a batch, as a share, with the work that is done later."""
     source = workload(name)
     target = EventFilter(source.schema, metrics=True)
     source.subscribe(target, 0, boxes)
@@ -65,7 +68,7 @@ def metrics(name: str, boxes: int, repeats: int) -> Row:
             times[on].append((perf_counter() - begun) / 20)
     without, with_them = median(times[False]), median(times[True])
     extra = median(b - a for a, b in zip(times[False], times[True], strict=True))
-    extra += _folding(observer) / FOLD_AT  # medians do not see what happens once in so many batches
+    extra += _folding(observer) / FOLD_AT  # medians do not show what happens once in many batches
     return {
         "measure": f"metrics, batch of {EVENTS}, {name}",
         "value": 100 * extra / without,
@@ -77,7 +80,7 @@ def metrics(name: str, boxes: int, repeats: int) -> Row:
 
 
 def _folding(observer: Metrics | None) -> float:
-    """Seconds that it takes to fold as many records as may wait."""
+    """Seconds to fold the largest number of records that may wait."""
     assert observer is not None
     observer.fold()
     for _ in range(FOLD_AT - 1):
@@ -88,7 +91,7 @@ def _folding(observer: Metrics | None) -> float:
 
 
 def scraping(name: str, boxes: int, repeats: int) -> Row:
-    """What a scrape over HTTP takes from matching on the same core, at one a second; 12 classes of sizes."""
+    """Share of a core that one scrape per second takes over HTTP, with 12 classes of batch sizes."""
     source = workload(name)
     target = EventFilter(source.schema, metrics=True)
     source.subscribe(target, 0, boxes)
@@ -101,7 +104,7 @@ def scraping(name: str, boxes: int, repeats: int) -> Row:
     try:
         spent = []
         for _ in range(repeats):
-            begun = process_time()  # of the server's thread, and of this one, which asks
+            begun = process_time()  # of the thread of the server, and of this one
             size = len(urlopen(f"http://127.0.0.1:{port}/metrics").read())
             spent.append(process_time() - begun)
     finally:
@@ -115,10 +118,10 @@ def scraping(name: str, boxes: int, repeats: int) -> Row:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print."""
+    """Run the experiment; see ``--help``."""
     parser = argparse.ArgumentParser(prog="python -m experiments overheads", description=__doc__)
-    parser.add_argument("--boxes", type=int, default=100_000, help="boxes in the index (100000)")
-    parser.add_argument("--repeats", type=int, default=15, help="runs whose median counts (15)")
+    parser.add_argument("--boxes", type=int, default=100_000, help="number of boxes in the index (100000)")
+    parser.add_argument("--repeats", type=int, default=15, help="number of rounds; their median counts (15)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     given = parser.parse_args(arguments)
     print(one_line())

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import peers
-from experiments.speed.survey import Plan
+from experiments.speed.survey_plan import Plan
 from rtfilter.replay.output import Row, save_picture
 
 #: Batch size of the panels that do not vary it.

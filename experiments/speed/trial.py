@@ -1,7 +1,8 @@
 """One peer on one index, in a process of its own: build time, memory, and time per event by batch size.
 
-`run` starts the process; the module is its program: a case as JSON on standard input, its rows on standard
-output. A fresh process keeps one peer's memory apart from another's, and survives one that crashes.
+`run` starts the process. The process runs this module: it reads a case as JSON from standard input and writes
+its rows to standard output. With a new process, the memory of one peer does not mix with that of another, and
+a crash of a peer does not end the experiment.
 """
 
 from __future__ import annotations
@@ -18,24 +19,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments import peers
-from experiments.output import WARM, one_core, rounds
 from experiments.peers.cost import affordable, memory, peak_memory, too_much
 from experiments.peers.scans import brute_force, require_equal
+from experiments.timing import WARM, one_core, rounds
 from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
 from rtfilter.replay.workloads.base import FloatArray
 from rtfilter.replay.workloads.boxes import sided
 
-#: Events whose answers are compared with brute force.
 CHECKED = 20
-#: Events of a round at most, in batches smaller than that.
+"""Number of events whose answers are compared with brute force."""
 EVENTS = 1000
-#: Boxes and events of the yardstick: brute force of fixed size, timed in turns with the peer.
+"""Events of a round, if batches are smaller than that; a slow peer gets fewer."""
 YARDSTICK = (20_000, 10)
-
-
-#: Names of what a process indexes: the first fields of `Case`.
+"""Boxes and events of the yardstick: brute force of fixed size, timed in turns with the peer."""
 INDEX = ("peer", "workload", "subscriptions", "dimensions", "side")
+"""The fields of `Case` that identify its index."""
 
 
 class Case(NamedTuple):
@@ -43,26 +42,26 @@ class Case(NamedTuple):
 
     peer: str
     workload: str
-    """One of `BOXES`, or ``sided``."""
+    """A name of `BOXES`, or ``sided``."""
     subscriptions: int
     dimensions: int
     side: float | None
-    """Share of the domain, of ``sided``."""
+    """Side of the boxes of ``sided``, as a share of the domain; None for other workloads."""
     batches: Sequence[int]
     seed: int
     repeats: int
     build_seconds: float
-    """That building may take; `rtfilter` is always built."""
+    """Longest time to build; this library is always built."""
     ask_seconds: float
-    """That one event, and the rounds of a batch size and a way, may take."""
+    """Longest time for one event, and for all rounds of a batch size and a way to ask."""
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells its index from others, by `INDEX`."""
+        """The values of `INDEX`."""
         return self[: len(INDEX)]
 
     def row(self) -> Row:
-        """The same as the beginning of a row."""
+        """The first cells of its rows."""
         return dict(zip(INDEX, self.key, strict=True))
 
     def source(self) -> BoxWorkload:
@@ -73,9 +72,9 @@ class Case(NamedTuple):
 
 
 def run(case: Case) -> list[Row]:
-    """Rows of a case, one a batch size; or a single one whose ``skipped`` tells why there are none."""
+    """Rows of a case, one per batch size, or a single one that gives the reason in ``skipped``."""
     program = [sys.executable, "-m", "experiments.speed.trial"]
-    # Foreseen durations may be wrong, but not by much.
+    # Estimated times may be wrong, but not by much.
     limit = 120 + 3 * case.build_seconds + 6 * (1 + len(case.batches)) * case.ask_seconds
     try:
         done = subprocess.run(
@@ -91,7 +90,7 @@ def run(case: Case) -> list[Row]:
 
 
 def measure(case: Case) -> list[Row]:
-    """The same in this process."""
+    """The rows of a case, measured in this process."""
     kind, source = {**peers.PEERS, **peers.VARIANTS}[case.peer], case.source()
     boxes = source.subscriptions(0, case.subscriptions)
     points = source.events(0, max(EVENTS, *case.batches))

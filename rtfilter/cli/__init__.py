@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from rtfilter import __version__
 from rtfilter.cli.terminal import CommandError, say
 
 COMMANDS = {
@@ -22,6 +23,7 @@ COMMANDS = {
     "index": "build, describe and verify saved indexes",
     "explain": "why one event does or does not match one subscription",
     "replay": "time bursts of a workload or of files, with an adaptive or a fixed plan",
+    "grafana": "write a dashboard for Grafana, and what Prometheus needs for it",
     "spark-match": "which subscriptions match each event, on Spark",
 }
 """Commands and their one-line help; the module of each has its name, with _ for -."""
@@ -90,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    version = f"rtfilter {__version__}"
+    parser.add_argument("--version", action="version", version=version, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(
@@ -102,16 +105,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def _module(command: str) -> Any:
     return import_module(f"rtfilter.cli.{command.replace('-', '_')}")
-
-
-class _Version(argparse.Action):
-    """Print the version; looked up only when asked for."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
-
-        print(f"rtfilter {version('rtfilter')}")
-        parser.exit()
 
 
 def _flush_or_discard() -> None:

@@ -1,19 +1,20 @@
-"""Subscriptions that are bounds, from files: columns of Arrow, and cells of CSV."""
+"""Reading subscriptions that are bounds from files of CSV and Parquet."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from math import isnan
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli import files
+from rtfilter.cli.cells import BOUNDS, id_of
 from rtfilter.cli.terminal import CommandError
+from rtfilter.text import shown
 
 if TYPE_CHECKING:
     from rtfilter.events.encoding import FloatArray
     from rtfilter.events.schema import Schema
-    from rtfilter.predicates.bound_columns import Column
+    from rtfilter.predicates.bound_columns import BoundColumn
 
 
 class Bounds(NamedTuple):
@@ -22,63 +23,68 @@ class Bounds(NamedTuple):
     at: Sequence[int]
     """Line of each, or row of a Parquet file."""
     low: FloatArray
-    """float64 (n, number of attributes); -inf is open."""
+    """Closed low ends, float64 (n, number of attributes); -inf is no bound."""
     high: FloatArray
-    """The same; inf is open."""
+    """Closed high ends, of the same shape; inf is no bound."""
     ids: Sequence[object]
     """Id of each, None where not given."""
 
 
-def bounded_columns(path: str, header: Sequence[str], schema: Schema) -> list[Column]:
+def find_columns(path: str, header: Sequence[str], schema: Schema) -> list[BoundColumn]:
     """Return the columns of bounds; none where the table holds conditions in a column ``where``.
 
     Raises
     ------
     CommandError
-        Neither, both, or bounds of an attribute that the schema has not or that can have none.
+        Neither, both, or bounds of a string or of an attribute that the schema does not have.
     """
     from rtfilter.errors import PredicateError
-    from rtfilter.predicates import bound_columns as tables
+    from rtfilter.predicates.bound_columns import bounded_columns
 
     try:
-        return tables.bounded_columns(header, schema)
+        return bounded_columns(header, schema)
     except PredicateError as error:
         raise CommandError(f"{files.place(path)}: {error}") from None
 
 
-def bounds_of_csv(
+def read_csv_bounds(
     path: str,
     header: list[str],
     rows: Iterator[tuple[int, list[str]]],
-    columns: list[Column],
+    columns: list[BoundColumn],
     schema: Schema,
 ) -> Bounds:
-    """Read bounds from the cells of CSV: numbers, true and false, ISO 8601 timestamps."""
+    """Read bounds from CSV: numbers, true and false, ISO 8601 timestamps; an empty cell is no bound.
+
+    Raises
+    ------
+    CommandError
+        A cell is of another type than the attribute; with its place.
+    """
     import numpy as np
 
     from rtfilter.predicates.bound_columns import SIDES, open_bounds
 
     id_at = header.index("id") if "id" in header else None
     convert = [
-        (column, SIDES[column.side], _CELLS[schema.attributes[column.attribute].family]) for column in columns
+        (column, SIDES[column.side], BOUNDS[schema.attributes[column.attribute].family]) for column in columns
     ]
     at, values = array("q"), array("d")
     ids: list[object] = []
     for line, row in rows:
         at.append(line)
-        ids.append(None if id_at is None or not row[id_at] else _integer(row[id_at]))
-        for column, empty, read in convert:
+        ids.append(None if id_at is None else id_of(row[id_at]))
+        for column, empty, bound_of in convert:
             cell = row[column.at]
             if not cell:
                 values.append(empty)
                 continue
             try:
-                values.append(read(cell))
+                values.append(bound_of(cell))
             except ValueError:
                 family = schema.attributes[column.attribute].family
-                raise CommandError(
-                    f"{files.place(path, line)}: column {header[column.at]!r}: {cell!r} is not a {family}"
-                ) from None
+                where = f"{files.place(path, line)}: column {header[column.at]!r}"
+                raise CommandError(f"{where}: {shown(cell)} is not a {family}") from None
     table = np.frombuffer(values, np.float64).reshape(len(at), len(columns))
     low, high = open_bounds(len(at), schema)
     for j, column in enumerate(columns):
@@ -86,47 +92,19 @@ def bounds_of_csv(
     return Bounds(at, low, high, ids)
 
 
-def _integer(cell: str) -> object:
-    try:
-        return int(cell)
-    except ValueError:
-        return cell
+def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema: Schema) -> Bounds:
+    """Read bounds from an Arrow table: numbers, booleans, timestamps; null is no bound.
 
-
-def _number(cell: str) -> float:
-    value = float(cell)
-    if isnan(value) or "_" in cell:
-        raise ValueError(cell)
-    return value
-
-
-def _boolean(cell: str) -> float:
-    found = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(cell.lower())
-    if found is None:
-        raise ValueError(cell)
-    return found
-
-
-def _timestamp(cell: str) -> float:
-    from rtfilter.events.encoding import microseconds
-
-    found = microseconds(cell)
-    if found is None:
-        raise ValueError(cell)
-    return float(found)
-
-
-_CELLS: dict[str, Callable[[str], float]] = {"number": _number, "bool": _boolean, "timestamp": _timestamp}
-"""From the text of a cell to a bound."""
-
-
-def bounds_of_arrow(path: str, table: Any, columns: list[Column], schema: Schema) -> Bounds:
-    """Read bounds from the columns of an Arrow table: numbers, booleans, timestamps; null is open."""
+    Raises
+    ------
+    CommandError
+        A column is of another type than its attribute.
+    """
     from rtfilter.errors import PredicateError
-    from rtfilter.predicates import bound_columns as tables
+    from rtfilter.predicates.bound_columns import bounds_of_arrow
 
     try:
-        low, high = tables.bounds_of_arrow(table, columns, schema)
+        low, high = bounds_of_arrow(table, columns, schema)
     except PredicateError as error:
         raise CommandError(f"{path}: {error}") from None
     ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(table)

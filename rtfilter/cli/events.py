@@ -1,27 +1,25 @@
-"""Events of a file in batches: files larger than memory pass through.
+"""Reading events of a file in batches, so that files may be larger than memory.
 
-An event's row counts from 0, blank lines not counted: it is what the command line prints.
+The row of an event, which the command line prints, counts from 0 and skips blank lines.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rtfilter.cli import files
+from rtfilter.cli.cells import VALUES
 from rtfilter.cli.schemas import SAMPLE, infer_from_arrow, infer_from_cells, infer_from_objects
 from rtfilter.cli.terminal import CommandError
+from rtfilter.text import listed
 
 if TYPE_CHECKING:
-    from rtfilter.errors import EventError
     from rtfilter.events.schema import Schema
-
-_ROW = re.compile(r"event (\d+): ")
-_LARGE = 2.0**53  # beyond, a float is not every integer
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class EventBatch:
     events : list of dict, or pyarrow.RecordBatch
         What `rtfilter.events.schema.Schema.read` takes.
     place : callable
-        Where in the file a row of the batch is.
+        Where in the file a row of the batch is, as messages name it.
     """
 
     events: Any
@@ -47,13 +45,15 @@ class EventBatch:
         only = self.events[row : row + 1] if isinstance(self.events, list) else self.events.slice(row, 1)
         return EventBatch(only, lambda _: self.place(row))
 
-    def failure(self, error: EventError) -> CommandError:
-        """Return what to say of an error in this batch: file and line, and what is wrong there."""
-        text = str(error)
-        found = _ROW.match(text)
-        if found is None:
-            return CommandError(f"{self.place(0)}: {text}")
-        return CommandError(f"{self.place(int(found[1]))}: {text[found.end() :]}")
+    @contextmanager
+    def naming_places(self) -> Iterator[None]:
+        """Raise an `EventError` about this batch as a `CommandError` that names file and line."""
+        from rtfilter.errors import EventError
+
+        try:
+            yield
+        except EventError as error:
+            raise CommandError(f"{self.place(error.row or 0)}: {error.message}") from None
 
 
 class EventFile(Protocol):
@@ -127,7 +127,7 @@ class _Csv:
     def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
         _check_columns(schema, self._header, self._path)
         columns = [
-            (at, name, _CONVERT[schema.attributes[name].kind])
+            (at, name, VALUES[schema.attributes[name].kind])
             for at, name in enumerate(self._header)
             if name in schema.attributes
         ]
@@ -137,43 +137,6 @@ class _Csv:
                 for line, row in rows
             ]
             yield _batch(self._path, records)
-
-
-def _integer(cell: str) -> object:
-    """Read a number; other text stays text, which no number equals (M-9)."""
-    try:
-        return int(cell) if "_" not in cell else cell
-    except ValueError:
-        return _float(cell)
-
-
-def _float(cell: str) -> object:
-    try:
-        value = float(cell) if "_" not in cell else None
-    except ValueError:
-        return cell
-    if value is None:
-        return cell
-    if abs(value) >= _LARGE:
-        try:
-            return int(cell)
-        except ValueError:  # not written as an integer
-            pass
-    return value
-
-
-def _boolean(cell: str) -> object:
-    return {"true": True, "1": True, "false": False, "0": False}.get(cell.lower(), cell)
-
-
-_CONVERT: dict[str, Callable[[str], object]] = {
-    "int": _integer,
-    "float": _float,
-    "bool": _boolean,
-    "str": str,
-    "timestamp": str,
-}
-"""From the text of a cell to the value of an attribute."""
 
 
 class _Parquet:
@@ -207,13 +170,9 @@ def _row_place(path: str, start: int, row: int) -> str:
 
 
 def _check_columns(schema: Schema, header: list[str], path: str) -> None:
-    """Refuse a table that has nothing to match: another separator, or the wrong schema."""
+    """Refuse a table without any of the attributes: the separator or the schema is wrong."""
     if not schema.attributes.keys() & set(header):
         raise CommandError(
-            f"{files.place(path)}: none of its columns ({_some(header)}) is an attribute of the schema "
-            f"({_some(list(schema.names))})"
+            f"{files.place(path)}: none of its columns ({listed(header)}) is an attribute of the schema "
+            f"({listed(schema.names)})"
         )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

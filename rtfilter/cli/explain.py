@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rtfilter.cli import files, inputs
+from rtfilter.cli.arguments import natural
 from rtfilter.cli.terminal import CommandError
 
 BATCH = 1000
@@ -24,26 +25,22 @@ example: the event in row 3, the fourth of the file, and the subscription with t
     parser.add_argument(
         "--event",
         metavar="ROW",
-        type=_row,
+        type=natural,
         required=True,
         help="row of the event, from 0, as match prints it",
     )
     parser.add_argument(
-        "--id", metavar="ID", type=_row, required=True, help="id of the subscription, as match prints it"
+        "--id", metavar="ID", type=natural, required=True, help="id of the subscription, as match prints it"
     )
-
-
-def _row(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"must be an integer from 0, not {text!r}")
-    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0 whether the event matches or not."""
-    from rtfilter.errors import EventError, UnknownSubscriptionError
+    from rtfilter.errors import UnknownSubscriptionError
 
-    target, batches = inputs.open_inputs(arguments, BATCH, only=arguments.id)
+    target, batches = inputs.open_inputs(
+        arguments.subscriptions, arguments.events, arguments.schema, batch=BATCH, only=arguments.id
+    )
     try:
         predicate = target.predicate(arguments.id)
     except UnknownSubscriptionError:
@@ -54,10 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     for batch in batches:
         if arguments.event < seen + len(batch):
             event = batch.one(arguments.event - seen)
-            try:
+            with event.naming_places():
                 explanation = target.explain(event.events, arguments.id)
-            except EventError as error:
-                raise event.failure(error) from None
             print(f"event {arguments.event} ({event.place(0)}) and subscription {arguments.id}: {predicate}")
             print(explanation)
             return 0

@@ -1,4 +1,4 @@
-"""Reading files of JSON lines, CSV and Parquet, so that whatever is wrong is told with its place.
+"""Reading files of JSON lines, CSV and Parquet, with errors that name the place.
 
 Lines count from 1, rows of Parquet from 0. Files of lines may be compressed (.gz); ``-`` is standard input,
 in JSON lines.

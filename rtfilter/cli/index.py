@@ -9,6 +9,7 @@ from math import log10
 from typing import TYPE_CHECKING, Any
 
 from rtfilter.cli import inputs
+from rtfilter.cli.arguments import positive
 from rtfilter.cli.schemas import read_schema, to_line
 from rtfilter.cli.subscriptions import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say
@@ -58,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--capacity",
         metavar=("INNER", "LEAF"),
         nargs=2,
-        type=inputs.positive,
+        type=positive,
         help="most entries of an inner node and of a leaf, at least 4; the default is measured to be good",
     )
     inputs.add_progress(build)
@@ -97,7 +98,7 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_occupied(path: str) -> None:
-    """Refuse before the work what `rtfilter.snapshots.arrays.write` would refuse after it."""
+    """Refuse a path that `rtfilter.snapshots.arrays.write` would refuse, before the index is built."""
     from rtfilter.snapshots.arrays import MANIFEST
 
     if not os.path.lexists(path):

@@ -63,48 +63,46 @@ def add_progress(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def positive(text: str) -> int:
-    """Read an integer above 0 from the command line."""
-    value = int(text) if text.isascii() and text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer above 0, not {text!r}")
-    return value
-
-
 def open_inputs(
-    arguments: argparse.Namespace, batch: int, only: int | None = None
+    subscriptions: str,
+    events: str,
+    schema: str | None,
+    *,
+    batch: int,
+    only: int | None = None,
+    progress: bool = False,
 ) -> tuple[EventFilter, Iterator[EventBatch]]:
-    """Return the filter of the subscriptions and the batches of events, by the arguments of `add_inputs`.
+    """Return the filter of the subscriptions, and the events in batches.
 
     Parameters
     ----------
-    arguments : argparse.Namespace
+    subscriptions, events, schema : str
+        Paths, as of `add_inputs`. Without a schema, it is inferred from the events and told.
     batch : int
-        Events in a batch.
+        Most events in a batch, at least 1.
     only : int, optional
         Read only the subscription with this id.
+    progress : bool
+        Show progress even where standard error is no terminal.
 
     Raises
     ------
     OSError, CommandError
         A file cannot be read; with its place.
     """
-    events = open_events(arguments.events)
-    if is_index(arguments.subscriptions):
-        if arguments.schema is not None:
-            raise CommandError(
-                f"{arguments.subscriptions} is an index and has its own schema; leave out --schema"
-            )
-        target = open_index(arguments.subscriptions)
-        return target, events.batches(target.schema, batch)
-    if arguments.schema is not None:
-        schema = read_schema(arguments.schema)
+    file = open_events(events)
+    if is_index(subscriptions):
+        if schema is not None:
+            raise CommandError(f"{subscriptions} is an index and has its own schema; leave out --schema")
+        target = open_index(subscriptions)
+        return target, file.batches(target.schema, batch)
+    if schema is not None:
+        attributes = read_schema(schema)
     else:
-        schema = events.infer()
+        attributes = file.infer()
         say(
             "schema inferred from the events; to keep or correct it, save this for --schema:\n"
-            + to_line(schema)
+            + to_line(attributes)
         )
-    progress = getattr(arguments, "progress", False)
-    target = build_filter(arguments.subscriptions, schema, progress=progress, only=only)
-    return target, events.batches(schema, batch)
+    target = build_filter(subscriptions, attributes, progress=progress, only=only)
+    return target, file.batches(attributes, batch)

@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from rtfilter.cli import inputs
+from rtfilter.cli.arguments import positive
 from rtfilter.cli.events import EventBatch
 from rtfilter.cli.pairs import check_pairs, open_pairs
 from rtfilter.cli.terminal import progress_bar, say
@@ -42,7 +43,7 @@ examples:
     parser.add_argument(
         "--batch",
         metavar="N",
-        type=inputs.positive,
+        type=positive,
         default=BATCH,
         help=f"events matched together (default {BATCH}): more is faster per event, less takes less memory",
     )
@@ -53,7 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0."""
     if arguments.out is not None:
         check_pairs(arguments.out, [arguments.subscriptions, arguments.events, arguments.schema])
-    target, batches = inputs.open_inputs(arguments, arguments.batch)
+    target, batches = inputs.open_inputs(
+        arguments.subscriptions,
+        arguments.events,
+        arguments.schema,
+        batch=arguments.batch,
+        progress=arguments.progress,
+    )
     target.match_batch([])  # loads the compiled kernels, which take no part in the rate
     events = matches = 0
     began = perf_counter()
@@ -75,10 +82,6 @@ def _pairs(target: EventFilter, batch: EventBatch) -> NDArray[np.int64]:
     """Return rows of the batch and ids, int64 (2, k), ordered by both."""
     import numpy as np
 
-    from rtfilter.errors import EventError
-
-    try:
+    with batch.naming_places():
         pairs = target.match_batch(batch.events).pairs()
-    except EventError as error:
-        raise batch.failure(error) from None
     return pairs[:, np.lexsort((pairs[1], pairs[0]))]

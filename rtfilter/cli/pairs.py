@@ -1,4 +1,4 @@
-"""Writing pairs (event row, subscription id): CSV to standard output, or a file, whole or not at all."""
+"""Writing pairs (event row, subscription id): CSV to standard output, or a whole file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINES = {"csv": "%d,%d\n", "jsonl": '{"event": %d, "subscription": %d}\n'}
 
 
 def check_pairs(path: str, inputs: Iterable[str | None]) -> None:
-    """Refuse, before the work, an output that could not be written after it, or that is one of the inputs.
+    """Refuse an output that cannot be written, or that is one of the inputs, before the matching begins.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def _format(path: str) -> str:
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """Give a draft beside `target` that takes its place when the block ends without an exception."""
+    """Yield the path of a draft, which replaces `target` when the block ends without an exception."""
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         yield draft

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rtfilter.cli.arguments import natural, positive
 from rtfilter.cli.terminal import CommandError, say
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from rtfilter.replay import Contender
     from rtfilter.replay.workloads import Workload
 
+BATCH = 10_000
 EXAMPLES = """\
 examples:
   rtfilter replay wide --subscriptions 100000 --figure replay.png
@@ -34,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("events", nargs="?", help="with a file of subscriptions: the file of events")
     parser.add_argument("--schema", help="with files: JSON file of attribute types; by default inferred")
     parser.add_argument(
-        "--subscriptions", type=_whole, help="in the index at the start (default 10000, or the file)"
+        "--subscriptions", type=natural, help="in the index at the start (default 10000, or the file)"
     )
-    parser.add_argument("--dimensions", type=_positive, help="of the workloads of boxes (default 12)")
-    parser.add_argument("--bursts", type=_positive, default=200, help="(default 200)")
+    parser.add_argument("--dimensions", type=positive, help="of the workloads of boxes (default 12)")
+    parser.add_argument("--bursts", type=positive, default=200, help="(default 200)")
     parser.add_argument(
         "--sizes", type=_sizes, default=(16, 128, 1024), help="events of a burst (16,128,1024)"
     )
@@ -45,10 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--poisson", type=_mean, metavar="MEAN", help="draw burst sizes from a Poisson law instead"
     )
     parser.add_argument(
-        "--insert", type=_whole, default=0, metavar="N", help="new subscriptions between bursts"
+        "--insert", type=natural, default=0, metavar="N", help="new subscriptions between bursts"
     )
     parser.add_argument(
-        "--delete", type=_whole, default=0, metavar="N", help="old ones removed between bursts"
+        "--delete", type=natural, default=0, metavar="N", help="old ones removed between bursts"
     )
     parser.add_argument("--level", default="adaptive", help="a level, 0 the root, or 'adaptive' (default)")
     parser.add_argument(
@@ -57,22 +60,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", choices=["shortest", "fifo", "longest"], default="shortest", help="order of events"
     )
+    parser.add_argument("--rounds", type=positive, default=16, help="samples per plan of the controller (16)")
     parser.add_argument(
-        "--rounds", type=_positive, default=16, help="samples per plan of the controller (16)"
+        "--threshold", type=positive, default=300_000, help="updates until it doubts (300000)"
     )
     parser.add_argument(
-        "--threshold", type=_positive, default=300_000, help="updates until it doubts (300000)"
+        "--capacity", type=positive, nargs=2, metavar=("INNER", "LEAF"), help="of index nodes"
     )
     parser.add_argument(
-        "--capacity", type=_positive, nargs=2, metavar=("INNER", "LEAF"), help="of index nodes"
+        "--check", type=natural, default=1, metavar="N", help="events per burst checked by brute force"
     )
     parser.add_argument(
-        "--check", type=_whole, default=1, metavar="N", help="events per burst checked by brute force"
+        "--rtree-every", type=natural, default=0, metavar="N", help="let rtree run every Nth burst too"
     )
-    parser.add_argument(
-        "--rtree-every", type=_whole, default=0, metavar="N", help="let rtree run every Nth burst too"
-    )
-    parser.add_argument("--seed", type=_whole, default=1)
+    parser.add_argument("--seed", type=natural, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write one line per burst as CSV")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="write a picture (PNG, SVG, PDF)")
@@ -86,21 +87,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay."""
+    try:
+        return _replay(arguments)
+    except ModuleNotFoundError as error:
+        raise CommandError(f"replay needs {error.name}: pip install 'rtree-filter[replay]'") from None
+
+
+def _replay(arguments: argparse.Namespace) -> int:
     import contextlib
     import sys
 
-    try:
-        from rtfilter import replay
-        from rtfilter.replay.workloads import WORKLOADS, workload
-    except ModuleNotFoundError as error:
-        raise CommandError(f"replay needs {error.name}: pip install 'rtree-filter[replay]'") from None
-    from rtfilter import EventFilter
+    from rtfilter import EventFilter, replay
     from rtfilter.index.tree import DEFAULT_CAPACITY
+    from rtfilter.replay.workloads import WORKLOADS, workload
 
     if arguments.figure is not None and arguments.figure.suffix not in (".png", ".svg", ".pdf"):
         raise CommandError(f"{arguments.figure}: a figure is a .png, .svg or .pdf")
     for path in (arguments.json, arguments.csv, arguments.figure, arguments.log):
-        if path is not None and not path.parent.is_dir():  # said now, not after minutes
+        if path is not None and not path.parent.is_dir():  # said before the replay, which takes minutes
             raise CommandError(f"{path}: there is no folder {path.parent}")
     entries: list[dict[str, Any]] = []
     controller = _controller(arguments, entries.append if arguments.log else None)
@@ -125,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
             peer_every=arguments.rtree_every,
             seed=arguments.seed,
         )
-    except (ValueError, ModuleNotFoundError) as error:
+    except ValueError as error:
         raise CommandError(str(error)) from None
     with contextlib.ExitStack() as stack:
         if filter.metrics is not None and arguments.metrics_port is not None:
@@ -160,27 +164,26 @@ def _contender(arguments: argparse.Namespace, controller: Controller) -> Contend
 
 
 def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
-    """The controller that level and group ask for."""
+    """Return the controller for the given level and group."""
     from rtfilter.adaptive import FixedPlan, LevelController, PlanController
 
-    level = None if arguments.level == "adaptive" else _number("--level", arguments.level, 0)
-    words = {"adaptive": -1, "all": None}
-    group = words[arguments.group] if arguments.group in words else _number("--group", arguments.group, 1)
+    level = None if arguments.level == "adaptive" else _number("--level", arguments.level, natural)
+    words = ("adaptive", "all")
+    group = None if arguments.group in words else _number("--group", arguments.group, positive)
     tuning = {"rounds": arguments.rounds, "threshold": arguments.threshold, "log": log}
-    if level is not None and group != -1:
-        return FixedPlan(level, group, log=log)
-    if level is not None:
-        raise CommandError("a fixed --level needs a fixed --group too: a number or 'all'")
-    if group == -1:
+    if arguments.group == "adaptive":
+        if level is not None:
+            raise CommandError("a fixed --level needs a fixed --group too: a number or 'all'")
         return PlanController(**tuning)
-    return LevelController(group=group, **tuning)
+    if level is None:
+        return LevelController(group=group, **tuning)
+    return FixedPlan(level, group, log=log)
 
 
 def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
-    """A workload of files: subscriptions and events in the order of the files, again and again."""
-    from rtfilter.cli.events import open_events
-    from rtfilter.cli.schemas import read_schema, to_line
-    from rtfilter.cli.subscriptions import build_filter, is_index, open_index
+    """Return a workload that repeats subscriptions and events in the order of the files, and its size."""
+    from rtfilter.cli.inputs import open_inputs
+    from rtfilter.cli.subscriptions import is_index
     from rtfilter.replay.workloads import file_workload
 
     path = arguments.workload
@@ -188,42 +191,24 @@ def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
         raise CommandError(
             f"{path!r}: give a file of events too, or name a workload: wide, narrow, flights or weather"
         )
-    file = open_events(arguments.events)
-    if is_index(path):
-        known = open_index(path)
-    else:
-        schema = read_schema(arguments.schema) if arguments.schema else file.infer()
-        if not arguments.schema:
-            say(f"schema: {to_line(schema)}")
-        known = build_filter(path, schema, progress=arguments.progress)
+    schema = None if is_index(path) else arguments.schema
+    known, batches = open_inputs(path, arguments.events, schema, batch=BATCH, progress=arguments.progress)
     predicates = [known.predicate(id) for id in known.ids().tolist()]
-    events = [batch.events for batch in file.batches(known.schema, 10_000)]
-    try:
-        tables = [known.schema.read(batch) for batch in events]
-    except ValueError as error:
-        raise CommandError(f"{arguments.events}: {error}") from None
-    rows = [table.row(i) for table in tables for i in range(len(table))]
+    rows = []
+    for batch in batches:
+        with batch.naming_places():
+            table = known.schema.read(batch.events)
+        rows += [table.row(i) for i in range(len(table))]
     if not rows or not predicates:
         raise CommandError("there is nothing to replay: no events, or no subscriptions")
     return file_workload(Path(path).name, known.schema, predicates, rows), len(predicates)
 
 
-def _number(option: str, text: str, least: int) -> int:
-    if not text.isdigit() or int(text) < least:
-        raise CommandError(f"{option} must be a whole number from {least} on, or a word; see --help")
-    return int(text)
-
-
-def _whole(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if _whole(text) < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return int(text)
+def _number(option: str, text: str, read: Callable[[str], int]) -> int:
+    try:
+        return read(text)
+    except (argparse.ArgumentTypeError, ValueError) as error:
+        raise CommandError(f"{option} must be a number or a word, see --help: {error}") from None
 
 
 def _mean(text: str) -> float:
@@ -237,4 +222,4 @@ def _mean(text: str) -> float:
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(_positive(part) for part in text.split(","))
+    return tuple(positive(part) for part in text.split(","))

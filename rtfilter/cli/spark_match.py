@@ -1,4 +1,4 @@
-"""``rtfilter spark-match``: `rtfilter.spark.match_frame` for files."""
+"""``rtfilter spark-match``: match the events of files on Spark, with `rtfilter.spark.match_frame`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from rtfilter.cli import inputs
+from rtfilter.cli.arguments import positive
 from rtfilter.cli.subscriptions import is_index
 from rtfilter.cli.terminal import CommandError, say
+from rtfilter.text import listed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +52,7 @@ examples:
         "--format", choices=FORMATS, help="of the events; by default JSON if EVENTS ends with .json or .jsonl"
     )
     parser.add_argument(
-        "--partitions", metavar="N", type=inputs.positive, help="tasks to match in; by default one a core"
+        "--partitions", metavar="N", type=positive, help="tasks to match in; by default one a core"
     )
     parser.add_argument(
         "--details", action="store_true", help="with the estimated workload and the seconds to each answer"
@@ -91,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.id not in events.columns:
             raise CommandError(
                 f"{arguments.events}: events have no column {arguments.id!r} to name them, but "
-                f"{', '.join(events.columns)}; tell which by --id"
+                f"{listed(events.columns)}; tell which by --id"
             )
         absent = [name for name in _schema(arguments.index).names if not _has(events, name)]
         if absent:
@@ -133,7 +135,7 @@ def _format(path: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """What went wrong, of all that Spark tells: rtfilter's own words if a worker said them."""
+    """Return the cause from Spark's long message: the error of rtfilter in a worker, if there is one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("rtfilter.errors.")]
     if own:

@@ -1,32 +1,31 @@
-"""Subscriptions of a file, and the filter of them.
+"""Reading a file of subscriptions into a filter.
 
 JSON lines hold conditions: a JSON string is SQL, an object has "where" (SQL) or "pattern" (an event pattern)
-and optionally "id". Tables hold conditions in the column ``where``, or bounds in the columns
-``low.<attribute>`` and ``high.<attribute>``, closed, an empty cell open; and optionally ids in ``id``.
+and optionally "id". Tables hold conditions in the column ``where``, or closed bounds in the columns
+``low.<attribute>`` and ``high.<attribute>``, where an empty cell is no bound; and optionally ids in ``id``.
 Without ids, a subscription's id is its row, from 0.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli import files
-from rtfilter.cli.bounds import Bounds, bounded_columns, bounds_of_arrow, bounds_of_csv
+from rtfilter.cli.bounds import Bounds, find_columns, read_arrow_bounds, read_csv_bounds
+from rtfilter.cli.cells import id_of
 from rtfilter.cli.terminal import CommandError, counted
+from rtfilter.text import shown
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
     from rtfilter.filter import EventFilter
     from rtfilter.predicates.model import Predicate
 
-_ROW = re.compile(r"row (\d+), ")
-
 
 class Condition(NamedTuple):
-    """A subscription as it stands in a file."""
+    """A subscription in a file, given as a condition."""
 
     at: int
     """Its line, or row of a Parquet file."""
@@ -91,7 +90,7 @@ def build_filter(
         target = EventFilter(schema, capacity or DEFAULT_CAPACITY)
     except ValueError as error:
         raise CommandError(str(error)) from None
-    found = _read(path, schema)
+    found = _read_file(path, schema)
     if isinstance(found, Bounds):
         _subscribe_bounds(path, target, found, only)
     else:
@@ -101,7 +100,7 @@ def build_filter(
     return target
 
 
-def _read(path: str, schema: Schema) -> Bounds | Iterator[Condition]:
+def _read_file(path: str, schema: Schema) -> Bounds | Iterator[Condition]:
     kind = files.check(path)
     if path == files.STDIN:
         raise CommandError("subscriptions cannot be read from standard input; only events can")
@@ -109,9 +108,9 @@ def _read(path: str, schema: Schema) -> Bounds | Iterator[Condition]:
         return _json_conditions(path)
     if kind == "csv":
         header, rows = files.read_csv(path)
-        columns = bounded_columns(path, header, schema)
+        columns = find_columns(path, header, schema)
         if columns:
-            return bounds_of_csv(path, header, rows, columns, schema)
+            return read_csv_bounds(path, header, rows, columns, schema)
         return _csv_conditions(path, header, rows)
     file = files.open_parquet(path)
     arrow = files.pyarrow(path)
@@ -119,9 +118,9 @@ def _read(path: str, schema: Schema) -> Bounds | Iterator[Condition]:
         table = file.read()
     except (arrow.ArrowException, OSError) as error:
         raise files.damaged(path, error) from None
-    columns = bounded_columns(path, table.column_names, schema)
+    columns = find_columns(path, table.column_names, schema)
     if columns:
-        return bounds_of_arrow(path, table, columns, schema)
+        return read_arrow_bounds(path, table, columns, schema)
     return _arrow_conditions(path, table)
 
 
@@ -151,13 +150,7 @@ def _json_conditions(path: str) -> Iterator[Condition]:
 def _csv_conditions(path: str, header: list[str], rows: Any) -> Iterator[Condition]:
     where, id = header.index("where"), header.index("id") if "id" in header else None
     for line, row in rows:
-        yield Condition(line, row[where], None if id is None else _id_of_cell(row[id]))
-
-
-def _id_of_cell(cell: str) -> object:
-    if not cell:
-        return None
-    return int(cell) if re.fullmatch("-?[0-9]{1,30}", cell) else cell
+        yield Condition(line, row[where], None if id is None else id_of(row[id]))
 
 
 def _arrow_conditions(path: str, table: Any) -> Iterator[Condition]:
@@ -170,7 +163,7 @@ def _arrow_conditions(path: str, table: Any) -> Iterator[Condition]:
 
 
 class _Ids:
-    """The ids of the subscriptions of a file: all of them given, or none."""
+    """The ids of the subscriptions of a file: either all have one, or none."""
 
     def __init__(self, place: Callable[[int], str]) -> None:
         self._place = place
@@ -189,8 +182,8 @@ class _Ids:
         self._count += 1
         if id is None:
             return row
-        if type(id) is not int or not 0 <= id < 2**63:
-            raise CommandError(f"{self._place(at)}: an id is an integer from 0 to 2**63 - 1; got {id!r}")
+        if type(id) is not int or not 0 <= id < 2**63 - 1:
+            raise CommandError(f"{self._place(at)}: an id is an integer from 0 to 2**63 - 2; got {shown(id)}")
         first = self._seen.setdefault(id, at)
         if self._count > len(self._seen):
             raise CommandError(f"{self._place(at)}: the id {id} is taken already, see {self._place(first)}")
@@ -218,22 +211,9 @@ def _subscribe_conditions(path: str, target: EventFilter, conditions: Any, only:
     try:
         target.subscribe_many(predicates, ids=names)
     except PredicateError as error:
-        raise _uncompilable(path, target.schema, predicates, places) or error from None
-
-
-def _uncompilable(
-    path: str, schema: Schema, predicates: Sequence[Predicate], places: Sequence[int]
-) -> CommandError | None:
-    """Return which predicate it is that cannot be compiled."""
-    from rtfilter.errors import PredicateError
-    from rtfilter.predicates.boxes import compile_predicate
-
-    for at, predicate in zip(places, predicates, strict=True):
-        try:
-            compile_predicate(predicate, schema)
-        except PredicateError as error:
-            return CommandError(f"{_place(path, at)}: {error}")
-    return None
+        if error.row is None:
+            raise
+        raise CommandError(f"{_place(path, places[error.row])}: {error}") from None
 
 
 def _subscribe_bounds(path: str, target: EventFilter, bounds: Bounds, only: int | None) -> None:
@@ -247,9 +227,7 @@ def _subscribe_bounds(path: str, target: EventFilter, bounds: Bounds, only: int 
     try:
         target.subscribe_many(bounds.low[keep], bounds.high[keep], ids=names[keep])
     except PredicateError as error:
-        text = str(error)
-        found = _ROW.match(text)
-        if found is None:
-            raise CommandError(f"{files.place(path)}: {text}") from None
-        at = np.asarray(bounds.at)[keep][int(found[1])]
-        raise CommandError(f"{_place(path, int(at))}: {text[found.end() :]}") from None
+        if error.row is None:
+            raise CommandError(f"{files.place(path)}: {error}") from None
+        at = np.asarray(bounds.at)[keep][error.row]
+        raise CommandError(f"{_place(path, int(at))}: {error.message}") from None

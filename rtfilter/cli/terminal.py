@@ -1,4 +1,4 @@
-"""What the command line says to people: on standard error, so that standard output is only results."""
+"""Messages of the command line: on standard error, so that standard output holds results only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class CommandError(Exception):
-    """An expected failure: its text says what is wrong, where, and what to do. Shown without a traceback."""
+    """An expected failure: the text says what is wrong, where, and what to do; no traceback is shown."""
 
 
 def say(message: str) -> None:

@@ -1,1 +1,1 @@
-"""Events: their attributes, how they are read, and where they lie as points."""
+"""Events: their attributes, reading them in every form, and encoding them as points."""

@@ -1,4 +1,4 @@
-"""From single values to coordinates, and what is said of a value that has none."""
+"""Encoding single values as coordinates, and refusing those that have none."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 from rtfilter.errors import EventError
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, FloatArray, is_missing, string_code
 from rtfilter.events.table import Field
+from rtfilter.text import cut
 
 _NUMBERS = frozenset((int, float))
 _STRINGS = frozenset((str,))
 
 
 def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
-    """Join encoded columns, each (n,) or (n, 2), into points (n, D)."""
+    """Join encoded columns, each float64 (n,) or (n, 2), into points, float64 (n, D); n is `count`."""
     points = np.empty((count, sum(1 if part.ndim == 1 else 2 for part in parts)), np.float64)
     at = 0
     for part in parts:
@@ -29,7 +30,7 @@ def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
 
 
 def encode_objects(field: Field, values: list[Any]) -> FloatArray:
-    """Encode Python objects; (n,) float64, for strings (n, 2).
+    """Encode n Python objects; returns float64 (n,), for strings (n, 2).
 
     Raises
     ------
@@ -54,7 +55,14 @@ def encode_objects(field: Field, values: list[Any]) -> FloatArray:
 
 
 def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
-    """Encode one value of any type.
+    """Encode one value of any type; returns one coordinate, for a string two.
+
+    Parameters
+    ----------
+    field : Field
+    value : object
+    row : int
+        Row of the event, for the error.
 
     Raises
     ------
@@ -76,17 +84,20 @@ def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
 
 
 def refusal(field: Field, row: int, value: Any) -> EventError:
-    """Say why `value` is no coordinate."""
-    where = f"event {row}: attribute {field.name!r}"
+    """Return the error that says why `value` has no coordinate."""
     if isinstance(value, float | np.floating) and math.isnan(value):
-        return EventError(
-            f"{where} is NaN; where it is unknown, leave it out: no key or None in a dict, "
-            "null in JSON, a masked cell in an array, or pass the pandas DataFrame itself"
+        reason = (
+            "is NaN; where it is unknown, leave it out: no key or None in a dict, null in JSON, "
+            "a masked cell in an array, or pass the pandas DataFrame itself"
         )
-    canonical = field.read(value)
-    if canonical is None or not math.isfinite(_float(canonical)):
-        return EventError(f"{where} is infinite or beyond float64; leave it out or clip it")
-    return EventError(f"{where} is {value}, outside its domain [{_end(field.low)}, {_end(field.high)}]")
+    else:
+        canonical = field.read(value)
+        if canonical is None or not math.isfinite(_float(canonical)):
+            reason = "is infinite or beyond float64; leave it out or clip it"
+        else:
+            domain = f"[{_end(field.low)}, {_end(field.high)}]"
+            reason = f"is {cut(str(value))}, outside its domain {domain}"
+    return EventError.about(field.name, reason, row)
 
 
 def _float(value: Any) -> float:

@@ -1,6 +1,6 @@
 """Reading events from columns: NumPy arrays, masked arrays, pandas DataFrames, Arrow tables.
 
-Neither pandas nor pyarrow is imported here: whoever passes such an object has imported it already.
+Neither pandas nor pyarrow is imported here: a caller who passes such an object has imported it already.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_objects, refusal
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, BoolArray, FloatArray
 from rtfilter.events.table import EventTable, Field
+from rtfilter.text import listed
 
 AnyArray = NDArray[Any]
 
@@ -32,11 +33,18 @@ class Column(NamedTuple):
     """The value in a row; None where missing."""
 
 
-def read_table(fields: tuple[Field, ...], events: Any) -> EventTable:
-    """Read an array, a DataFrame, or an Arrow table or record batch."""
+def read_columns(fields: tuple[Field, ...], events: Any) -> EventTable:
+    """Read n events from an array, a DataFrame, or an Arrow table or record batch.
+
+    Raises
+    ------
+    EventError
+        Another object, a wrong shape, a table without any of the attributes, or a value that
+        `rtfilter.events.schema.Schema.read` refuses.
+    """
     if isinstance(events, np.ndarray):
         return _read_array(fields, events)
-    # Any class of the family counts, so that subclasses (geopandas) are read as well.
+    # The base classes count too, so that subclasses (geopandas) are read as well.
     families = {(base.__module__.partition(".")[0], base.__name__) for base in type(events).__mro__}
     if ("pandas", "DataFrame") in families:
         _require_known(fields, map(str, events.columns))
@@ -56,15 +64,15 @@ def read_table(fields: tuple[Field, ...], events: Any) -> EventTable:
 def _require_known(fields: tuple[Field, ...], names: Iterable[str]) -> None:
     """Refuse a table that has none of the attributes: it is another table, or its columns are misspelt.
 
-    One that shares some is taken, since attributes may be missing and others may be there (P-8).
+    A table that has some of them is read: attributes may be missing, and other columns are ignored.
     """
     given = list(names)
-    # A dotted attribute may lie in a column of structs (M-10).
+    # A dotted attribute may lie in a column of structs.
     known = {field.name for field in fields} | {field.name.partition(".")[0] for field in fields}
     if given and not known.intersection(given):
         raise EventError(
-            f"the table has none of the attributes {', '.join(field.name for field in fields[:8])}; "
-            f"its columns are {', '.join(given[:8])}"
+            f"the table has none of the attributes {listed([field.name for field in fields])}; "
+            f"its columns are {listed(given)}"
         )
 
 
@@ -83,7 +91,7 @@ class _Columns(NamedTuple):
 
 
 class _Numbers(NamedTuple):
-    """An array of numbers (n, number of attributes) without missing ones."""
+    """An array of numbers (n, number of attributes), none missing."""
 
     names: list[str]
     array: AnyArray
@@ -110,11 +118,12 @@ def _read_array(fields: tuple[Field, ...], events: AnyArray) -> EventTable:
     if values.dtype.kind in "iufb":
         kind = "bool" if values.dtype.kind == "b" else "number"
         for field in fields:
-            # Nothing in the array could ever be of this attribute's type: a mistake, not an odd value.
+            # No value of the array can be of this attribute's type, so the array is a mistake.
             if field.family != kind:
-                raise EventError(
-                    f"attribute {field.name!r} is {field.family}, but the array holds {values.dtype}; "
-                    "pass dicts, a DataFrame, an Arrow table or an array of objects"
+                raise EventError.about(
+                    field.name,
+                    f"is {field.family}, but the array holds {values.dtype}; "
+                    "pass dicts, a DataFrame, an Arrow table or an array of objects",
                 )
         if kind == "number" and mask is None:
             with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite
@@ -144,7 +153,7 @@ def _within(fields: tuple[Field, ...], points: FloatArray) -> bool:
 
 
 def encode_array(field: Field, values: AnyArray, missing: BoolArray | None) -> Column:
-    """Encode a NumPy column of any dtype; where `missing`, (n,) bool, is true the value is not looked at.
+    """Encode a NumPy column (n,) of any dtype; values where `missing`, bool (n,), is true are ignored.
 
     Raises
     ------
@@ -186,7 +195,7 @@ def _refuse(field: Field, values: AnyArray, wrong: BoolArray) -> None:
 
 
 def _microseconds(values: AnyArray) -> FloatArray:
-    """Return datetime64 values as float64 microseconds, rounded down; `ALIEN` beyond int64's range."""
+    """Return datetime64 values (n,) as float64 microseconds, rounded down; `ALIEN` beyond int64's range."""
     days = values.astype("datetime64[D]").astype(np.int64)
     coordinates = values.astype("datetime64[us]").astype(np.int64).astype(np.float64)
     coordinates[np.abs(days) > 290_000 * 365] = ALIEN
@@ -204,7 +213,7 @@ def _pandas_column(field: Field, frame: Any) -> Column:
         return _absent(field, len(frame))
     series = frame[field.name]
     if series.ndim != 1:
-        raise EventError(f"the DataFrame has several columns called {field.name!r}; keep one")
+        raise _several(field, "DataFrame")
     dtype = series.dtype
     missing = series.isna().to_numpy(np.bool_)
     plain = np.dtype(getattr(dtype, "numpy_dtype", dtype if isinstance(dtype, np.dtype) else object))
@@ -226,6 +235,11 @@ def _pandas_column(field: Field, frame: Any) -> Column:
     return encode_array(field, series.to_numpy(object), missing)
 
 
+def _several(field: Field, form: str) -> EventError:
+    message = f"the {form} has several columns called {field.name!r}; keep one"
+    return EventError(message, attribute=field.name)
+
+
 def _absent(field: Field, count: int) -> Column:
     return encode_array(field, np.zeros(count, np.int8), np.ones(count, np.bool_))
 
@@ -235,7 +249,7 @@ def _read_arrow(fields: tuple[Field, ...], table: Any) -> EventTable:
     for _ in range(max(field.name.count(".") for field in fields)):
         if not any(types.is_struct(kind) for kind in table.schema.types):
             break
-        table = table.flatten()  # a struct column "a" with a field "b" becomes "a.b" (M-10)
+        table = table.flatten()  # a struct column "a" with a field "b" becomes "a.b"
     return _table([_arrow_column(field, table) for field in fields], fields, len(table))
 
 
@@ -243,7 +257,7 @@ def _arrow_column(field: Field, table: Any) -> Column:
     pa = sys.modules["pyarrow"]
     places = table.schema.get_all_field_indices(field.name)
     if len(places) > 1:
-        raise EventError(f"the Arrow table has several columns called {field.name!r}; keep one")
+        raise _several(field, "Arrow table")
     if not places or pa.types.is_struct(table.schema.types[places[0]]):
         return _absent(field, len(table))
     column = table.column(places[0])
@@ -265,7 +279,7 @@ def _arrow_column(field: Field, table: Any) -> Column:
             return encode_uniques(field, codes, coded.dictionary.to_pylist())
         values = column.to_pylist()
     except UnicodeDecodeError as error:
-        raise EventError(f"attribute {field.name!r} is not valid UTF-8: {error}") from None
+        raise EventError.about(field.name, f"is not valid UTF-8: {error}") from None
     return encode_array(field, _objects(values), missing)
 
 

@@ -1,8 +1,8 @@
-"""From attribute values to coordinates: which values are comparable, and where they lie.
+"""From attribute values to coordinates: which values are comparable, and their coordinates.
 
 Every attribute takes one coordinate of a float64 point, a string attribute two. Besides ordinary values
-a coordinate can be `MISSING` (below every value) or `ALIEN` (above every value), so that one closed box
-test per dimension answers for absent and ill-typed values too (W-1, M-2, M-9). The normative text is
+a coordinate can be `MISSING` (below every value) or `ALIEN` (above every value), so that one test of a
+closed box per dimension covers absent and ill-typed values too. The normative text is
 `docs/predicates.md`.
 """
 
@@ -25,7 +25,7 @@ BoolArray = NDArray[np.bool_]
 MISSING: Final = -math.inf
 """Coordinate of an attribute that the event does not have."""
 ALIEN: Final = math.inf
-"""Coordinate of a present value of another type: it satisfies nothing but ``exists`` and don't care."""
+"""Coordinate of a present value of another type: it satisfies only ``exists``, or no constraint at all."""
 HIGHEST: Final = float(np.finfo(np.float64).max)
 LOWEST: Final = -HIGHEST
 EXACT: Final = 2**53

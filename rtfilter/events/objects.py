@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,19 +18,19 @@ _ATOMS = frozenset((int, float, str, bool, type(None)))
 
 
 def flatten(event: Mapping[Any, object], names: frozenset[str], row: int = 0) -> dict[str, object]:
-    """Return the values of `event` whose path, joined with dots, is one of `names` (M-10).
+    """Return the values of `event` whose path, joined with dots, is one of `names`.
 
     Raises
     ------
     EventError
-        One name has two values (M-1), as in ``{"a.b": 1, "a": {"b": 2}}``, or objects are nested deeper
+        One name has two values, as in ``{"a.b": 1, "a": {"b": 2}}``, or objects are nested deeper
         than `MAX_NESTING`.
     """
     flat: dict[str, object] = {}
     for name, value in _leaves(event, row):
         if name in names:
             if name in flat:
-                raise EventError(f"event {row}: attribute {name!r} occurs twice, nested and with dots")
+                raise EventError.about(name, "occurs twice, nested and with dots", row)
             flat[name] = value
     return flat
 
@@ -40,7 +40,7 @@ def _leaves(event: Mapping[Any, object], row: int) -> Iterator[tuple[str, object
     while stack:
         prefix, node, depth = stack.pop()
         if depth > MAX_NESTING:
-            raise EventError(f"event {row}: objects are nested deeper than {MAX_NESTING} levels")
+            raise EventError(f"objects are nested deeper than {MAX_NESTING} levels", row=row)
         for key, value in node.items():
             if type(value) not in _ATOMS and isinstance(value, Mapping):
                 stack.append((f"{prefix}{key}.", value, depth + 1))
@@ -55,11 +55,14 @@ def _flat_names(fields: tuple[Field, ...]) -> frozenset[str] | None:
     return None
 
 
-class _Dicts(NamedTuple):
+class _Dicts:
     """Events as the caller gave them, flattened where names have dots."""
 
-    fields: tuple[Field, ...]
-    events: Sequence[Mapping[Any, object]]
+    __slots__ = ("events", "fields")
+
+    def __init__(self, fields: tuple[Field, ...], events: Sequence[Mapping[Any, object]]) -> None:
+        self.fields = fields
+        self.events = events
 
     def row(self, index: int) -> dict[str, object]:
         event = self.events[index]
@@ -71,7 +74,8 @@ class _Dicts(NamedTuple):
         return [None if is_missing(value) else value for value in found]
 
 
-def read_event(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventTable:
+def read_dict(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventTable:
+    """Read one event. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
     names = _flat_names(fields)
     if names is not None:
         event = flatten(event, names)
@@ -90,11 +94,15 @@ def read_event(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventT
     return EventTable(points, _Dicts(fields, (event,)))
 
 
-def read_events(fields: tuple[Field, ...], events: Sequence[Any]) -> EventTable:
+def read_dicts(fields: tuple[Field, ...], events: Sequence[Any]) -> EventTable:
+    """Read n events. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
     for kind in set(map(type, events)):
         if kind is not dict and not issubclass(kind, Mapping):
             row = next(row for row, event in enumerate(events) if type(event) is kind)
-            raise EventError(f"event {row} is of type {kind.__name__}; expected a mapping of names to values")
+            reason = f"is of type {kind.__name__}; expected a mapping of names to values"
+            error = EventError(f"event {row} {reason}", reason=reason)
+            error.row = row
+            raise error
     names = _flat_names(fields)
     if names is not None:
         events = [flatten(event, names, row) for row, event in enumerate(events)]

@@ -21,8 +21,9 @@ from rtfilter.events.encoding import (
     microseconds,
     number,
 )
-from rtfilter.events.reading import read
+from rtfilter.events.reading import read_events
 from rtfilter.events.table import EventTable, Field
+from rtfilter.text import listed, shown
 
 KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "timestamp": datetime}
 """Name of each attribute type in JSON, and its Python type."""
@@ -41,7 +42,15 @@ class Attribute:
         `int`, `float`, `str`, `bool` or `datetime.datetime`. `int` and `float` are both numbers: 1 equals
         1.0, and an `int` attribute takes 5.5 as the number it is.
     low, high : int, float or datetime, optional
-        Closed ends of the domain. An event outside is an `EventError`.
+        Closed ends of the domain; by default all of float64. An event with a value outside is refused
+        with an `EventError`.
+
+    Raises
+    ------
+    TypeError
+        Another type.
+    ValueError
+        A domain of strings or booleans, an empty one, or an end of another type or beyond float64.
     """
 
     type: type
@@ -123,7 +132,7 @@ class Schema:
     ----------
     attributes : mapping of str to type or Attribute
         For example ``{"price": float, "symbol": str, "size": Attribute(int, low=0, high=65535)}``.
-        A name with dots, such as ``"url.resource"``, is a value inside a nested object (M-10).
+        A name with dots, such as ``"url.resource"``, is a value inside a nested object.
 
     Raises
     ------
@@ -155,7 +164,7 @@ class Schema:
             Field(name, attribute.family, READERS[_READ_AS[attribute.type]], *attribute.bounds)
             for name, attribute in self.attributes.items()
         )
-        """The same, laid out for reading events."""
+        """The attributes, laid out for reading events."""
 
     def read(self, events: object) -> EventTable:
         """Read events and encode them.
@@ -163,10 +172,10 @@ class Schema:
         Parameters
         ----------
         events : dict, list of dict, ndarray, numpy.ma.MaskedArray, pandas.DataFrame or pyarrow.Table
-            One event or n of them. Nested objects are flattened with dots (M-10), attributes outside
-            the schema are ignored (P-8). An array has shape (n, number of attributes), in the order of
-            `names`, and numbers in it belong to a schema of numbers. Missing are: an absent key or
-            None in a dict, a masked cell, NaN, None and NaT in pandas, null in Arrow.
+            One event or n of them. Nested objects are flattened with dots, attributes outside the
+            schema are ignored. An array has shape (n, number of attributes), in the order of `names`;
+            an array of numbers needs a schema of numbers only. Missing are: an absent key or None in a
+            dict, a masked cell, NaN, None and NaT in pandas, null in Arrow.
 
         Returns
         -------
@@ -176,10 +185,10 @@ class Schema:
         Raises
         ------
         EventError
-            NaN (except in pandas), infinity, a value outside its domain, or an unexpected shape; names
-            the row and the attribute. A value of another type is no error, it satisfies nothing (M-9).
+            NaN (except in pandas), infinity, a value outside its domain, or an unexpected shape; its
+            `row` and `attribute` say where. A value of another type is no error: it satisfies nothing.
         """
-        return read(self.fields, events)
+        return read_events(self.fields, events)
 
     def encode(self, events: object) -> FloatArray:
         """Return the points of `events`, float64 (n, `dimensions`); see `read`."""
@@ -191,20 +200,24 @@ class Schema:
         Raises
         ------
         PredicateError
-            There is none; the message suggests the nearest name.
+            There is none; the message suggests the nearest name. Its `attribute` is `name`.
         """
         try:
             return self.attributes[name]
         except KeyError:
-            raise PredicateError(f"unknown attribute {_short(name)}{self._suggestion(name)}") from None
+            suggestion = self._suggestion(name)
+            raise PredicateError(
+                f"unknown attribute {shown(name)}{suggestion}",
+                attribute=name,
+                reason=f"unknown attribute{suggestion}",
+            ) from None
 
     def _suggestion(self, name: str) -> str:
         folded = {known.casefold(): known for known in self.names}
         near = get_close_matches(name.casefold(), folded, n=1)
         if near:
             return f"; did you mean {folded[near[0]]!r}?"
-        shown = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
-        return f"; the schema has {shown}"
+        return f"; the schema has {listed(self.names)}"
 
     def constant(self, name: str, value: object) -> Constant:
         """Return `value` as a canonical constant of the attribute called `name`.
@@ -218,18 +231,20 @@ class Schema:
         attribute = self.attribute(name)
         found = READERS[_READ_AS[attribute.type]](value)
         if found is None:
-            what = f"{type(value).__name__} {_short(value)}"
             if number(value) is None and isinstance(value, float):
-                raise PredicateError(f"attribute {name!r} cannot be compared with NaN")
+                raise PredicateError.about(name, "cannot be compared with NaN")
+            what = f"{type(value).__name__} {shown(value)}"
             hint = "; use IS NULL or exists" if value is None else ""
-            raise PredicateError(
-                f"attribute {name!r} is {_PHRASES[attribute.family]}, "
-                f"it cannot be compared with the {what}{hint}"
+            raise PredicateError.about(
+                name, f"is {_PHRASES[attribute.family]}, it cannot be compared with the {what}{hint}"
             )
         if attribute.type is datetime:
             return Timestamp(found)
         if attribute.family == "number" and not LOWEST <= found <= HIGHEST:  # type: ignore[operator]
-            raise PredicateError(f"the constant {_short(found)} for {name!r} is infinite or beyond float64")
+            constant, what = f"the constant {shown(found)}", "is infinite or beyond float64"
+            raise PredicateError(
+                f"{constant} for {name!r} {what}", attribute=name, reason=f"{constant} {what}"
+            )
         return found
 
     def to_json(self) -> list[dict[str, object]]:
@@ -250,13 +265,5 @@ class Schema:
         return hash(tuple(self.attributes.items()))
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}: {attribute.kind}" for name, attribute in self.attributes.items())
-        return f"Schema({shown})"
-
-
-def _short(value: object) -> str:
-    """Return ``repr`` of a value, cut to what fits a message."""
-    if isinstance(value, int) and abs(value) > 10**40:
-        return "of more than 40 digits"  # repr of a huge int is slow, then forbidden
-    text = repr(value[:60] if isinstance(value, str) else value)
-    return text if len(text) <= 60 else text[:57] + "..."
+        fields = ", ".join(f"{name}: {attribute.kind}" for name, attribute in self.attributes.items())
+        return f"Schema({fields})"

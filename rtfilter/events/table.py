@@ -1,4 +1,4 @@
-"""A batch of events as points in space, and as rows and columns of values."""
+"""A batch of events: its points, and its values by row and by attribute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Field(NamedTuple):
     """Event value to canonical value; None for another type."""
     low: float
     high: float
-    """Domain of the coordinate, closed; strings ignore it."""
+    """Closed ends of the coordinate's domain; strings ignore them."""
 
     @property
     def width(self) -> int:
@@ -30,7 +30,7 @@ class Field(NamedTuple):
 
 
 class Rows(Protocol):
-    """The values that a table was made of."""
+    """The values of a table."""
 
     def row(self, index: int) -> dict[str, object]:
         """The present attributes of one event, by flattened name."""
@@ -42,7 +42,7 @@ class Rows(Protocol):
 class EventTable:
     """A batch of n events as points, and as values for exact evaluation.
 
-    The values of dicts are those of the caller's dicts, which must not change while the table is in use.
+    Dicts are not copied: the caller must not change them while the table is in use.
 
     Attributes
     ----------
@@ -60,11 +60,11 @@ class EventTable:
         return len(self.points)
 
     def rows(self, rows: range) -> EventTable:
-        """The events in consecutive rows, as a table of their own."""
+        """Return the events in consecutive rows, from 0, as another table."""
         return EventTable(self.points[rows.start : rows.stop], _Chosen(self._rows, rows))
 
     def take(self, rows: NDArray[np.int64]) -> EventTable:
-        """The events in these rows, int64 (k,), in this order, as a table of their own."""
+        """Return the events in these rows, int64 (k,), in this order, as another table."""
         return EventTable(self.points[rows], _Chosen(self._rows, rows.tolist()))
 
     def row(self, index: int) -> dict[str, object]:
@@ -77,7 +77,7 @@ class EventTable:
 
 
 class _Chosen(NamedTuple):
-    """Some rows of others."""
+    """Some rows of another table."""
 
     source: Rows
     places: Sequence[int]

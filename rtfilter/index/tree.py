@@ -10,7 +10,7 @@ from collections.abc import Callable
 from numbers import Integral
 from operator import index
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,7 @@ from rtfilter.index.frontier import Frontier, Parts, Version
 from rtfilter.index.kernels import delete, descend, insert, layout, runs
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
-from rtfilter.results import Matches
+from rtfilter.results import Hits, Matches
 from rtfilter.snapshots import arrays as snapshot
 
 __all__ = [
@@ -42,15 +42,6 @@ DEFAULT_CAPACITY = (512, 4096)
 #: Points searched together at most; more brings no further sharing and larger scratch arrays.
 CHUNK = 4096
 KIND = "rtfilter.tree"
-
-
-class Hits(NamedTuple):
-    """What a search found, before the exact predicates of inexact boxes are asked."""
-
-    offsets: IntArray  # int64 (n + 1,)
-    ids: IntArray  # int64 (hits,), at most once per point
-    exact: NDArray[np.uint8] | None  # (hits,): 0 where the box is only a superset; None when all are exact
-    visits: IntArray  # int64 (n,): nodes visited per point
 
 
 class RStarTree:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 
 class Gate:
@@ -33,21 +33,16 @@ class Gate:
         self._writers_waiting: deque[threading.Condition] = deque()  # those of the next
         self._open: dict[int, Callable[[], None]] = {}
         self._next_token = 0
+        self._reading = _Reading(self)
 
     @property
     def readers(self) -> int:
         """Batches that hold the index now."""
         return self._readers
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """Hold the index unchanged."""
-        self._enter()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._release()
+        return self._reading
 
     def open_stream(self, finish: Callable[[], None]) -> int:
         """While `reading`: hold the index beyond it, until `close_stream`. A change may call `finish`."""
@@ -81,12 +76,18 @@ class Gate:
             with self._lock:
                 self._withdraw(change)
 
-    def _enter(self) -> None:
+    def enter(self) -> None:
+        """Hold the index unchanged until `leave`; see `reading`."""
         with self._lock:
             if self._writer is None and not self._writers_waiting:
                 self._readers += 1
             else:
                 self._wait()
+
+    def leave(self) -> None:
+        """Let the index go."""
+        with self._lock:
+            self._release()
 
     def _wait(self) -> None:
         """Wait for the end of a turn of changes: whoever ends it counts us in."""
@@ -103,7 +104,7 @@ class Gate:
 
     def _release(self) -> None:
         self._readers -= 1
-        if not self._readers:
+        if not self._readers and self._writers_waiting:
             self._begin_turn()
 
     def _begin_turn(self) -> None:
@@ -153,3 +154,18 @@ class Gate:
                 token, finish = next(iter(self._open.items()))
             finish()  # fails only if this thread is interrupted: then the stream still holds the index
             self.close_stream(token)
+
+
+class _Reading:
+    """Holds the index unchanged. One object serves all batches: a generator would cost each 1 us more."""
+
+    __slots__ = ("_enter", "_leave")
+
+    def __init__(self, gate: Gate) -> None:
+        self._enter, self._leave = gate.enter, gate.leave
+
+    def __enter__(self) -> None:
+        self._enter()
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()

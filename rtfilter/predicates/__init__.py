@@ -1,1 +1,1 @@
-"""What subscriptions ask for: its meaning, its notations, and the boxes it becomes."""
+"""Predicates: what they mean, how they are written, and the boxes that they compile to."""

@@ -1,7 +1,7 @@
-"""Subscriptions in the columns of a table: conditions, or closed bounds.
+"""Subscriptions in a table: conditions in one column, or closed bounds in several.
 
-Bounds stand in columns ``low.<attribute>`` and ``high.<attribute>``. An empty cell is open on that side;
-where both are empty the attribute may be missing.
+Bounds are in columns ``low.<attribute>`` and ``high.<attribute>``. An empty cell means no bound on that
+side; where both are empty the attribute may be missing.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ import numpy as np
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import FloatArray
 from rtfilter.events.schema import Schema
+from rtfilter.text import listed
 
 SIDES = {"low": -inf, "high": inf}
-"""Prefixes of the columns, and the bound that an empty cell stands for."""
+"""Prefixes of the columns, and the value of an empty cell."""
 
 
-class Column(NamedTuple):
+class BoundColumn(NamedTuple):
     """A column of bounds."""
 
     at: int
-    """Its place in the table."""
+    """Its number in the table, from 0."""
     side: str
     """``low`` or ``high``."""
     attribute: str
 
 
-def bounded_columns(header: Sequence[str], schema: Schema) -> list[Column]:
+def bounded_columns(header: Sequence[str], schema: Schema) -> list[BoundColumn]:
     """Return the columns of bounds; none where the table holds conditions in a column ``where``.
 
     Raises
     ------
     PredicateError
-        Neither, both, or bounds of an attribute that the schema has not or that can have none.
+        Neither, both, or bounds of a string or of an attribute that the schema does not have.
     """
-    columns: list[Column] = []
+    columns: list[BoundColumn] = []
     for at, column in enumerate(header):
         side, _, name = column.partition(".")
         if side not in SIDES or not name:
@@ -46,48 +47,57 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[Column]:
         try:
             attribute = schema.attribute(name)
         except PredicateError as error:
-            raise PredicateError(f"column {column!r}: {error}") from None
+            raise PredicateError(
+                f"column {column!r}: {error.message}", attribute=error.attribute, reason=error.reason
+            ) from None
         if attribute.kind == "str":
             raise PredicateError(
                 f"column {column!r}: {name!r} is a string, which has no bounds; "
-                "write conditions in a column where"
+                "write conditions in a column where",
+                attribute=name,
             )
         if any((one.side, one.attribute) == (side, name) for one in columns):
-            raise PredicateError(f"column {column!r} occurs twice")
-        columns.append(Column(at, side, name))
+            raise PredicateError(f"column {column!r} occurs twice", attribute=name)
+        columns.append(BoundColumn(at, side, name))
     if bool(columns) == ("where" in header):
         both = ", not both" if columns else ""
         raise PredicateError(
             "subscriptions need a column where (SQL conditions), or columns "
-            f"low.<attribute> and high.<attribute>{both}; it has {', '.join(header)}"
+            f"low.<attribute> and high.<attribute>{both}; it has {listed(header)}"
         )
     return columns
 
 
 def open_bounds(count: int, schema: Schema) -> tuple[FloatArray, FloatArray]:
-    """Bounds that are all open, float64 (count, number of attributes) each."""
+    """Return infinite low and high bounds, float64 (count, number of attributes) each."""
     shape = (count, len(schema.names))
     return np.full(shape, SIDES["low"]), np.full(shape, SIDES["high"])
 
 
-def bounds_of_arrow(table: Any, columns: list[Column], schema: Schema) -> tuple[FloatArray, FloatArray]:
-    """Low and high bounds from an Arrow table or batch: numbers, booleans, timestamps; null is open.
+def bounds_of_arrow(table: Any, columns: list[BoundColumn], schema: Schema) -> tuple[FloatArray, FloatArray]:
+    """Return low and high bounds, float64 (n, number of attributes), from n rows of an Arrow table or batch.
 
-    Raises `PredicateError` for a column of a type that its attribute is not.
+    Columns hold numbers, booleans or timestamps (then microseconds since 1970); null is no bound.
+
+    Raises
+    ------
+    PredicateError
+        A column has another type than its attribute.
     """
     low, high = open_bounds(len(table), schema)
     for column in columns:
-        family = schema.attributes[column.attribute].family
-        values = _floats(table.column_names[column.at], table.column(column.at), family)
+        values = _floats(table, column, schema)
         side = low if column.side == "low" else high
         filled = values.fill_null(SIDES[column.side])
         side[:, schema.names.index(column.attribute)] = filled.to_numpy(zero_copy_only=False)
     return low, high
 
 
-def _floats(name: str, values: Any, family: str) -> Any:
+def _floats(table: Any, column: BoundColumn, schema: Schema) -> Any:
+    """The values of a column as float64; null stays null."""
     import pyarrow
 
+    values, family = table.column(column.at), schema.attributes[column.attribute].family
     types, kind = pyarrow.types, values.type
     fits = {
         "number": types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind),
@@ -95,7 +105,10 @@ def _floats(name: str, values: Any, family: str) -> Any:
         "timestamp": types.is_timestamp(kind) or types.is_date(kind),
     }
     if not (fits[family] or types.is_null(kind)):
-        raise PredicateError(f"column {name!r} holds {kind}, but the attribute is a {family}")
+        raise PredicateError(
+            f"column {table.column_names[column.at]!r} holds {kind}, but the attribute is a {family}",
+            attribute=column.attribute,
+        )
     if fits["timestamp"]:
         values = values.cast(pyarrow.timestamp("us"), safe=False).cast(pyarrow.int64())
     if fits["bool"]:

@@ -1,20 +1,18 @@
-"""From predicates to closed boxes in encoded coordinates (W-1).
+"""Compiling predicates to closed boxes in encoded coordinates.
 
-One filter becomes one box, or a few: a set has one per value, ``<>`` one on either side. A box only ever
-widens: every event that satisfies the filter lies in one of its boxes. Where a box may hold other events
-too, its `exact` flag is false, and `rtfilter.predicates.model.Predicate.matches` decides.
+One filter becomes one box, or a few: a set has one per value, ``<>`` one on either side. Every event that
+satisfies the filter lies in one of its boxes. Where a box may hold other events too, its `exact` flag is
+false, and `rtfilter.predicates.model.Predicate.matches` decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from itertools import pairwise, product
-from math import ceil, floor, inf, nextafter, prod
+from math import inf, nextafter, prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import (
@@ -28,25 +26,25 @@ from rtfilter.events.encoding import (
     STRING_BYTES,
     BoolArray,
     FloatArray,
-    Timestamp,
     order_code,
     string_code,
     utf8,
 )
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import COMPARE, Constraint, Filter, Predicate
+from rtfilter.predicates.bounds import bounds_predicate as bounds_predicate  # for older imports
+from rtfilter.predicates.bounds import compile_bounds as compile_bounds
+from rtfilter.predicates.model import COMPARE, Constraint, Predicate
 
 MAX_BOXES: Final = 1024
 """Most boxes of one predicate."""
 MAX_SPLIT: Final = 16
-"""Most boxes of one filter: beyond, neighbouring values share a hull that is not exact (W-1)."""
-
+"""Most boxes of one filter: beyond, neighbouring values share a hull that is not exact."""
 
 _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, ">": max, ">=": max}
 
 
 class Boxes(NamedTuple):
-    """Closed boxes in encoded coordinates; none for a predicate that matches nothing (M-11 ii)."""
+    """Closed boxes in encoded coordinates; none for a predicate that matches nothing."""
 
     low: FloatArray
     """float64 (m, D)."""
@@ -65,7 +63,7 @@ class _Piece(NamedTuple):
 
 
 def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
-    """Compile a predicate that was checked against `schema` (see `rtfilter.predicates.model.parse`).
+    """Compile a predicate that was checked against `schema` (see `rtfilter.predicates.parse.parse`).
 
     Returns
     -------
@@ -75,12 +73,12 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     Raises
     ------
     PredicateError
-        More than `MAX_BOXES` boxes, or an attribute that the schema has not.
+        More than `MAX_BOXES` boxes, or an attribute that the schema does not have.
     """
     found: dict[tuple[tuple[float, ...], tuple[float, ...]], bool] = {}
     for conjunction in predicate.filters:
         for low, high, exact in _filter_boxes(conjunction.constraints, schema):
-            # An exact box vouches for all its events, whichever filter it came from.
+            # A box is exact if one of the filters it came from makes it so.
             found[low, high] = exact or found.get((low, high), False)
         if len(found) > MAX_BOXES:
             raise PredicateError(
@@ -193,7 +191,7 @@ def _boolean(constraints: list[Constraint]) -> list[_Piece]:
 
 
 def _text(constraints: list[Constraint]) -> list[_Piece]:
-    """Strings: `order` holds ranges and prefixes, `identity` equality; both know 6 bytes exactly."""
+    """Strings: `order` serves ranges and prefixes, `identity` equality; both are exact up to 6 bytes."""
     chosen = _chosen(constraints)
     if chosen is not None:
         exact_of = {string_code(text): len(utf8(text)) <= STRING_BYTES for text in chosen}
@@ -212,11 +210,11 @@ def _text(constraints: list[Constraint]) -> list[_Piece]:
                 if len(utf8(text)) <= STRING_BYTES:
                     holes.add(string_code(text)[1])
                 else:
-                    exact = False  # others may share its code, so it cannot be cut out
+                    exact = False  # other strings may share its code, so it cannot be cut out
             continue
         data = utf8(value)
         start = order_code(data)
-        # Padding is what makes NUL special: "a" and "a\0" have one order code.
+        # Codes are padded with NUL, so "a" and "a\0" have one order code.
         sharp = len(data) <= STRING_BYTES and not data.endswith(b"\0")
         if operator in ("prefix", "not prefix"):
             end = start + 256 ** max(STRING_BYTES - len(data), 0) - 1
@@ -277,86 +275,3 @@ def _hull(pieces: list[_Piece]) -> _Piece:
     low = tuple(map(min, zip(*(piece.low for piece in pieces), strict=True)))
     high = tuple(map(max, zip(*(piece.high for piece in pieces), strict=True)))
     return _Piece(low, high, False)
-
-
-def compile_bounds(low: ArrayLike, high: ArrayLike, schema: Schema) -> tuple[FloatArray, FloatArray]:
-    """Compile n boxes that are given as arrays, one closed interval per attribute.
-
-    Parameters
-    ----------
-    low, high : float (n, number of attributes)
-        Closed ends in the order of ``schema.names``: numbers; 0 and 1 for booleans; microseconds since
-        1970-01-01T00:00:00Z for timestamps. -inf and +inf together are don't care, and a missing
-        attribute matches. One infinite end alone is open-ended, and the attribute must be present.
-        A string attribute must be don't care. Ends and events compare as float64.
-    schema : Schema
-
-    Returns
-    -------
-    low, high : float64 (n, D)
-        Encoded boxes, all exact.
-
-    Raises
-    ------
-    PredicateError
-        A wrong shape, NaN, an end at the wrong infinity, low above high, or a bounded string attribute;
-        names the row and the attribute.
-    """
-    lows, highs = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    width = len(schema.names)
-    if lows.ndim != 2 or lows.shape[1] != width or lows.shape != highs.shape:
-        raise PredicateError(
-            f"low and high must both have shape (n, {width}); got {lows.shape}, {highs.shape}"
-        )
-    free = (lows == -inf) & (highs == inf)
-    _refuse(np.isnan(lows) | np.isnan(highs), "NaN", lows, highs, schema)
-    _refuse(lows > highs, "low above high", lows, highs, schema)
-    _refuse((lows == inf) | (highs == -inf), "an end at the wrong infinity", lows, highs, schema)
-    strings = np.array([attribute.width == 2 for attribute in schema.attributes.values()])
-    _refuse(~free & strings, "bounds on a string, which arrays cannot hold", lows, highs, schema)
-    at = np.repeat(np.arange(width), [attribute.width for attribute in schema.attributes.values()])
-    # -0.0 becomes 0.0, so that equal boxes have equal bytes.
-    encoded_low = np.where(free, MISSING, np.maximum(lows, LOWEST) + 0.0)[:, at]
-    encoded_high = np.where(free, ALIEN, np.minimum(highs, HIGHEST) + 0.0)[:, at]
-    return np.ascontiguousarray(encoded_low), np.ascontiguousarray(encoded_high)
-
-
-def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema) -> Predicate:
-    """Return the predicate that one row of `compile_bounds` stands for.
-
-    Parameters
-    ----------
-    low, high : float64 (D,)
-        Closed encoded box; strings are don't care.
-    schema : Schema
-    """
-    constraints: list[Constraint] = []
-    for name, attribute in schema.attributes.items():
-        at = schema.offsets[name]
-        a, b = float(low[at]), float(high[at])
-        if a == MISSING and b == ALIEN:
-            continue
-        if attribute.type is bool:
-            constraints.append(Constraint(name, "in", [value for value in (False, True) if a <= value <= b]))
-        elif a == b and (attribute.type is not datetime or a.is_integer()):
-            constraints.append(Constraint(name, "=", _constant(a, attribute.type, ceil)))
-        else:
-            # An open end still asks for presence, which the other end says; without one, this says it.
-            if a != LOWEST or b == HIGHEST:
-                constraints.append(Constraint(name, ">=", _constant(a, attribute.type, ceil)))
-            if b != HIGHEST:
-                constraints.append(Constraint(name, "<=", _constant(b, attribute.type, floor)))
-    return Predicate((Filter(tuple(constraints)),))
-
-
-def _constant(coordinate: float, kind: type, whole: Callable[[float], int]) -> Any:
-    return Timestamp(whole(coordinate)) if kind is datetime else coordinate
-
-
-def _refuse(wrong: BoolArray, what: str, lows: FloatArray, highs: FloatArray, schema: Schema) -> None:
-    if wrong.any():
-        row, column = map(int, np.argwhere(wrong)[0])
-        raise PredicateError(
-            f"row {row}, attribute {schema.names[column]!r}: {what} in "
-            f"[{lows[row, column]}, {highs[row, column]}]"
-        )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rtfilter.events.encoding import READERS, Timestamp, is_missing
 from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.text import shown
 
 _MICROSECONDS = 1_000_000
 
@@ -39,7 +40,7 @@ class ConstraintExplanation:
         """One phrase, such as ``is 12.5, too high by 2.5``."""
         if self.missing:
             return "missing"
-        text = f"is {_shown(self.value)}"
+        text = f"is {shown(self.value)}"
         if self.satisfied or self.constraint.operator == "is null":
             return text
         if self.distance is None:
@@ -135,8 +136,3 @@ def _sample(constraint: Constraint) -> object:
     """Return the constant, or one of a set; its type says what it compares with. None without any."""
     value = constraint.value
     return next(iter(value), None) if isinstance(value, frozenset) else value
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,4 +1,4 @@
-"""From any notation to a predicate."""
+"""Parsing predicates in any notation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import Predicate, all_of, any_of, one
+from rtfilter.predicates.combine import all_of, any_of, one
+from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.pattern import parse_pattern
 
 Source = str | Mapping[str, Any] | Predicate
@@ -28,7 +29,7 @@ def parse(source: Source, schema: Schema) -> Predicate:
     ------
     PredicateError
         Unknown attribute or operator, a constant that the attribute can never have, a construct that is
-        not supported, or too many filters, terms or levels. The message shows the place.
+        not supported, or too many filters, constants or levels. The message shows the place.
     """
     if isinstance(source, str):
         from rtfilter.predicates.sql import parse_sql  # sqlglot is loaded only when SQL is used

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import MAX_DEPTH, MAX_TERMS, Filter, all_of, any_of, one
-
-Filters = tuple[Filter, ...]
+from rtfilter.predicates.combine import MAX_DEPTH, Filters, all_of, any_of, one
+from rtfilter.predicates.model import MAX_TERMS
+from rtfilter.text import shown
 
 _ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))
 
@@ -26,10 +26,10 @@ def parse_pattern(pattern: Mapping[str, Any], schema: Schema) -> Filters:
     PredicateError
         Not a pattern, not supported, not in the schema, or too large; the message gives the JSON path.
     """
-    return _Reader(schema).mapping(pattern, "", "$", 1)
+    return _PatternReader(schema).mapping(pattern, "", "$", 1)
 
 
-class _Reader:
+class _PatternReader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.mappings = 0
@@ -37,7 +37,7 @@ class _Reader:
     def mapping(self, pattern: Mapping[str, Any], prefix: str, path: str, depth: int) -> Filters:
         """Return the conjunction of a pattern's entries; `prefix` is the outer name with its dot."""
         self.mappings += 1
-        # Counted, because mappings in memory may share parts, and then a small one unfolds without end.
+        # Counted, since mappings in memory may share parts: a small one may then unfold into a huge one.
         if depth > MAX_DEPTH or self.mappings > MAX_TERMS:
             raise PredicateError(
                 f"the pattern is nested deeper than {MAX_DEPTH} levels"
@@ -49,7 +49,7 @@ class _Reader:
         parts: list[Filters] = []
         for key, value in pattern.items():
             if not isinstance(key, str):
-                _fail(f"attribute names are strings; got {_shown(key)}", path)
+                _fail(f"attribute names are strings; got {shown(key)}", path)
             name = prefix + key
             place = f"{path}.{key}"
             if isinstance(value, list | tuple):
@@ -63,7 +63,7 @@ class _Reader:
                     _fail(f'put the matcher into a list: {{"{key}": [{{"{first}": ...}}]}}', path)
                 part = self.mapping(value, f"{name}.", place, depth + 1)
             else:
-                _fail(f"expected a list of alternatives; got {_shown(value)}", place)
+                _fail(f"expected a list of alternatives; got {shown(value)}", place)
             parts.append(part)
         return _join(all_of, parts, path)
 
@@ -71,7 +71,7 @@ class _Reader:
         parts: list[Filters] = []
         for index, choice in enumerate(choices):
             if not isinstance(choice, Mapping):
-                _fail(f"expected a pattern; got {_shown(choice)}", f"{path}[{index}]")
+                _fail(f"expected a pattern; got {shown(choice)}", f"{path}[{index}]")
             parts.append(self.mapping(choice, prefix, f"{path}[{index}]", depth + 1))
         return _join(any_of, parts, path)
 
@@ -95,12 +95,12 @@ class _Reader:
 
     def _matcher(self, matcher: Mapping[Any, Any], name: str, path: str) -> Filters:
         if len(matcher) != 1:
-            _fail(f"a matcher has exactly one key; got {len(matcher)}: {_shown(list(matcher))}", path)
+            _fail(f"a matcher has exactly one key; got {len(matcher)}: {shown(list(matcher))}", path)
         ((key, argument),) = matcher.items()
         if key not in self._matchers:
             known = ", ".join(self._matchers)
             _fail(
-                f"the matcher {_shown(key)} is not supported; supported are {known}, exact values and null",
+                f"the matcher {shown(key)} is not supported; supported are {known}, exact values and null",
                 path,
             )
         return self._matchers[key](self, argument, name, f"{path}.{key}")
@@ -109,12 +109,12 @@ class _Reader:
         if not isinstance(argument, list | tuple) or not argument or len(argument) % 2:
             _fail('numeric needs a list of operators and constants, such as [">", 10, "<=", 20]', path)
         if name in self.schema.attributes and not self.schema.attributes[name].ordinal:
-            _fail(f"numeric needs an attribute of numbers or timestamps; {name!r} is not", path)
+            _fail(f"numeric needs an attribute of numbers or timestamps; {name!r} is not", path, name)
         parts: list[Filters] = []
         for at in range(0, len(argument), 2):
             operator, value = argument[at], argument[at + 1]
             if not isinstance(operator, str) or operator not in _ORDERS:
-                _fail(f"expected one of <, <=, =, >=, >; got {_shown(operator)}", f"{path}[{at}]")
+                _fail(f"expected one of <, <=, =, >=, >; got {shown(operator)}", f"{path}[{at}]")
             parts.append(self._one(name, operator, value, f"{path}[{at + 1}]"))
         return _join(all_of, parts, path)
 
@@ -123,13 +123,13 @@ class _Reader:
 
     def _exists(self, argument: Any, name: str, path: str) -> Filters:
         if not isinstance(argument, bool):
-            _fail(f"exists needs true or false; got {_shown(argument)}", path)
+            _fail(f"exists needs true or false; got {shown(argument)}", path)
         return self._one(name, "exists" if argument else "is null", None, path)
 
     def _anything_but(self, argument: Any, name: str, path: str) -> Filters:
         if isinstance(argument, Mapping):
             if list(argument) != ["prefix"]:
-                _fail(f"anything-but takes a value, a list or a prefix; got {_shown(list(argument))}", path)
+                _fail(f"anything-but takes a value, a list or a prefix; got {shown(list(argument))}", path)
             return self._one(name, "not prefix", argument["prefix"], f"{path}.prefix")
         if not isinstance(argument, list | tuple):
             return self._one(name, "<>", argument, path)
@@ -138,7 +138,7 @@ class _Reader:
         values = [self._constant(name, value, f"{path}[{index}]") for index, value in enumerate(argument)]
         return self._one(name, "not in", values, path)
 
-    _matchers: ClassVar[dict[str, Callable[[_Reader, Any, str, str], Filters]]] = {
+    _matchers: ClassVar[dict[str, Callable[[_PatternReader, Any, str, str], Filters]]] = {
         "numeric": _numeric,
         "prefix": _prefix,
         "anything-but": _anything_but,
@@ -149,26 +149,26 @@ class _Reader:
         try:
             return one(self.schema, name, operator, value)
         except PredicateError as error:
-            _fail(error.message, path)
+            raise _at(error, path) from None
 
     def _constant(self, name: str, value: Any, path: str) -> Any:
         try:
             return self.schema.constant(name, value)
         except PredicateError as error:
-            _fail(error.message, path)
+            raise _at(error, path) from None
 
 
 def _join(join: Callable[[list[Filters]], Filters], parts: list[Filters], path: str) -> Filters:
     try:
         return join(parts)
     except PredicateError as error:
-        _fail(error.message, path)
+        raise _at(error, path) from None
 
 
-def _fail(message: str, path: str) -> NoReturn:
-    raise PredicateError(f"{message} (at {path})")
+def _fail(message: str, path: str, attribute: str | None = None) -> NoReturn:
+    raise _at(PredicateError(message, attribute=attribute), path)
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _at(error: PredicateError, path: str) -> PredicateError:
+    """Return the error with the JSON path of its place."""
+    return PredicateError(f"{error.message} (at {path})", attribute=error.attribute, reason=error.reason)

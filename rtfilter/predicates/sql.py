@@ -1,7 +1,7 @@
 """SQL conditions, as in JMS message selectors, read by `sqlglot` (normative text: `docs/predicates.md`).
 
-Parsing is sqlglot's; this module accepts the constructs that filters have and refuses, by name and with
-the place, everything else. NOT is pushed down on the way (De Morgan), so that the result is a disjunction
+sqlglot parses; this module accepts the constructs that filters have, and refuses everything else by name
+and with its place. NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction
 of conjunctions of constraints.
 """
 
@@ -17,7 +17,9 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import ALWAYS, MAX_DEPTH, NEGATED, NOTHING, Filter, all_of, any_of, one
+from rtfilter.predicates.combine import ALWAYS, MAX_DEPTH, NOTHING, Filters, all_of, any_of, one
+from rtfilter.predicates.model import NEGATED
+from rtfilter.text import shown
 
 MAX_LENGTH: Final = 65_536
 """Longest condition, in characters."""
@@ -47,7 +49,7 @@ _NAMES: Final[dict[type[exp.Expr], str]] = {
     exp.RegexpLike: "a regular expression",
     exp.Subquery: "a subquery",
 }
-"""How messages call what they refuse, where the parser's own word would not do."""
+"""Names of refused constructs in messages, where the parser's own word would not do."""
 _MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOMENTS: Final = frozenset(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME", "DATE"))
 _OPENING: Final = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE))
@@ -55,7 +57,7 @@ _CLOSING: Final = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R
 _UNARY: Final = frozenset((TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS))
 
 
-def parse_sql(source: str, schema: Schema) -> tuple[Filter, ...]:
+def parse_sql(source: str, schema: Schema) -> Filters:
     """Return the filters that an SQL condition describes.
 
     Raises
@@ -68,7 +70,7 @@ def parse_sql(source: str, schema: Schema) -> tuple[Filter, ...]:
     if source.lstrip().startswith("{"):
         raise PredicateError("text is read as SQL; pass an event pattern as a mapping: json.loads(text)")
     try:
-        return _Reader(source, schema).filters(_syntax_tree(source, schema), negated=False)
+        return _SqlReader(source, schema).filters(_syntax_tree(source, schema), negated=False)
     except RecursionError:
         raise PredicateError("the condition is nested too deeply; use fewer parentheses and NOTs") from None
 
@@ -134,12 +136,12 @@ def _offset(source: str, found: dict[str, Any]) -> int:
     return before + max(column - len(found.get("highlight") or " "), 0)
 
 
-class _Reader:
+class _SqlReader:
     def __init__(self, source: str, schema: Schema) -> None:
         self.source = source
         self.schema = schema
 
-    def filters(self, node: exp.Expr, negated: bool) -> tuple[Filter, ...]:
+    def filters(self, node: exp.Expr, negated: bool) -> Filters:
         """Return a condition, or its negation, as a disjunction of filters."""
         while isinstance(node, exp.Paren | exp.Not):
             negated ^= isinstance(node, exp.Not)
@@ -153,10 +155,10 @@ class _Reader:
             return self._comparison(node, negated)
         except PredicateError as error:
             if error.position is None:
-                raise PredicateError(error.message, self.source, _start(node)) from None
+                error.source, error.position = self.source, _start(node)
             raise
 
-    def _comparison(self, node: exp.Expr, negated: bool) -> tuple[Filter, ...]:
+    def _comparison(self, node: exp.Expr, negated: bool) -> Filters:
         operator = _COMPARISONS.get(type(node))
         if operator is not None:
             self._only(node, "this", "expression")
@@ -199,7 +201,7 @@ class _Reader:
             self._fail(f"an attribute alone is not a condition; write {self._name(node)} = TRUE", node)
         self._fail(f"{_construct(node)} is not supported; {SUPPORTED}", node)
 
-    def _like(self, node: exp.Expr, negated: bool) -> tuple[Filter, ...]:
+    def _like(self, node: exp.Expr, negated: bool) -> Filters:
         escape = "\\"
         whole = node
         if isinstance(node, exp.Escape):
@@ -239,15 +241,14 @@ class _Reader:
                 text.append(char)
         return "".join(text), False
 
-    def _one(
-        self, name: exp.Expr, operator: str, value: Any, negated: bool, place: exp.Expr
-    ) -> tuple[Filter, ...]:
+    def _one(self, name: exp.Expr, operator: str, value: Any, negated: bool, place: exp.Expr) -> Filters:
         attribute = self._name(_inner(name))
         try:
             return one(self.schema, attribute, NEGATED[operator] if negated else operator, value)
         except PredicateError as error:
             known = attribute in self.schema.attributes
-            raise PredicateError(error.message, self.source, _start(place if known else name)) from None
+            error.source, error.position = self.source, _start(place if known else name)
+            raise
 
     def _name(self, node: exp.Expr) -> str:
         parts = _parts(node)
@@ -330,7 +331,7 @@ def _number(text: str) -> int | float:
             return read(text)
         except ValueError:  # not of this form, or too many digits for an int
             continue
-    raise PredicateError(f"{text!r} is not a number")
+    raise PredicateError(f"{shown(text)} is not a number")
 
 
 def _start(node: exp.Expr) -> int:

@@ -1,14 +1,15 @@
 """The predicates of subscriptions, by id: needed to decide inexact boxes, to explain and to save.
 
-Only those with an inexact box are asked for while events are matched. The others are kept as JSON text: a
-fifth of the memory, and no objects for Python's garbage collector to walk through while everybody waits.
-Predicates of a loaded snapshot stay JSON in mapped memory. What has been asked for once stays parsed.
+Matching asks only for predicates with an inexact box. The others are kept as JSON text: it takes a fifth of
+the memory, and Python's garbage collector has no objects to visit. Predicates of a loaded snapshot stay JSON
+in mapped memory until they are asked for; then they stay parsed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,9 @@ from rtfilter.predicates.model import Predicate
 Kept = Predicate | bytes
 
 
-def kept(predicate: Predicate, exact: NDArray[np.bool_]) -> Kept:
-    """What to keep of a predicate whose boxes are exact or not, bool (m,)."""
-    return _encode(predicate) if exact.all() else predicate
+def kept(predicate: Predicate, exact: bool) -> Kept:
+    """What to keep of a predicate: where all its boxes are exact it is asked for seldom."""
+    return _encode(predicate) if exact else predicate
 
 
 def _encode(predicate: Predicate) -> bytes:
@@ -39,7 +40,7 @@ class PredicateStore:
         self._text = np.empty(0, np.uint8)
 
     def get(self, id: int) -> Predicate | None:
-        """The predicate of an id, None when there is none."""
+        """Return the predicate of an id; None when there is none."""
         if id in self._parsed:
             return self._parsed[id]
         found = self.kept(id)
@@ -51,7 +52,7 @@ class PredicateStore:
         return predicate
 
     def kept(self, id: int) -> Kept | None:
-        """What is kept of the predicate of an id, to be put again; None when there is none."""
+        """Return what is kept of the predicate of an id, as `put` takes it; None when there is none."""
         if id in self._changed:
             return self._changed[id]
         place = self._place(id)
@@ -81,8 +82,8 @@ class PredicateStore:
         place = int(np.searchsorted(self._ids, id))
         return place if place < len(self._ids) and self._ids[place] == id else -1
 
-    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Ids, and their predicates as one block of JSON texts."""
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the ids, ascending, and their predicates as one block of JSON texts."""
         ids = sorted(self)
         found = map(self.kept, ids)
         texts = [_encode(one) if isinstance(one, Predicate) else one or b"" for one in found]
@@ -93,8 +94,8 @@ class PredicateStore:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[np.generic]]) -> PredicateStore:
-        """The store of `to_arrays`, which may be among other arrays."""
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> PredicateStore:
+        """Return the store that `to_arrays` described; other arrays are ignored."""
         store = cls()
         store._ids = arrays["predicate_ids"].astype(np.int64, copy=False)
         store._offsets = arrays["predicate_offsets"].astype(np.int64, copy=False)

@@ -1,6 +1,15 @@
-"""Replaying workloads: bursts of events against subscriptions that come and go."""
+"""Replay a workload: bursts of events against subscriptions that come and go.
 
-from rtfilter.replay.bursts import Contender, replay
-from rtfilter.replay.report import PEER, Report, Settings, draw
+:func:`replay` runs the bursts and returns a :class:`Report`; :func:`draw` makes a picture of reports. Events
+and subscriptions come from :mod:`rtfilter.replay.workloads`.
+
+The extra ``rtree-filter[replay]`` is needed for pictures, for the comparison with `rtree` and for workloads
+of real data, and for nothing else.
+"""
+
+from rtfilter.replay.picture import draw
+from rtfilter.replay.report import Report
+from rtfilter.replay.run import replay
+from rtfilter.replay.settings import PEER, Contender, Settings
 
 __all__ = ["PEER", "Contender", "Report", "Settings", "draw", "replay"]

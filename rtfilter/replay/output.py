@@ -1,4 +1,4 @@
-"""Rows of numbers as text, and pictures in files."""
+"""Tables as text, and pictures as files."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: One line of a table: cells by name.
 Row = dict[str, Any]
+"""One line of a table: its cells by name."""
 
 
 def save_picture(figure: Figure, path: Path, dpi: int) -> None:
-    """Write a figure, in a folder that is made when it is missing."""
+    """Write a figure to a file, and make the folder if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=dpi)
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
-    """Rows as aligned text.
+    """Rows as aligned text, numbers to the right.
 
     Parameters
     ----------
     rows : sequence of mappings
-        A missing or None cell stays empty.
-    columns : mapping of key to heading
-        What to show, in order.
+        A cell that is missing or None stays empty.
+    columns : mapping of str to str
+        The heading of each cell that is shown, in this order.
     """
     cells = [list(columns.values())] + [[_cell(row.get(key)) for key in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

@@ -1,4 +1,4 @@
-"""What a replay found: a table, JSON, CSV and a picture."""
+"""The result of a replay, as a table, as JSON and as CSV."""
 
 from __future__ import annotations
 
@@ -8,52 +8,38 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rtfilter.adaptive import powers_of_two
 from rtfilter.replay.machine import describe
-from rtfilter.replay.output import Row, save_picture, table
-
-#: Name of the peer, an `rtree` index asked event by event.
-PEER = "rtree, event by event"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is replayed.
-
-    Attributes
-    ----------
-    subscriptions : int
-        In the index when the first burst arrives.
-    bursts : int
-    sizes : sequence of int
-        Events of a burst, drawn from these with equal chance.
-    poisson : float, optional
-        Instead of `sizes`: mean of a Poisson distribution, empty bursts left out.
-    insert, delete : int
-        Subscriptions that come (new ones) and go (the oldest) between two bursts.
-    check : int
-        Events per burst whose matches are compared with brute force.
-    peer_every : int
-        The peer joins every so many bursts; 0: never.
-    seed : int
-    """
-
-    subscriptions: int
-    bursts: int
-    sizes: Sequence[int] = (16, 128, 1024)
-    poisson: float | None = None
-    insert: int = 0
-    delete: int = 0
-    check: int = 1
-    peer_every: int = 0
-    seed: int = 1
+from rtfilter.replay.output import Row, table
+from rtfilter.replay.settings import PEER, Settings
 
 
 @dataclass
 class Report:
-    """What came out: one row per burst and contender."""
+    """The result of a replay.
+
+    Attributes
+    ----------
+    workload : str
+        Name of the workload.
+    settings : Settings
+    names : list of str
+        Names of the contenders in the order of the report, with the peer last.
+    rows : list of dict
+        One row per burst and contender: ``burst``, ``contender``, ``size`` (events), ``response`` (mean,
+        seconds), ``level``, ``group``, ``estimation`` (seconds), ``estimation_visits`` and ``visits``. The
+        peer has None from ``level`` on.
+    checked : int
+        Number of events whose matches were compared with brute force.
+    matches : int
+        Number of matches of all bursts, each burst counted once.
+    updates : int
+        Number of subscriptions that came or went.
+    index : dict
+        Statistics of the filter at the end, see `EventFilter.stats`.
+    controllers : dict
+        Snapshot of each controller at the end, by the name of its contender.
+    """
 
     workload: str
     settings: Settings
@@ -66,12 +52,17 @@ class Report:
     controllers: dict[str, Any] = field(default_factory=dict)
 
     def summary(self) -> list[Row]:
-        """Per contender: mean response over all events, and beside the peer on the bursts both ran."""
+        """One row per contender.
+
+        ``response_us`` is the mean response of all events in microseconds, ``settled_us`` that of the second
+        half of the bursts. ``peer_ratio`` compares the peer with the contender on the bursts that both ran:
+        above 1 the contender is faster. ``plans`` is the last plan by burst size.
+        """
         return [self._summary(name) for name in self.contenders]
 
     @property
     def contenders(self) -> list[str]:
-        """Names, those asked for first, the peer last."""
+        """Names of the contenders that have rows, the peer last."""
         return sorted({row["contender"] for row in self.rows}, key=self.names.index)
 
     def _summary(self, name: str) -> Row:
@@ -87,13 +78,13 @@ class Report:
             "bursts": len(own),
             "events": events,
             "response_us": 1e6 * sum(row["response"] * row["size"] for row in own) / events,
-            "settled_us": _weighted(late),
+            "settled_us": _mean_us(late),
             "peer_ratio": theirs / ours if shared and name != PEER else None,
             "plans": _plans(own),
         }
 
     def text(self) -> str:
-        """The report as a table with a heading."""
+        """The summary as a table with a heading."""
         index = self.index
         heading = (
             f"{self.workload}: {index['subscriptions']:,} subscriptions, {index['dimensions']} dimensions, "
@@ -116,96 +107,29 @@ class Report:
         return f"{heading}\n{table(self.summary(), columns)}{notes}"
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, JSON-able, with the machine."""
+        """The whole report, its summary and the machine, as JSON-able data."""
         return {**asdict(self), "machine": describe(), "summary": self.summary()}
 
     def write_csv(self, path: Path) -> None:
-        """One line per burst and contender."""
+        """Write `rows` to a CSV file with a header."""
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, fieldnames=list(self.rows[0]))
             writer.writeheader()
             writer.writerows(self.rows)
 
 
-def _size_class(row: Row) -> int:
+def size_class(row: Row) -> int:
+    """Smallest size in the class of a row's burst: classes are powers of two, as in the controllers."""
     return powers_of_two(row["size"])
 
 
-def _weighted(rows: Sequence[Row]) -> float | None:
+def _mean_us(rows: Sequence[Row]) -> float | None:
+    """Mean response of all events in microseconds; None without events."""
     events = sum(row["size"] for row in rows)
     return 1e6 * sum(row["response"] * row["size"] for row in rows) / events if events else None
 
 
 def _plans(rows: Sequence[Row]) -> str:
-    """The last plan of each class of burst size."""
-    last = {_size_class(row): row for row in rows if row["level"] is not None}
+    """The last plan of each class of burst sizes, as text."""
+    last = {size_class(row): row for row in rows if row["level"] is not None}
     return ", ".join(f"{size}: {row['level']}/{row['group'] or 'all'}" for size, row in sorted(last.items()))
-
-
-def draw(reports: Sequence[Report], path: Path) -> None:
-    """The picture of some replays: mean response by burst size, and the adaptive plan over time."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 4.2 * len(reports)), layout="constrained")
-    axes = figure.subplots(len(reports), 2, squeeze=False)
-    for (left, right), report in zip(axes, reports, strict=True):
-        _draw_response(left, report)
-        _draw_plans(right, report)
-    save_picture(figure, path, dpi=110)
-
-
-def _draw_response(axes: Any, report: Report) -> None:
-    names = report.contenders
-    classes = sorted({_size_class(row) for row in report.rows})
-    width = 0.8 / len(names)
-    for i, name in enumerate(names):
-        means = []
-        for size in classes:
-            own = [
-                row["response"]
-                for row in report.rows
-                if row["contender"] == name and _size_class(row) == size
-            ]
-            means.append(np.mean(own) * 1e3 if own else np.nan)
-        bars = axes.bar(
-            np.arange(len(classes)) + (i - (len(names) - 1) / 2) * width, means, width, label=name
-        )
-        axes.bar_label(bars, [f"{mean:.2g}" if mean < 100 else f"{mean:.0f}" for mean in means], fontsize=7)
-    axes.set_yscale("log")
-    axes.set_xticks(np.arange(len(classes)), [f"{size:,}" for size in classes])
-    axes.set_xlabel("events in a burst")
-    axes.set_ylabel("mean response, ms")
-    axes.set_title(f"{report.workload}: {report.index['subscriptions']:,} subscriptions", loc="left")
-    axes.margins(y=0.15)
-    axes.legend(fontsize=8, frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _draw_plans(axes: Any, report: Report) -> None:
-    """Each burst of the first adaptive contender as a dot: its group size, and its level as the shape."""
-    name = "adaptive" if "adaptive" in report.contenders else report.contenders[0]
-    own = [row for row in report.rows if row["contender"] == name]
-    classes = sorted({_size_class(row) for row in own})
-    shapes = "osD^vP*X"
-    for i, size in enumerate(classes):
-        for level in sorted({row["level"] for row in own}):
-            rows = [row for row in own if _size_class(row) == size and row["level"] == level]
-            shift = 1.12 ** (i - (len(classes) - 1) / 2)  # classes beside each other, not on each other
-            axes.plot(
-                [row["burst"] for row in rows],
-                [(row["group"] or row["size"]) * shift for row in rows],
-                ls="",
-                marker=shapes[level % len(shapes)],
-                ms=4,
-                mew=0,
-                alpha=0.75,
-                color=f"C{i}",
-                label=f"{size:,} events, level {level}",
-            )
-    axes.set_yscale("log", base=2)
-    axes.set_xlabel("burst")
-    axes.set_ylabel("events in a group")
-    axes.set_title(f"{name}: plans tried and settled on", loc="left")
-    axes.legend(fontsize=7, frameon=False, ncols=max(1, len(classes)), loc="upper center")
-    axes.margins(y=0.25)
-    axes.spines[["top", "right"]].set_visible(False)

@@ -1,9 +1,8 @@
 """Snapshots: a directory of arrays with a manifest, opened by memory mapping.
 
-The manifest names the format version and for each array its file, dtype, shape, size and checksum. Files
-get names of their own for each write and the manifest is replaced last, so a reader sees the old snapshot or
-the new one whole, also when the writer is killed or the disk is full. All processes on a host share the
-pages.
+The manifest names the format version and for each array its file, dtype, shape, size and checksum. Each
+write uses new file names and replaces the manifest last, so a reader sees the whole old snapshot or the whole
+new one, also when the writer is killed or the disk is full. All processes on a host share the mapped pages.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ OURS = re.compile(r"[a-z_]+\.[0-9a-f]{12}\.bin|manifest\.json\.[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Content of a snapshot: `meta` JSON-able, `arrays` mapped copy-on-write."""
+    """Content of a snapshot: `meta` as JSON holds it, `arrays` by name, mapped copy-on-write."""
 
     meta: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -44,10 +43,27 @@ class Snapshot:
 def write(
     path: str | PathLike[str], kind: str, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write a snapshot of this kind; an older one at the same path is replaced once the new one is whole.
+    """Write a snapshot; an older one at the same path is replaced once the new one is whole.
 
-    Writers of one path wait for each other. Raises `SnapshotError` when `path` is something else than a
-    snapshot, `OSError` when the disk refuses; what was there before then stays valid.
+    Writers of one path wait for each other.
+
+    Parameters
+    ----------
+    path : path
+        A directory that does not exist, is empty, or holds a snapshot.
+    kind : str
+        What the arrays are; `read` asks for it.
+    meta : mapping
+        Anything that JSON can hold.
+    arrays : mapping of str to array
+        By names of small letters and underscores.
+
+    Raises
+    ------
+    SnapshotError
+        There is something else than a snapshot at `path`.
+    OSError
+        The disk refuses. What was there before stays valid.
     """
     root = Path(path)
     if root.exists() and (not root.is_dir() or not all(map(_is_ours, root.iterdir()))):
@@ -71,7 +87,7 @@ def write(
                 with contextlib.suppress(OSError):
                     root.rmdir()  # if this write made it
             raise
-        # The older snapshot, and what killed writers left; whoever mapped it keeps its pages.
+        # Removes the older snapshot, and what killed writers left. Who has mapped its files keeps the pages.
         _remove(root, lambda name: stamp not in name and name != MANIFEST)
 
 
@@ -95,7 +111,7 @@ def _write_array(root: Path, name: str, stamp: str, array: NDArray[Any]) -> dict
 
 @contextmanager
 def _locked(root: Path) -> Iterator[int]:
-    """Keep other writers out; gives the directory's descriptor."""
+    """Keep other writers out; yields the directory's descriptor."""
     directory = os.open(root, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
@@ -122,10 +138,12 @@ def _remove(root: Path, unwanted: Callable[[str], bool]) -> None:
 
 
 def read(path: str | PathLike[str], kind: str) -> Snapshot:
-    """Open a snapshot, verifying format, version, sizes and checksums.
+    """Open a snapshot; verifies kind, version, sizes and checksums.
 
-    Raises `SnapshotError` that says what is wrong: not a snapshot, another kind or version, a truncated or
-    altered file.
+    Raises
+    ------
+    SnapshotError
+        Not a snapshot, another kind or version, or a missing, truncated or altered file.
     """
     root = Path(path)
     manifest = _manifest(root)
@@ -144,7 +162,7 @@ def read(path: str | PathLike[str], kind: str) -> Snapshot:
 
 
 def _map(file: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
-    """One array, mapped copy-on-write: it can be changed in memory, the file cannot."""
+    """Return one array, mapped copy-on-write: changes stay in memory."""
     size = file.stat().st_size
     if size != entry["bytes"]:
         raise SnapshotError(
@@ -159,12 +177,12 @@ def _map(file: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
 
 
 def info(path: str | PathLike[str]) -> dict[str, Any]:
-    """What a snapshot says of itself, read from the manifest alone."""
+    """Return the manifest of a snapshot; no array is read. Raises `SnapshotError`."""
     return _manifest(Path(path))
 
 
 def files(manifest: bytes) -> list[str]:
-    """Names of the files that a manifest lists, beside itself; no other snapshot has files of these names."""
+    """Return the names of the files that a manifest lists; no other snapshot has files of these names."""
     return [entry["file"] for entry in json.loads(manifest)["arrays"].values()]
 
 
@@ -177,7 +195,7 @@ def _manifest(root: Path) -> dict[str, Any]:
 
 
 def parse(content: bytes, root: Path | str) -> dict[str, Any]:
-    """The manifest of a snapshot at `root`, verified. Raises `SnapshotError`."""
+    """Return the manifest of a snapshot at `root` from the content of its file. Raises `SnapshotError`."""
     try:
         manifest: dict[str, Any] = json.loads(content)
         written = manifest.pop("crc32")
@@ -194,5 +212,5 @@ def parse(content: bytes, root: Path | str) -> dict[str, Any]:
 
 
 def checksum(manifest: Mapping[str, Any]) -> int:
-    """What tells that JSON is what was written."""
+    """Return the CRC-32 of a manifest."""
     return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""Matching on Spark, for batches that outgrow one machine (requirements C-1).
+"""Matching on Spark, for batches and indexes that outgrow one machine.
 
 >>> from rtfilter.spark import match_frame
 >>> pairs = match_frame(events, "rules.index")  # DataFrame: id, subscription  # doctest: +SKIP

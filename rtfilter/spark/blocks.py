@@ -1,8 +1,8 @@
-"""Events on their way through Spark: few large rows instead of many small ones.
+"""Packing events for Spark: few large rows instead of many small ones.
 
-Spark converts rows to Arrow and back value by value. So numeric attributes of a type travel as one array of
-each event, which is half the price, and between two stages events travel in blocks: Arrow batches in a
-binary column.
+Spark converts rows to Arrow and back value by value. So the numeric attributes of one type are sent as one
+array per event, which costs half as much, and between two stages events are sent in blocks: Arrow batches in
+a binary column.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STEADY = {
     "Union",
 }
 OPERATOR = re.compile(r"^[\s:+|-]*(?:\*?\(\d+\) )?(\w+)", re.MULTILINE)
-#: Rows that are worked on together.
+#: Least rows of the batches that are worked on.
 GATHERED = 1 << 16
 #: Types of which several columns become one array.
 NUMERIC = ("byte", "short", "integer", "long", "float", "double")
@@ -49,14 +49,14 @@ NUMERIC = ("byte", "short", "integer", "long", "float", "double")
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of events, and how they are carried.
+    """Columns of events, and how they are sent.
 
     Attributes
     ----------
     names : list of str
         Of the columns.
     carriers : list of list of str
-        For each column of the frame that is sent, the names of those it carries; several form an array.
+        For each column that is sent, the names of the columns in it; several form an array.
     """
 
     names: list[str]
@@ -64,7 +64,7 @@ class Layout:
 
     @classmethod
     def of(cls, events: DataFrame, names: list[str], apart: str) -> Layout:
-        """For these columns of a frame, of which `apart` is not to be in an array."""
+        """Return the layout of these columns of a frame; the column `apart` is in no array."""
         by_type: dict[str, list[str]] = {}
         for name in names:
             kind = events.schema[name].dataType.typeName()
@@ -73,16 +73,16 @@ class Layout:
         return cls(names, list(by_type.values()))
 
     def carried(self, events: DataFrame, *, ordered: bool = True) -> DataFrame:
-        """The frame that is sent; if `ordered`, its rows in an order that does not depend on chance.
+        """Return the frame to send; if `ordered`, its rows are in the same order whenever it is computed.
 
-        Which partition an event goes to depends on the events before it. After the loss of an executor Spark
-        computes again what was lost, and were the order another, events would be lost and others doubled.
+        Which partition an event goes to depends on the events before it. When an executor is lost, Spark
+        computes its rows again. In another order, some events would be lost and others doubled.
         """
         from pyspark.sql import functions as sf
 
         place = {name: f"c{i}" for i, name in enumerate(events.columns)}  # names may need quoting, or case
         by_place = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
-        if ordered and _by_chance(events):
+        if ordered and _may_reorder(events):
             keys = [_orderable(place[name], events.schema[name].dataType.typeName()) for name in self.names]
             by_place = by_place.sortWithinPartitions(*keys)
         columns = [
@@ -92,7 +92,7 @@ class Layout:
         return by_place.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
 
     def unpacked(self, batches: Batches) -> Batches:
-        """What has arrived, in its own columns: batches of `GATHERED` rows or a little more."""
+        """Yield what was sent in its original columns, in batches of `GATHERED` rows or a little more."""
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)
@@ -118,14 +118,14 @@ class Layout:
         return pa.RecordBatch.from_arrays([found[name] for name in self.names], self.names)
 
 
-def _by_chance(events: DataFrame) -> bool:
-    """Whether the order of the rows may be another when they are computed again."""
+def _may_reorder(events: DataFrame) -> bool:
+    """Whether the rows may have another order when they are computed again."""
     plan = events._jdf.queryExecution().executedPlan().toString()
     return not all(found[1] in STEADY for found in OPERATOR.finditer(plan))
 
 
 def _orderable(column: str, kind: str) -> Column:
-    """What to sort by for a column: maps, say, have no order of their own."""
+    """Return what to sort a column by; maps, for example, have no order."""
     from pyspark.sql import functions as sf
 
     nested = kind in ("struct", "array", "map", "variant")
@@ -133,14 +133,17 @@ def _orderable(column: str, kind: str) -> Column:
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark reads it, whatever is in it."""
+    """Return a column's name in quotes, as Spark reads it, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def blocks(batch: pa.RecordBatch, keys: dict[str, IntArray]) -> pa.RecordBatch:
-    """The rows of a batch in blocks, one for each combination of keys int (n,), in their order.
+    """Pack the n rows of a batch into blocks, one for each combination of `keys`, int64 (n,) each.
 
-    Returns a row per block: its keys, int32, and `block`, binary.
+    Returns
+    -------
+    pyarrow.RecordBatch
+        A row per block, ascending by keys: the keys, int32, and `block`, binary.
     """
     import pyarrow as pa
 
@@ -166,10 +169,10 @@ def _packed(batch: pa.RecordBatch) -> bytes:
 
 
 def gathered(batches: Batches, keys: list[str], least: int = 1) -> Iterator[tuple[tuple[int, ...], pa.Table]]:
-    """The rows of all blocks that have the same keys, which stand together: a table for each combination.
+    """Yield the rows of consecutive blocks with the same keys as one table, with those keys.
 
-    With `least`, a table goes on with the next keys while it has fewer rows and only the last key differs, so
-    rows with those keys may be in two tables. It has the keys of its first.
+    A table of fewer than `least` rows also takes the rows of the next keys if only the last key differs. It
+    comes with its first keys, and rows of one combination may then be in two tables.
     """
     import pyarrow as pa
 

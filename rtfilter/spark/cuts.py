@@ -1,4 +1,4 @@
-"""Cutting space into shards by the rule that the R*-tree cuts its nodes by."""
+"""Cutting space into shards by the rule that packs boxes into the nodes of the R*-tree."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SAMPLE = 512
 
 
 class Cut(NamedTuple):
-    """What goes left of a cut: keys below `at`, and of those at it, ids whose `salted` value is less.
+    """One cut: boxes with a key below `at` go left, and those at it whose id has a smaller `salted` value.
 
-    Coordinates of the dimension are framed first: `low` becomes 0, `low + width` 1, what is beyond ends
-    there. `left` and `right` are the numbers of further cuts, or ``~s`` for shard s.
+    The key is made of the dimension's coordinates, scaled so that `low` becomes 0 and `low + width` 1, and
+    clipped to that range. `left` and `right` are numbers of further cuts, or ``~s`` for shard s.
     """
 
     dimension: int
@@ -47,7 +47,7 @@ class Cuts:
 
     @classmethod
     def into(cls, shards: int, low: FloatArray, high: FloatArray, ids: IntArray) -> Cuts:
-        """Cut space so that a sample of boxes, float64 (n, d) and ids (n,), goes to all shards evenly."""
+        """Cut space so that a sample of boxes, float64 (n, d), with ids, int64 (n,), is spread evenly."""
         least, width = _frame(low, high)
         boxes, salts = _framed(low, high, least, width), salted(ids)
         cuts: list[Cut] = []
@@ -73,7 +73,7 @@ class Cuts:
         return cls(cuts)
 
     def with_parts(self, shard: int, parts: Cuts, new: int) -> Cuts:
-        """With a shard cut further: its first part keeps its number, the others have `new`, `new` + 1, ..."""
+        """Return cuts with a shard cut into parts: the first keeps its number, others begin at `new`."""
         offset = len(self.cuts)
 
         def inner(side: int) -> int:
@@ -89,7 +89,7 @@ class Cuts:
         return Cuts([*before, *after])
 
     def place(self, low: FloatArray, high: FloatArray, ids: IntArray) -> IntArray:
-        """The shard of each box, int64 (n,)."""
+        """Return the shard of each box, int64 (n,); `low` and `high` are float64 (n, d), `ids` int64 (n,)."""
         salts = salted(ids)
         shard = np.zeros(len(ids), np.int64)
         pending = [(0, np.arange(len(ids)))] if self.cuts else []
@@ -107,17 +107,17 @@ class Cuts:
         return shard
 
     def to_json(self) -> list[list[float]]:
-        """What `from_json` reads."""
+        """Return a JSON array that `from_json` turns into equal cuts."""
         return [list(cut) for cut in self.cuts]
 
     @classmethod
     def from_json(cls, data: list[list[Any]]) -> Cuts:
-        """The cuts that `to_json` described."""
+        """Return the cuts that `to_json` described."""
         return cls([Cut(*cut) for cut in data])
 
 
 def _frame(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Least finite coordinate of each dimension, and the extent from there to the greatest."""
+    """Return the least finite coordinate of each dimension, and the extent from there to the greatest."""
     ends = np.concatenate([low, high])
     finite = np.abs(ends) < OPEN
     least = np.where(finite, ends, np.inf).min(axis=0, initial=np.inf)
@@ -127,7 +127,7 @@ def _frame(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _framed(low: FloatArray, high: FloatArray, least: Any, width: Any) -> FloatArray:
-    """Boxes (n, 2, d) between 0 and 1; open sides end there."""
+    """Return boxes, float64 (n, 2, d), scaled to 0 to 1 and clipped there."""
     with np.errstate(over="ignore"):
         framed: FloatArray = np.clip((np.stack([low, high], axis=1) - least) / width, 0.0, 1.0)
     return framed
@@ -140,5 +140,5 @@ def _keys(boxes: FloatArray, k: int, kind: int) -> FloatArray:
 
 
 def salted(ids: IntArray) -> NDArray[np.uint64]:
-    """Ids in an order that has nothing to do with their own: it parts boxes that are equal."""
+    """Return hashes of ids (n,), by which boxes with equal keys are divided."""
     return (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(1)

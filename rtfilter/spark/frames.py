@@ -1,4 +1,4 @@
-"""Matching a DataFrame of events: all tasks with the same work, each with the least first."""
+"""Matching a DataFrame of events: tasks get equal work, and each matches its cheapest events first."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
 from rtfilter.spark.leases import context_of, lend
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
+from rtfilter.text import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,13 +60,13 @@ def match_frame(
     details: bool = False,
     balance: bool = True,
 ) -> DataFrame:
-    """Which subscriptions match each event, computed by the executors when the result is used.
+    """Find the subscriptions that match each event; the executors do so when the result is used.
 
-    The workload of each event is estimated where it is (the leaves of the index that its search will visit,
-    W-2); events are then dealt so that all partitions have the same estimated work, and each searches its
-    own shortest first (C-1). The index travels as a snapshot which executors map into memory. Of an index in
-    shards, an event only visits those that have a leaf in its way; how much work each shard has is first
-    estimated on a sample of the events, in a job of its own.
+    The workload of each event is estimated where it is: the leaves of the index that its search will visit.
+    Events are then dealt out so that all partitions have the same estimated work, and each partition searches
+    its events shortest job first (Wang et al.). Executors map a snapshot of the index into memory. In an
+    index of shards, an event is searched only in shards where it reaches a leaf; the work of each shard is
+    first estimated on a sample of the events, in another job.
 
     Parameters
     ----------
@@ -73,9 +74,9 @@ def match_frame(
         A row per event: its attributes in columns of their names, structs for dotted ones. Columns that are
         no attributes of the index are ignored, attributes without a column missing.
     index : EventFilter, ShardedIndex, path or URI
-        A filter, of which the present content is taken, or where `EventFilter.save` wrote one, which must
-        stay as it is until the result has been used, or where `build_sharded` did, of which it is the
-        newest version.
+        A filter, whose present content is taken; or where `EventFilter.save` wrote one, which must not
+        change until the result has been used; or where `build_sharded` wrote one, whose newest version is
+        taken.
     id : str
         The column that names an event in the result. May have duplicates: each row is an event.
     partitions : int, optional
@@ -91,8 +92,8 @@ def match_frame(
     -------
     DataFrame
         A row per match: the event's `id`, `subscription` (bigint); with `details` also `workload` (bigint),
-        leaves visited (of the shard with the subscription), and `offset` (double), seconds from the start of
-        the event's task to its answer.
+        the leaves visited (in the shard of the subscription), and `offset` (double), seconds from the start
+        of the event's task to its answer.
 
     Raises
     ------
@@ -117,13 +118,13 @@ def match_frame(
 def matched(
     events: DataFrame, route: Route, *, id: str, partitions: int | None, details: bool, balance: bool
 ) -> DataFrame:
-    """`match_frame` on the way to an index."""
+    """Match a frame along the route to an index; see `match_frame`."""
     from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
     if events.columns.count(id) != 1:
         number = "several columns" if id in events.columns else "no column"
         raise ValueError(
-            f"events have {number} {id!r} to name them; their columns are {', '.join(events.columns)}"
+            f"events have {number} {id!r} to name them; their columns are {listed(events.columns)}"
         )
     if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
@@ -149,9 +150,9 @@ def matched(
 
 
 def _settled(work: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
-    """The same work, after which a worker process need not look through all that numba holds.
+    """Return the same work, after which garbage collection skips the objects that numba holds.
 
-    Spark's workers collect garbage after each task: 50 ms, but for what is frozen.
+    Spark's workers collect garbage after each task, which takes 50 ms unless these objects are frozen.
     """
 
     def run(batches: Batches) -> Batches:
@@ -163,7 +164,7 @@ def _settled(work: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]
 
 @cache
 def _freeze(after: str) -> None:
-    """Take all that lives out of garbage collection, once for each kind of work, which loads its kernels."""
+    """Freeze all present objects, once for each kind of work, as each loads other kernels."""
     gc.collect()
     gc.freeze()
 
@@ -176,7 +177,7 @@ def _route(spark: SparkSession, index: EventFilter | ShardedIndex | str | PathLi
 
 
 def _shares(sample: DataFrame, route: Route, layout: Layout, names: list[str]) -> FloatArray:
-    """Work of each shard for a sample of the events, and a little for each whatever the sample."""
+    """Return the work of each shard for a sample of the events, at least a little each, float64 (shards,)."""
     shards = len(route.leases)
 
     def estimate(batches: Batches) -> Batches:
@@ -195,7 +196,7 @@ def _shares(sample: DataFrame, route: Route, layout: Layout, names: list[str]) -
 
 
 def _columns(events: DataFrame, schema: Schema) -> list[str]:
-    """The columns that are attributes, checked as far as their types tell."""
+    """Return the names of the columns that are attributes. Raises `EventError` for types that never match."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -211,7 +212,7 @@ def _columns(events: DataFrame, schema: Schema) -> list[str]:
 
 
 def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
-    """Refuse a column none of whose values could ever satisfy anything: a mistake, not odd values (M-9)."""
+    """Refuse a column whose type never compares with its attribute: no event would match."""
     if kind.typeName() == "struct":
         for field in cast("StructType", kind).fields:
             _require_fitting(f"{name}.{field.name}", field.dataType, schema)
@@ -220,19 +221,20 @@ def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
         if kind.typeName() not in ("void", *FITTING[family]):
             raise EventError(
                 f"column {name!r} is {kind.simpleString()}, but the attribute is a {family}, so nothing "
-                "would match it; cast the column"
+                "would match it; cast the column",
+                attribute=name,
             )
 
 
 def _dealer(route: Route, layout: Layout, names: list[str], parts: int) -> Callable[[Batches], Batches]:
-    """Puts events into blocks, each for one partition and shard, and of one class of workload."""
+    """Return work that packs events into blocks, each for one partition, shard and class of workload."""
 
     def deal(batches: Batches) -> Batches:
         import pyarrow as pa
         from pyspark import TaskContext
 
         task = TaskContext.get()
-        first = task.partitionId() if task else 0  # what is left over shall not always go to the same
+        first = task.partitionId() if task else 0  # so that the remainder does not always go to the same slot
         slots = route.slots(parts)
         loads = [np.zeros(len(own), np.int64) for own in slots]
         for batch in layout.unpacked(batches):
@@ -250,7 +252,10 @@ def _dealer(route: Route, layout: Layout, names: list[str], parts: int) -> Calla
 
 
 def dealt(workload: IntArray, loads: IntArray) -> IntArray:
-    """Partition of each event, int64 (n,): those with least so far get most. Updates `loads`."""
+    """Return the partition of each event, int64 (n,), by its workload, int64 (n,).
+
+    Partitions with the least work so far, `loads` int64 (partitions,), get the most. `loads` is updated.
+    """
     rows = balanced_parts(workload, len(loads))
     work = np.array([workload[own].sum() for own in rows])
     part = np.empty(len(workload), np.int64)
@@ -261,7 +266,7 @@ def dealt(workload: IntArray, loads: IntArray) -> IntArray:
 
 
 def _matcher(route: Route, id: str, names: list[str], details: bool) -> Callable[[Batches], Batches]:
-    """Answers the events of a partition: shard after shard, ascending in workload."""
+    """Return work that matches the events of a partition: shard after shard, ascending in workload."""
 
     def match(batches: Batches) -> Batches:
         begun = perf_counter()
@@ -275,14 +280,14 @@ def _matcher(route: Route, id: str, names: list[str], details: bool) -> Callable
 def _matcher_in_place(
     route: Route, layout: Layout, id: str, names: list[str], details: bool
 ) -> Callable[[Batches], Batches]:
-    """Answers events where they are."""
+    """Return work that matches events in the partitions where they are."""
 
     def match(batches: Batches) -> Batches:
         import pyarrow as pa
 
         begun = perf_counter()
         for batch in layout.unpacked(batches):
-            if route.leaves is None and not details:  # nobody sees an order
+            if route.leaves is None and not details:  # no order is visible
                 events = pa.Table.from_batches([batch])
                 yield from _answers(route.leases[0].open(), events, id, names, details, begun)
                 continue
@@ -300,7 +305,7 @@ def _matcher_in_place(
 def _answers(
     index: EventFilter, events: pa.Table, id: str, names: list[str], details: bool, begun: float
 ) -> Batches:
-    """The result's rows for events in the order of their search."""
+    """Yield the rows of the result for events, in the order of their search."""
     import pyarrow as pa
 
     table = index.schema.read(events.select(names))
@@ -318,7 +323,7 @@ def _answers(
 
 
 def _in_turn(index: EventFilter, table: EventTable) -> Iterator[tuple[range, IntArray, IntArray]]:
-    """Rows, ids and number of ids of each: as many events at a time as the size of the result allows."""
+    """Yield rows, their ids and the number of ids of each; the size of results limits the rows."""
     start, size = 0, EVENTS
     while start < len(table):
         own = range(start, min(start + size, len(table)))

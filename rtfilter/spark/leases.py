@@ -1,9 +1,8 @@
-"""How an index reaches the executors: as a snapshot that every process maps, named by its content.
+"""Bringing an index to the executors: as a snapshot that every process maps, named by its content.
 
-A task carries a `Lease`: the manifest of the snapshot and where it lies, nothing of the index. An executor
-that sees the same snapshot at that path (one host, a shared file system) maps it there. Otherwise it takes
-the files that Spark has sent, or fetches them from another file system, once for a host and a content, into
-a directory of their own.
+A task carries a `Lease`: the manifest and the path of the snapshot, but not the index. An executor that sees
+the same snapshot at that path (one host, a shared file system) maps it there. Otherwise it takes the files
+that Spark has sent, or fetches them from another file system, once per host and content, into a directory.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Bytes of indexes that a worker process keeps open, besides the one in use.
 OPEN = 1 << 30
-#: Seconds that a directory of fetched files is kept without use.
+#: Seconds after which an unused directory of fetched files is removed.
 UNUSED = 3600.0
 
 _lock = threading.Lock()
@@ -53,7 +52,7 @@ class Lease:
     Attributes
     ----------
     place : str
-        Path of the snapshot as the driver sees it, or a URI.
+        Path of the snapshot on the driver, or a URI.
     manifest : bytes
         Its manifest, which names its files and their checksums.
     """
@@ -63,21 +62,21 @@ class Lease:
 
     @property
     def digest(self) -> str:
-        """Name of the content."""
+        """Hash of the manifest, which names the content."""
         return hashlib.blake2b(self.manifest, digest_size=16).hexdigest()
 
     @property
     def schema(self) -> Schema:
-        """Of the index."""
+        """The schema of the index."""
         return Schema.from_json(json.loads(self.manifest)["meta"]["schema"])
 
     @property
     def subscriptions(self) -> int:
-        """How many the index has."""
+        """Number of subscriptions in the index."""
         return int(json.loads(self.manifest)["meta"].get("subscriptions", 0))
 
     def open(self) -> EventFilter:
-        """The index, mapped once by this process. Raises `SnapshotError` that says what to do."""
+        """Return the index, mapped once by this process. Raises `SnapshotError`."""
         with _lock:
             found = _open.pop(self.digest, None)
             if found is None:
@@ -88,19 +87,19 @@ class Lease:
             return found
 
     def held(self) -> Lease:
-        """The same content in a directory of this process that nobody replaces; gone when it ends."""
+        """Return a lease of the same content in a new directory, which is removed when this process ends."""
         home = Path(tempfile.mkdtemp(prefix="rtfilter-held-"))
         atexit.register(shutil.rmtree, home, ignore_errors=True)
         self._assemble(home)
         return Lease(str(home), self.manifest)
 
     def load(self) -> EventFilter:
-        """The index, mapped anew: it may be changed, in memory."""
+        """Return the index, mapped anew, so that it may be changed in memory. Raises `SnapshotError`."""
         path = places.local(self.place)
         if path is not None and self._lies_in(path):
             with suppress(SnapshotError):
                 here = EventFilter.load(path)
-                if _manifest(path) == self.manifest:  # not replaced meanwhile
+                if _manifest(path) == self.manifest:  # it was not replaced while it was read
                     return here
         home = _own_directory() / self.digest
         while True:
@@ -115,7 +114,7 @@ class Lease:
                 continue  # removed just now
             found = None
             try:
-                fcntl.flock(in_use, fcntl.LOCK_SH)  # so that nobody removes it
+                fcntl.flock(in_use, fcntl.LOCK_SH)  # so that `_clean` does not remove it
                 if self._lies_in(home):
                     found = EventFilter.load(home)
                     return found
@@ -132,7 +131,7 @@ class Lease:
         )
 
     def _assemble(self, home: Path) -> None:
-        """Make a snapshot of the files, whole or not at all."""
+        """Put the files together as a snapshot at `home`, whole or not at all."""
         draft = Path(tempfile.mkdtemp(prefix=f"{self.digest}.", dir=home.parent))
         try:
             for name in snapshot.files(self.manifest):
@@ -169,7 +168,7 @@ class Lease:
 
 
 def _own_directory() -> Path:
-    """A directory for temporary files that no other user can write to."""
+    """Return a directory for temporary files to which no other user can write."""
     path = Path(tempfile.gettempdir()) / f"rtfilter-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()
@@ -189,7 +188,7 @@ def _alone(home: Path) -> Iterator[None]:
 
 
 def _clean(directory: Path) -> None:
-    """Remove what no process has open, or has opened for long."""
+    """Remove directories that no process has open and that were not opened for `UNUSED` seconds."""
     for home in directory.iterdir():
         with suppress(OSError):
             if not home.is_dir() or time.time() - home.stat().st_mtime < UNUSED:
@@ -203,7 +202,7 @@ def _clean(directory: Path) -> None:
 
 
 def lend(spark: SparkSession, index: EventFilter | str | PathLike[str]) -> Lease:
-    """A lease of a saved index, or of the present content of a filter; sent to the executors of a cluster."""
+    """Return a lease of a saved index, or of a filter's present content, sent to a cluster's executors."""
     if isinstance(index, EventFilter):
         lease = lease_of(str(_save(index)))
     else:
@@ -213,9 +212,9 @@ def lend(spark: SparkSession, index: EventFilter | str | PathLike[str]) -> Lease
 
 
 def send(spark: SparkSession, lease: Lease) -> None:
-    """Give the files of a snapshot at a path to the executors of a cluster, once.
+    """Send the files of a snapshot at a path to the executors of a cluster, once.
 
-    Spark gives all files to each new executor, as long as the application runs: they are ours to keep.
+    Spark sends all files to each new executor, so they must stay as long as the application runs.
     """
     context = context_of(spark)
     if places.local(lease.place) is None or context.master.startswith("local"):
@@ -229,7 +228,7 @@ def send(spark: SparkSession, lease: Lease) -> None:
 
 
 def lease_of(place: str) -> Lease:
-    """A lease of the snapshot at an absolute path or URI, of which only the manifest is read.
+    """Return a lease of the snapshot at an absolute path or URI; only the manifest is read.
 
     Raises
     ------
@@ -237,7 +236,7 @@ def lease_of(place: str) -> Lease:
         It cannot be read, or is not of an `EventFilter` of this version.
     """
     try:
-        manifest = places.read(f"{place}/{snapshot.MANIFEST}")
+        manifest = places.read_bytes(f"{place}/{snapshot.MANIFEST}")
     except (FileNotFoundError, NotADirectoryError):
         raise SnapshotError(
             f"{place} is no snapshot of an EventFilter; make one with EventFilter.save, "
@@ -252,7 +251,7 @@ def lease_of(place: str) -> Lease:
 
 
 def context_of(spark: SparkSession) -> Any:
-    """The context of a session. Raises `RuntimeError` on Spark Connect, which has none."""
+    """Return the context of a session. Raises `RuntimeError` on Spark Connect, which has none."""
     try:
         return spark.sparkContext
     except Exception:
@@ -279,5 +278,5 @@ def _save(index: EventFilter) -> Path:
 def _manifest(path: Path) -> bytes | None:
     try:
         return (path / snapshot.MANIFEST).read_bytes()
-    except OSError:  # not there, or not for this user
+    except OSError:  # it does not exist, or this user may not read it
         return None

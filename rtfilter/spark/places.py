@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def local(place: str) -> Path | None:
-    """The path of a place that the operating system reaches; None for others."""
+    """Return the path of a place that the operating system reaches; None for other places."""
     parts = urlsplit(place)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
@@ -22,14 +22,14 @@ def local(place: str) -> Path | None:
 
 
 def absolute(place: str | os.PathLike[str]) -> str:
-    """A path or URI that means the same in every process."""
+    """Return the path or URI as every process understands it."""
     text = os.fspath(place)
     path = local(text)
     return text.rstrip("/") if path is None else str(path.absolute())
 
 
 def reach(place: str) -> tuple[pyarrow.fs.FileSystem, str]:
-    """The file system of a place, and its path there.
+    """Return the file system of a place, and the path there.
 
     Raises
     ------
@@ -48,8 +48,8 @@ def reach(place: str) -> tuple[pyarrow.fs.FileSystem, str]:
     return found
 
 
-def read(place: str) -> bytes:
-    """Content of a file. Raises `FileNotFoundError` or another `OSError`."""
+def read_bytes(place: str) -> bytes:
+    """Return the content of a file. Raises `FileNotFoundError` or another `OSError`."""
     system, path = reach(place)
     with system.open_input_file(path) as file:
         content: bytes = file.read()
@@ -85,9 +85,9 @@ def write_new(place: str, content: bytes) -> None:
 
 
 def names(place: str, *, older_than: float = 0.0) -> list[str]:
-    """Names of the files and directories there, sorted; none where there is no directory.
+    """Return the names of the files and directories there, sorted; none where there is no directory.
 
-    Only those last changed so many seconds ago, if that is asked for and known.
+    With `older_than`, only those known to have last changed more than so many seconds ago.
     """
     from pyarrow import fs
 
@@ -111,7 +111,7 @@ def copy(source: str, target: str) -> None:
 
 
 def remove(place: str) -> None:
-    """Remove a file, or a directory with all that is in it; nothing where there is neither."""
+    """Remove a file, or a directory with its content; where there is neither, do nothing."""
     from pyarrow import fs
 
     system, path = reach(place)

@@ -1,4 +1,4 @@
-"""Which part of an index each event has to be searched in, and at what estimated work."""
+"""In which parts of an index each event has to be searched, and the estimated work there."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 LEAVES = 1 << 32
 #: Events whose leaves are looked up together: they may be thousands for each.
 TOGETHER = 4096
-#: Shares that the work of a shard is cut into where it spans several partitions, for each of these.
+#: Shares into which the work of a shard is divided, for each partition that it spans.
 SLOTS = 32
 
 
 @dataclass(frozen=True)
 class Route:
-    """The way of events to an index that is one piece, or in shards.
+    """The shards of an index, or the one piece, and how to find those in which an event has to be searched.
 
     Attributes
     ----------
@@ -41,13 +41,13 @@ class Route:
 
     @classmethod
     def whole(cls, lease: Lease) -> Route:
-        """The way to an index in one piece."""
+        """Return the route to an index in one piece."""
         return cls([lease], None, np.ones(1))
 
     def find(self, events: pa.RecordBatch | pa.Table) -> tuple[IntArray, IntArray, IntArray]:
-        """Where n events are to be searched: row, shard, and leaves to visit there (W-2), int64 (m,) each.
+        """Return where n events are to be searched: row, shard, and leaves to visit there, int64 (m,) each.
 
-        An event that has no leaf in its way is not searched at all (P-W10).
+        An event that reaches no leaf is not searched at all.
         """
         if self.leaves is None:
             workload = self.leases[0].open().workload(events)
@@ -65,10 +65,10 @@ class Route:
         return rows, shard, workload
 
     def slots(self, parts: int) -> list[IntArray]:
-        """Equal shares of each shard's work: the partition of each, int64.
+        """Return for each shard the partitions, int64, that take equal shares of its work.
 
-        Shards lie one after another along the partitions, so that these all have the same work and each
-        meets few shards.
+        Shards follow one another along the partitions, so that all partitions have the same work and each
+        needs few shards.
         """
         if len(self.leases) == 1:
             return [np.arange(parts)]

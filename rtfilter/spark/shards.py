@@ -6,8 +6,8 @@ Everything lies in one directory on a file system that driver and executors reac
     shards/<name>/           snapshots of filters, never changed
     leaves/<name>/           the same: a "subscription" for the box of each leaf of each shard
 
-A change makes a new version of the shards it touches and shares the others. Who reads an older version
-finishes on it.
+A change makes a new version: it writes the shards it touches and shares the others. Readers of an older
+version finish on it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,25 @@ from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease, context_of
 from rtfilter.spark.routes import LEAVES, Route
-from rtfilter.spark.subscribing import BUILT, SAMPLE, Built, Shard, Subscriptions, collected, save, written
+from rtfilter.spark.subscribing import (
+    BUILT,
+    SAMPLE,
+    Built,
+    Shard,
+    SubscriptionFrame,
+    collected,
+    save,
+    written,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from rtfilter.spark.blocks import Batches
 
-#: Of the files of versions.
+#: Name and number of the format of the files of versions.
 FORMAT = "rtfilter.sharded", 1
-#: Seconds after which what no version names is removed.
+#: Seconds after which files that no version names are removed.
 ABANDONED = 86_400.0
 #: Subscriptions of a shard, unless told otherwise.
 SIZE = 1_000_000
@@ -65,14 +74,14 @@ class ShardedIndex:
     schema: Schema
     capacity: tuple[int, int]
     most: int
-    """Subscriptions of a shard before it is cut into several."""
+    """Most subscriptions of a shard; beyond, it is cut into several."""
     cuts: Cuts
     shards: list[Shard]
     leaves: Shard
 
     @classmethod
     def open(cls, path: str | PathLike[str], version: int | None = None) -> ShardedIndex:
-        """The newest version of what `build_sharded` made there, or that of this number.
+        """Return the newest version of the index that `build_sharded` made there, or the given one.
 
         Raises `SnapshotError`.
         """
@@ -83,27 +92,29 @@ class ShardedIndex:
         if version is not None and version not in numbers:
             raise SnapshotError(f"{place} has the versions {', '.join(map(str, numbers))}, not {version}")
         number = numbers[-1] if version is None else version
-        return cls._parse(place, number, places.read(_file(place, number)))
+        return cls._parse(place, number, places.read_bytes(_file(place, number)))
 
     @classmethod
     def find(cls, path: str | PathLike[str]) -> ShardedIndex | None:
-        """The newest version there; None where there is no index in shards. Raises `SnapshotError`."""
+        """Return the newest version there; None where there is no index in shards. Raises `SnapshotError`."""
         place = places.absolute(path)
         numbers = _versions(place)
-        return cls._parse(place, numbers[-1], places.read(_file(place, numbers[-1]))) if numbers else None
+        return (
+            cls._parse(place, numbers[-1], places.read_bytes(_file(place, numbers[-1]))) if numbers else None
+        )
 
     def __len__(self) -> int:
         """Number of subscriptions."""
         return sum(shard.subscriptions for shard in self.shards)
 
     def route(self) -> Route:
-        """The way of events to it."""
+        """Return the route of events to its shards."""
         leases = [self._lease(shard) for shard in self.shards]
         leaves = Lease(f"{self.place}/leaves/{self.leaves.name}", self.leaves.manifest)
         return Route(leases, leaves, np.array([shard.subscriptions + 1.0 for shard in self.shards]))
 
     def append(self, subscriptions: DataFrame) -> ShardedIndex:
-        """Add subscriptions, all or none; only the shards they belong to are built anew.
+        """Add subscriptions, all or none; only their shards are built anew.
 
         Parameters
         ----------
@@ -124,7 +135,7 @@ class ShardedIndex:
         RuntimeError
             Somebody else has made the next version meanwhile.
         """
-        given = Subscriptions.of(subscriptions, self.schema)
+        given = SubscriptionFrame.of(subscriptions, self.schema)
         given.count()
         known = self._known(subscriptions.sparkSession, given.ids())
         if len(known):
@@ -133,7 +144,7 @@ class ShardedIndex:
 
     def update(self, subscriptions: DataFrame, removed: ArrayLike = ()) -> ShardedIndex:
         """Add or replace subscriptions, and remove others, in one version; see `append` and `remove`."""
-        given = Subscriptions.of(subscriptions, self.schema)
+        given = SubscriptionFrame.of(subscriptions, self.schema)
         given.count()
         old = np.concatenate([given.ids(), _ids(removed)])
         rest = self._without(subscriptions.sparkSession, old)
@@ -145,16 +156,27 @@ class ShardedIndex:
         built = [one for one in rest if one.number not in again] + added
         made = self._next(built) if built else self
         for one in rest:
-            if one.number in again:  # written twice; nobody knows the first
+            if one.number in again:  # written twice, and no version names the first
                 places.remove(self._lease(one.shard).place)
         return made
 
     def remove(self, ids: DataFrame | ArrayLike) -> ShardedIndex:
-        """Remove the subscriptions of these ids, a DataFrame with a column `id` or an array; unknown ones are
-        ignored.
+        """Remove subscriptions; unknown ids are ignored.
 
-        Returns the next version, or this one if it had none of them. Raises `RuntimeError` if somebody else
-        has made the next version meanwhile.
+        Parameters
+        ----------
+        ids : DataFrame or array_like of int (n,)
+            A DataFrame has them in a column `id`.
+
+        Returns
+        -------
+        ShardedIndex
+            The next version, or this one if it had none of them.
+
+        Raises
+        ------
+        RuntimeError
+            Somebody else has made the next version meanwhile.
         """
         from pyspark.sql import DataFrame, SparkSession
 
@@ -170,10 +192,10 @@ class ShardedIndex:
         return self._next(built) if built else self
 
     def expire(self, keep: int = 1) -> int:
-        """Remove versions before this one, and the shards that only they had; returns their number.
+        """Remove older versions, and the shards that only they had; returns the number of removed versions.
 
-        `keep`: versions that stay, this one the last of them. Whoever still matches against one that is
-        removed will fail. What changes that failed have left is removed when it is a day old.
+        Of the versions up to this one, the last `keep` stay. Matching against a removed version fails. Files
+        that failed changes have left are removed once they are a day old.
         """
         if keep < 1:
             raise ValueError(f"at least 1 version is kept, not {keep}")
@@ -201,20 +223,20 @@ class ShardedIndex:
     def _leases(self) -> list[Lease | None]:
         return [self._lease(shard) for shard in self.shards]
 
-    def _built(self, given: Subscriptions, shards: list[Lease | None]) -> list[Built]:
+    def _built(self, given: SubscriptionFrame, shards: list[Lease | None]) -> list[Built]:
         return given.build(self.cuts, shards, f"{self.place}/shards", self.capacity, self.most)
 
     def _names(self) -> set[str]:
-        """Directories of its snapshots."""
+        """Return the directories of its snapshots."""
         return {*(f"shards/{shard.name}" for shard in self.shards), f"leaves/{self.leaves.name}"}
 
     def _each(self, spark: SparkSession) -> DataFrame:
-        """A row for each shard, each in a task of its own."""
+        """Return a frame with a row for each shard, each in its own task."""
         context_of(spark)
         return spark.range(0, len(self.shards), 1, len(self.shards))
 
     def _known(self, spark: SparkSession, ids: IntArray) -> IntArray:
-        """Those of the ids that are in the index."""
+        """Return those of the ids that are in the index."""
         leases = [self._lease(shard) for shard in self.shards]
 
         def known(batches: Batches) -> Batches:
@@ -228,7 +250,7 @@ class ShardedIndex:
         return found
 
     def _without(self, spark: SparkSession, ids: IntArray) -> list[Built]:
-        """The shards that have any of the ids, written anew without them."""
+        """Write the shards that have any of the ids anew without them, and return these."""
         leases, place = [self._lease(shard) for shard in self.shards], f"{self.place}/shards"
 
         def without(batches: Batches) -> Batches:
@@ -280,7 +302,7 @@ class ShardedIndex:
         for shard in self.shards:
             place = self._lease(shard).place
             try:
-                present = places.read(f"{place}/manifest.json") == shard.manifest
+                present = places.read_bytes(f"{place}/manifest.json") == shard.manifest
             except OSError:
                 present = False
             if not present:
@@ -339,17 +361,17 @@ def build_sharded(
     shards: int | None = None,
     capacity: tuple[int, int] = DEFAULT_CAPACITY,
 ) -> ShardedIndex:
-    """Build an index of any size by the executors alone, in shards of near subscriptions.
+    """Build an index of any size on the executors, in shards of neighbouring subscriptions.
 
-    Space is cut on a sample of the subscriptions by the rule of the R*-tree's own nodes; each task packs one
-    shard; the driver only sees the boxes of their leaves.
+    Space is cut on a sample of the subscriptions by the rule that packs the nodes of the R*-tree. Each task
+    packs one shard; the driver gets only the boxes of the leaves.
 
     Parameters
     ----------
     subscriptions : DataFrame
         A row each: `id` (integers, distinct, not negative), and either `where`, an SQL condition, or closed
         bounds in columns ``low.<attribute>`` and ``high.<attribute>`` or in structs `low` and `high`; null is
-        open, and an attribute with neither may be missing.
+        no bound, and an attribute without both may be missing.
     path : path or URI
         A directory that does not exist or is empty, on a file system that driver and executors share. Of
         URIs, those that Arrow reaches: file, hdfs, s3, gs, abfs.
@@ -381,7 +403,7 @@ def build_sharded(
     place = places.absolute(path)
     if _versions(place) or places.names(place):
         raise SnapshotError(f"{place} is not empty; choose another path, or open what is there and append")
-    given = Subscriptions.of(subscriptions, schema)
+    given = SubscriptionFrame.of(subscriptions, schema)
     count = given.count()
     number = min(shards or -(-count // SIZE), count) or 1
     ids, low, high = given.sample(min(1.0, 1.1 * SAMPLE * number / max(count, 1)))
@@ -397,7 +419,7 @@ def build_sharded(
         raise
 
 
-def _build(given: Subscriptions, draft: ShardedIndex) -> ShardedIndex:
+def _build(given: SubscriptionFrame, draft: ShardedIndex) -> ShardedIndex:
     number, place, schema, capacity = len(draft.shards), draft.place, draft.schema, draft.capacity
     built = draft._built(given, [None] * number)
     missing = set(range(number)) - {one.number for one in built}  # where the sample was too small

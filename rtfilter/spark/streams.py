@@ -1,8 +1,8 @@
 """Live streams: stages for `DataStreamWriter.foreachBatch`, which Spark calls with each micro-batch.
 
 `MatchStage` matches events against the newest version of an index; `ChangeStage` makes new versions from a
-stream of changes. Both may run in one program or in several. What a checkpoint makes Spark repeat after a
-failure is recognised by its number, so that results come out once.
+stream of changes. Both may run in one program or in several. A batch that Spark repeats after a failure is
+recognised by its number, so that its result is written once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, WORKLOAD, matched
 from rtfilter.spark.leases import Lease, context_of, lease_of, send
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.spark.subscribing import Subscriptions
+from rtfilter.spark.subscribing import SubscriptionFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 #: Samples of each number of partitions that the default controller compares, and changes of the index
 #: after which it does so again.
 ROUNDS, THRESHOLD = 4, 100_000
-#: Seconds that what Spark has counted may come late.
+#: Most seconds to wait for the counts of Spark.
 COUNTED = 1.0
-#: Versions of an index in shards that changes leave behind.
+#: Versions of an index in shards that stay after a change.
 KEPT = 10
-#: Times that a snapshot is looked at which is being replaced.
+#: Times that a snapshot is read while somebody replaces it.
 TRIES = 5
 
 
@@ -51,8 +51,8 @@ class Once:
     """Writes the result of each micro-batch exactly once: a directory ``batch=<number>`` each, below `path`.
 
     A directory appears whole, by renaming, so readers never see half of a batch (on object stores, renaming
-    copies). A batch that Spark repeats after a failure is left as it is when its directory is there. A new
-    query, whose batches start from 0, needs a directory of its own; another's is a `ValueError`.
+    copies). A batch that Spark repeats after a failure is not written again. A new query, whose batches start
+    from 0, needs another directory; that of another query is refused with a `ValueError`.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Once:
     """
 
     def __init__(self, path: str | PathLike[str], format: str = "parquet") -> None:
-        self.path, self.format = os.fspath(path).rstrip("/"), format  # Spark knows what it means
+        self.path, self.format = os.fspath(path).rstrip("/"), format  # Spark resolves a relative path
 
     def has(self, spark: SparkSession, number: int) -> bool:
         """Whether the result of a batch is there."""
@@ -85,7 +85,7 @@ class Once:
             raise OSError(f"cannot rename {draft} to batch={number}")
 
     def _require_own(self, spark: SparkSession) -> None:
-        """Refuse the directory of another query, which a checkpoint names."""
+        """Refuse the directory of another query; the checkpoint of a query gives it its id."""
         query = context_of(spark).getLocalProperty("sql.streaming.queryId")
         if query is None:  # not within a query
             return
@@ -111,23 +111,23 @@ class Once:
 
 
 class MatchStage:
-    """Matches each micro-batch of events against the index as it is when the batch begins.
+    """Matches each micro-batch of events against the newest version of an index.
 
     >>> stage = MatchStage("rules.index", Once("matches"))  # doctest: +SKIP
     >>> query = (
     ...     events.writeStream.foreachBatch(stage).option("checkpointLocation", "state").start()
     ... )  # doctest: +SKIP
 
-    How many partitions a batch is dealt to, or that it is matched where it is, a controller decides for each
-    class of batch sizes by the seconds that batches take (W-5, C-1).
+    A controller decides into how many partitions a batch is dealt out, or that it is matched where it is, for
+    each class of batch sizes, by the seconds that batches take.
 
     Parameters
     ----------
     index : path or URI
         Where `EventFilter.save` or `build_sharded` write. Looked at before each batch.
     sink : callable
-        Gets the result of `match_frame` and the number of the batch, and must use the result, if at all,
-        before it returns: `Once`, or a function. If it has a method `has`, it is asked first.
+        `Once`, or a function of the result of `match_frame` and the number of the batch, which must use the
+        result before it returns. If it has a method `has`, that is asked first whether to skip the batch.
     id : str
         The column that names an event.
     controller : Controller, optional
@@ -204,7 +204,7 @@ class MatchStage:
             events.unpersist()
 
     def _look(self, spark: SparkSession) -> Route:
-        """The way to the newest version."""
+        """Return the route to the newest version."""
         index = ShardedIndex.find(self.place)
         if index is not None:
             self._saw(str(index.version), len(index))
@@ -214,13 +214,13 @@ class MatchStage:
             held = self._hold(lease)
             send(spark, held)
             if self._held is not None:
-                shutil.rmtree(self._held.place, ignore_errors=True)  # no batch needs it any more
+                shutil.rmtree(self._held.place, ignore_errors=True)  # no batch needs it now
             self._held = held
             self._saw(held.digest, held.subscriptions)
         return Route.whole(self._held)
 
     def _hold(self, lease: Lease) -> Lease:
-        """The snapshot where nobody replaces it while a batch is matched; a newer one if it just was."""
+        """Return a lease that stays valid while a batch is matched, of a newer snapshot if need be."""
         for _ in range(TRIES - 1):
             try:
                 return lease.held()
@@ -242,9 +242,10 @@ class MatchStage:
 
 
 def _observed(observation: Any) -> tuple[int, float, float]:
-    """Matches, and the sum and the greatest of their offsets; zeros where Spark did not count them.
+    """Return the number of matches, and the sum and the greatest of their offsets in seconds.
 
-    It does not when a sink takes the result apart, as by ``foreachPartition``, and then would wait for ever.
+    All are 0 where Spark did not count them. It does not if a sink uses the result by ``foreachPartition``,
+    for example, and would then wait for ever.
     """
     limit = perf_counter() + COUNTED
     while not observation._jo.future().isCompleted():
@@ -258,17 +259,17 @@ def _observed(observation: Any) -> tuple[int, float, float]:
 class ChangeStage:
     """Applies each micro-batch of changes to an index, as a new version.
 
-    A change is a row as for `build_sharded`, which adds or replaces the subscription of that id; with `true`
-    in a column `removed`, it removes it. A batch is applied whole or not at all, and doing it again changes
-    nothing, so what Spark repeats after a failure does no harm.
+    A change is a row as for `build_sharded`, which adds or replaces the subscription with that id; with
+    `true` in a column `removed`, it removes it. A batch is applied whole or not at all. Applying it again
+    changes nothing, so Spark may repeat it after a failure.
 
     Parameters
     ----------
     index : path or URI
-        Of an index that `EventFilter.save` or `build_sharded` made, which nobody else changes.
+        Of an index that `EventFilter.save` or `build_sharded` made; nobody else may change it.
     order : str, optional
-        A column that tells which of the changes of one subscription comes last. Without, a batch may have
-        only one change of each. Of changes with the same place in it, any may be last.
+        A column by which the changes of one subscription are ordered; the last one counts. Without it, a
+        batch may have only one change of each subscription. Of equal ones, any may count.
     """
 
     def __init__(self, index: str | PathLike[str], *, order: str | None = None) -> None:
@@ -281,7 +282,7 @@ class ChangeStage:
         from pyspark.sql.window import Window
 
         if self.order is not None:
-            everything = sf.to_json(sf.struct(*map(quoted, changes.columns)))  # so that it does not change
+            everything = sf.to_json(sf.struct(*map(quoted, changes.columns)))  # the same choice each time
             latest = Window.partitionBy("id").orderBy(sf.desc(quoted(self.order)), everything)
             place = "rtfilter place"
             changes = changes.withColumn(place, sf.row_number().over(latest)).where(f"`{place}` = 1")
@@ -315,8 +316,8 @@ class ChangeStage:
             raise SnapshotError(f"{self.place}: only an index in shards can be changed there; build_sharded")
         if self._filter is None:
             self._filter = EventFilter.load(path)
-        filter, self._filter = self._filter, None  # where it fails, what is in memory may be half of it
-        subscriptions = Subscriptions.of(given, filter.schema)
+        filter, self._filter = self._filter, None  # after a failure it may hold half of a change
+        subscriptions = SubscriptionFrame.of(given, filter.schema)
         subscriptions.count()
         table = subscriptions.frame.select(*map(quoted, subscriptions.layout.names)).toArrow()
         ids = np.concatenate([table.column("id").to_numpy().astype(np.int64), np.asarray(removed, np.int64)])

@@ -1,13 +1,13 @@
-"""Subscriptions in a DataFrame: read by the executors, and put into the shards they belong to."""
+"""Subscriptions in a DataFrame: executors read them and put them into their shards."""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,14 +15,16 @@ import numpy as np
 
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.index.tree import FloatArray, IntArray
-from rtfilter.predicates import bound_columns as tables
-from rtfilter.predicates.boxes import compile_bounds, compile_predicate
+from rtfilter.predicates.bound_columns import SIDES, BoundColumn, bounded_columns, bounds_of_arrow
+from rtfilter.predicates.bounds import compile_bounds
+from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.parse import parse
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease
+from rtfilter.text import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,25 +32,24 @@ if TYPE_CHECKING:
 
     from rtfilter.spark.blocks import Batches
 
-#: Subscriptions that cuts are chosen on, for each shard.
+#: Subscriptions per shard on which cuts are chosen.
 SAMPLE = 2000
 SHARD = "shard"
 NO_CUTS = Cuts([])
-_ROW = re.compile(r"row (\d+), ")
 
 
 class Shard(NamedTuple):
     """A part of an index: a snapshot of a filter."""
 
     name: str
-    """Of its directory."""
+    """Name of its directory."""
     subscriptions: int
     manifest: bytes
-    """Of the snapshot."""
+    """Manifest of the snapshot."""
 
 
 class Built(NamedTuple):
-    """What a task made."""
+    """A shard that a task made."""
 
     number: int
     part: int
@@ -57,78 +58,94 @@ class Built(NamedTuple):
     leaves: FloatArray
     """Boxes of the shard's leaves, float64 (2, m, d)."""
     cuts: Cuts
-    """Of part 0: what parts it."""
+    """Of part 0: the cuts into the parts."""
 
 
 BUILT = f"{SHARD} int, part int, name string, subscriptions long, manifest binary, leaves binary, cuts string"
 
 
 @dataclass(frozen=True)
-class Reader:
+class SubscriptionReader:
     """Reads subscriptions in the form that a DataFrame has.
 
     Attributes
     ----------
     schema : Schema
-    columns : list of tables.Column
-        Those with bounds; none where there are conditions.
+    columns : list of BoundColumn
+        The columns of bounds; none where there are conditions.
     """
 
     schema: Schema
-    columns: list[tables.Column]
+    columns: list[BoundColumn]
 
     def hulls(self, batch: pa.RecordBatch) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Ids, and low and high coordinates of the box around each subscription."""
+        """Return the ids, int64 (n,), and low and high ends of the box around each, float64 (n, d).
+
+        Raises `PredicateError`, which names the subscription.
+        """
         ids = batch.column("id").to_numpy().astype(np.int64)
-        if self.columns:
-            return ids, *self._refused_by_id(ids, lambda: compile_bounds(*self._bounds(batch), self.schema))
-        low = np.zeros((len(ids), self.schema.dimensions))
+        with _named(ids):
+            if self.columns:
+                return ids, *compile_bounds(*self._bounds(batch), self.schema)
+            return ids, *self._hulls_of_conditions(batch.column("where").to_pylist())
+
+    def _hulls_of_conditions(self, conditions: list[str]) -> tuple[FloatArray, FloatArray]:
+        low = np.zeros((len(conditions), self.schema.dimensions))
         high = np.zeros_like(low)
-        for row, where in enumerate(batch.column("where").to_pylist()):
+        for row, where in enumerate(conditions):
             try:
                 boxes = compile_predicate(parse(where, self.schema), self.schema)
-            except (PredicateError, TypeError) as error:
-                raise PredicateError(f"subscription {ids[row]}: {error}") from None
+            except PredicateError as error:
+                error.row = row
+                raise
             if len(boxes.low):
                 low[row], high[row] = boxes.low.min(axis=0), boxes.high.max(axis=0)
-        return ids, low, high
+        return low, high
 
     def subscribe(self, filter: EventFilter, batch: pa.Table) -> None:
-        """Add all of them to a filter."""
+        """Add all of them to a filter. Raises `PredicateError`, which names the subscription."""
         ids = batch.column("id").to_numpy().astype(np.int64)
-        if self.columns:
-            low, high = self._bounds(batch)
-            filter.subscribe_many(low, high, ids=ids)
-        else:
-            filter.subscribe_many(batch.column("where").to_pylist(), ids=ids)
+        with _named(ids):
+            if self.columns:
+                low, high = self._bounds(batch)
+                filter.subscribe_many(low, high, ids=ids)
+            else:
+                filter.subscribe_many(batch.column("where").to_pylist(), ids=ids)
 
     def _bounds(self, batch: Any) -> tuple[FloatArray, FloatArray]:
-        return tables.bounds_of_arrow(batch, self.columns, self.schema)
+        return bounds_of_arrow(batch, self.columns, self.schema)
 
-    @staticmethod
-    def _refused_by_id(ids: IntArray, read: Callable[[], Any]) -> Any:
-        try:
-            return read()
-        except PredicateError as error:
-            found = _ROW.match(str(error))
-            if found is None:
-                raise
-            raise PredicateError(f"subscription {ids[int(found[1])]}: {str(error)[found.end() :]}") from None
+
+@contextmanager
+def _named(ids: IntArray) -> Iterator[None]:
+    """Let errors name the subscription by its id, int64 (n,), instead of the row."""
+    try:
+        yield
+    except PredicateError as error:
+        if error.row is None:
+            raise
+        raise PredicateError(
+            f"subscription {ids[error.row]}: {error.message}",
+            error.source,
+            error.position,
+            attribute=error.attribute,
+            reason=error.reason,
+        ) from None
 
 
 @dataclass(frozen=True)
-class Subscriptions:
-    """Subscriptions of a DataFrame, checked as far as its types tell."""
+class SubscriptionFrame:
+    """Subscriptions of a DataFrame whose columns have the right names and types."""
 
     frame: DataFrame
     layout: Layout
-    reader: Reader
+    reader: SubscriptionReader
 
     @classmethod
-    def of(cls, frame: DataFrame, schema: Schema) -> Subscriptions:
-        """With a column `id`, and `where`, or ``low.<attribute>`` and ``high.<attribute>``, or such structs.
+    def of(cls, frame: DataFrame, schema: Schema) -> SubscriptionFrame:
+        """Check a frame with columns `id` and `where`, or ``low.<attribute>`` and ``high.<attribute>``.
 
-        Raises `PredicateError`, or `ValueError` for the ids.
+        Bounds may also be in structs `low` and `high`. Raises `PredicateError`, or `ValueError` for the ids.
         """
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_type
@@ -137,20 +154,20 @@ class Subscriptions:
         flat = _flattened(frame)
         if flat.columns.count("id") != 1 or not isinstance(flat.schema["id"].dataType, IntegralType):
             raise ValueError(
-                f"subscriptions need one column id of integers; they have {', '.join(flat.columns)}"
+                f"subscriptions need one column id of integers; they have {listed(flat.columns)}"
             )
-        bounds = tables.bounded_columns(flat.columns, schema)
+        bounds = bounded_columns(flat.columns, schema)
         names = ["id", *(flat.columns[column.at] for column in bounds)] if bounds else ["id", "where"]
         columns = [column._replace(at=place + 1) for place, column in enumerate(bounds)]
         kinds = [(name, to_arrow_type(flat.schema[name].dataType, timezone="UTC")) for name in names]
         if bounds:
-            tables.bounds_of_arrow(pa.schema(kinds).empty_table(), columns, schema)  # says what is wrong
+            bounds_of_arrow(pa.schema(kinds).empty_table(), columns, schema)  # says what is wrong
         elif not pa.types.is_string(kinds[1][1]):
             raise PredicateError(f"the column where holds SQL conditions as strings, not {kinds[1][1]}")
-        return cls(flat, Layout.of(flat, names, "id"), Reader(schema, columns))
+        return cls(flat, Layout.of(flat, names, "id"), SubscriptionReader(schema, columns))
 
     def count(self) -> int:
-        """How many there are. Raises `ValueError` for ids that are null, negative or not distinct."""
+        """Return their number. Raises `ValueError` for ids that are null, negative or not distinct."""
         from pyspark.sql import functions as sf
 
         column = sf.col("id")
@@ -173,15 +190,15 @@ class Subscriptions:
         return int(found.rows)
 
     def ids(self) -> IntArray:
-        """All ids, int64 (n,)."""
+        """Return all ids, int64 (n,)."""
         found: IntArray = self.frame.select("id").toArrow().column("id").to_numpy().astype(np.int64)
         return found
 
     def sample(self, share: float) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Ids and hulls of about this share of them."""
+        """Return ids and hulls, as of `SubscriptionReader.hulls`, of about this share of them."""
         layout, reader, dimensions = self.layout, self.reader, self.reader.schema.dimensions
 
-        def read(batches: Batches) -> Batches:
+        def read_hulls(batches: Batches) -> Batches:
             import pyarrow as pa
 
             for batch in layout.unpacked(batches):
@@ -191,7 +208,9 @@ class Subscriptions:
                 )
 
         frame = self.frame if share >= 1 else self.frame.sample(fraction=share, seed=0)
-        rows = layout.carried(frame, ordered=False).mapInArrow(read, "ids binary, low binary, high binary")
+        rows = layout.carried(frame, ordered=False).mapInArrow(
+            read_hulls, "ids binary, low binary, high binary"
+        )
         found = rows.collect()
         ids = np.concatenate([np.empty(0, np.int64), *(np.frombuffer(row.ids, np.int64) for row in found)])
         low, high = (
@@ -205,9 +224,10 @@ class Subscriptions:
     def build(
         self, cuts: Cuts, shards: list[Lease | None], place: str, capacity: tuple[int, int], most: int
     ) -> list[Built]:
-        """Put them into the shards they belong to, new or with what was in them; the changed ones.
+        """Add them to their shards, or to new ones where there is None, and return the changed shards.
 
-        Each task builds a shard and writes it below `place`, in parts if it has more than `most`.
+        Each task builds a shard and writes it below `place`, in parts if it has more than `most`
+        subscriptions.
         """
         layout, reader = self.layout, self.reader
 
@@ -232,27 +252,27 @@ class Subscriptions:
 
 
 def _flattened(frame: DataFrame) -> DataFrame:
-    """With a column ``low.x`` for each field x of a struct `low`, and so for `high`."""
+    """Return the frame with a column ``low.x`` for each field x of a struct `low`; the same for `high`."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
     columns = []
 
     def visit(path: list[str], kind: Any) -> None:
-        if isinstance(kind, StructType) and path[0] in tables.SIDES:
+        if isinstance(kind, StructType) and path[0] in SIDES:
             for field in kind.fields:
                 visit([*path, field.name], field.dataType)
         else:
             columns.append(sf.col(".".join(map(quoted, path))).alias(".".join(path)))
 
     for field in frame.schema.fields:
-        if field.name in ("id", "where", *tables.SIDES) or field.name.partition(".")[0] in tables.SIDES:
+        if field.name in ("id", "where", *SIDES) or field.name.partition(".")[0] in SIDES:
             visit([field.name], field.dataType)
     return frame.select(*columns)
 
 
 def in_parts(number: int, filter: EventFilter, place: str, parts: int) -> Batches:
-    """Cut a shard into parts, and save each."""
+    """Cut a shard into parts, save each, and yield rows of `BUILT`."""
     ids, low, high = hulls(filter)
     step = max(len(ids) // (SAMPLE * parts), 1)
     cuts = Cuts.into(parts, low[::step], high[::step], ids[::step])
@@ -262,7 +282,7 @@ def in_parts(number: int, filter: EventFilter, place: str, parts: int) -> Batche
 
 
 def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Ids, ascending, and the box around all boxes of each, in coordinates."""
+    """Return the ids, ascending, int64 (n,), and the box around all boxes of each, float64 (n, d) twice."""
     ids = filter.ids()
     of_box, low, high, _ = filter.tree.content()
     order = np.argsort(of_box, kind="stable")
@@ -278,7 +298,7 @@ def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
 def written(
     number: int, filter: EventFilter, place: str, part: int = 0, cuts: Cuts = NO_CUTS
 ) -> pa.RecordBatch:
-    """Save a shard in a directory of its own below `place`; a row of `BUILT` that tells of it."""
+    """Save a shard in a new directory below `place`, and return its row of `BUILT`."""
     import pyarrow as pa
 
     name = uuid.uuid4().hex
@@ -310,13 +330,13 @@ def save(filter: EventFilter, place: str) -> bytes:
     try:
         filter.save(draft)
         places.copy(draft, place)
-        return places.read(f"{draft}/{snapshot.MANIFEST}")
+        return places.read_bytes(f"{draft}/{snapshot.MANIFEST}")
     finally:
         shutil.rmtree(draft)
 
 
 def collected(built: DataFrame) -> list[Built]:
-    """What tasks that yield rows of `BUILT` made, each shard once."""
+    """Return the shards that tasks made, from their rows of `BUILT`, each once."""
     found = {}
     for row in built.collect():
         shard = Shard(row["name"], row["subscriptions"], bytes(row["manifest"]))

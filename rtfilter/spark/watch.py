@@ -1,4 +1,4 @@
-"""Streams in Prometheus: what `MatchStage` sees of each micro-batch, and what Spark tells of its queries."""
+"""Metrics of streams for Prometheus: micro-batches of a `MatchStage`, and the progress of Spark's queries."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ BATCH_SECONDS = (*SECONDS[SECONDS.index(0.01) :], 25.0, 50.0, 100.0, 250.0, 500.
 
 
 class StreamMetrics(Collector):
-    """Metrics of one `MatchStage`, in a registry of their own.
+    """Metrics of one `MatchStage`, in a new registry unless one is given.
 
-    Seconds of a batch are those until its result is written: when all its events are known. Offsets are
-    seconds from the start of a task to an answer within it (C-1 v).
+    Seconds of a batch are those until its result is written: when all its matches are known. Offsets are
+    seconds from the start of a task to an answer within it.
 
     Attributes
     ----------
     registry : CollectorRegistry
     versions : int
-        Times that the index was seen to be another.
+        Times that the index was found to have changed.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -49,7 +49,7 @@ class StreamMetrics(Collector):
         return serve(self.registry, port, address)
 
     def listen(self, spark: SparkSession) -> Callable[[], None]:
-        """Have what Spark tells of the session's queries from now on; returns what ends it."""
+        """Collect the progress of the session's queries from now on; returns a function that ends this."""
         listener = _Listener(self)
         spark.streams.addListener(listener)
         return lambda: spark.streams.removeListener(listener)
@@ -142,7 +142,7 @@ class StreamMetrics(Collector):
 
 
 class _Listener(StreamingQueryListener):
-    """Tells `StreamMetrics` of the session's queries, by their names."""
+    """Passes the progress of the session's queries to `StreamMetrics`, by their names."""
 
     def __init__(self, metrics: StreamMetrics) -> None:
         self._metrics = metrics

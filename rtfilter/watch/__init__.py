@@ -1,1 +1,1 @@
-"""What a filter does, as Prometheus metrics."""
+"""Prometheus metrics of filters."""

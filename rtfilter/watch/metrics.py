@@ -1,8 +1,8 @@
-"""Response time, the controller's decisions and the index, as Prometheus metrics (C-2).
+"""Prometheus metrics of a filter: response times, decisions of the controller, and the index.
 
-A batch leaves one record; records are folded into histograms when Prometheus scrapes, or when many have
-gathered, with one NumPy pass. All that is state (controller, index) is read at the scrape. So matching pays
-an append per batch. Names are in base units; no label grows with users.
+Each batch appends one record. The records become histograms when Prometheus scrapes, or when many wait. The
+state of the controller and of the index is read at the scrape. So a batch pays for one append. Metrics are in
+base units (seconds, bytes), and the number of their labels does not grow with the number of subscriptions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,26 +18,18 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rtfilter.results import StreamRecord
+
 SECONDS = (*(float(f"{m}e{e}") for e in range(-6, 1) for m in (1, 2.5, 5)), 10.0)
 NODES = tuple(2.0**e for e in range(15))
-FOLD_AT = 1024  # records that may wait for a scrape
-FOLD_EVENTS = 1 << 20  # events of streams that may
-
-
-class StreamRecord(NamedTuple):
-    """What one stream leaves behind; see `Metrics.record_stream`."""
-
-    size_class: int
-    ended: NDArray[np.float64]
-    sizes: NDArray[np.int64]
-    matches: int
-    estimation: float
-    workload: NDArray[np.int64]
-    visits: NDArray[np.int64]
+FOLD_AT = 1024
+"""Most records that wait for a scrape."""
+FOLD_EVENTS = 1 << 20
+"""Most events of streams whose records wait for a scrape."""
 
 
 class Histogram:
-    """Counts per bucket and a sum."""
+    """Counts per bucket, and the sum of the values."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -45,31 +37,33 @@ class Histogram:
         self.total = 0.0
 
     def add(self, values: NDArray[Any], weights: NDArray[Any] | None = None) -> NDArray[np.intp]:
-        """Count values, so many times each; the bucket of each."""
-        bucket = np.searchsorted(self.bounds, values, side="left")  # le: a value on a bound is below it
+        """Count each value, as often as its weight says. Returns the bucket of each value."""
+        bucket = np.searchsorted(self.bounds, values, side="left")  # a value on a bound is in its bucket
         self.counts += np.bincount(bucket, weights, len(self.counts)).astype(np.int64)
         self.total += float(values.sum() if weights is None else values @ weights)
         return bucket
 
     def buckets(self) -> list[tuple[str, float]]:
+        """Upper bounds, and how many values are at most that, as Prometheus wants them."""
         names = [repr(bound) for bound in self.bounds] + ["+Inf"]
         return list(zip(names, np.cumsum(self.counts).astype(float).tolist(), strict=True))
 
 
 class Metrics(Collector):
-    """Metrics of one filter in a registry of their own.
+    """Metrics of one filter.
 
     Attributes
     ----------
     registry : CollectorRegistry
-        For the user's own exposition; `serve` starts one.
+        Holds these metrics, and by default no others. Expose it yourself, or let `serve` do so.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry if registry is not None else CollectorRegistry()
         self.added = 0
         self.removed = 0
-        self._wholes: deque[tuple[int, float, int]] = deque()  # its append and popleft are atomic
+        # Threads append to these while `fold` empties them: append and popleft of a deque are atomic.
+        self._wholes: deque[tuple[int, float, int]] = deque()
         self._streams: deque[StreamRecord] = deque()
         self._waiting = 0
         self._lock = threading.Lock()
@@ -86,9 +80,9 @@ class Metrics(Collector):
         self.registry.register(self)
 
     def observe_state(self, state: Callable[[], tuple[dict[str, Any], dict[str, Any]]]) -> None:
-        """Let `state` give the statistics of the index and the controller's snapshot at each scrape.
+        """Set what is called at each scrape for the statistics of the index and the controller's snapshot.
 
-        Raises `ValueError` when the metrics belong to another filter already.
+        Raises `ValueError` when the metrics already belong to another filter.
         """
         if self._state is not None:
             raise ValueError("these metrics belong to another filter; make one Metrics() for each filter")
@@ -99,7 +93,7 @@ class Metrics(Collector):
         return serve(self.registry, port, address)
 
     def push(self, gateway: str, job: str) -> None:
-        """Send the present values to a Pushgateway, host:port, for a job too short to be scraped.
+        """Send the present values to a Pushgateway at host:port. For jobs that end before they are scraped.
 
         Raises `OSError` when it cannot be reached.
         """
@@ -113,26 +107,26 @@ class Metrics(Collector):
             raise OSError(f"cannot push metrics to {gateway}: {error}; is a Pushgateway there?") from None
 
     def record_whole(self, size: int, seconds: float, matches: int) -> None:
-        """Note a batch of `size` events that were all answered after `seconds`."""
+        """Record a batch of `size` events that were all released after `seconds`."""
         self._wholes.append((size, seconds, matches))
         if len(self._wholes) >= FOLD_AT:
             self.fold()
 
     def record_stream(self, record: StreamRecord) -> None:
-        """Note a stream: seconds from its arrival to the end of each group, and how many events that had."""
+        """Record a stream, after its last group."""
         self._streams.append(record)
         self._waiting += len(record.workload)
         if len(self._streams) >= FOLD_AT or self._waiting >= FOLD_EVENTS:
             self.fold()
 
     def fold(self) -> None:
-        """Turn the records that wait into counts."""
+        """Add the waiting records to the histograms and counters."""
         with self._lock:
             wholes = [self._wholes.popleft() for _ in range(len(self._wholes))]
             if wholes:
-                # Column by column: a loop over the records would cost more than metrics may.
+                # NumPy on whole columns: a Python loop over the records would slow down matching.
                 sizes, seconds, matches = (np.array(column) for column in zip(*wholes, strict=True))
-                classes = np.left_shift(1, np.frexp(sizes)[1] - 1)  # powers of two, as of the controllers
+                classes = np.left_shift(1, np.frexp(sizes)[1] - 1)  # powers of two, as in the controllers
                 for size_class in np.unique(classes).tolist():
                     own = classes == size_class
                     self._add(size_class, seconds[own], sizes[own], seconds[own], int(matches[own].sum()))
@@ -154,7 +148,7 @@ class Metrics(Collector):
         means: NDArray[np.float64],
         matches: int,
     ) -> None:
-        """Count batches of a class: when their groups ended, how large those were, each batch's mean."""
+        """Add batches of one class: end and size of each group, mean response time of each batch."""
         self._response.setdefault(size_class, Histogram(SECONDS)).add(ended, sizes)
         self._mean.setdefault(size_class, Histogram(SECONDS)).add(means)
         self._batches[size_class] = self._batches.get(size_class, 0) + len(means)
@@ -162,11 +156,11 @@ class Metrics(Collector):
         self._matches += matches
 
     def describe(self) -> Iterable[Metric]:
-        """The names, so that a registry refuses a second set of them."""
+        """The names: a registry refuses a second collector with the same ones."""
         return self._work()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield every metric with its present value; called by the registry at a scrape."""
+        """Yield each metric with its present value. The registry calls this at a scrape."""
         self.fold()
         with self._lock:
             yield from self._work()
@@ -219,9 +213,9 @@ class Metrics(Collector):
 
 
 def serve(registry: CollectorRegistry, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
-    """Expose a registry at http://address:port/metrics from a thread; returns what stops it.
+    """Expose a registry at http://address:port/metrics from a thread. Returns a function that stops it.
 
-    Raises `OSError` that names the port when it cannot be opened.
+    Raises `OSError` with the port's number when the port cannot be opened.
     """
     try:
         server, thread = start_http_server(port, address, registry=registry)
@@ -251,9 +245,9 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
 
 
 def controller_metrics(controller: dict[str, Any], prefix: str = "rtfilter_controller") -> Iterable[Metric]:
-    """A controller's snapshot as metrics."""
+    """Metrics of a controller, from its snapshot."""
     classes = controller.get("classes", {})
-    # The snapshot's name, the metric's name and text; None is the whole batch as one group, shown as 0.
+    # Key in the snapshot, name and text of the metric. A group of None is the whole batch, shown as 0.
     gauges = [
         ("level", "level", "Level that batches of this class share a traversal to"),
         ("group", "group_events", "Events searched and released together, 0 for the whole batch"),

@@ -1,8 +1,8 @@
-"""Metrics of several processes at one address: each writes its own to a directory, one of them serves all.
+"""Metrics of several processes at one address: each process writes its own to a directory, one serves all.
 
-In each process, ``share(filter.metrics, "/run/rtfilter")``; in one of them or another,
-``serve(Together("/run/rtfilter").registry, 9464)``. Where each process can have a port of its own, let
-Prometheus scrape them all instead: it then tells them apart.
+In each process, call ``share(filter.metrics, "/run/rtfilter")``. In one process, one of these or another,
+call ``serve(Together("/run/rtfilter").registry, 9464)``. If each process can have its own port, let
+Prometheus scrape all of them instead: it then shows them separately.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from prometheus_client.registry import Collector
 
 from rtfilter.watch.metrics import Metrics
 
-#: Seconds between two writes, and after which what is in flight or in the index counts no more.
-INTERVAL, STALE = 1.0, 10.0
+INTERVAL = 1.0
+"""Seconds between two writes of a process."""
+STALE = 10.0
+"""Age in seconds from which a file is one of an ended process: its gauges no longer count."""
 
 
 def share(metrics: Metrics, directory: str | PathLike[str]) -> Callable[[], None]:
-    """Write the metrics of this process to a directory every second, and when it ends.
+    """Write the metrics of this process to a directory every second, and when the process ends.
 
-    Returns what writes a last time and stops. To be called after a fork, in the process that matches. Raises
-    `OSError` when the directory cannot be written.
+    Returns a function that writes a last time and stops. Call `share` in the process that matches, after the
+    fork. Raises `OSError` when the directory cannot be written.
     """
     folder = Path(directory)
     pid = os.getpid()
@@ -49,11 +51,11 @@ def share(metrics: Metrics, directory: str | PathLike[str]) -> Callable[[], None
 
     def repeat() -> None:
         while not ended.wait(INTERVAL):
-            with suppress(OSError):  # a full disk may have room later
+            with suppress(OSError):  # a full disk may have space again later
                 write()
 
     def stop() -> None:
-        if os.getpid() == pid and not ended.is_set():  # a forked child has none of this
+        if os.getpid() == pid and not ended.is_set():  # not in a forked child: it has no such thread
             ended.set()
             with suppress(OSError):
                 write()
@@ -62,33 +64,35 @@ def share(metrics: Metrics, directory: str | PathLike[str]) -> Callable[[], None
     write()
     threading.Thread(target=repeat, daemon=True).start()
     atexit.register(stop)
-    Finalize(None, stop, exitpriority=10)  # children of multiprocessing skip atexit
+    Finalize(None, stop, exitpriority=10)  # children of multiprocessing do not run atexit
     return stop
 
 
 class Together(Collector):
-    """The metrics that processes share in a directory: counters and histograms summed, gauges the greatest.
+    """The metrics that processes share in a directory.
 
-    Those of processes that have ended still count, but for gauges. Batches in flight are summed. Files of
-    ended processes stay: empty the directory when none runs.
+    Counters, histograms and batches in flight are summed. Of other gauges the greatest value is shown.
+    Counters and histograms of ended processes still count, their gauges do not. Files of ended processes
+    stay: empty the directory while no process runs.
 
     Attributes
     ----------
     registry : CollectorRegistry
+        Holds these metrics; see `rtfilter.watch.metrics.serve`.
     """
 
     def __init__(self, directory: str | PathLike[str], registry: CollectorRegistry | None = None) -> None:
         self._folder = Path(directory)
-        self._ended: dict[tuple[str, float], list[Metric]] = {}  # what stale files held
+        self._ended: dict[tuple[str, float], list[Metric]] = {}  # of ended processes, by file name and time
         self.registry = registry if registry is not None else CollectorRegistry()
         self.registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the names are known when there are files."""
+        """Nothing: the names are not known before there are files."""
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """Yield every metric; called by the registry at a scrape."""
+        """Yield each metric. The registry calls this at a scrape."""
         families: dict[str, Metric] = {}
         values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
         for file in sorted(self._folder.glob("*.prom")):
@@ -110,7 +114,7 @@ class Together(Collector):
             yield merged
 
     def _read(self, file: Path) -> tuple[bool, list[Metric]]:
-        """Whether a file is of a living process, and what it holds; nothing if it was removed just now."""
+        """Whether the process of a file is alive, and its metrics: no metrics if the file is just removed."""
         with suppress(FileNotFoundError):
             changed = file.stat().st_mtime
             live = time.time() - changed < STALE

@@ -1,5 +1,6 @@
-"""adaptive.controllers: one battery over every controller, then what is special to each."""
+"""adaptive.controllers: tests of all controllers, then of each."""
 
+import doctest
 import json
 import statistics
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rtfilter import adaptive
 from rtfilter.adaptive import (
     EarlyStop,
     FixedPlan,
@@ -50,7 +52,7 @@ commands = st.lists(
 
 
 def drive(controller, script):
-    """Carry out hypothesis' commands; yields (size, height, ticket) of every plan. Reports may repeat."""
+    """Carry out drawn commands; yields (size, height, ticket) of each plan. A report may come twice."""
     tickets = []
     for command, number, other in script:
         match command:
@@ -68,12 +70,16 @@ def drive(controller, script):
                 controller.on_update(number)
 
 
-# The battery
+def test_the_example_of_the_package_runs():
+    assert doctest.testmod(adaptive).failed == 0
+
+
+# All controllers
 
 
 @every
 @given(script=commands)
-def test_p_w12_plans_are_always_possible(make, script):
+def test_plans_are_always_possible(make, script):
     for size, height, ticket in drive(make(), script):
         assert 0 <= ticket.plan.level < height
         assert 1 <= ticket.size_class <= size
@@ -121,7 +127,7 @@ def test_whatever_happened_before_it_settles_again(make, script, size, height):
 
 @tuning
 @given(script=commands)
-def test_p_w15_batches_of_other_classes_change_nothing(make, script):
+def test_batches_of_other_classes_change_nothing(make, script):
     others = {100, 127}  # of one class with 64
     mixed = [step for step in script if step[0] != "report" and step[1] not in others]
     alone = [step for step in mixed if step[0] == "update" or step[1] == 64]
@@ -222,7 +228,7 @@ def test_level_controller_keeps_its_group():
     assert plan == Plan(4, 4)
 
 
-def test_p_w15_classes_settle_at_their_own_levels():
+def test_classes_settle_at_their_own_levels():
     controller = LevelController(rounds=1)
     assert run(controller, lambda plan: 1.0 + abs(plan.level - 1), 4, 7)[0].level == 1
     assert run(controller, lambda plan: 1.0 + abs(plan.level - 5), 64, 7)[0].level == 5
@@ -233,7 +239,7 @@ def test_p_w15_classes_settle_at_their_own_levels():
     }
 
 
-def test_p_w15_each_class_counts_the_updates_it_saw_while_stable():
+def test_each_class_counts_the_updates_it_saw_while_stable():
     controller = LevelController(rounds=1, threshold=10)
     run(controller, lambda plan: 1.0, 4, 7)
     controller.on_update(6)
@@ -254,10 +260,10 @@ def test_a_size_class_must_name_its_smallest_size():
         controller.plan(64, 7)
 
 
-def test_p_w17_mean_regret_decreases_with_n_under_noise():
-    """W-4's gain by level at 250,000 boxes, 50 % log-normal noise; 300 seeds, start at level 3 of best 4.
+def test_mean_regret_decreases_with_n_under_noise():
+    """On gains by level as measured at 250,000 boxes, under 50 % log-normal noise; it starts at 3, best is 4.
 
-    Measured: mean regret 4.7 %, 3.3 %, 2.0 %, 1.2 % for N = 1, 4, 16, 64.
+    Measured with 300 seeds: mean regret 4.7 %, 3.3 %, 2.0 %, 1.2 % for N = 1, 4, 16, 64.
     """
     gain = (0.00, 0.26, 0.36, 0.39, 0.40, 0.29, -0.18)
     sigma = np.log1p(0.25) ** 0.5
@@ -294,7 +300,7 @@ def test_the_first_plan_is_the_middle_level_and_about_twice_the_root_of_the_batc
     assert PlanController().plan(size, height).plan == first
 
 
-def test_p_w14_the_first_loop_goes_round_the_plan_and_its_neighbours():
+def test_the_first_loop_goes_round_the_plan_and_its_neighbours():
     controller = PlanController(rounds=2)
     asked = []
     for _ in range(10):
@@ -312,7 +318,7 @@ def test_p_w14_the_first_loop_goes_round_the_plan_and_its_neighbours():
     st.sampled_from([None, STOP]),
     st.sampled_from([None, 0.0]),
 )
-def test_p_w11_it_finds_the_best_level_and_group(level, group, stop, tolerance):
+def test_it_finds_the_best_level_and_group(level, group, stop, tolerance):
     ladder = [1, 4, 16, 64, None]
 
     def cost(plan):
@@ -323,10 +329,10 @@ def test_p_w11_it_finds_the_best_level_and_group(level, group, stop, tolerance):
 
 
 def test_it_settles_near_the_best_measured_plan():
-    """Mean responses of bursts of 1000 on 1,000,000 wide boxes, as measured; batches scatter by 5 %.
+    """On mean responses as measured for bursts of 1000 on 1,000,000 wide boxes, under 5 % noise.
 
-    A controller that settles at the centre of its last loop, though it saw that a neighbour is better, ends
-    2 % above the best.
+    A controller that settled at the centre of its last loop, although a neighbour was better, would end 2 %
+    above the best.
     """
     measured = {  # milliseconds by level and group
         0: {1: 38.6, 4: 31.2, 16: 26.9, 64: 24.5, 256: 26.6, None: 28.3},
@@ -358,7 +364,7 @@ def test_a_tree_of_one_level_still_has_groups_to_choose_from():
     assert batches > 0
 
 
-def test_p_w18_it_settles_under_noise_where_all_plans_are_equal():
+def test_it_settles_under_noise_where_all_plans_are_equal():
     for seed in range(50):
         noise = 1 + np.random.default_rng(seed).random(20_000)
         controller = PlanController(rounds=2, tolerance=None)

@@ -1,4 +1,4 @@
-"""adaptive.plans: the values that go in and out of a controller."""
+"""adaptive.plans: plans and tickets are checked values."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""adaptive.probing: the state machine of W-5, on a line of levels unless a test says otherwise."""
+"""adaptive.probing: the state machine, on a line of levels unless a test says otherwise."""
 
 from collections import defaultdict
 
@@ -12,7 +12,7 @@ from rtfilter.adaptive.stopping import EarlyStop
 
 
 class Line:
-    """Levels 0..height-1, with a start of one's own."""
+    """Levels 0..height-1, with a chosen start."""
 
     def __init__(self, start=None):
         self._start = start
@@ -54,7 +54,7 @@ class Run:
         self.machine = Probing(space or Line(start), rule, height, self.decisions.append)
 
     def loop(self, cost):
-        """Batches until the loop ends; the positions they ran at."""
+        """Run batches until the loop ends; the positions that they ran at."""
         loops, asked = self.machine.loops, []
         while self.machine.loops == loops:
             position, episode, serial = self.machine.ask(self.height)
@@ -63,7 +63,7 @@ class Run:
         return asked
 
     def settle(self, cost, limit=10_000):
-        """Batches until STABLE; how many loops that took."""
+        """Run batches until STABLE; the number of loops that took."""
         loops = self.machine.loops
         while self.machine.mode is Mode.UNSTABLE:
             self.loop(cost)
@@ -92,11 +92,11 @@ def valleys(draw, smallest=1):
     return costs
 
 
-# P-W11, P-W18, P-W19: where it stops
+# Where it stops
 
 
 @given(st.data(), valleys(), st.integers(1, 5), tolerances, stops)
-def test_p_w11_on_a_noise_free_valley_it_stops_at_the_minimum_from_any_start(data, costs, n, tolerance, stop):
+def test_on_a_noise_free_valley_it_stops_at_the_minimum_from_any_start(data, costs, n, tolerance, stop):
     start = data.draw(st.integers(0, len(costs) - 1))
     run = Run(Rule(rounds=n, tolerance=tolerance, early_stop=stop), len(costs), start)
     loops = run.settle(costs.__getitem__)
@@ -108,7 +108,7 @@ def test_p_w11_on_a_noise_free_valley_it_stops_at_the_minimum_from_any_start(dat
 
 
 @given(st.data(), valleys(smallest=0), st.integers(1, 3))
-def test_p_w11_with_ties_it_stops_where_no_neighbour_is_better(data, costs, n):
+def test_with_ties_it_stops_where_no_neighbour_is_better(data, costs, n):
     start = data.draw(st.integers(0, len(costs) - 1))
     run = Run(Rule(rounds=n), len(costs), start)
     run.settle(costs.__getitem__)
@@ -116,14 +116,14 @@ def test_p_w11_with_ties_it_stops_where_no_neighbour_is_better(data, costs, n):
     assert all(costs[end] <= costs[k] for k in (end - 1, end + 1) if 0 <= k < len(costs))
 
 
-def test_p_w11_on_a_grid_it_walks_along_both_axes():
+def test_on_a_grid_it_walks_along_both_axes():
     run = Run(Rule(rounds=2), 6, space=Grid())
     run.settle(lambda p: abs(p[0] - 4) + abs(p[1] - 2) + 1)
     assert run.machine.position == (4, 2)
 
 
 @given(st.data(), st.integers(2, 9), tolerances)
-def test_p_w18_ties_do_not_cause_endless_movement(data, height, tolerance):
+def test_ties_do_not_cause_endless_movement(data, height, tolerance):
     run = Run(Rule(rounds=1, tolerance=tolerance), height, data.draw(st.integers(0, height - 1)))
     run.settle(lambda level: 1.0, limit=3 * height)
     assert run.machine.loops == 1 or tolerance is None
@@ -152,14 +152,14 @@ def test_of_slightly_better_neighbours_the_best_is_settled_at():
 
 
 @given(st.data(), st.integers(2, 8), st.booleans(), tolerances)
-def test_p_w18_an_episode_ends_whatever_the_noise(data, height, grid, tolerance):
+def test_an_episode_ends_whatever_the_noise(data, height, grid, tolerance):
     run = Run(Rule(rounds=1, tolerance=tolerance), height, space=Grid() if grid else None)
     noise = st.floats(0, 100)
     run.settle(lambda position: data.draw(noise), limit=3 * (height + 4))
 
 
 @pytest.mark.parametrize(("costs", "end"), [([5.0, 9.0, 4.0], 2), ([4.0, 9.0, 5.0], 0), ([4.0, 9.0, 4.0], 0)])
-def test_p_w19_if_both_neighbours_are_better_it_moves_to_the_better_and_counts(costs, end):
+def test_if_both_neighbours_are_better_it_moves_to_the_better_and_counts(costs, end):
     run = Run(Rule(rounds=3), 3, 1)
     run.loop(costs.__getitem__)
     assert run.machine.position == end
@@ -167,7 +167,7 @@ def test_p_w19_if_both_neighbours_are_better_it_moves_to_the_better_and_counts(c
     assert run.decisions[-1].anomaly
 
 
-def test_p_w19_one_better_neighbour_is_no_anomaly():
+def test_one_better_neighbour_is_no_anomaly():
     run = Run(Rule(rounds=3), 3, 1)
     run.loop([5.0, 9.0, 10.0].__getitem__)
     assert run.machine.anomalies == 0
@@ -201,11 +201,11 @@ def test_one_reversal_is_forgiven():
     assert run.machine.oscillations == 0
 
 
-# P-W14: the loop
+# The loop
 
 
 @given(st.integers(1, 9), st.integers(3, 8), st.data())
-def test_p_w14_a_loop_is_3n_batches_in_the_order_c_upper_lower(n, height, data):
+def test_a_loop_is_3n_batches_in_the_order_c_upper_lower(n, height, data):
     c = data.draw(st.integers(1, height - 2))
     run = Run(Rule(rounds=n), height, c)
     assert run.loop(lambda level: 1.0) == [c, c - 1, c + 1] * n
@@ -213,7 +213,7 @@ def test_p_w14_a_loop_is_3n_batches_in_the_order_c_upper_lower(n, height, data):
 
 
 @pytest.mark.parametrize(("c", "other"), [(0, 1), (4, 3)])
-def test_p_w14_a_loop_at_a_boundary_is_2n_batches(c, other):
+def test_a_loop_at_a_boundary_is_2n_batches(c, other):
     run = Run(Rule(rounds=4), 5, c)
     assert run.loop(lambda level: 1.0) == [c, other] * 4
 
@@ -237,10 +237,10 @@ def test_sums_are_cleared_between_loops():
     assert run.decisions[-1].samples[3].mean == 4.0
 
 
-# P-W13: modes
+# Modes
 
 
-def test_p_w13_stable_until_exactly_threshold_updates():
+def test_stable_until_exactly_threshold_updates():
     run = Run(Rule(rounds=1, threshold=10), 3)
     run.settle(lambda level: 1.0)
     run.machine.update(9)
@@ -251,7 +251,7 @@ def test_p_w13_stable_until_exactly_threshold_updates():
     assert run.machine.transitions == 2
 
 
-def test_p_w13_updates_beyond_the_threshold_are_not_carried_over():
+def test_updates_beyond_the_threshold_are_not_carried_over():
     run = Run(Rule(rounds=1, threshold=10), 3)
     run.settle(lambda level: 1.0)
     run.machine.update(25)
@@ -259,7 +259,7 @@ def test_p_w13_updates_beyond_the_threshold_are_not_carried_over():
     assert (run.machine.mode, run.machine.updates) == (Mode.STABLE, 0)
 
 
-def test_p_w13_updates_count_in_stable_mode_only():
+def test_updates_count_in_stable_mode_only():
     run = Run(Rule(rounds=1, threshold=10), 3)
     run.machine.update(9)
     run.settle(lambda level: 1.0)
@@ -276,10 +276,10 @@ def test_a_new_episode_follows_the_minimum_that_moved():
     assert run.machine.position == 5
 
 
-# P-W16: stale reports, lost batches, batches at the same time
+# Stale reports, lost batches, batches at the same time
 
 
-def test_p_w16_reports_of_an_earlier_episode_are_ignored():
+def test_reports_of_an_earlier_episode_are_ignored():
     run = Run(Rule(rounds=1, threshold=1), 3)
     late = run.machine.ask(3)
     run.settle(lambda level: 1.0)
@@ -290,7 +290,7 @@ def test_p_w16_reports_of_an_earlier_episode_are_ignored():
     assert run.loop([9.0, 1.0, 9.0].__getitem__) == [1, 0, 2]
 
 
-def test_p_w16_reports_of_a_level_outside_the_loop_are_ignored():
+def test_reports_of_a_level_outside_the_loop_are_ignored():
     run = Run(Rule(rounds=1), 7, 3)
     asked = [run.machine.ask(7) for _ in range(6)]
     assert [position for position, *_ in asked] == [3, 2, 4, 3, 2, 4]
@@ -298,10 +298,10 @@ def test_p_w16_reports_of_a_level_outside_the_loop_are_ignored():
         assert run.machine.tell(episode, serial, value)
     assert run.machine.position == 4
     told = [run.machine.tell(episode, serial, 2.0) for _, episode, serial in asked[3:]]
-    assert told == [True, False, True]  # of 3, 2, 4 the loop around 4 knows 3 and 4
+    assert told == [True, False, True]  # the loop around 4 samples 3 and 4, but not 2
 
 
-def test_p_w16_a_report_counts_once():
+def test_a_report_counts_once():
     run = Run(Rule(rounds=2), 3)
     _, episode, serial = run.machine.ask(3)
     assert run.machine.tell(episode, serial, 1.0)
@@ -324,10 +324,10 @@ def test_lost_batches_are_made_up_for():
         if run.machine.mode is Mode.STABLE:
             break
         asked[position] += 1
-        if batch % 3:  # every batch at the centre fails, as long as the three take turns
+        if batch % 3:  # each batch at the centre is lost while all three are sampled
             run.machine.tell(episode, serial, 1.0)
     assert run.machine.mode is Mode.STABLE
-    assert asked[2] == asked[4] == 2  # those that have their samples are passed over
+    assert asked[2] == asked[4] == 2  # positions with all their samples are passed over
 
 
 @given(st.integers(2, 20), st.randoms(use_true_random=False))
@@ -369,11 +369,11 @@ def test_a_loop_ends_when_the_race_leaves_only_those_with_all_their_samples():
             break
     for episode, serial in slow[:4]:
         run.machine.tell(episode, serial, cost[0] + 0.01 * (serial % 2))
-    assert run.machine.mode is Mode.STABLE  # not: waits for ever for a neighbour that is out of the race
+    assert run.machine.mode is Mode.STABLE  # it does not wait for a neighbour that is no longer sampled
     assert run.machine.position in (1, 2)
 
 
-# P-W12: heights
+# Heights
 
 
 def test_first_episode_starts_in_the_middle():
@@ -394,7 +394,7 @@ def test_the_search_begins_in_the_middle_when_a_tree_of_one_level_grows():
     assert run.machine.mode is Mode.UNSTABLE
 
 
-def test_p_w12_a_settled_level_stays_and_is_clamped():
+def test_a_settled_level_stays_and_is_clamped():
     run = Run(Rule(rounds=1), 7)
     run.settle([9, 8, 7, 6, 5, 4, 3].__getitem__)
     assert [run.machine.ask(height)[0] for height in (7, 9, 4, 9)] == [6, 6, 3, 3]
@@ -402,7 +402,7 @@ def test_p_w12_a_settled_level_stays_and_is_clamped():
     assert run.outcomes[-1] is Outcome.CLAMP
 
 
-def test_p_w12_a_changed_height_begins_the_episode_again():
+def test_a_changed_height_begins_the_episode_again():
     run = Run(Rule(rounds=2), 7, 5)
     before = [run.machine.ask(7) for _ in range(3)]
     assert run.machine.ask(4)[0] == 3

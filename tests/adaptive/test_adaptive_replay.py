@@ -1,4 +1,4 @@
-"""adaptive.replay: a log is a proof of what was decided and why."""
+"""adaptive.replay: a log holds all inputs and decisions, and replaying it gives the same ones."""
 
 import pytest
 

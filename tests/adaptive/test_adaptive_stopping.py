@@ -1,4 +1,4 @@
-"""adaptive.stopping: running moments, the sequential test, and what it saves."""
+"""adaptive.stopping: mean and variance, the sequential test, and what it saves."""
 
 import statistics
 
@@ -107,7 +107,7 @@ def compare(kind, cost, size, seeds=60):
 
 
 def flat(plan):
-    """W-4's gain by level at 250,000 boxes, batches of 64."""
+    """Work by level, as measured at 250,000 boxes with batches of 64."""
     return 1 - (0.00, 0.26, 0.36, 0.39, 0.40, 0.29, -0.18)[plan.level]
 
 
@@ -116,7 +116,7 @@ def steep(plan):
 
 
 def grouped(plan):
-    """256 events: shared traversal makes large groups cheap, waiting and lost order make them dear."""
+    """256 events: larger groups share more of the traversal, but their events wait longer."""
     group = plan.group or 256
     return (1 + 4 / group) * (256 + group) / 2 * (1 - (1 - flat(plan)) * (1 - group / 256))
 
@@ -155,5 +155,5 @@ def test_wrong_verdicts_among_equals_stay_below_alpha():
             if log[-1]["kind"] == "decision":
                 break
         centre = log[-1]["samples"][0]
-        wrong += log[-1]["outcome"] == "move" and centre["count"] < 64  # "shown to be better", yet equal
+        wrong += log[-1]["outcome"] == "move" and centre["count"] < 64  # an early move between equals
     assert 0 < wrong / 200 < 0.1

@@ -40,7 +40,7 @@ CONDITIONS = [
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
-    """Run in a directory of its own, so that messages name files as they are given."""
+    """Run in a temporary directory, so that messages name files as they are given."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -327,6 +327,13 @@ def test_a_bad_event_late_in_the_file_leaves_no_output(files, capsys):
     assert nothing_left()
 
 
+def test_replay_names_the_line_of_a_bad_event(files, capsys):
+    with open("events.jsonl", "a") as stream:
+        stream.write('{"size": 70000}\n')
+    message = fails(capsys, "replay", "subs.jsonl", "events.jsonl", "--schema", "schema.json")
+    assert message == "events.jsonl:58: attribute 'size' is 70000, outside its domain [0, 65535]\n"
+
+
 def test_interrupt(files, capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -520,9 +527,10 @@ def test_bad_conditions(files, capsys, line, message):
     [
         ("7,7", "s.csv:3: the id 7 is taken already, see s.csv:2"),
         ("7,", "s.csv:3: no id, but others have one"),
-        ("-1,2", "s.csv:2: an id is an integer from 0 to 2**63 - 1; got -1"),
-        ("x,2", "s.csv:2: an id is an integer from 0 to 2**63 - 1; got 'x'"),
-        (f"1,{2**63}", f"s.csv:3: an id is an integer from 0 to 2**63 - 1; got {2**63}"),
+        ("-1,2", "s.csv:2: an id is an integer from 0 to 2**63 - 2; got -1"),
+        ("x,2", "s.csv:2: an id is an integer from 0 to 2**63 - 2; got 'x'"),
+        (f"1,{2**63 - 1}", f"s.csv:3: an id is an integer from 0 to 2**63 - 2; got {2**63 - 1}"),
+        (f"1,{2**63}", f"s.csv:3: an id is an integer from 0 to 2**63 - 2; got {2**63}"),
     ],
 )
 @pytest.mark.parametrize("columns", ["id,where", "id,low.price"])
@@ -530,6 +538,17 @@ def test_bad_ids(files, capsys, ids, message, columns):
     cell = "TRUE" if columns.endswith("where") else "1"
     Path("s.csv").write_text("\n".join([columns, *(f"{id},{cell}" for id in ids.split(","))]))
     assert fails(capsys, "match", "s.csv", "events.jsonl", "--schema", "schema.json").startswith(message)
+
+
+@pytest.mark.parametrize("columns", ["id,where", "id,low.price"])
+def test_ids_in_csv_are_read_in_one_way(files, capsys, columns):
+    cell = "TRUE" if columns.endswith("where") else "1"
+    Path("s.csv").write_text(f"{columns}\n 7,{cell}\n+8,{cell}\n")
+    found = run_match(capsys, "s.csv", "events.jsonl", "--schema", "schema.json")
+    assert {id for _, id in found} == {7, 8}
+    Path("s.csv").write_text(f"{columns}\n1_0,{cell}\n")
+    given = ["match", "s.csv", "events.jsonl", "--schema", "schema.json"]
+    assert fails(capsys, *given).startswith("s.csv:2: an id is an integer")
 
 
 @pytest.mark.parametrize(
@@ -684,6 +703,23 @@ def test_explain_events_and_bounds_of_parquet(files, capsys):
 def test_wrong_usage(capsys, arguments):
     assert main(arguments) == 2
     assert "usage: rtfilter" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "least"),
+    [
+        (["match", "a", "b", "--batch"], 1),
+        (["explain", "a", "b", "--id", "1", "--event"], 0),
+        (["replay", "wide", "--seed"], 0),
+        (["replay", "wide", "--sizes"], 1),
+        (["spark-match", "a", "b", "--out", "c", "--partitions"], 1),
+    ],
+)
+@pytest.mark.parametrize("text", ["-1", "1.5", "many", "", "\u00b2", "\u0661"])
+def test_whole_numbers(capsys, arguments, least, text):
+    *before, option = arguments
+    assert main([*before, f"{option}={text}"]) == 2
+    assert f"{text!r} is not a whole number of at least {least}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def test_fortran_order_becomes_c_order():
 
 
 def test_masked_cells_are_missing():
-    """Whatever lies under the mask, even NaN."""
+    """Whatever the value under the mask, even NaN."""
     events = np.ma.array([[math.nan, 2], [3, 4]], mask=[[True, False], [False, True]])
     table = NUMBERS.read(events)
     assert table.points.tolist() == [[MISSING, 2], [3, MISSING]]
@@ -293,7 +293,7 @@ def test_array_of_wrong_shape(shape):
 
 
 def test_numeric_array_for_other_attributes_is_refused():
-    """Not one of its values could ever match: a mistake."""
+    """None of its values could ever match, so it is a mistake."""
     with pytest.raises(EventError, match="'symbol' is str, but the array holds float64"):
         Schema({"x": float, "symbol": str}).read(np.zeros((1, 2)))
 
@@ -411,7 +411,6 @@ def test_arrow_types(name, array, coordinates):
 
 
 def test_arrow_structs_are_nested_objects():
-    """M-10."""
     schema = Schema({"url.resource": str, "url": str})
     table = pa.table({"url": [{"resource": "/a", "code": 200}, None]})
     read = schema.read(table)
@@ -423,7 +422,7 @@ def test_arrow_structs_are_nested_objects():
 
 
 def test_nested_objects_are_flattened():
-    """M-10, with G-4's event."""
+    """With the event of the counting example (Novák 2013)."""
     schema = Schema({"http.resource": str, "http.response": int, "type": str})
     event = {"type": "GET", "http": {"resource": "/apache_pb.gif", "protocol": "HTTP/1.0", "response": 200}}
     assert schema.read(event).row(0) == {
@@ -439,7 +438,7 @@ def test_dotted_names_may_also_come_flat():
 
 
 def test_one_name_with_two_values():
-    """M-1: names are unique inside an event; outside the schema nobody asks (P-8)."""
+    """Names are unique within an event; names outside the schema are not looked at."""
     event = {"a.b": 1, "a": {"b": 2}}
     with pytest.raises(EventError, match=r"event 1: attribute 'a\.b' occurs twice"):
         Schema({"a.b": int}).read([{}, event])

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from experiments import __main__ as command
-from experiments import output, peers
+from experiments import peers, timing
 from experiments.speed import bench, capacity
 from oracle import matches
 from rtfilter import RStarTree
@@ -43,6 +43,7 @@ def test_ours_answers_as_brute_force(small, batch):
     assert answers == matches(*boxes, points)
 
 
+@pytest.mark.slow
 def test_answers_are_compared_before_timing(monkeypatch):
     lossy = property(lambda self: {"lossy": lambda points: [[] for _ in points]})
     monkeypatch.setattr(peers.PEERS["NumPy"], "ways", lossy)
@@ -51,6 +52,8 @@ def test_answers_are_compared_before_timing(monkeypatch):
         bench.measure(workload("wide", dimensions=3), bench.QUICK, lambda text: None, lambda *skipped: None)
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("bench")
 def test_a_run_keeps_rows_settings_and_machine(quick):
     kept = json.loads((quick / "b" / "b.json").read_text())
     assert kept["experiment"] == "bench"
@@ -87,6 +90,7 @@ def test_a_run_keeps_rows_settings_and_machine(quick):
     assert skipped == [("sparse", "boostree"), ("sparse", "shapely STRtree"), ("geo", "mokaccino")]
 
 
+@pytest.mark.slow
 def test_updates_leave_the_index_as_it_was(monkeypatch):
     trees = []
     load = RStarTree.bulk_load
@@ -98,6 +102,8 @@ def test_updates_leave_the_index_as_it_was(monkeypatch):
     assert {len(tree) for tree in trees} == {50, 500}
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("bench")
 def test_a_run_draws_a_picture(quick):
     assert (quick / "p" / "b.png").read_bytes().startswith(b"\x89PNG")
 
@@ -175,17 +181,17 @@ def test_capacity_measures_each_case(tmp_path, capsys):
 
 def test_medians_takes_turns():
     calls = []
-    times = output.medians({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
+    times = timing.medians({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
     assert calls == ["a", "b"] * 3
     assert set(times) == {"a", "b"}
 
 
 def test_short_calls_are_made_twice_where_caches_should_be_warm():
     calls = []
-    times = output.rounds({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2, warm=60)
+    times = timing.rounds({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2, warm=60)
     assert calls == ["a", "a", "b", "b"] * 2
     assert [len(taken) for taken in times.values()] == [2, 2]
-    output.rounds({"a": lambda: calls.append("c")}, 1)
+    timing.rounds({"a": lambda: calls.append("c")}, 1)
     assert calls[8:] == ["c"]
 
 
@@ -239,6 +245,7 @@ def test_importing_the_package_stays_light():
     assert run.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_overheads_are_measured(tmp_path, capsys):
     from experiments.speed.overheads import main
 

@@ -22,6 +22,8 @@ def quick(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("bursts")
 def test_a_run_keeps_rows_settings_and_machine(quick):
     kept = json.loads((quick / "b" / "b.json").read_text())
     assert kept["experiment"] == "bursts"
@@ -44,6 +46,8 @@ def test_a_run_keeps_rows_settings_and_machine(quick):
         assert verdict["bursts"] is None or 0 < verdict["bursts"] < bursts.QUICK.settle
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("bursts")
 def test_a_run_draws_a_picture(quick):
     assert (quick / "p" / "b.png").read_bytes().startswith(b"\x89PNG")
 

@@ -95,7 +95,7 @@ def test_more_changes_than_subscriptions_are_refused(small):
 
 def test_a_wrong_answer_is_noticed(small):
     target, changes = small
-    target._gate = mixed.WatchedGate()
+    target._road.gate = mixed.WatchedGate()
     changes.prepare(6)
     points = workload("narrow", seed=3, dimensions=2).events(0, 20).reshape(4, 5, 2)
     size = mixed.QUICK._replace(matchers=2, changers=2)
@@ -112,11 +112,12 @@ def test_a_wrong_answer_is_noticed(small):
 
 def test_errors_of_threads_are_raised(small):
     target, _ = small
-    target._gate = mixed.WatchedGate()
+    target._road.gate = mixed.WatchedGate()
     with pytest.raises(ZeroDivisionError):
         mixed.run(target, np.zeros((1, 1, 2)), lambda i: 1 / 0, (np.zeros(2), np.zeros(2)), mixed.QUICK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matchers", [1, 2])
 def test_a_run_keeps_rows_and_draws_a_picture(tmp_path, matchers):
     out, figure = tmp_path / "m.json", tmp_path / "p" / "m.png"

@@ -1,5 +1,6 @@
 """The paper's evaluation: counts of visits, the work of plans, figures, claims, and what is kept."""
 
+import gc
 import json
 
 import numpy as np
@@ -68,10 +69,9 @@ def test_the_paper_s_trees_are_inserted_into_and_not_packed():
             assert np.array_equal(own, other)
 
 
+@pytest.mark.parametrize("grown", [n for n in SETTINGS if not SETTINGS[n].transformed], indirect=True)
 def test_visits_are_those_of_the_search_itself(grown):
-    setting, index = grown
-    if setting.transformed:
-        pytest.skip("asked by boxes, which the tree does not answer")
+    _, index = grown
     tree, points = index.filter.tree, index.points(5, 60)
     visits = index.levels().visits(points)
     for level in range(tree.height):
@@ -497,17 +497,24 @@ def test_profiles_have_the_paper_s_sizes_or_a_share_of_them():
     assert (MEDIUM.sizes[0], MEDIUM.threshold, CI.sizes[-1], CI.threshold) == (50_000, 30_000, 26_000, 3000)
 
 
-@pytest.mark.parametrize("name", report.NAMES)
-@pytest.mark.parametrize("setting", ["paper", "modern", "transform"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        (name, setting)
+        for name in report.NAMES
+        for setting in ("paper", "modern", "transform")
+        if setting in report.settings(name)
+    ],
+)
 def test_every_experiment_runs_is_drawn_and_continued(name, setting, tmp_path, monkeypatch, capsys):
-    if setting not in report.settings(name):
-        pytest.skip("made of other settings")
     monkeypatch.setitem(runner.PROFILES, "ci", TINY)
     arguments = [name, "--setting", setting, "--out", str(tmp_path)]
     assert experiments.main(arguments) == 0
     shown = capsys.readouterr().out
     assert report.experiment(name).title in shown
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".png", ".svg"}
+    assert gc.get_freeze_count() == 0
     kept = (tmp_path / f"{name}-{setting}.json").read_text()
     monkeypatch.setattr(runner.Run, "keep", None)  # nothing is left to do
     assert experiments.main(arguments) == 0

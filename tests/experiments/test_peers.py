@@ -9,6 +9,14 @@ from experiments.peers.scans import brute_force, require_equal
 from oracle import matches
 from rtfilter.replay.workloads import BOXES, Bounds, workload
 
+WORKLOADS = {"boostree": {"geo"}, "shapely STRtree": {"geo"}, "mokaccino": set(BOXES) - {"geo"}}
+"""What peers can be asked; those that are not here, all of them."""
+DIMENSIONS = {
+    "boostree": {2, 3, 4},
+    "shapely STRtree": {2},
+    **{name: {2, 3, 4, 5} for name in peers.PEERS if name.startswith("rtree ")},
+}
+
 
 @pytest.fixture(scope="module", params=BOXES)
 def small(request):
@@ -28,11 +36,13 @@ def test_brute_force_is_the_oracle(small):
     assert answered(brute_force(boxes, points)) == matches(*boxes, points)
 
 
-@pytest.mark.parametrize("name", peers.PEERS)
+@pytest.mark.parametrize(
+    ("small", "name"),
+    [(made, name) for made in BOXES for name in peers.PEERS if made in WORKLOADS.get(name, BOXES)],
+    indirect=["small"],
+)
 def test_every_peer_answers_as_brute_force(small, name):
     _, boxes, points = small
-    if reason := peers.unable(peers.PEERS[name], boxes):
-        pytest.skip(reason)
     expected = matches(*boxes, points)
     for ask in peers.PEERS[name](boxes).ways.values():
         found = ask(points)
@@ -43,21 +53,21 @@ def test_every_peer_answers_as_brute_force(small, name):
 
 @pytest.mark.parametrize("name", peers.PEERS)
 def test_every_peer_can_do_what_it_should(name):
-    able = {w for w in BOXES if not peers.unable(peers.PEERS[name], workload(w).subscriptions(0, 50))}
-    assert able == {
-        "boostree": {"geo"},
-        "shapely STRtree": {"geo"},
-        "mokaccino": set(BOXES) - {"geo"},
-    }.get(name, set(BOXES))
+    peer = peers.PEERS[name]
+    able = {made for made in BOXES if not peers.unable(peer, workload(made).subscriptions(0, 50))}
+    assert able == WORKLOADS.get(name, set(BOXES))
+    narrow = {d: workload("narrow", 1, d).subscriptions(0, 50) for d in range(1, 6)}
+    able = {d for d, boxes in narrow.items() if not peers.unable(peer, boxes)}
+    assert able == DIMENSIONS.get(name, set(narrow))
 
 
-@pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("name", peers.PEERS)
+@pytest.mark.parametrize(
+    ("name", "dimensions"),
+    [(name, d) for name in peers.PEERS for d in range(1, 6) if d in DIMENSIONS.get(name, range(1, 6))],
+)
 def test_few_dimensions(name, dimensions):
     made = workload("narrow", 1, dimensions)
     boxes, points = made.subscriptions(0, 200), made.events(0, 20)
-    if reason := peers.unable(peers.PEERS[name], boxes):
-        pytest.skip(reason)
     for ask in peers.PEERS[name](boxes).ways.values():
         assert answered(ask(points)) == matches(*boxes, points)
 

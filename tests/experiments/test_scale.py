@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.load import scale
-from rtfilter.replay import machine
+from experiments.load.others import wait_for_quiet
 from rtfilter.replay.workloads import workload
 
 MILLION = 1_000_000
@@ -67,8 +67,8 @@ def test_peaks_and_growth_are_judged():
 
 
 def test_waiting_for_quiet_ends():
-    machine.wait_for_quiet(1000, 10)
-    machine.wait_for_quiet(-1, 0.01)
+    wait_for_quiet(1000, 10)
+    wait_for_quiet(-1, 0.01)
 
 
 @pytest.mark.slow
@@ -76,7 +76,6 @@ def test_quick_runs_keep_their_rows_and_leave_nothing_behind(tmp_path, monkeypat
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(scale.tempfile, "tempdir", None)
     monkeypatch.setattr(scale, "LAP", 0.001)
-    monkeypatch.setattr(scale, "PATIENCE", 0.01)
     out = tmp_path / "out" / "s.json"
     arguments = ["--quick", "--boxes", "700", "--sizes", "900", "300", "--workloads", "narrow"]
     assert scale.main([*arguments, "--out", str(out)]) == 0

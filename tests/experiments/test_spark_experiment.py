@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import spark_cases
+from experiments.spark import job
 from experiments.spark import throughput as experiment
 from experiments.spark.memory import Watch, descendants
 
@@ -76,22 +76,18 @@ def test_memory_of_descendants_is_seen():
     assert len(found) >= 2
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("spark")
-@pytest.mark.skipif(spark_cases.NO_JAVA, reason="Spark needs Java 17 or newer")
-def test_the_ways_find_the_same(tmp_path):
-    data = experiment.prepare(tmp_path, "narrow", 1, SIZE)
+def test_the_ways_find_the_same(spark, tmp_path, monkeypatch):
+    data = experiment.prepare(tmp_path, "dense", 1, SIZE)
     files = {"events": str(data.events), "index": str(data.index), "repeats": 1, "master": "local[2]"}
-    jobs = [
-        {**files, "way": "alone"},
-        {**files, "way": "match", "partitions": 3},
-        {**files, "way": "join", "boxes": str(data.boxes), "names": data.names, "sample": 3000,
-         "partitions": 2},
-    ]  # fmt: skip
-    found = [experiment.run(job) for job in jobs]
-    assert len({rows[0]["matches"] for rows, _ in found}) == 1
-    assert found[1][0][0]["shuffled"] > 0
-    assert found[1][1].use.largest > 50_000_000
+    (alone,), _ = experiment.run({**files, "way": "alone"})
+    (match,), watch = experiment.run({**files, "way": "match", "partitions": 3})
+    assert match["shuffled"] > 0
+    assert watch.use.largest > 50_000_000
+    monkeypatch.setattr(job, "session", lambda job: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    boxes = {"boxes": str(data.boxes), "names": data.names, "sample": SIZE.events}
+    (joined,) = job.joined({**files, **boxes, "partitions": 2})
+    assert alone["matches"] == match["matches"] == joined["matches"] > 0
 
 
 def test_the_picture_is_drawn(tmp_path):

@@ -8,10 +8,11 @@ from experiments import peers
 from experiments.output import keep, kept_rows
 from experiments.speed import survey, trial
 from experiments.speed.survey_figure import columns
+from experiments.speed.survey_plan import FULL, QUICK
 from experiments.speed.trial import Case
 from rtfilter.replay import machine
 
-SMALL = survey.FULL._replace(
+SMALL = FULL._replace(
     default=400,
     subscriptions=(300, 400),
     dimensions=(2, 12),
@@ -56,7 +57,7 @@ def test_a_plan_varies_each_variable_around_its_default():
     assert {(c.seed, c.repeats, c.build_seconds, c.ask_seconds) for c in cases} == {(7, 2, 5, 0.5)}
 
 
-@pytest.mark.parametrize("plan", [survey.FULL, survey.QUICK])
+@pytest.mark.parametrize("plan", [FULL, QUICK])
 def test_every_index_of_a_plan_is_measured_once(plan):
     cases = plan.cases(list(peers.PEERS), 1)
     assert len({c.key for c in cases}) == len(cases)
@@ -156,12 +157,13 @@ def test_peers_are_compared_at_each_point():
 
 
 def test_only_what_varies_is_drawn():
-    assert [(c.title, c.variable) for c in columns(survey.QUICK)] == [
+    assert [(c.title, c.variable) for c in columns(QUICK)] == [
         (name, variable) for name in ("wide", "narrow") for variable in ("subscriptions", "batch")
     ]
-    assert len(columns(survey.FULL)) == 7
+    assert len(columns(FULL)) == 7
 
 
+@pytest.mark.slow
 def test_a_whole_run(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(survey, "QUICK", SMALL._replace(varied=("narrow",), workloads=("geo",)))
     monkeypatch.setattr(trial, "run", trial.measure)  # in this process: a fresh one takes a second each

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from test_tree import random_boxes, random_points
 
+from boxes import random_boxes, random_points
 from oracle import as_sets, matches
 from rtfilter.index.kernels import layout
 from rtfilter.index.tree import RStarTree

@@ -10,32 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from boxes import random_boxes, random_points
 from oracle import as_sets, matches
 from rtfilter.index.kernels import runs
 from rtfilter.index.tree import RStarTree
 
 CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130)]
 INF = np.inf
-
-
-def random_boxes(rng, n, d, top=100):
-    """Integer boxes with ties, degenerate sides, open sides and duplicates."""
-    ends = np.sort(rng.integers(0, top, (n, 2, d)).astype(float), axis=1)
-    low, high = ends[:, 0], ends[:, 1]
-    high[rng.random((n, d)) < 0.1] = INF
-    low[rng.random((n, d)) < 0.1] = -INF
-    equal = rng.random((n, d)) < 0.1
-    low[equal] = np.where(np.isfinite(high[equal]), high[equal], low[equal])
-    copies = rng.random(n) < 0.1
-    low[copies], high[copies] = low[0], high[0]
-    return low, high
-
-
-def random_points(rng, n, d, top=100):
-    points = rng.integers(-1, top + 1, (n, d)).astype(float)
-    points[rng.random((n, d)) < 0.05] = -INF
-    points[rng.random((n, d)) < 0.02] = INF
-    return points
 
 
 @pytest.mark.parametrize("capacity", CAPACITIES)

@@ -1,6 +1,11 @@
-"""One battery over every way to match: policies, controllers, saved, pickled, changed (P-1..P-10)."""
+"""One battery over every way to match: matchers, policies, controllers, saved, pickled, changed, in threads.
+
+It runs in full for the R*-tree, and pairwise for every other registered matcher.
+"""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, product
 
 import numpy as np
 import pytest
@@ -9,6 +14,7 @@ from examples import SCHEMA, random_events, random_predicate
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter
 from rtfilter.adaptive import EarlyStop, FixedPlan, LevelController, PlanController
+from rtfilter.matchers import MATCHERS
 from rtfilter.predicates.parse import parse
 
 CONTROLLERS = {
@@ -19,7 +25,13 @@ CONTROLLERS = {
     "plan": lambda: PlanController(rounds=1, threshold=5),
     "plan-early": lambda: PlanController(rounds=8, threshold=5, early_stop=EarlyStop()),
 }
-POLICIES = ["shortest", "fifo", "longest", lambda workload: np.argsort(workload % 3, kind="stable")]
+POLICIES = {
+    "shortest": "shortest",
+    "fifo": "fifo",
+    "longest": "longest",
+    "callable": lambda workload: np.argsort(workload % 3, kind="stable"),
+}
+OTHERS = [name for name in MATCHERS if name != "rtree"]
 
 
 def one_by_one(events, filter):
@@ -58,13 +70,25 @@ def build(rng, count, **options):
     return filter, predicates
 
 
-@pytest.mark.parametrize("capacity", [(4, 4), (512, 4096)], ids=str)
-@pytest.mark.parametrize("controller", CONTROLLERS)
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p if isinstance(p, str) else "callable")
-def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, policy):  # P-1, P-10
+FULL = list(product([(4, 4), (512, 4096)], CONTROLLERS, POLICIES, ["rtree"]))
+PAIRWISE = [
+    (None, controller, policy, matcher)
+    for matcher in OTHERS
+    for controller, policy in zip(CONTROLLERS, cycle(POLICIES), strict=False)
+]
+
+
+@pytest.mark.parametrize(("capacity", "controller", "policy", "matcher"), FULL + PAIRWISE)
+def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, policy, matcher):
     rng = np.random.default_rng(0)
     filter, predicates = build(
-        rng, 120, capacity=capacity, policy=policy, controller=CONTROLLERS[controller](), metrics=True
+        rng,
+        120,
+        capacity=capacity,
+        policy=POLICIES[policy],
+        controller=CONTROLLERS[controller](),
+        metrics=True,
+        matcher=matcher,
     )
     for _ in range(4):
         events = random_events(rng, 40)
@@ -83,7 +107,7 @@ def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, 
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_seeds_beyond_the_battery(seed):  # P-1, P-8
+def test_seeds_beyond_the_battery(seed):
     rng = np.random.default_rng(100 + seed)
     filter, predicates = build(rng, 60, capacity=(4, 6))
     events = random_events(rng, 60)
@@ -101,9 +125,11 @@ def repickle(filter, tmp_path):
 
 
 @pytest.mark.parametrize("copy", [keep, repickle])
-def test_a_copy_answers_the_same_and_lives_on(copy, tmp_path):
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_a_copy_answers_the_same_and_lives_on(copy, matcher, tmp_path):
     rng = np.random.default_rng(1)
-    original, predicates = build(rng, 100, capacity=(4, 4))
+    capacity = (4, 4) if matcher == "rtree" else None
+    original, predicates = build(rng, 100, capacity=capacity, matcher=matcher)
     events = random_events(rng, 50)
     rows = [original.schema.read(event).row(0) for event in events]
     second = copy(original, tmp_path)
@@ -121,18 +147,19 @@ def test_a_copy_answers_the_same_and_lives_on(copy, tmp_path):
     assert str(third.predicate(id)) == "x > 0"
 
 
-def test_insertion_order_does_not_change_results():  # P-2
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_insertion_order_does_not_change_results(matcher):
     rng = np.random.default_rng(2)
     sources = [random_predicate(rng) for _ in range(80)]
     events = random_events(rng, 50)
-    one, other = EventFilter(SCHEMA, (4, 4)), EventFilter(SCHEMA, (4, 4))
+    one, other = EventFilter(SCHEMA, matcher=matcher), EventFilter(SCHEMA, matcher=matcher)
     for id in range(80):
         one.subscribe(sources[id], id=id)
     other.subscribe_many(sources[::-1], ids=np.arange(80)[::-1])
     assert batched(events, one) == batched(events, other)
 
 
-def test_subscribing_and_unsubscribing_restores_everything():  # P-3
+def test_subscribing_and_unsubscribing_restores_everything():
     rng = np.random.default_rng(3)
     filter, predicates = build(rng, 60, capacity=(4, 4))
     events = random_events(rng, 50)
@@ -149,9 +176,10 @@ def test_subscribing_and_unsubscribing_restores_everything():  # P-3
     assert filter.stats()["links"] == 0
 
 
-def test_adding_constraints_never_adds_matches_nor_subscriptions_remove_any():  # P-7
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_adding_constraints_never_adds_matches_nor_subscriptions_remove_any(matcher):
     rng = np.random.default_rng(4)
-    filter, _ = build(rng, 40)
+    filter, _ = build(rng, 40, matcher=matcher)
     events = random_events(rng, 60)
     before = batched(events, filter)
     loose = filter.subscribe("x > 0 OR s = 'a'")
@@ -160,3 +188,54 @@ def test_adding_constraints_never_adds_matches_nor_subscriptions_remove_any():  
     for old, new in zip(before, after, strict=True):
         assert new - {loose, tight} == old
         assert loose in new or tight not in new
+
+
+@pytest.mark.parametrize("matcher", OTHERS)
+def test_changes_and_batches_interleave_as_brute_force_says(matcher):
+    rng = np.random.default_rng(5)
+    filter, predicates = build(rng, 20, matcher=matcher)
+    for _ in range(150):
+        action = rng.integers(0, 5)
+        if action == 0:
+            sources = [random_predicate(rng) for _ in range(rng.integers(1, 6))]
+            ids = filter.subscribe_many(sources).tolist()
+            predicates.update(zip(ids, (parse(source, SCHEMA) for source in sources), strict=True))
+        elif action == 1 and predicates:
+            gone = rng.permutation(list(predicates))[: rng.integers(1, 6)]
+            assert filter.unsubscribe_many(gone).all()
+            for id in gone.tolist():
+                del predicates[id]
+        elif action == 2 and predicates:
+            id, source = int(rng.choice(list(predicates))), random_predicate(rng)
+            filter.update(id, source)
+            predicates[id] = parse(source, SCHEMA)
+        elif action == 3:
+            assert not filter.unsubscribe(10**6)
+        else:
+            events = random_events(rng, 10)
+            rows = [filter.schema.read(event).row(0) for event in events]
+            stream = filter.stream(events)
+            expected = subscribers(predicates, rows)
+            id = filter.subscribe("TRUE")  # finishes the stream, which does not see it
+            assert as_sets(stream.matches()) == expected
+            assert filter.unsubscribe(id)
+            assert batched(events, filter) == expected
+        assert sorted(predicates) == filter.ids().tolist()
+
+
+@pytest.mark.parametrize("matcher", OTHERS)
+def test_threads_match_while_subscriptions_change(matcher):
+    rng = np.random.default_rng(6)
+    filter, predicates = build(rng, 60, matcher=matcher)
+    batches = [random_events(rng, 20) for _ in range(12)]
+    fixed = [subscribers(predicates, [filter.schema.read(e).row(0) for e in events]) for events in batches]
+    other = filter.subscribe("x > 0 AND x < 0") + 1
+
+    def answers(events):
+        return [{id for id in ids if id < other} for ids in batched(events, filter)]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(answers, events) for events in batches * 3]
+        for _ in range(30):
+            assert filter.unsubscribe_many(filter.subscribe_many(["x > 0", "TRUE"])).all()
+        assert [one.result() for one in found] == fixed * 3

@@ -38,7 +38,7 @@ def test_ids_ascend_and_are_never_reused(prices):
     assert prices.subscribe_many(["price > 1", "price > 2"]).tolist() == [52, 53]
 
 
-def test_unsubscribing_twice_or_unknown_is_false_and_changes_nothing(prices):  # P-4
+def test_unsubscribing_twice_or_unknown_is_false_and_changes_nothing(prices):
     id = prices.subscribe("price > 1")
     assert prices.unsubscribe(id)
     before = prices.stats()
@@ -47,7 +47,7 @@ def test_unsubscribing_twice_or_unknown_is_false_and_changes_nothing(prices):  #
     assert prices.stats() == before
 
 
-def test_equal_predicates_are_two_subscriptions(prices):  # P-5
+def test_equal_predicates_are_two_subscriptions(prices):
     one, two = prices.subscribe("price > 1"), prices.subscribe("price > 1")
     assert prices.stats()["boxes"] == 1
     assert sorted(prices.match({"price": 2}).tolist()) == [one, two]
@@ -55,12 +55,12 @@ def test_equal_predicates_are_two_subscriptions(prices):  # P-5
     assert prices.match({"price": 2}).tolist() == [two]
 
 
-def test_a_disjunction_satisfied_twice_gives_the_id_once(prices):  # P-6
+def test_a_disjunction_satisfied_twice_gives_the_id_once(prices):
     id = prices.subscribe("price > 1 OR price > 2 OR symbol = 'A'")
     assert prices.match({"price": 3, "symbol": "A"}).tolist() == [id]
 
 
-def test_unsatisfiable_and_match_all_predicates_are_subscriptions(prices):  # M-11
+def test_unsatisfiable_and_match_all_predicates_are_subscriptions(prices):
     never = prices.subscribe("price > 2 AND price < 1")
     always = prices.subscribe(Predicate.everything())
     assert len(prices) == 2
@@ -143,7 +143,7 @@ def wide_filter(**options):
     return filter, rng.random((64, 3))
 
 
-def test_events_are_released_in_ascending_workload(prices):  # P-W5
+def test_events_are_released_in_ascending_workload(prices):
     filter, events = wide_filter(controller=FixedPlan(2, 1))
     stream = filter.stream(events)
     order = [completion.event for completion in stream]
@@ -151,7 +151,7 @@ def test_events_are_released_in_ascending_workload(prices):  # P-W5
     assert order == stream.order.tolist()
 
 
-def test_completions_follow_the_schedule(prices):  # P-W7
+def test_completions_follow_the_schedule(prices):
     for group in (1, 5, None):
         filter, events = wide_filter(controller=FixedPlan(1, group))
         stream = filter.stream(events)
@@ -164,7 +164,7 @@ def test_completions_follow_the_schedule(prices):  # P-W7
         assert stream.response.tolist() == [t for _, t in sorted((c.event, c.response) for c in completions)]
 
 
-def test_a_stream_does_the_work_of_a_plain_search():  # P-W8
+def test_a_stream_does_the_work_of_a_plain_search():
     filter, events = wide_filter(controller=FixedPlan(2, 3))
     stream = filter.stream(events)
     plain = filter.tree.hits(filter.schema.encode(events)).visits.sum()
@@ -315,7 +315,7 @@ def test_several_threads_may_change_at_once():
 
 
 class FilterMachine(RuleBasedStateMachine):
-    """Changes, repacking, matching, saving, loading in any order against a dict of predicates (P-9)."""
+    """Changes, repacking, matching, saving, loading in any order against a dict of predicates."""
 
     @initialize(capacity=st.sampled_from([(4, 4), (4, 9), (512, 4096)]))
     def start(self, capacity):
@@ -579,7 +579,7 @@ def test_collecting_a_finished_stream_does_not_wait_for_the_controller():
     stream = filter.stream(events)
     next(stream)
     filter.subscribe("TRUE")  # finishes the stream in place of its consumer
-    with filter._controller_lock:
+    with filter._road.control._lock:
         del stream
     assert filter.stats()["in_flight_batches"] == 0
 

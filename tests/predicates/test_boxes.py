@@ -1,7 +1,7 @@
 """Boxes: nothing that matches is lost, nothing in an exact box is wrong, and the cost stays bounded."""
 
 import math
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -12,13 +12,7 @@ from predicate_cases import conditions, events, inside, schemas, sql, truth, val
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import ALIEN, HIGHEST, IDENTITY_MAX, LOWEST, MISSING, ORDER_MAX, string_code
 from rtfilter.events.schema import Attribute, Schema
-from rtfilter.predicates.boxes import (
-    MAX_BOXES,
-    MAX_SPLIT,
-    bounds_predicate,
-    compile_bounds,
-    compile_predicate,
-)
+from rtfilter.predicates.boxes import MAX_BOXES, MAX_SPLIT, compile_predicate
 from rtfilter.predicates.model import Constraint, Filter, Predicate
 from rtfilter.predicates.parse import parse
 
@@ -117,7 +111,6 @@ def test_sides_of_a_number(source, expected):
     ],
 )
 def test_unsatisfiable_predicates_have_no_boxes(source):
-    """M-11 ii."""
     predicate = parse(source, SCHEMA)
     assert len(compile_predicate(predicate, SCHEMA).low) == 0
     assert not predicate.matches({"x": 4, "s": "a", "flag": True})
@@ -184,7 +177,7 @@ def test_a_string_is_cut_out_sharply():
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_equal_boxes_are_kept_once_and_the_exact_one_decides(step):
-    """Two filters, one box: one alone would be inexact, the other vouches for the whole box."""
+    """Two filters with the same box: one alone would be inexact, the other makes the box exact."""
     schema = Schema({"s": str})
     filters = [Filter((Constraint("s", "not prefix", "abcdefgh"),)), Filter((Constraint("s", "prefix", ""),))]
     boxes = compile_predicate(Predicate(tuple(filters[::step])), schema)
@@ -222,60 +215,6 @@ def test_too_many_boxes_are_refused():
     rows = [" AND ".join(f"{name} <> {i}" for name in names) for i in range(200)]
     with pytest.raises(PredicateError, match=f"more than {MAX_BOXES} boxes"):
         compile_predicate(parse(" OR ".join(rows), schema), schema)
-
-
-def test_bounds_arrays():
-    low = [[1, -math.inf, 0, -math.inf], [-math.inf, -math.inf, -math.inf, 5]]
-    high = [[2, math.inf, 1, math.inf], [3, math.inf, math.inf, math.inf]]
-    lows, highs = compile_bounds(low, high, SCHEMA)
-    assert lows.flags.c_contiguous
-    assert lows.shape == (2, 5)
-    assert lows[0].tolist() == [1, MISSING, MISSING, 0, MISSING]
-    assert highs[0].tolist() == [2, ALIEN, ALIEN, 1, ALIEN]
-    assert lows[1].tolist() == [LOWEST, MISSING, MISSING, MISSING, 5]
-    assert highs[1].tolist() == [3, ALIEN, ALIEN, ALIEN, HIGHEST]
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "message"),
-    [
-        ([[0, math.nan]], [[1, 1]], r"row 0, attribute 'y': NaN"),
-        ([[0, 0], [2, 0]], [[1, 1], [1, 1]], r"row 1, attribute 'x': low above high in \[2.0, 1.0\]"),
-        ([[math.inf, 0]], [[math.inf, 1]], "wrong infinity"),
-        ([[0, 0, 0]], [[1, 1, 1]], r"shape \(n, 2\)"),
-        ([0, 0], [1, 1], r"shape \(n, 2\)"),
-        ([[0, 0]], [[1, 1], [1, 1]], r"shape \(n, 2\)"),
-    ],
-)
-def test_bounds_that_are_refused(low, high, message):
-    with pytest.raises(PredicateError, match=message):
-        compile_bounds(low, high, Schema({"x": float, "y": int}))
-
-
-def test_bounds_on_a_string_are_refused():
-    with pytest.raises(PredicateError, match="row 0, attribute 's': bounds on a string"):
-        compile_bounds([[1]], [[2]], Schema({"s": str}))
-
-
-@given(st.data())
-@settings(max_examples=200, deadline=None)
-def test_a_bounds_box_and_its_predicate_agree(data):
-    types = {"x": float, "n": int, "flag": bool, "t": datetime}
-    schema = Schema(types)
-    bounds = []
-    for _ in types:
-        ends = st.sampled_from([-math.inf, -2.0, -1.0, 0.0, 0.5, 1.0, 7.0, 1e6, math.inf])
-        bounds.append(sorted([data.draw(ends), data.draw(ends)]))
-    if any(a == math.inf or b == -math.inf for a, b in bounds):
-        return
-    low, high = np.array([bounds]).transpose(2, 0, 1)
-    lows, highs = compile_bounds(low, high, schema)
-    predicate = bounds_predicate(lows[0], highs[0], schema)
-    ones = {"x": st.sampled_from([-1, 0.5, 7]), "n": st.sampled_from([0, 1, 7]), "flag": st.booleans()}
-    ones["t"] = st.sampled_from([datetime(1970, 1, 1, 0, 0, 0, us, tzinfo=UTC) for us in (0, 1, 7)])
-    event = {name: data.draw(strategy | st.none() | st.just("odd")) for name, strategy in ones.items()}
-    assert predicate.matches(event) == inside(schema.encode(event)[0], lows[0], highs[0])
-    assert parse(predicate, schema) == predicate
 
 
 def test_a_declared_domain_changes_no_box():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from predicate_cases import events, schemas, sql, truth, values
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import MAX_DEPTH
+from rtfilter.predicates.combine import MAX_DEPTH
 from rtfilter.predicates.parse import parse
 
 SCHEMA = Schema(
@@ -55,12 +55,10 @@ SCHEMA = Schema(
     ],
 )
 def test_meaning(pattern, same):
-    """M-4, M-10."""
     assert set(parse(pattern, SCHEMA).filters) == set(parse(same, SCHEMA).filters)
 
 
 def test_an_empty_list_matches_nothing():
-    """M-11 ii."""
     predicate = parse({"symbol": []}, SCHEMA)
     assert not any(predicate.matches({"symbol": value}) for value in ("", "A", None))
 
@@ -135,7 +133,7 @@ def test_exponential_patterns_are_refused():
 
 
 def test_shared_parts_are_refused_before_they_unfold():
-    """2**30 visits; equal alternatives are dropped, so that counting these would not notice."""
+    """It would take 2**30 visits. Equal alternatives are dropped, so counting these is not enough."""
     pattern = {"symbol": ["A"]}
     for _ in range(30):
         pattern = {"$or": [pattern, pattern]}

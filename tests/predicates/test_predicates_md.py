@@ -8,11 +8,10 @@ import pytest
 
 from predicate_cases import inside
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.events import objects as events
+from rtfilter.events import objects
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
-from rtfilter.predicates import boxes, sql
-from rtfilter.predicates import model as predicate
+from rtfilter.predicates import boxes, combine, model, sql
 from rtfilter.predicates.parse import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "predicates.md").read_text(encoding="utf-8")
@@ -102,13 +101,13 @@ def test_every_block_is_run():
 @pytest.mark.parametrize(
     ("row", "value"),
     [
-        ("filters after", predicate.MAX_FILTERS),
-        ("constants in", predicate.MAX_TERMS),
+        ("filters after", combine.MAX_FILTERS),
+        ("constants in", model.MAX_TERMS),
         ("boxes in", boxes.MAX_BOXES),
         ("boxes of one", boxes.MAX_SPLIT),
         ("characters", sql.MAX_LENGTH),
-        ("levels of parentheses", predicate.MAX_DEPTH),
-        ("levels of objects", events.MAX_NESTING),
+        ("levels of parentheses", combine.MAX_DEPTH),
+        ("levels of objects", objects.MAX_NESTING),
     ],
 )
 def test_limits_are_those_of_the_code(row, value):

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import MAX_DEPTH, Predicate
+from rtfilter.predicates.combine import MAX_DEPTH
+from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import parse
 from rtfilter.predicates.sql import MAX_LENGTH
 

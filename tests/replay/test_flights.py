@@ -9,9 +9,9 @@ import pytest
 
 from rtfilter import EventFilter
 from rtfilter.predicates.parse import parse
-from rtfilter.replay.workloads import alerts, flights, workload
-from rtfilter.replay.workloads.alerts import Alert, Term
+from rtfilter.replay.workloads import flight_alerts, flights, workload
 from rtfilter.replay.workloads.base import BLOCK
+from rtfilter.replay.workloads.flight_alerts import Alert, Term
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_filter_agrees_with_pandas_on_the_whole_year(data, pattern, condition, m
 
 
 def drawn(data, count):
-    return alerts.draw_alerts(np.random.default_rng(8), count, data)
+    return flight_alerts.draw_alerts(np.random.default_rng(8), count, data)
 
 
 def test_generated_alerts_match_what_pandas_selects(data):
@@ -165,7 +165,7 @@ def test_alerts_are_of_every_kind_in_both_notations(data):
         ("precip", ">"),
     }
     as_sql = np.mean([alert.as_sql for alert in chosen])
-    assert as_sql == pytest.approx(alerts.SQL_SHARE, abs=0.02)
+    assert as_sql == pytest.approx(flight_alerts.SQL_SHARE, abs=0.02)
 
 
 def test_alerts_follow_what_flies(data):

@@ -1,4 +1,4 @@
-"""Replays: what is reported is what happened, and the command line does what it says."""
+"""Replays: the report says what happened, and the command line does what it says."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from rtfilter.adaptive import FixedPlan, LevelController
 from rtfilter.adaptive import replay as replay_log
 from rtfilter.cli import main
 from rtfilter.replay import PEER, Contender, Settings, draw, replay
-from rtfilter.replay.mirror import Mirror
+from rtfilter.replay.rtree_peer import RtreePeer
 from rtfilter.replay.workloads import file_workload, workload
 
 
@@ -88,20 +88,20 @@ def test_a_wrong_answer_stops_the_replay(monkeypatch):
 
 @pytest.mark.parametrize("name", ["wide", "flights"])
 def test_the_peer_holds_the_same_boxes(name):
-    """rtree as the second opinion on real predicates and on the 12-d boxes, through changes."""
+    """rtree finds the same, on boxes in 12 dimensions and on real predicates, also after changes."""
     source = workload(name, 1)
     filter = EventFilter(source.schema)
     ids = source.subscribe(filter, 0, 1500)
-    mirror = Mirror(filter)
+    peer = RtreePeer(filter)
     events = filter.schema.read(source.events(1000, 60))
-    assert mirror.response(events.points)[1] == as_sets(filter.tree.search(events.points))
+    assert peer.response(events.points)[1] == as_sets(filter.tree.search(events.points))
     gone = ids[::3]
     filter.unsubscribe_many(gone)
-    mirror.remove(gone)
+    peer.remove(gone)
     kept = as_sets(filter.tree.search(events.points))
-    assert mirror.response(events.points)[1] == kept
-    mirror.add(source.subscribe(filter, 1500, 50))  # ends it did not know may round to neighbours: a superset
-    answers = mirror.response(events.points)[1]
+    assert peer.response(events.points)[1] == kept
+    peer.add(source.subscribe(filter, 1500, 50))  # new ends are rounded to known ones: it may find more
+    answers = peer.response(events.points)[1]
     assert all(a <= b for a, b in zip(as_sets(filter.tree.search(events.points)), answers, strict=True))
 
 

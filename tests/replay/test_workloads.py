@@ -1,5 +1,8 @@
 """Workloads: reproducible, independent of how they are cut, and what they claim to be."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -89,7 +92,7 @@ def test_a_wide_side_contains_a_point_with_probability_one_third():
     low, high = made.subscriptions(0, 20_000)
     inside = (low <= made.events(0, 20_000)) & (made.events(0, 20_000) <= high)
     assert inside.mean() == pytest.approx(1 / 3, abs=0.01)
-    middle = ((low <= TOP / 2) & (high >= TOP / 2)).mean()  # 2 v (1 - v) at v = 1/2 (W-1)
+    middle = ((low <= TOP / 2) & (high >= TOP / 2)).mean()  # a side contains v with probability 2 v (1 - v)
     assert middle == pytest.approx(1 / 2, abs=0.01)
 
 
@@ -193,3 +196,9 @@ def test_unusable_requests_say_what_to_do():
         workload("wide", dimensions=0)
     with pytest.raises(ValueError, match="must not be negative"):
         workload("wide").events(-1, 5)
+
+
+def test_importing_workloads_loads_none_of_the_optional_packages():
+    code = "import sys, rtfilter.replay.workloads as w; w.workload('wide'); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"rtree", "pandas", "matplotlib", "pyarrow"} & set(run.stdout.split())

@@ -1,5 +1,6 @@
-"""scheduler: orders, groups, the law of the gain, and cutting into parts."""
+"""scheduler: orders, groups, response times, the gain of shortest first, and parts."""
 
+import doctest
 import itertools
 
 import numpy as np
@@ -16,14 +17,18 @@ names = st.sampled_from(sorted(scheduler.ORDERS))
 
 
 def ordered(cost, order):
-    """Event by event in the given order; workloads of 1 keep the zero rule out."""
+    """A schedule of single events in the given order. All workloads are 1: those of 0 would come first."""
     return scheduler.schedule(lambda workload: np.array(order, dtype=np.int64), np.ones(len(cost), int), 1)
+
+
+def test_the_example_of_the_package_runs():
+    assert doctest.testmod(scheduler).failed == 0
 
 
 # Orders
 
 
-def test_p_w5_shortest_first_is_ascending_and_stable():
+def test_shortest_first_is_ascending_and_stable():
     assert scheduler.shortest_first(np.array([3, 1, 2, 1, 3, 2])).tolist() == [1, 3, 2, 5, 0, 4]
 
 
@@ -121,9 +126,7 @@ def test_completion_times_are_in_arrival_order_and_wait_for_the_whole_group():
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30), names, groups, st.integers(0, 9))
-def test_p_w7_completions_rise_from_group_to_group_and_never_precede_the_estimation(
-    cost, name, group, estimation
-):
+def test_completions_rise_from_group_to_group_and_never_precede_the_estimation(cost, name, group, estimation):
     plan = scheduler.schedule(scheduler.resolve(name), cost, group)
     along = scheduler.completion_times(cost, plan, estimation)[plan.order]
     per_group = [along[a:b] for a, b in itertools.pairwise(plan.cuts)]
@@ -134,7 +137,7 @@ def test_p_w7_completions_rise_from_group_to_group_and_never_precede_the_estimat
 
 
 @given(costs, st.randoms(use_true_random=False))
-def test_p_w6_shortest_first_is_no_worse_than_any_permutation(cost, random):
+def test_shortest_first_is_no_worse_than_any_permutation(cost, random):
     rows = list(range(len(cost)))
     random.shuffle(rows)
     best = scheduler.mean_response(cost, ordered(cost, scheduler.true_cost_order(cost)(np.array(cost))))
@@ -170,24 +173,24 @@ def test_completion_times_refuse_a_schedule_of_another_batch():
         scheduler.completion_times([1.0, 1.0, 1.0], scheduler.schedule(scheduler.fifo, [1, 1], 1))
 
 
-# The law of the gain (W-4)
+# The gain of shortest first
 
 
 @given(costs)
-def test_w4_gini_is_its_definition(cost):
+def test_gini_is_its_definition(cost):
     n, mean = len(cost), sum(cost) / len(cost)
     expected = sum(abs(a - b) for a in cost for b in cost) / (2 * n * n * mean) if mean else 0.0
     assert scheduler.gini(cost) == pytest.approx(expected, abs=1e-9)
 
 
 @given(costs)
-def test_w4_closed_form_of_shortest_first_is_what_the_schedule_gives(cost):
+def test_closed_form_of_shortest_first_is_what_the_schedule_gives(cost):
     measured = scheduler.mean_response(cost, ordered(cost, np.argsort(cost, kind="stable")))
     assert scheduler.shortest_first_response(cost) == pytest.approx(measured, rel=1e-9)
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=5))
-def test_w4_closed_form_of_random_order_is_the_mean_over_all_permutations(cost):
+def test_closed_form_of_random_order_is_the_mean_over_all_permutations(cost):
     every = [
         scheduler.mean_response(cost, ordered(cost, rows))
         for rows in itertools.permutations(range(len(cost)))
@@ -196,13 +199,13 @@ def test_w4_closed_form_of_random_order_is_the_mean_over_all_permutations(cost):
 
 
 @given(costs)
-def test_p_w6_the_gain_is_n_gini_over_n_plus_1(cost):
+def test_the_gain_is_n_gini_over_n_plus_1(cost):
     random = scheduler.expected_random_response(cost)
     saved = random - scheduler.shortest_first_response(cost)
     assert scheduler.relative_gain(cost) * random == pytest.approx(saved, rel=1e-9, abs=1e-9)
 
 
-def test_w4_the_gain_of_exponential_work_approaches_one_half():
+def test_the_gain_of_exponential_work_approaches_one_half():
     quantiles = -np.log1p(-(np.arange(4096) + 0.5) / 4096)
     assert scheduler.relative_gain(quantiles) == pytest.approx(0.5, abs=1e-3)
 
@@ -216,14 +219,14 @@ def test_w4_the_gain_of_exponential_work_approaches_one_half():
         scheduler.shortest_first_response,
     ],
 )
-def test_w4_needs_costs(law):
+def test_the_gain_needs_costs(law):
     with pytest.raises(ValueError, match="at least one cost"):
         law([])
     with pytest.raises(ValueError, match="cost of row 0 is nan"):
         law([float("nan")])
 
 
-# Parts (C-1)
+# Parts
 
 
 @given(workloads, st.integers(1, 12))

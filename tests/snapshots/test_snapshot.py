@@ -8,8 +8,8 @@ import threading
 
 import numpy as np
 import pytest
-from test_tree import random_boxes, random_points
 
+from boxes import random_boxes, random_points
 from oracle import as_sets, matches
 from rtfilter.errors import SnapshotError
 from rtfilter.index.tree import KIND, RStarTree

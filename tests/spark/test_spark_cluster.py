@@ -5,13 +5,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import spark_cases
 from experiments.spark.cluster import cluster
 from rtfilter import EventFilter, Schema
 
-pytestmark = [*spark_cases.marks, pytest.mark.slow]
+pytestmark = spark_cases.marks
 
 
 def test_a_killed_executor_loses_nothing_and_the_index_is_sent_once(tmp_path):

@@ -1,4 +1,4 @@
-"""An index in shards gives what one in a piece gives, in every version (C-1 iv)."""
+"""An index in shards gives what one in a piece gives, in every version."""
 
 import json
 import shutil
@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 from pyspark.errors import PythonException
 from pyspark.sql import functions as sf
 
-import spark_cases
 from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.spark import ShardedIndex, build_sharded, leases, match_frame, places, shards
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.routes import Route
 from spark_cases import expected, frame, pairs
 
-pytestmark = spark_cases.marks
 NAMES = ("x", "y", "z")
 SCHEMA = Schema(dict.fromkeys(NAMES, float))
 
@@ -423,7 +421,7 @@ def test_versions_are_written_once_on_any_file_system(tmp_path, monkeypatch):
         places.write_new(place, b"one")
         with pytest.raises(FileExistsError):
             places.write_new(place, b"two")  # of the same process
-        assert places.read(place) == b"one"
+        assert places.read_bytes(place) == b"one"
         assert places.names(place.rpartition("/")[0]) == ["1.json"]
         places.remove(place)
         places.remove(place)
@@ -431,7 +429,7 @@ def test_versions_are_written_once_on_any_file_system(tmp_path, monkeypatch):
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "file").write_bytes(b"3")
     places.copy(str(tmp_path / "c"), "far://d/e")
-    assert places.read("far://d/e/file") == b"3"
+    assert places.read_bytes("far://d/e/file") == b"3"
     with pytest.raises(SnapshotError, match="a path, or a URI of hdfs, s3, gs or abfs"):
         ShardedIndex.open("nowhere://there/x")
 

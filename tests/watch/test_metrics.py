@@ -25,7 +25,7 @@ def value(filter, name, **labels):
     return filter.metrics.registry.get_sample_value(name, labels)
 
 
-def test_every_event_is_in_one_histogram():  # P-C3
+def test_every_event_is_in_one_histogram():
     filter = make(controller=FixedPlan(1, 5))
     rng = np.random.default_rng(1)
     matches = 0

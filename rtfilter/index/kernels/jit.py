@@ -12,7 +12,8 @@ from numba.core import event
 F = TypeVar("F", bound=Callable[..., Any])
 
 # numba's cache notices a changed file, but not a change in another file whose kernels were inlined.
-# One digest over all kernels is the stamp of each, so a cached kernel is never older than its parts.
+# One digest over all kernels here is the stamp of each, so a cached kernel is never older than its parts; a
+# kernel that lies elsewhere, as those of matchers do, may use these and others of its own file.
 # numba looks at the stamp only after unpickling it beside the kernels' types, which fails where a class of an
 # earlier version is gone; it looks at its own version before, so that is where the digest must be as well.
 _DIGEST = hashlib.blake2b(
@@ -25,8 +26,9 @@ def kernel(function: F) -> F:
     compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     index: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(index, "_source_stamp") and hasattr(index, "_version"):
-        index._source_stamp = _DIGEST
-        index._version += _DIGEST
+        own = hashlib.blake2b(Path(function.__code__.co_filename).read_bytes()).hexdigest()
+        index._source_stamp = _DIGEST + own
+        index._version += _DIGEST + own
     result: F = compiled
     return result
 

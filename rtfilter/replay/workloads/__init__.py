@@ -1,9 +1,13 @@
-"""Workloads: subscriptions without end, and the events that they wait for, reproducible from a seed."""
+"""Workloads: endless sequences of subscriptions and of events, the same for the same seed.
+
+:func:`workload` makes one by its name, of :data:`WORKLOADS`; those of :data:`BOXES` are random boxes and
+points. :func:`file_workload` makes one of data that were read from files.
+"""
 
 from rtfilter.replay.workloads.base import Bounds, Workload
-from rtfilter.replay.workloads.boxes import BoxWorkload
+from rtfilter.replay.workloads.boxes import BOXES, BoxWorkload
 from rtfilter.replay.workloads.files import FileWorkload, file_workload
-from rtfilter.replay.workloads.registry import BOXES, WORKLOADS, workload
+from rtfilter.replay.workloads.registry import WORKLOADS, workload
 
 __all__ = [
     "BOXES",

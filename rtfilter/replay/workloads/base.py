@@ -1,7 +1,7 @@
-"""Reproducible workloads: subscriptions without end, and the events that they wait for.
+"""What a workload is, and how its rows are drawn.
 
-Row k of a workload depends on nothing but the seed and k, so that a replay may insert more subscriptions
-between any two bursts, in bursts of any size, and every run sees the same.
+Row k of a workload depends on the seed and on k only. So a replay may take subscriptions and events in parts
+of any size, and every run with the same seed sees the same rows.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Drawn = TypeVar("Drawn")
 
-#: Rows drawn from one random generator. Changing it changes every workload.
 BLOCK = 4096
-SUBSCRIPTIONS, EVENTS, ORDER = 0, 1, 2  # streams of random numbers of one seed
+"""Rows that are drawn from one random generator. Another number changes every workload."""
+SUBSCRIPTIONS, EVENTS, ORDER = 0, 1, 2
+"""Independent streams of random numbers of one seed."""
 
 
 class Bounds(NamedTuple):
-    """Closed boxes: n subscriptions over d attributes, as `EventFilter.subscribe_many` takes them."""
+    """n closed boxes over d attributes, one per subscription, as `EventFilter.subscribe_many` takes them."""
 
     low: FloatArray  # float64 (n, d)
     high: FloatArray  # float64 (n, d)
@@ -38,16 +39,16 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload(ABC):
-    """A schema, an unbounded sequence of subscriptions and an unbounded sequence of events.
+    """A schema, an endless sequence of subscriptions and an endless sequence of events.
 
     Attributes
     ----------
     name : str
         Its name in `WORKLOADS`.
     schema : Schema
-        What the events have.
+        The attributes of the events.
     seed : int
-        Equal seeds give equal subscriptions and events.
+        The same seed gives the same subscriptions and events.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Workload(ABC):
 
     @abstractmethod
     def subscriptions(self, start: int, count: int) -> Bounds | list[Source]:
-        """Subscriptions `start` to `start + count`, as bounds or as predicates."""
+        """Subscriptions `start` to `start + count`: boxes, or predicates in a form that is parsed."""
 
     @abstractmethod
     def events(self, start: int, count: int) -> Any:
@@ -64,11 +65,11 @@ class Workload(ABC):
 
     @property
     def period(self) -> int | None:
-        """Events after which they begin anew; None: they never do."""
+        """Number of events after which the sequence starts again; None if it never does."""
         return None
 
     def subscribe(self, target: EventFilter, start: int, count: int) -> IntArray:
-        """Subscribe a filter over `schema` to `subscriptions(start, count)`; their ids, int64 (count,)."""
+        """Add `subscriptions(start, count)` to a filter over `schema`; their ids, int64 (count,)."""
         chosen = self.subscriptions(start, count)
         if isinstance(chosen, Bounds):
             return target.subscribe_many(chosen.low, chosen.high)
@@ -78,14 +79,21 @@ class Workload(ABC):
 def blocks(
     draw: Callable[[np.random.Generator, int], Drawn], seed: int, stream: int, start: int, count: int
 ) -> list[tuple[Drawn, slice]]:
-    """Draw the blocks that hold rows `start` to `start + count`, at least one, and the rows wanted of each.
+    """Draw the blocks that hold rows `start` to `start + count`.
 
     Parameters
     ----------
     draw : (generator, rows) -> Drawn
-        Called with a generator of its own for every block of `BLOCK` rows.
+        Draws a block. It is called with a new generator for each block, and with `BLOCK`.
     seed, stream : int
-        Not negative. Streams of one seed are independent.
+        At least 0. Streams of one seed are independent.
+    start, count : int
+        At least 0.
+
+    Returns
+    -------
+    list of (Drawn, slice)
+        At least one block, each with the rows of it that are wanted.
     """
     refuse_negative(start, count)
     parts = []
@@ -97,7 +105,7 @@ def blocks(
 
 
 def joined(parts: Sequence[tuple[Bounds, slice]]) -> Bounds:
-    """The rows wanted of the boxes that `blocks` drew."""
+    """The wanted rows of the boxes that `blocks` drew."""
     return Bounds(
         np.concatenate([part.low[rows] for part, rows in parts]),
         np.concatenate([part.high[rows] for part, rows in parts]),
@@ -105,6 +113,6 @@ def joined(parts: Sequence[tuple[Bounds, slice]]) -> Bounds:
 
 
 def refuse_negative(start: int, count: int) -> None:
-    """Raise `ValueError` when rows before the first are asked for, or fewer than none."""
+    """Raise `ValueError` if `start` or `count` is negative."""
     if min(start, count) < 0:
         raise ValueError(f"start and count must not be negative, but they are {start} and {count}")

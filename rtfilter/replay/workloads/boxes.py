@@ -1,9 +1,9 @@
-"""Workloads of random boxes and points, the 12-dimensional ones of the paper first."""
+"""Workloads of random boxes and points. The first, `wide`, is that of the paper (Wang et al.)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,32 +22,32 @@ from rtfilter.replay.workloads.base import (
     refuse_negative,
 )
 
-#: Largest coordinate of the 12-d workloads: an unsigned short (W-1).
 TOP = 65535
-#: Side of a `narrow` box: a quarter of the domain.
+"""Largest coordinate of the workloads in 12 dimensions: that of an unsigned short, as in the paper."""
 NARROW_SIDE = (TOP + 1) // 4
-#: Least and largest side of a `dense` box, as a share of the domain.
+"""Side of a `narrow` box: a quarter of the domain."""
 DENSE_SIDES = (0.5, 0.95)
-#: Largest value of an attribute of `sparse`.
+"""Smallest and largest side of a `dense` box, as a share of the domain."""
 SPARSE_TOP = 999
-#: Fewest and most attributes that a `sparse` subscription constrains.
+"""Largest value of an attribute of `sparse`."""
 CONSTRAINED = (2, 5)
-#: P: different predicates of `nested`.
+"""Smallest and largest number of attributes that a `sparse` subscription constrains."""
 PREDICATES = 100_000
-#: Share of the predicates that an event of `nested` satisfies; every event draws one of them.
+"""Number P of different predicates of `nested`."""
 SHARES = (0.75, 0.5, 0.25, 0.1, 0.01, 0.001)
-#: Side of a `geo` box; the domain is the unit square.
+"""Shares of the predicates that events of `nested` satisfy; each event draws one of these shares."""
 GEO_SIDE = 0.001
+"""Side of a `geo` box; the domain is the unit square."""
 
 
 @dataclass(frozen=True)
 class BoxWorkload(Workload):
-    """Boxes over `dimensions` attributes and random points.
+    """Boxes as subscriptions, and random points as events.
 
     Attributes
     ----------
     dimensions : int
-        At least 1.
+        Number of attributes, at least 1.
     points : (generator, rows, dimensions) -> float64 (rows, dimensions)
         Draws events.
     """
@@ -69,7 +69,13 @@ class BoxWorkload(Workload):
 
 @dataclass(frozen=True)
 class DrawnWorkload(BoxWorkload):
-    """Independent random boxes; `boxes` draws them: (generator, rows, dimensions) to Bounds."""
+    """Independent random boxes.
+
+    Attributes
+    ----------
+    boxes : (generator, rows, dimensions) -> Bounds
+        Draws subscriptions.
+    """
 
     boxes: Callable[[np.random.Generator, int, int], Bounds]
 
@@ -83,7 +89,7 @@ class DrawnWorkload(BoxWorkload):
 
 @dataclass(frozen=True)
 class NestedWorkload(BoxWorkload):
-    """Boxes of which each contains all smaller ones; see `nested`."""
+    """Boxes that each contain all smaller ones; see `nested`."""
 
     def subscriptions(self, start: int, count: int) -> Bounds:
         """Boxes `start` to `start + count`, two float64 (count, dimensions)."""
@@ -95,32 +101,33 @@ class NestedWorkload(BoxWorkload):
 
 
 def wide_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
-    """A side lies between two independent uniform draws, sorted: the paper's workload as W-1 reads it."""
+    """Draw boxes whose sides lie between two independent uniform integers: the paper's random boxes."""
     ends = np.sort(rng.integers(0, TOP, (rows, dimensions, 2), endpoint=True), axis=2).astype(np.float64)
     return Bounds(ends[..., 0], ends[..., 1])
 
 
 def narrow_boxes(rng: np.random.Generator, rows: int, dimensions: int, side: int = NARROW_SIDE) -> Bounds:
-    """A side spans a quarter of the domain around a uniform centre, less what lies outside the domain."""
+    """Draw boxes whose sides have a given length around a uniform centre, cut off at the domain's ends."""
     low = rng.integers(0, TOP, (rows, dimensions), endpoint=True) - side // 2
     high = low + side - 1
     return Bounds(np.maximum(low, 0).astype(np.float64), np.minimum(high, TOP).astype(np.float64))
 
 
 def dense_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
-    """A side spans a uniform share of the domain, `DENSE_SIDES`, wherever it fits into the domain."""
+    """Draw boxes whose sides are a uniform share of the domain, `DENSE_SIDES`, at a uniform place in it."""
     sides = np.floor(rng.uniform(*DENSE_SIDES, (rows, dimensions)) * (TOP + 1))
     low = np.floor(rng.random((rows, dimensions)) * (TOP + 2 - sides))
     return Bounds(low, low + sides - 1)
 
 
 def sparse_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
-    """Few sides are constrained, popular attributes more often; half of them to one value.
+    """Draw boxes that constrain few attributes, half of these to one value.
 
-    The number is uniform in `CONSTRAINED` (all sides when there are fewer), attribute r is drawn with weight
-    1/r without replacement, a range lies between two uniform draws, sorted. The others are [-inf, inf].
+    The number of constrained attributes is uniform in `CONSTRAINED` (all attributes if there are fewer).
+    Attributes are drawn without replacement, attribute r = 1, 2, ... with weight 1/r. A range lies between
+    two uniform integers. The other sides are [-inf, inf].
     """
-    # Exponential waiting times at rates 1/r: the first k to come are k draws without replacement.
+    # Of exponential waiting times at rates 1/r, the k shortest are k weighted draws without replacement.
     waits = rng.exponential(size=(rows, dimensions)) * np.arange(1, dimensions + 1)
     place = waits.argsort(axis=1).argsort(axis=1)
     constrained = place < rng.integers(*CONSTRAINED, (rows, 1), endpoint=True)
@@ -133,13 +140,13 @@ def sparse_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds
 
 
 def geo_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
-    """Cubes of side `GEO_SIDE` wherever they fit into the unit cube."""
+    """Draw cubes of side `GEO_SIDE` at uniform places within the unit cube."""
     low = rng.uniform(0, 1 - GEO_SIDE, (rows, dimensions))
     return Bounds(low, low + GEO_SIDE)
 
 
 def integer_points(top: int) -> Callable[[np.random.Generator, int, int], FloatArray]:
-    """Draws points whose coordinates are uniform integers in 0..`top`."""
+    """A function that draws points whose coordinates are uniform integers in 0..`top`."""
 
     def draw(rng: np.random.Generator, rows: int, dimensions: int) -> FloatArray:
         return rng.integers(0, top, (rows, dimensions), endpoint=True).astype(np.float64)
@@ -148,59 +155,71 @@ def integer_points(top: int) -> Callable[[np.random.Generator, int, int], FloatA
 
 
 def nested_points(rng: np.random.Generator, rows: int, dimensions: int) -> FloatArray:
-    """Events that satisfy one of `SHARES` of the predicates: E-N1's Match_x, x mixed."""
+    """Draw events that satisfy a share of the predicates of `nested`; each draws its share from `SHARES`."""
     least = np.floor(PREDICATES * (1 - rng.choice(SHARES, (rows, 1))))
     points: FloatArray = least + _nested_base(dimensions)
     return points
 
 
 def unit_points(rng: np.random.Generator, rows: int, dimensions: int) -> FloatArray:
-    """Uniform points of the unit cube."""
+    """Draw uniform points of the unit cube."""
     return rng.random((rows, dimensions))
 
 
 def wide(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """Boxes between two uniform draws per dimension: large, overlapping, the hard case."""
+    """Boxes between two uniform integers per attribute, as in the paper: large, and hard to prune."""
     return DrawnWorkload("wide", _shorts(dimensions), seed, dimensions, integer_points(TOP), wide_boxes)
 
 
 def narrow(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """Boxes a quarter of the domain wide in every dimension: a tree can prune these."""
+    """Boxes that span a quarter of the domain per attribute: easy to prune for a tree."""
     return DrawnWorkload("narrow", _shorts(dimensions), seed, dimensions, integer_points(TOP), narrow_boxes)
 
 
 def sided(seed: int, dimensions: int = 12, side: float = 0.25) -> BoxWorkload:
-    """As `narrow`, with sides of another share of the domain."""
+    """Boxes as in `narrow` that span another share `side` of the domain; not in `BOXES`."""
     boxes = partial(narrow_boxes, side=round(side * (TOP + 1)))
     return DrawnWorkload("sided", _shorts(dimensions), seed, dimensions, integer_points(TOP), boxes)
 
 
 def dense(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """Boxes most of the domain wide: two of a hundred contain an event, and verifying them dominates."""
+    """Boxes that span most of the domain: two in a hundred contain an event, so verifying takes most time."""
     return DrawnWorkload("dense", _shorts(dimensions), seed, dimensions, integer_points(TOP), dense_boxes)
 
 
 def sparse(seed: int, dimensions: int = 24) -> BoxWorkload:
-    """Few constraints on many attributes, some popular; events have all attributes."""
+    """Boxes that constrain few of many attributes, some attributes more often; events have them all."""
     schema = Schema(_attributes(dimensions, Attribute(int, low=0, high=SPARSE_TOP)))
     return DrawnWorkload("sparse", schema, seed, dimensions, integer_points(SPARSE_TOP), sparse_boxes)
 
 
 def nested(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """The predicates of E-N1, longAttribute_j < j * 10000 + 1000 + i, and its events Match_x (N-9).
+    """Predicates that imply each other, as in the benchmark of Novák 2013.
 
-    An event of E-N1 is made to satisfy a share x of P predicates, so P is fixed: i runs through
-    0..`PREDICATES` - 1 in a random order of the seed, then again. Of the first P subscriptions such an event
-    matches P - 1 - floor(P * (1 - x)). Each event draws x from `SHARES`.
+    Predicate i is longAttribute_j < j * 10000 + 1000 + i for each attribute j, with i in 0..P - 1 and
+    P = `PREDICATES`, in a random order of the seed, again and again. An event is made to satisfy a share x of
+    the predicates, drawn from `SHARES`: it matches P - 1 - floor(P * (1 - x)) of P subscriptions.
     """
     schema = Schema({f"longAttribute{j}": Attribute(int) for j in range(_counted(dimensions))})
     return NestedWorkload("nested", schema, seed, dimensions, nested_points)
 
 
 def geo(seed: int, dimensions: int = 2) -> BoxWorkload:
-    """Small boxes in the unit square: what spatial indexes are made for."""
+    """Small squares in the unit square, the usual load of spatial indexes."""
     schema = Schema(_attributes(dimensions, Attribute(float, low=0, high=1)))
     return DrawnWorkload("geo", schema, seed, dimensions, unit_points, geo_boxes)
+
+
+BOXES: Mapping[str, Callable[..., BoxWorkload]] = {
+    "wide": wide,
+    "narrow": narrow,
+    "dense": dense,
+    "sparse": sparse,
+    "nested": nested,
+    "geo": geo,
+}
+"""Workloads of boxes by name: functions (seed, dimensions) -> BoxWorkload, dimensions optional. `sparse` and
+`nested` have infinite sides."""
 
 
 def _nested_base(dimensions: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""A workload of what was read from files."""
+"""A workload of subscriptions and events that were read from files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileWorkload(Workload):
-    """Given subscriptions and events, in their order, again from the first after the last."""
+    """Given subscriptions and events in their order. After the last, both start again with the first."""
 
     given: Sequence[Source]
     rows: Sequence[Mapping[str, object]]
 
     @property
     def period(self) -> int:
-        """Number of events in the file."""
+        """Number of given events."""
         return len(self.rows)
 
     def subscriptions(self, start: int, count: int) -> list[Source]:
@@ -37,5 +37,17 @@ class FileWorkload(Workload):
 def file_workload(
     name: str, schema: Schema, subscriptions: Sequence[Source], rows: Sequence[Mapping[str, object]]
 ) -> FileWorkload:
-    """A workload of what was read from files; neither may be empty."""
+    """Make a workload of subscriptions and events that were read.
+
+    Parameters
+    ----------
+    name : str
+        Its name in reports.
+    schema : Schema
+        The attributes of the events.
+    subscriptions : sequence of predicates
+        Not empty; in any form that `EventFilter.subscribe` takes.
+    rows : sequence of mappings
+        Not empty; one event each.
+    """
     return FileWorkload(name, schema, 0, subscriptions, rows)

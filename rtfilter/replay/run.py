@@ -1,37 +1,26 @@
-"""Replaying a workload: bursts of events against a changing set of subscriptions, several contenders.
+"""Run a replay: bursts of events against a changing set of subscriptions.
 
-Every contender gets every burst on the same index, in turn, so that they differ in order and grouping alone.
-A contender is a policy with a controller; `rtree` asked event by event may join as the peer.
+Each contender runs each burst on the same index, one after the other. So contenders differ in the order and
+the grouping of events only. An `rtree` index may run some of the bursts as the peer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from rtfilter.adaptive import Controller
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import parse
-from rtfilter.replay.mirror import Mirror
 from rtfilter.replay.output import Row
-from rtfilter.replay.report import PEER, Report, Settings
+from rtfilter.replay.report import Report
+from rtfilter.replay.settings import PEER, Contender, Settings
 from rtfilter.replay.workloads.base import Bounds, IntArray, Workload
 from rtfilter.scheduler import resolve
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A way to run a burst: its name, the order of events, and what chooses level and group size."""
-
-    name: str
-    policy: str
-    controller: Controller
 
 
 def replay(
@@ -41,21 +30,38 @@ def replay(
     filter: EventFilter,
     progress: bool = False,
 ) -> Report:
-    """Run a replay on an empty filter over the workload's schema.
+    """Run all bursts of a replay.
 
-    Raises `AssertionError` when a contender's matches differ from brute force or from each other: then the
-    numbers would mean nothing.
+    Parameters
+    ----------
+    workload : Workload
+        Where events and subscriptions come from.
+    settings : Settings
+    contenders : sequence of Contender
+    filter : EventFilter
+        An empty filter over the workload's schema. The replay fills it and changes it.
+    progress : bool
+        Show a progress bar on standard error.
+
+    Raises
+    ------
+    AssertionError
+        Contenders found different matches, or others than brute force: the times would mean nothing.
+    ModuleNotFoundError
+        The peer is wanted, but `rtree` is not installed.
     """
     report = Report(workload.name, settings, [*(contender.name for contender in contenders), PEER])
     rng = np.random.default_rng(settings.seed)
     sizes = _sizes(settings, rng)
     supply = _Supply(workload, settings.subscriptions + settings.bursts * settings.insert)
-    oracle = _Oracle(filter)
-    live = oracle.subscribe(supply.take(settings.subscriptions)).tolist()
-    mirror = None
+    checked = _CheckedFilter(filter)
+    live = checked.subscribe(supply.take(settings.subscriptions)).tolist()
+    peer = None
     if settings.peer_every:
-        with _bar("rtree takes over", len(filter.tree.content()[0]), progress) as bar:
-            mirror = Mirror(filter, bar.update)
+        from rtfilter.replay.rtree_peer import RtreePeer
+
+        with _bar("building rtree", len(filter.tree.content()[0]), progress) as bar:
+            peer = RtreePeer(filter, bar.update)
     _warm_up(filter, workload)
     event = 0
     with _bar(f"replaying {workload.name}", settings.bursts, progress) as bar:
@@ -63,32 +69,32 @@ def replay(
             events = filter.schema.read(workload.events(event, size))
             event += size
             answers = []
-            for i in range(len(contenders)):  # in turn: who is first finds cold caches
+            for i in range(len(contenders)):  # in turn, because the first one finds cold caches
                 contender = contenders[(burst + i) % len(contenders)]
                 row, answer = _run(filter, contender, events)
                 report.rows.append({"burst": burst, "contender": contender.name, "size": size, **row})
                 answers.append(answer)
             assert all(answer == answers[0] for answer in answers), "contenders disagree"
             report.matches += sum(map(len, answers[0]))
-            report.checked += oracle.check(events, answers[0], settings.check, rng)
-            if mirror is not None and burst % settings.peer_every == 0:
-                ended, boxes = mirror.response(events.points)
+            report.checked += checked.check(events, answers[0], settings.check, rng)
+            if peer is not None and burst % settings.peer_every == 0:
+                ended, boxes = peer.response(events.points)
                 assert all(a <= b for a, b in zip(answers[0], boxes, strict=True)), "rtree disagrees"
                 report.rows.append(
                     {"burst": burst, "contender": PEER, "size": size, **_row(float(ended.mean()))}
                 )
             if settings.insert or settings.delete:
-                new = oracle.subscribe(supply.take(settings.insert))
+                new = checked.subscribe(supply.take(settings.insert))
                 gone = np.array(live[: settings.delete], np.int64)
-                oracle.unsubscribe(gone)
-                if mirror is not None:
-                    mirror.add(new)
-                    mirror.remove(gone)
+                checked.unsubscribe(gone)
+                if peer is not None:
+                    peer.add(new)
+                    peer.remove(gone)
                 live = live[len(gone) :] + new.tolist()
                 changes = len(new) + len(gone)
                 report.updates += changes
                 for contender in contenders:
-                    if contender.controller is not filter.controller:  # which the filter has told
+                    if contender.controller is not filter.controller:  # that one has heard it from the filter
                         contender.controller.on_update(changes)
             bar.update()
     report.index = filter.stats()
@@ -97,6 +103,7 @@ def replay(
 
 
 def _sizes(settings: Settings, rng: np.random.Generator) -> list[int]:
+    """Draw the number of events of each burst."""
     if settings.poisson is None:
         return [int(size) for size in rng.choice(np.array(settings.sizes), settings.bursts)]
     return [max(1, int(size)) for size in rng.poisson(settings.poisson, settings.bursts)]
@@ -107,7 +114,7 @@ def _bar(text: str, total: int, progress: bool) -> Any:
 
 
 def _warm_up(filter: EventFilter, workload: Workload) -> None:
-    """Load the kernels before anything is timed."""
+    """Match a few events, so that kernels are compiled and loaded before anything is timed."""
     list(filter.stream(workload.events(0, 4)))
 
 
@@ -123,7 +130,7 @@ def _row(response: float, level: int | None = None, group: int | None = None, **
 
 
 def _run(filter: EventFilter, contender: Contender, events: EventTable) -> tuple[Row, list[set[int]]]:
-    """One burst for one contender: what it took and what it found."""
+    """Run one burst for one contender: its row of the report, and the matches of each event."""
     filter.policy, filter.controller = resolve(contender.policy), contender.controller
     stream = filter.stream(events)
     answers: list[set[int]] = [set()] * len(stream)
@@ -142,7 +149,7 @@ def _run(filter: EventFilter, contender: Contender, events: EventTable) -> tuple
 
 
 class _Supply:
-    """The subscriptions of a replay, drawn and parsed before anything is timed."""
+    """All subscriptions of a replay. They are drawn and parsed before anything is timed."""
 
     def __init__(self, workload: Workload, count: int) -> None:
         drawn = workload.subscriptions(0, count)
@@ -152,7 +159,7 @@ class _Supply:
         self._used = 0
 
     def take(self, count: int) -> Bounds | list[Predicate]:
-        """The next subscriptions."""
+        """The next `count` subscriptions."""
         rows = slice(self._used, self._used + count)
         self._used += count
         if isinstance(self._drawn, Bounds):
@@ -160,8 +167,8 @@ class _Supply:
         return self._drawn[rows]
 
 
-class _Oracle:
-    """Subscribes a filter, and knows by brute force what it must answer."""
+class _CheckedFilter:
+    """A filter whose answers are compared with brute force over the same subscriptions."""
 
     def __init__(self, filter: EventFilter) -> None:
         self._filter = filter
@@ -170,7 +177,7 @@ class _Oracle:
         self._ids = np.empty(0, np.int64)
 
     def subscribe(self, chosen: Bounds | list[Predicate]) -> IntArray:
-        """Add subscriptions to both; their ids."""
+        """Add subscriptions; their ids, int64 (count,)."""
         if isinstance(chosen, Bounds):
             ids = self._filter.subscribe_many(chosen.low, chosen.high)
             self._low = np.concatenate([self._low, chosen.low])
@@ -182,7 +189,7 @@ class _Oracle:
         return ids
 
     def unsubscribe(self, ids: IntArray) -> None:
-        """Remove subscriptions from both."""
+        """Remove subscriptions."""
         self._filter.unsubscribe_many(ids)
         keep = ~np.isin(self._ids, ids)
         self._low, self._high, self._ids = self._low[keep], self._high[keep], self._ids[keep]
@@ -192,7 +199,7 @@ class _Oracle:
     def check(
         self, events: EventTable, answers: Sequence[set[int]], count: int, rng: np.random.Generator
     ) -> int:
-        """Compare the answers to some events with brute force; how many."""
+        """Compare the answers of `count` random events with brute force; the number of events compared."""
         rows = rng.permutation(len(events))[:count]
         for row in rows.tolist():
             if self._predicates:

@@ -1,0 +1,63 @@
+"""``rtfilter grafana``: write the files of the dashboard and of the Prometheus behind it."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from rtfilter.cli.terminal import CommandError, say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "Write a dashboard for Grafana, rules and alerts for Prometheus, and a compose file that starts\n"
+        "both. Files that exist already are kept if they are the same; otherwise nothing is written."
+    )
+    parser.epilog = "example:\n  rtfilter grafana --out monitoring\n"
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="directory to write to")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; returns 0."""
+    contents = {arguments.out / name: data for name, data in shipped().items()}
+    other = [str(path) for path, data in contents.items() if path.exists() and not _holds(path, data)]
+    if other:
+        raise CommandError(f"there is another {', '.join(other)}; move it away, or choose another --out")
+    for path, data in contents.items():
+        if path.exists():
+            say(f"kept {path}")
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:  # fails if the file has appeared since
+            file.write(data)
+        say(f"wrote {path}")
+    say(
+        "to go on, start Prometheus and Grafana, and serve metrics on port 9464, for example of a replay:\n"
+        f"  docker compose -f {shlex.quote(str(arguments.out / 'compose.yaml'))} up --detach\n"
+        "  rtfilter replay narrow --bursts 100000 --poisson 300 --insert 20 --delete 20 --metrics-port 9464\n"
+        "then open http://127.0.0.1:3000/d/rtfilter"
+    )
+    return 0
+
+
+def shipped() -> dict[str, bytes]:
+    """The files of the package, by their names below the directory."""
+    found: dict[str, bytes] = {}
+
+    def add(folder: Traversable, prefix: str) -> None:
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+            if entry.is_dir():
+                add(entry, f"{prefix}{entry.name}/")
+            else:
+                found[prefix + entry.name] = entry.read_bytes()
+
+    add(files("rtfilter.watch") / "grafana", "")
+    return found
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == data

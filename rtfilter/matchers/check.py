@@ -1,0 +1,266 @@
+"""A check that a matcher keeps the promises of the port, for those who write one.
+
+>>> from rtfilter.matchers import check_matcher
+>>> check_matcher("counting")
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
+from rtfilter.matchers.filters import Filters, IntArray
+from rtfilter.matchers.port import FAMILIES, Matcher, Resumable, Savable, Takes, refuse_untaken
+from rtfilter.matchers.registry import Factory, factory_of, name_of
+from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.results import Hits
+
+#: Attributes of the world that matchers are checked in.
+ATTRIBUTES: dict[str, type] = {"x": float, "n": int, "s": str, "b": bool, "t": datetime}
+#: Values of constants and events: equal ones, neighbours, ones that share a prefix or a code.
+VALUES: dict[str, list[Any]] = {
+    "number": [-3, -1, 0, 0.5, 1, 2, 2**53, 2**53 + 1, 1e18],
+    "str": ["", "a", "ab", "abcdefg", "abcdefh", "é", "z"],
+    "bool": [False, True],
+    "timestamp": [datetime(2020, 1, day) for day in (1, 2, 3)],
+}
+_ORDINAL = ("=", "<>", "<", "<=", ">", ">=", "in", "not in", "is null", "exists")
+OPERATORS: dict[str, tuple[str, ...]] = {
+    "number": _ORDINAL,
+    "timestamp": _ORDINAL,
+    "str": (*_ORDINAL, "prefix", "not prefix"),
+    "bool": ("=", "<>", "in", "not in", "is null", "exists"),
+}
+
+
+def check_matcher(matcher: Factory, seed: int = 0, rounds: int = 8) -> None:
+    """Check a matcher on random subscriptions and events against brute force.
+
+    Checked are: matches, also after removals and additions; what it knows of ids and content; its estimate;
+    levels, if it is `Resumable`; arrays, if it is `Savable`; threads, if it takes them; and that the port
+    refuses what it does not take.
+
+    Parameters
+    ----------
+    matcher : str or callable
+        A name in `MATCHERS`, or what makes a matcher of a schema.
+    seed : int
+        Of the random world.
+    rounds : int
+        Changes, with a batch of events after each.
+
+    Raises
+    ------
+    AssertionError
+        It breaks a promise; the message says which.
+    """
+    world = _World(matcher, np.random.default_rng(seed))
+    world.compare("without subscriptions")
+    for step in range(rounds):
+        world.add(30)
+        world.compare(f"after additions {step}")
+        world.remove(10 if step < rounds - 1 else len(world.predicates))
+        world.compare(f"after removals {step}")
+    world.add(40)
+    world.check_refusals()
+    world.check_content()
+    world.check_arrays()
+    if world.made.takes.threads:
+        world.check_threads()
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+class _World:
+    """A matcher, and what it must answer."""
+
+    def __init__(self, matcher: Factory, rng: np.random.Generator) -> None:
+        self.rng, self.name, self.factory = rng, name_of(matcher), factory_of(matcher)
+        first = self.factory(Schema({"x": float})).takes
+        _require(first.families <= FAMILIES, f"unknown families {sorted(first.families - FAMILIES)}")
+        attributes = {name: kind for name, kind in ATTRIBUTES.items() if _family(name) in first.families}
+        self.schema = Schema(attributes)
+        self.made = self.factory(self.schema)
+        self.predicates: dict[int, Predicate] = {}
+        self.next_id = 0
+
+    @property
+    def takes(self) -> Takes:
+        """What the matcher says that it takes."""
+        return self.made.takes
+
+    def constraint(self) -> Constraint | None:
+        """A random constraint that the matcher takes, if there is one for the attribute drawn."""
+        name = str(self.rng.choice(self.schema.names))
+        values = VALUES[_family(name)]
+        taken = [operator for operator in OPERATORS[_family(name)] if operator in self.takes.operators]
+        if not taken:
+            return None
+        operator = taken[self.rng.integers(len(taken))]
+        chosen = [values[i] for i in self.rng.integers(len(values), size=2)]
+        return Constraint(name, operator, chosen if operator in ("in", "not in") else chosen[0])
+
+    def predicate(self) -> Predicate:
+        """A random predicate; now and then one that all events satisfy, or none."""
+        filters = []
+        for _ in range(self.rng.choice([0, 1, 1, 1, 2, 3])):
+            drawn = [self.constraint() for _ in range(self.rng.integers(0, 4))]
+            filters.append(Filter(tuple(one for one in drawn if one is not None)))
+        return Predicate(tuple(filters))
+
+    def events(self, count: int) -> EventTable:
+        """Random events; some lack attributes or have values of another type, if the matcher takes such."""
+        found = []
+        for _ in range(count):
+            event = {}
+            for name in self.schema.names:
+                values = VALUES[_family(name)]
+                if self.takes.missing and self.rng.random() < 0.2:
+                    continue
+                event[name] = values[self.rng.integers(len(values))]
+                if self.takes.missing and self.rng.random() < 0.05:
+                    event[name] = [1, "text"][name != "s"]
+            found.append(event)
+        return self.schema.read(found)
+
+    def add(self, count: int) -> None:
+        """Add subscriptions, some with predicates that are there already."""
+        drawn = [self.predicate() for _ in range(count)]
+        known = list(self.predicates.values())
+        drawn[: min(3, len(known))] = known[:3]
+        names = self.next_id + self.rng.permutation(count).astype(np.int64)
+        self.next_id += count
+        self.made.add(Filters.of_predicates(self.schema, drawn, names))
+        self.predicates.update(zip(names.tolist(), drawn, strict=True))
+        self.made.add(Filters.of_predicates(self.schema, []))
+
+    def remove(self, count: int) -> None:
+        """Remove some that are known, one of them named twice, and one that is not."""
+        held = [id for id in self.predicates if id in self.made]
+        gone = self.rng.permutation(np.array(held, np.int64))[:count]
+        for id in set(self.predicates) - set(held) if count >= len(self.predicates) else ():
+            del self.predicates[id]  # matches nothing, so the matcher need not know it
+        named = np.concatenate([gone, gone[:1], [self.next_id]])
+        known = self.made.remove(named)
+        expected = [True] * len(gone) + [False] * (len(named) - len(gone))
+        _require(known.tolist() == expected, "remove() tells wrongly which ids were known")
+        for id in gone.tolist():
+            del self.predicates[id]
+            _require(id not in self.made, f"id {id} is still known after its removal")
+
+    def compare(self, when: str, matcher: Matcher | None = None, events: EventTable | None = None) -> None:
+        """Compare all ways to match with brute force."""
+        made = self.made if matcher is None else matcher
+        table = self.events(40) if events is None else events
+        rows = [table.row(row) for row in range(len(table))]
+        expected = [{id for id, one in self.predicates.items() if one.matches(row)} for row in rows]
+        self._compare(made.match(table), table, expected, when)
+        self._compare(made.match(table.take(np.empty(0, np.int64))), table, [], f"{when}, without events")
+        workload = made.workload(table)
+        _require(workload.dtype == np.int64 and workload.shape == (len(table),), "workload() is int64 (n,)")
+        idle = [expected[row] for row in np.flatnonzero(workload <= 0).tolist()]
+        _require(not any(idle), f"{when}: an event of workload 0 has matches")
+        some = made.match(table, first_only=True)
+        for row, ids in enumerate(expected):
+            own = set(some.ids[some.offsets[row] : some.offsets[row + 1]].tolist())
+            _require(bool(own) >= bool(ids), f"{when}: first_only finds nothing for event {row}")
+        if isinstance(made, Resumable):
+            self._compare_levels(made, table, expected, when)
+
+    def _compare_levels(
+        self, made: Resumable, table: EventTable, expected: list[set[int]], when: str
+    ) -> None:
+        order = self.rng.permutation(len(table))
+        cuts = np.array([0, 0, len(table) // 3, len(table)])
+        for level in range(made.height + 1):
+            parts = made.frontier(table, level).split(order, cuts)
+            for group in range(len(cuts) - 1):
+                rows = order[cuts[group] : cuts[group + 1]]
+                wanted = [expected[row] for row in rows.tolist()]
+                self._compare(made.resume_part(parts, group), table, wanted, f"{when}, level {level}", rows)
+
+    def _compare(
+        self,
+        hits: Hits,
+        table: EventTable,
+        expected: list[set[int]],
+        when: str,
+        rows: IntArray | None = None,
+    ) -> None:
+        _require(len(hits.offsets) == len(expected) + 1, f"{when}: offsets are int64 (n + 1,)")
+        _require(len(hits.visits) == len(expected), f"{when}: visits are int64 (n,)")
+        exact = np.ones(len(hits.ids), np.uint8) if hits.exact is None else hits.exact
+        for event, ids in enumerate(expected):
+            start, stop = hits.offsets[event], hits.offsets[event + 1]
+            own = hits.ids[start:stop].tolist()
+            _require(len(set(own)) == len(own), f"{when}: an id comes twice for event {event}")
+            values = table.row(int(event if rows is None else rows[event]))
+            kept = {
+                id
+                for id, sure in zip(own, exact[start:stop], strict=True)
+                if sure or self.predicates[id].matches(values)
+            }
+            _require(
+                kept == ids,
+                f"{when}: event {values} matches {sorted(ids)} by brute force, but {sorted(kept)} here",
+            )
+
+    def check_refusals(self) -> None:
+        """What the matcher does not take is refused by the port, and what it takes is not."""
+        refuse_untaken(self.name, self.takes, self.predicates.values(), self.schema)
+        everything = Schema(ATTRIBUTES)
+        for name in ATTRIBUTES:
+            for operator in OPERATORS[_family(name)]:
+                values = VALUES[_family(name)][:2]
+                one = Constraint(name, operator, values if operator in ("in", "not in") else values[0])
+                if one.operator in self.takes.operators and _family(name) in self.takes.families:
+                    continue
+                try:
+                    refuse_untaken(self.name, self.takes, [Predicate((Filter((one,)),))], everything)
+                except PredicateError:
+                    continue
+                raise AssertionError(f"{one} is not refused")
+
+    def check_content(self) -> None:
+        """What it tells of its content makes another that answers the same."""
+        held = [id for id in self.predicates if id in self.made]
+        _require(self.made.ids().tolist() == sorted(held), "ids() are not the ids it knows, ascending")
+        _require(len(self.made) == len(held), "len() is not the number of ids")
+        json.dumps([self.made.stats(), dict(self.made.options)])
+        _require({"bytes", "unit"} <= self.made.stats().keys(), "stats() has no bytes or no unit")
+        other = self.factory(self.schema, **self.made.options)
+        other.add(self.made.content())
+        self.compare("built from content()", other)
+        some = self.factory(self.schema, **self.made.options)
+        some.add(self.made.content(held[:5]))
+        _require(some.ids().tolist() == sorted(held[:5]), "content(ids) is not that of these ids")
+
+    def check_arrays(self) -> None:
+        """Arrays make the same matcher again."""
+        if isinstance(self.made, Savable):
+            arrays = {name: np.array(array) for name, array in self.made.to_arrays().items()}
+            self.compare("from arrays", type(self.made).from_arrays(self.schema, arrays))
+
+    def check_threads(self) -> None:
+        """Several threads get the same answers as one."""
+        batches = [self.events(30) for _ in range(16)]
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(self.made.match, batches))
+        for batch, hits in zip(batches, answers, strict=True):
+            alone = self.made.match(batch)
+            same = (np.diff(alone.offsets) == np.diff(hits.offsets)).all()
+            _require(bool(same), "threads that match at once disturb each other")
+
+
+def _family(name: str) -> str:
+    return Schema(ATTRIBUTES).attributes[name].family

@@ -1,0 +1,159 @@
+"""Filters of many subscriptions as columns: what a matcher is given to add, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import BoolArray, FloatArray
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.boxes import Boxes, bounds_predicate, compile_predicate
+from rtfilter.predicates.model import Predicate
+
+IntArray = NDArray[np.int64]
+
+
+class BoxColumns(NamedTuple):
+    """m closed boxes in encoded coordinates; see `rtfilter.predicates.boxes`."""
+
+    ids: IntArray
+    """int64 (m,): the subscription of each box, which may have several or none."""
+    low: FloatArray
+    """float64 (m, D)."""
+    high: FloatArray
+    """float64 (m, D), at least `low` everywhere."""
+    exact: BoolArray
+    """bool (m,): whether every event inside satisfies the subscription."""
+
+
+class ConstraintColumns(NamedTuple):
+    """f filters, each a conjunction of constraints; k constraints in all."""
+
+    ids: IntArray
+    """int64 (f,): the subscription of each filter, which may have several or none."""
+    filters: IntArray
+    """int64 (k,), ascending: the filter of each constraint. A filter without any matches every event."""
+    attributes: list[str]
+    """Flattened name, for each constraint."""
+    operators: list[str]
+    """A key of `rtfilter.predicates.model.COMPARE`, or ``is null`` or ``exists``."""
+    values: list[Any]
+    """Canonical constant; a frozenset of them for ``in`` and ``not in``; None for the last two."""
+
+
+class Filters:
+    """What n subscriptions ask for, in the columns that a matcher works on.
+
+    Attributes
+    ----------
+    schema : Schema
+    ids : int64 (n,)
+        The subscriptions, each once.
+    """
+
+    __slots__ = ("_boxes", "_predicates", "_rows", "ids", "schema")
+
+    def __init__(
+        self,
+        schema: Schema,
+        ids: IntArray,
+        predicates: Sequence[Predicate] | None,
+        boxes: Boxes | None,
+        rows: IntArray | None,
+    ) -> None:
+        self.schema, self.ids = schema, ids
+        self._predicates = predicates
+        self._boxes = boxes
+        self._rows = rows  # of `ids`, for each box; None: box i is that of ids[i]
+
+    @classmethod
+    def of_predicates(
+        cls, schema: Schema, predicates: Sequence[Predicate], ids: IntArray | None = None
+    ) -> Filters:
+        """Of predicates that were checked against `schema`; ids are 0..n - 1 by default."""
+        names = np.arange(len(predicates)) if ids is None else ids
+        return cls(schema, names, predicates, None, None)
+
+    @classmethod
+    def of_boxes(cls, schema: Schema, boxes: BoxColumns) -> Filters:
+        """Of encoded boxes; a subscription may have several."""
+        ids, rows = np.unique(boxes.ids, return_inverse=True)
+        same = len(ids) == len(boxes.ids)
+        names, places = (boxes.ids, None) if same else (ids, rows)
+        return cls(schema, names, None, Boxes(boxes.low, boxes.high, boxes.exact), places)
+
+    @classmethod
+    def of_bounds(cls, schema: Schema, low: FloatArray, high: FloatArray) -> Filters:
+        """Of one exact box each, encoded, float64 (n, D); ids are 0..n - 1."""
+        exact = np.ones(len(low), np.bool_)
+        return cls(schema, np.arange(len(low)), None, Boxes(low, high, exact), None)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def named(self, ids: IntArray) -> Filters:
+        """The same with other ids, int64 (n,), distinct."""
+        return Filters(self.schema, ids, self._predicates, self._boxes, self._rows)
+
+    def boxes(self) -> BoxColumns:
+        """The boxes; compiled when first asked for.
+
+        Raises `PredicateError` where a predicate needs too many boxes; its `row` tells which.
+        """
+        if self._boxes is None:
+            self._compile()
+        assert self._boxes is not None
+        ids = self.ids if self._rows is None else self.ids[self._rows]
+        return BoxColumns(ids, *self._boxes)
+
+    def _compile(self) -> None:
+        assert self._predicates is not None
+        compiled = []
+        for row, predicate in enumerate(self._predicates):
+            try:
+                compiled.append(compile_predicate(predicate, self.schema))
+            except PredicateError as error:
+                error.row = row
+                raise
+        empty = np.empty((0, self.schema.dimensions))
+        parts = [Boxes(empty, empty, np.empty(0, np.bool_)), *compiled]
+        self._boxes = Boxes(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        self._rows = np.repeat(np.arange(len(compiled)), [len(own.low) for own in compiled])
+
+    def exact(self) -> BoolArray:
+        """Whether all boxes of each subscription are exact, bool (n,)."""
+        exact = np.ones(len(self), np.bool_)
+        inexact = np.flatnonzero(~self.boxes().exact)
+        exact[inexact if self._rows is None else self._rows[inexact]] = False
+        return exact
+
+    def predicates(self) -> Sequence[Predicate]:
+        """The predicates, n of them.
+
+        Raises `ValueError` where only a box is known that is not exact, or several of one subscription.
+        """
+        if self._predicates is not None:
+            return self._predicates
+        assert self._boxes is not None
+        if self._rows is not None or not self._boxes.exact.all():
+            raise ValueError("these boxes do not tell the predicates they were compiled from")
+        sides = zip(self._boxes.low, self._boxes.high, strict=True)
+        return [bounds_predicate(low, high, self.schema) for low, high in sides]
+
+    def constraints(self) -> ConstraintColumns:
+        """The filters with their constraints; see `predicates`."""
+        owners: list[int] = []
+        filters: list[int] = []
+        columns: tuple[list[str], list[str], list[Any]] = ([], [], [])
+        for id, predicate in zip(self.ids.tolist(), self.predicates(), strict=True):
+            for conjunction in predicate.filters:
+                for constraint in conjunction.constraints:
+                    filters.append(len(owners))
+                    for column, cell in zip(columns, constraint, strict=True):
+                        column.append(cell)
+                owners.append(id)
+        return ConstraintColumns(np.array(owners, np.int64), np.array(filters, np.int64), *columns)

@@ -1,0 +1,174 @@
+"""Hash look-ups: each filter waits under one of its equalities (access predicates, Fabret et al.).
+
+An event looks up its values, one look-up per attribute that any filter waits under, and tries the filters it
+finds. Filters without an equality are tried by every event. Nothing is compiled to boxes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
+from rtfilter.matchers.filters import ConstraintColumns, Filters, IntArray
+from rtfilter.matchers.port import Takes
+from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.results import Hits
+
+
+class _Waiting(NamedTuple):
+    """A filter, and what else it asks once its equality holds."""
+
+    id: int
+    rest: Filter
+
+
+class _Place(NamedTuple):
+    """Where a filter waits: under a value of an attribute, or, without one, under None and None."""
+
+    attribute: str | None
+    value: Any
+
+
+class HashesMatcher:
+    """Matches by hash look-ups; ahead where nearly all filters have an equality that few events satisfy."""
+
+    takes = Takes(boxes=False)
+    options: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._read = {field.name: field.read for field in schema.fields}
+        self._waiting: dict[_Place, list[_Waiting]] = {}
+        self._attributes: Counter[str | None] = Counter()  # filters that wait under each
+        self._places: dict[int, list[_Place]] = {}  # of each id; in the order of its filters
+        self._predicates: dict[int, Predicate] = {}
+        self._updates = 0
+
+    def add(self, filters: Filters) -> None:
+        """See `Matcher`."""
+        for id, predicate in zip(filters.ids.tolist(), filters.predicates(), strict=True):
+            self._predicates[id] = predicate
+            self._places[id] = []
+        columns = filters.constraints()
+        cuts = np.searchsorted(columns.filters, np.arange(len(columns.ids) + 1)).tolist()
+        for id, (start, stop) in zip(columns.ids.tolist(), pairwise(cuts), strict=True):
+            self._wait(id, columns, range(start, stop))
+
+    def _wait(self, id: int, columns: ConstraintColumns, rows: range) -> None:
+        """Let a filter wait under the equality with the fewest values, or under none."""
+        best = min(rows, key=lambda row: _choices(columns, row), default=None)
+        if best is None or _choices(columns, best) == _MANY:
+            places = [_Place(None, None)]
+            best = None
+        else:
+            values = columns.values[best] if columns.operators[best] == "in" else (columns.values[best],)
+            places = [_Place(columns.attributes[best], value) for value in values]
+        rest = Filter(
+            tuple(
+                Constraint(columns.attributes[row], columns.operators[row], columns.values[row])
+                for row in rows
+                if row != best
+            )
+        )
+        for place in places:
+            self._places[id].append(place)
+            self._waiting.setdefault(place, []).append(_Waiting(id, rest))
+            self._attributes[place.attribute] += 1
+            self._updates += 1
+
+    def remove(self, ids: IntArray) -> NDArray[np.bool_]:
+        """See `Matcher`."""
+        known = np.zeros(len(ids), np.bool_)
+        for row, id in enumerate(ids.tolist()):
+            known[row] = self._predicates.pop(id, None) is not None
+            for place in self._places.pop(id, ()):
+                before = self._waiting.get(place, [])
+                left = [one for one in before if one.id != id]
+                self._attributes[place.attribute] -= len(before) - len(left)
+                self._updates += len(before) - len(left)
+                if left:
+                    self._waiting[place] = left
+                else:
+                    self._waiting.pop(place, None)
+        return known
+
+    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+        """See `Matcher`; visits are filters tried."""
+        tried = np.zeros(len(events), np.int64)
+        offsets = np.zeros(len(events) + 1, np.int64)
+        ids: list[int] = []
+        for row, candidates in enumerate(self._candidates(events)):
+            event = events.row(row) if candidates else {}
+            found = {one.id for one in candidates if one.rest.matches(event)}
+            tried[row] = len(candidates)
+            ids += found
+            offsets[row + 1] = len(ids)
+        return Hits(offsets, np.array(ids, np.int64), None, tried)
+
+    def workload(self, events: EventTable) -> IntArray:
+        """Filters that matching each event will try."""
+        return np.array([len(candidates) for candidates in self._candidates(events)], np.int64)
+
+    def _candidates(self, events: EventTable) -> list[list[_Waiting]]:
+        """The filters that each event has to try."""
+        found = [list(self._waiting.get(_Place(None, None), ())) for _ in range(len(events))]
+        for attribute, count in self._attributes.items():
+            if attribute is None or not count:
+                continue
+            read = self._read[attribute]
+            for own, value in zip(found, events.values(attribute), strict=True):
+                canonical = None if value is None else read(value)
+                if canonical is not None:
+                    own += self._waiting.get(_Place(attribute, canonical), ())
+        return found
+
+    def ids(self) -> IntArray:
+        """See `Matcher`."""
+        return np.sort(np.fromiter(self._predicates, np.int64, len(self._predicates)))
+
+    def __len__(self) -> int:
+        return len(self._predicates)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._predicates
+
+    def content(self, ids: Iterable[int] | None = None) -> Filters:
+        """The predicates of some ids, or of all."""
+        names = list(self._predicates if ids is None else ids)
+        predicates = [self._predicates[id] for id in names]
+        return Filters.of_predicates(self._schema, predicates, np.array(names, np.int64))
+
+    @property
+    def updates(self) -> int:
+        """Filters added and removed; one with a set counts for each of its values."""
+        return self._updates
+
+    def stats(self) -> dict[str, Any]:
+        """Filters and look-ups; memory is not known."""
+        return {
+            "filters": sum(self._attributes.values()),
+            "without_equality": self._attributes[None],
+            "dimensions": self._schema.dimensions,
+            "height": 1,
+            "updates": self._updates,
+            "bytes": 0,
+            "unit": "filters",
+        }
+
+
+_MANY = 1 << 60
+
+
+def _choices(columns: ConstraintColumns, row: int) -> int:
+    """Values that satisfy a constraint, as far as it can be looked up."""
+    if columns.operators[row] == "=":
+        return 1
+    return len(columns.values[row]) if columns.operators[row] == "in" else _MANY

@@ -1,0 +1,164 @@
+"""The port for matchers: what one must do to stand behind an `EventFilter`, and what it may do besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.errors import EventError, PredicateError
+from rtfilter.events.encoding import MISSING
+from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
+from rtfilter.matchers.filters import Filters, IntArray
+from rtfilter.predicates.model import NEGATED, Predicate
+from rtfilter.results import Hits
+
+OPERATORS: Final = frozenset(NEGATED)
+"""All operators of constraints."""
+FAMILIES: Final = frozenset(("number", "timestamp", "str", "bool"))
+"""All families of attributes; see `rtfilter.events.schema.Attribute.family`."""
+
+
+class Takes(NamedTuple):
+    """What a matcher takes; all else is an error when it is subscribed or matched."""
+
+    operators: frozenset[str] = OPERATORS
+    families: frozenset[str] = FAMILIES
+    missing: bool = True
+    """Whether events may lack attributes."""
+    threads: bool = True
+    """Whether several threads may match at once. If not, they take turns."""
+    boxes: bool = True
+    """Whether it works on `Filters.boxes`; they are then compiled before the change begins."""
+
+
+class Matcher(Protocol):
+    """Finds the subscriptions that match each of some events.
+
+    Its class is called with a `Schema`. Changes run alone, so nothing here needs a lock. A change that fails
+    half-way is undone by `remove`, which must work then.
+    """
+
+    takes: Takes
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What its class was called with besides the schema, JSON-able."""
+
+    def add(self, filters: Filters) -> None:
+        """Add n >= 0 subscriptions; their ids are new. Those that can match nothing may be left out."""
+
+    def remove(self, ids: IntArray) -> NDArray[np.bool_]:
+        """Remove subscriptions; bool (n,): which ids were known. A repeated one is known the first time."""
+
+    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+        """Find the subscriptions that match each event.
+
+        Ids come once per event, in any order. Where `Hits.exact` is 0 the predicate is asked afterwards; None
+        means that all are exact. `Hits.visits` counts operations per event, in the unit of `stats`. With
+        `first_only`, one exact hit of an event is enough.
+        """
+
+    def workload(self, events: EventTable) -> IntArray:
+        """Estimate the work of matching each event, int64 (n,), at least 1 unless nothing can match it."""
+
+    def ids(self) -> IntArray:
+        """All ids, ascending, int64 (n,)."""
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, id: int) -> bool: ...
+
+    def content(self, ids: Iterable[int] | None = None) -> Filters:
+        """What it holds, of some known ids or of all, in a form that `add` takes.
+
+        A matcher of constraints gives predicates, one of boxes gives boxes.
+        """
+
+    @property
+    def updates(self) -> int:
+        """Boxes or filters that came and went since the matcher was made."""
+
+    def stats(self) -> dict[str, Any]:
+        """Size, memory (``bytes``) and the ``unit`` that `Hits.visits` counts, JSON-able."""
+
+
+class Stopped(Protocol):
+    """Where the search paths of a batch stopped; see `Resumable.frontier`."""
+
+    @property
+    def workload(self) -> IntArray:
+        """Estimated work of each event, int64 (n,); an event of 0 matches nothing."""
+
+    @property
+    def visits(self) -> int:
+        """Operations that the estimate took."""
+
+    def split(self, order: IntArray, cuts: IntArray) -> Any:
+        """Cut it into groups ``order[cuts[g]:cuts[g + 1]]``, as `Resumable.resume_part` takes them."""
+
+
+@runtime_checkable
+class Resumable(Matcher, Protocol):
+    """A matcher whose search can stop at a level and go on from there, group by group."""
+
+    @property
+    def height(self) -> int:
+        """Levels that a search can stop at, at least 1."""
+
+    def frontier(self, events: EventTable, level: int) -> Stopped:
+        """Search down to a level, 0..height - 1; a higher one means the last."""
+
+    def resume_part(self, parts: Any, group: int) -> Hits:
+        """Finish the events of one group, in its order."""
+
+
+@runtime_checkable
+class Savable(Matcher, Protocol):
+    """A matcher that saves its own arrays. Others are built again from their content."""
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """What `from_arrays` needs, by name."""
+
+    @classmethod
+    def from_arrays(cls, schema: Schema, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The matcher of `to_arrays`. Arrays may be mapped memory."""
+
+
+def refuse_untaken(name: str, takes: Takes, predicates: Iterable[Predicate], schema: Schema) -> None:
+    """Raise `PredicateError` for a constraint that a matcher does not take."""
+    if takes.operators == OPERATORS and takes.families == FAMILIES:
+        return
+    for row, predicate in enumerate(predicates):
+        for conjunction in predicate.filters:
+            for constraint in conjunction.constraints:
+                family = schema.attribute(constraint.attribute).family
+                if constraint.operator not in takes.operators:
+                    what, known = f"the operator {constraint.operator!r}", takes.operators
+                elif family not in takes.families:
+                    what, known = f"attributes of type {family}", takes.families
+                else:
+                    continue
+                reason = (
+                    f"the matcher {name!r} does not take {what}, but only {', '.join(sorted(known))}; "
+                    "choose another matcher"
+                )
+                error = PredicateError(
+                    f"{constraint}: {reason}", attribute=constraint.attribute, reason=reason
+                )
+                error.row = row
+                raise error
+
+
+def refuse_missing(name: str, events: EventTable, schema: Schema) -> None:
+    """Raise `EventError` for an event without an attribute: for a matcher that needs all of them."""
+    absent = events.points == MISSING
+    if absent.any():
+        row, coordinate = (int(i) for i in np.argwhere(absent)[0])
+        attribute = next(n for n in reversed(schema.names) if schema.offsets[n] <= coordinate)
+        raise EventError.about(
+            attribute, f"is missing, but the matcher {name!r} needs all attributes; choose another", row
+        )

@@ -1,0 +1,47 @@
+"""Every matcher by its name. A new one is a module beside this, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from rtfilter.events.schema import Schema
+from rtfilter.matchers.port import Matcher
+
+MATCHERS: Final[Mapping[str, str]] = {
+    "rtree": "rtfilter.matchers.rtree:RTreeMatcher",
+    "masks": "rtfilter.matchers.masks:MasksMatcher",
+    "counting": "rtfilter.matchers.counting:CountingMatcher",
+    "hashes": "rtfilter.matchers.hashes:HashesMatcher",
+}
+"""Name to module and class; imported only when wanted."""
+
+Factory = str | Callable[[Schema], Matcher]
+"""A name in `MATCHERS`, or what makes a matcher of a schema, as a class does."""
+
+
+def factory_of(matcher: Factory) -> Callable[..., Matcher]:
+    """What makes the matcher meant.
+
+    Raises `ValueError` for a name that is not in `MATCHERS`, `TypeError` for what cannot be called.
+    """
+    if isinstance(matcher, str):
+        if matcher not in MATCHERS:
+            raise ValueError(f"unknown matcher {matcher!r}; choose one of {', '.join(MATCHERS)}")
+        module, _, name = MATCHERS[matcher].partition(":")
+        made: Callable[..., Matcher] = getattr(import_module(module), name)
+        return made
+    if not callable(matcher):
+        raise TypeError(f"a matcher is a name or a class that is called with a schema, not {matcher!r}")
+    return matcher
+
+
+def name_of(matcher: Factory) -> str:
+    """How messages and snapshots call it."""
+    return matcher if isinstance(matcher, str) else getattr(matcher, "__name__", repr(matcher))
+
+
+def make_matcher(matcher: Factory, schema: Schema, **options: Any) -> Matcher:
+    """An empty matcher over a schema; `options` are its own."""
+    return factory_of(matcher)(schema, **options)

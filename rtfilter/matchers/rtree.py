@@ -1,0 +1,121 @@
+"""The R*-tree as a matcher: boxes, levels to stop at, arrays that are saved as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
+from rtfilter.index.tree import DEFAULT_CAPACITY, Frontier, Parts, RStarTree
+from rtfilter.matchers.filters import BoxColumns, Filters, IntArray
+from rtfilter.matchers.port import Takes
+from rtfilter.results import Hits
+
+#: Ids from which one pass over all boxes may be faster than looking each up.
+SCANNED = 64
+
+
+class RTreeMatcher:
+    """Matches with an `RStarTree`; `capacity` is that of its nodes.
+
+    Attributes
+    ----------
+    tree : RStarTree
+    """
+
+    takes = Takes()
+
+    def __init__(self, schema: Schema, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> None:
+        self._schema = schema
+        self.tree = RStarTree(schema.dimensions, capacity)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The capacity of nodes."""
+        return {"capacity": self.tree.capacity}
+
+    def add(self, filters: Filters) -> None:
+        """Insert the boxes, or pack all anew where they are many."""
+        ids, low, high, exact = filters.boxes()
+        if len(ids):
+            self.tree.extend(ids, low, high, exact=exact)
+
+    def remove(self, ids: IntArray) -> NDArray[np.bool_]:
+        """See `Matcher`."""
+        return self.tree.delete_many(ids)
+
+    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+        """See `Matcher`; visits are nodes."""
+        return self.tree.hits(events.points, first_only=first_only)
+
+    def workload(self, events: EventTable) -> IntArray:
+        """Leaves that matching each event will visit."""
+        return self.tree.frontier(events.points, self.tree.height - 1).workload
+
+    @property
+    def height(self) -> int:
+        """Levels of the tree."""
+        return self.tree.height
+
+    def frontier(self, events: EventTable, level: int) -> Frontier:
+        """Where the paths of the events stop at a level; see `RStarTree.frontier`."""
+        return self.tree.frontier(events.points, level)
+
+    def resume_part(self, parts: Parts, group: int) -> Hits:
+        """See `Resumable`."""
+        return self.tree.resume_part(parts, group)
+
+    def repack(self) -> None:
+        """Pack all boxes anew; see `RStarTree.repack`."""
+        self.tree.repack()
+
+    def ids(self) -> IntArray:
+        """See `Matcher`."""
+        return self.tree.ids()
+
+    def __len__(self) -> int:
+        return len(self.tree)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self.tree
+
+    def content(self, ids: Iterable[int] | None = None) -> Filters:
+        """The boxes of some ids, or of all."""
+        if ids is None:
+            return Filters.of_boxes(self._schema, BoxColumns(*self.tree.content()))
+        names = list(ids)
+        if len(names) > SCANNED and 8 * len(names) > len(self):
+            of_box, low, high, exact = self.tree.content()
+            own = np.isin(of_box, np.array(names, np.int64))
+            return Filters.of_boxes(self._schema, BoxColumns(of_box[own], low[own], high[own], exact[own]))
+        parts = [self.tree.boxes_and_exactness_of(id) for id in names]
+        owners = np.repeat(np.array(names, np.int64), [len(low) for low, _, _ in parts])
+        empty = self.tree.boxes_and_exactness_of(-1)
+        columns: Any = zip(empty, *parts, strict=True)
+        return Filters.of_boxes(self._schema, BoxColumns(owners, *map(np.concatenate, columns)))
+
+    @property
+    def updates(self) -> int:
+        """Boxes inserted and deleted."""
+        return self.tree.updates
+
+    def stats(self) -> dict[str, Any]:
+        """Size, shape, fill and memory of the tree."""
+        return {**self.tree.stats(), "unit": "nodes"}
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays of the tree; see `RStarTree.to_arrays`."""
+        return {f"tree_{name}": array for name, array in self.tree.to_arrays().items()}
+
+    @classmethod
+    def from_arrays(cls, schema: Schema, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The matcher of `to_arrays`, which may be among other arrays."""
+        own = {name: array for name, array in arrays.items() if name.startswith("tree_")}
+        made = cls.__new__(cls)
+        made._schema = schema
+        made.tree = RStarTree.from_arrays({name.removeprefix("tree_"): array for name, array in own.items()})
+        return made

@@ -1,0 +1,97 @@
+"""What the groups of a batch came to: matches, operations and response times, by row of the batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.matching.refine import IntArray
+from rtfilter.results import Matches, StreamRecord
+
+FloatArray = NDArray[np.float64]
+
+
+class Group(NamedTuple):
+    """A group of k events that is done."""
+
+    rows: IntArray | None
+    """int64 (k,): rows of the batch; None for all of them, in their order."""
+    offsets: IntArray
+    """int64 (k + 1,): event i of the group has ``ids[offsets[i]:offsets[i + 1]]``."""
+    ids: IntArray
+    visits: IntArray
+    """int64 (k,): operations of the search."""
+    ended: float
+    """Seconds from the arrival of the batch to the end of the group."""
+    busy: float
+    """The same without the time in which nobody stepped the batch."""
+
+    @property
+    def places(self) -> IntArray | slice:
+        """The rows, as an index into arrays of the batch."""
+        return slice(None) if self.rows is None else self.rows
+
+
+class Outcome:
+    """What is known of a batch of n events.
+
+    Attributes
+    ----------
+    groups : list of Group
+        Those that are done, in their order. All else here is about a batch of which all are.
+    """
+
+    __slots__ = ("groups", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.groups: list[Group] = []
+
+    def matches(self) -> Matches:
+        """All matches, in the order of the rows."""
+        if len(self.groups) == 1 and self.groups[0].rows is None:
+            return Matches(self.groups[0].offsets, self.groups[0].ids)
+        counts = np.zeros(self.size, np.int64)
+        for group in self.groups:
+            counts[group.places] = np.diff(group.offsets)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        ids = np.empty(starts[-1], np.int64)
+        for group in self.groups:
+            first = starts[:-1][group.places] - group.offsets[:-1]
+            ids[np.repeat(first, np.diff(group.offsets)) + np.arange(len(group.ids))] = group.ids
+        return Matches(starts, ids)
+
+    @property
+    def match_count(self) -> int:
+        """Matches of all events."""
+        return sum(len(group.ids) for group in self.groups)
+
+    @property
+    def visits(self) -> IntArray:
+        """Operations per event after the estimate, int64 (n,), by row."""
+        visits = np.zeros(self.size, np.int64)
+        for group in self.groups:
+            visits[group.places] = group.visits
+        return visits
+
+    @property
+    def response(self) -> FloatArray:
+        """Response time of each event in seconds, float64 (n,), by row."""
+        response = np.empty(self.size)
+        for group in self.groups:
+            response[group.places] = group.ended
+        return response
+
+    @property
+    def mean_busy_response(self) -> float:
+        """Mean response time without the consumer's own time between releases: what a plan answers for."""
+        return sum(group.busy * (len(group.offsets) - 1) for group in self.groups) / self.size
+
+    def record(self, size_class: int, estimation: float, workload: IntArray | None) -> StreamRecord:
+        """What those who watch keep of a stream."""
+        ended = np.array([group.ended for group in self.groups])
+        sizes = np.array([len(group.offsets) - 1 for group in self.groups], np.int64)
+        estimate = np.ones(self.size, np.int64) if workload is None else workload
+        return StreamRecord(size_class, ended, sizes, self.match_count, estimation, estimate, self.visits)

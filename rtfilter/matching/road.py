@@ -1,0 +1,204 @@
+"""The road of a batch, from its plan to the release of its last event.
+
+    plan      the controller names a level and a group size          Road.stream
+    frontier  one shared traversal to that level; workloads          Batch._estimate
+    order     shortest job first, cut into groups                    Batch._estimate
+    search    group by group, each from its frontier                 Batch.advance
+    refine    exact predicates of hits that are supersets            refine
+    release   a group's events are known when the group has ended    Batch.step, read by `Stream`
+    report    to the controller and the metrics, once                Road.report
+
+A plan without a group searches the batch as a whole: it skips frontier and order. Wang et al. describe the
+plan with groups of one event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from rtfilter.adaptive import Plan, Ticket
+from rtfilter.events.table import EventTable
+from rtfilter.matchers.flat import leveled
+from rtfilter.matching.control import Control
+from rtfilter.matching.gate import Gate
+from rtfilter.matching.outcome import Group, Outcome
+from rtfilter.matching.refine import IntArray, refine
+from rtfilter.results import Matches
+from rtfilter.scheduler import Order, schedule
+from rtfilter.subscriptions import Subscriptions
+
+if TYPE_CHECKING:
+    from rtfilter.watch.metrics import Metrics
+
+WHOLE: Final = Plan(0, None)
+"""All events at once: the least work, and every event released last."""
+
+
+class Road:
+    """What all batches of a filter share.
+
+    Attributes
+    ----------
+    gate : Gate
+        Each batch passes it, so that it sees one version of the subscriptions.
+    policy : Order
+    control : Control
+    metrics : Metrics or None
+    levels : Resumable or Flat
+        The matcher, searched level by level.
+    turn : context manager
+        Held while the matcher searches, where threads may not share it.
+    """
+
+    def __init__(
+        self, subscriptions: Subscriptions, policy: Order, control: Control, metrics: Metrics | None
+    ) -> None:
+        self.policy, self.control, self.metrics = policy, control, metrics
+        self.matcher, self.predicates = subscriptions.matcher, subscriptions.predicates
+        self.levels = leveled(subscriptions.matcher)
+        self.gate = Gate()
+        self.turn = contextlib.nullcontext() if subscriptions.matcher.takes.threads else threading.RLock()
+
+    def match(self, events: EventTable, arrival: float) -> Matches:
+        """Match a batch as a whole; `arrival` is its `perf_counter`."""
+        with self.gate.reading():
+            batch = Batch(self, events, WHOLE, None, arrival)
+            batch.advance()
+        if self.metrics is not None:  # no ticket, so nobody else is to be told
+            self.report(batch)
+        return batch.outcome.matches()
+
+    def stream(self, events: EventTable, arrival: float) -> Batch:
+        """Begin a batch by the controller's plan. It holds the index until `Batch.release`."""
+        with self.gate.reading():
+            ticket = self.control.plan(len(events), self.levels.height) if len(events) else None
+            batch = Batch(self, events, WHOLE if ticket is None else ticket.plan, ticket, arrival)
+            batch.token = self.gate.open_stream(batch.finish_for_change)
+        return batch
+
+    def report(self, batch: Batch) -> None:
+        """Tell the controller and the metrics of a batch that is done; a second time does nothing."""
+        if not len(batch) or not batch.reported.acquire(blocking=False):
+            return
+        outcome, ticket = batch.outcome, batch.ticket
+        if ticket is not None:
+            self.control.report(ticket, outcome.mean_busy_response)
+        if self.metrics is None:
+            return
+        if ticket is None:
+            self.metrics.record_whole(len(batch), outcome.groups[-1].ended, outcome.match_count)
+        else:
+            self.metrics.record_stream(outcome.record(ticket.size_class, batch.estimation, batch.workload))
+
+
+class Batch:
+    """One batch of n events on its road; any thread may step it.
+
+    Attributes
+    ----------
+    plan : Plan
+    workload, order, cuts : int64 (n,), int64 (n,), int64 (g + 1,), or None
+        Estimated work; rows in the order of their search; group k is ``order[cuts[k]:cuts[k + 1]]``. None for
+        a batch that is searched as a whole.
+    estimation, estimation_visits : float, int
+        Seconds that frontier and order took, operations that the frontier took.
+    outcome : Outcome
+        What the groups that are done came to.
+    """
+
+    workload: IntArray | None = None
+    order: IntArray | None = None
+    cuts: IntArray | None = None
+    estimation, estimation_visits = 0.0, 0
+    group_count = 1
+    token = 0  # at the gate
+    _groups: Any = None  # what `resume_part` takes
+    _error: Exception | None = None
+    _closed = False
+
+    def __init__(
+        self, road: Road, events: EventTable, plan: Plan, ticket: Ticket | None, arrival: float
+    ) -> None:
+        self._road, self._events, self._arrival = road, events, arrival
+        self.plan, self.ticket = plan, ticket
+        self.reported, self._lock = threading.Lock(), threading.Lock()
+        self.outcome = Outcome(len(events))
+        if plan.group is not None:
+            self._estimate()
+        elif not len(events):
+            self.group_count = 0
+        self._worked = perf_counter() - arrival
+
+    def _estimate(self) -> None:
+        begun = perf_counter()
+        with self._road.turn:
+            frontier = self._road.levels.frontier(self._events, self.plan.level)
+        self.workload, self.estimation_visits = frontier.workload, frontier.visits
+        self.order, self.cuts = schedule(self._road.policy, frontier.workload, self.plan.group)
+        self._groups = frontier.split(self.order, self.cuts)
+        self.group_count = len(self.cuts) - 1
+        self.estimation = perf_counter() - begun
+
+    def step(self, group: int) -> Group:
+        """A group's result, computed with those before it if they are not yet."""
+        with self._lock:
+            while len(self.outcome.groups) <= group:
+                # Once the index was let go, the rest cannot be computed any more.
+                if self._error is not None:
+                    raise self._error
+                if self._closed:
+                    raise RuntimeError("the stream was closed before this event was computed")
+                try:
+                    self.advance()
+                except Exception as error:
+                    self._error = error
+                    raise
+            return self.outcome.groups[group]
+
+    def advance(self) -> None:
+        """Compute the next group. Only for who is alone with the batch; others `step`."""
+        group, begun = len(self.outcome.groups), perf_counter()
+        rows: IntArray | None = None
+        with self._road.turn:
+            if self.order is None or self.cuts is None:
+                hits = self._road.matcher.match(self._events)
+            else:
+                rows = self.order[self.cuts[group] : self.cuts[group + 1]]
+                hits = self._road.levels.resume_part(self._groups, group)
+        offsets, ids = refine(hits, self._events, self._road.predicates, rows)
+        now = perf_counter()
+        self._worked += now - begun
+        self.outcome.groups.append(Group(rows, offsets, ids, hits.visits, now - self._arrival, self._worked))
+
+    def finish(self) -> None:
+        """Compute what is left."""
+        if self.group_count:
+            self.step(self.group_count - 1)
+
+    def finish_for_change(self) -> None:
+        """`finish` for a thread that wants to change the index: errors are raised to the consumer only."""
+        with contextlib.suppress(Exception):  # kept by `step`
+            self.finish()
+
+    def close(self, wait: bool = True) -> bool:
+        """Compute nothing any more; False if a thread is computing now and may not be waited for."""
+        if not self._lock.acquire(blocking=wait):
+            return False
+        self._closed = True
+        self._lock.release()
+        return True
+
+    def release(self) -> None:
+        """Let the index go; a second call does nothing."""
+        self._road.gate.close_stream(self.token)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @property
+    def done(self) -> bool:
+        """Whether all groups are done."""
+        return len(self.outcome.groups) == self.group_count

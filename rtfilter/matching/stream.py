@@ -1,0 +1,137 @@
+"""Iterating over the events of a batch as they are completed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rtfilter.matching.outcome import FloatArray
+from rtfilter.matching.refine import IntArray
+from rtfilter.matching.road import Batch, Road
+from rtfilter.results import Matches
+
+
+class Completion(NamedTuple):
+    """An event that is done.
+
+    Attributes
+    ----------
+    event : int
+        Its row in the batch.
+    ids : int64 (k,)
+        Subscriptions that match it.
+    response : float
+        Seconds from the arrival of the batch until its group was done.
+    """
+
+    event: int
+    ids: IntArray
+    response: float
+
+
+class Stream:
+    """Iterator over the completed events of a batch, in order of completion.
+
+    Attributes
+    ----------
+    plan : Plan
+        Level and group size the batch is run with. Without a group it is searched as a whole, with no
+        estimate before.
+    workload : int64 (n,)
+        Nodes at which each event's paths stopped at that level: the estimate; 1 where there is none.
+    order : int64 (n,)
+        Rows in the order of their search.
+    estimation : float
+        Seconds that estimating and ordering took.
+    estimation_visits : int
+        (node, event) pairs that the estimate expanded.
+    """
+
+    def __init__(self, road: Road, batch: Batch) -> None:
+        self._road, self._batch = road, batch
+        self.plan, self.estimation = batch.plan, batch.estimation
+        self.estimation_visits = batch.estimation_visits
+        self._group = self._at = 0  # the next group, and the next event of the present one
+        self._rows: Sequence[int] = ()
+        self._offsets = self._ids = np.empty(0, np.int64)
+        self._ended = 0.0
+
+    @property
+    def workload(self) -> IntArray:
+        """See the attributes of the class."""
+        return np.ones(len(self), np.int64) if self._batch.workload is None else self._batch.workload
+
+    @property
+    def order(self) -> IntArray:
+        """See the attributes of the class."""
+        return np.arange(len(self)) if self._batch.order is None else self._batch.order
+
+    def __iter__(self) -> Iterator[Completion]:
+        return self
+
+    def __next__(self) -> Completion:
+        if self._at == len(self._rows):
+            self._load_group()
+        at = self._at
+        self._at += 1
+        ids = self._ids[self._offsets[at] : self._offsets[at + 1]]
+        return Completion(self._rows[at], ids, self._ended)
+
+    def _load_group(self) -> None:
+        if self._group == self._batch.group_count:
+            self._settle()
+            raise StopIteration
+        rows, self._offsets, self._ids, _, self._ended, _ = self._batch.step(self._group)
+        self._rows = range(len(self)) if rows is None else rows.tolist()
+        self._at = 0
+        self._group += 1
+        if self._batch.done:
+            self._settle()
+
+    def __len__(self) -> int:
+        """Number of events of the batch."""
+        return len(self._batch)
+
+    def close(self) -> None:
+        """Give up what has not been computed; later updates need not finish it."""
+        self._batch.close()
+        self._settle()
+
+    def __del__(self) -> None:
+        # Garbage is collected anywhere, so nothing here may wait: a thread that computes lets go by itself.
+        if hasattr(self, "_batch") and self._batch.close(wait=False):
+            self._batch.release()
+
+    def matches(self) -> Matches:
+        """All matches of the batch in arrival order; the rest of the batch is computed now."""
+        self._finish()
+        return self._batch.outcome.matches()
+
+    @property
+    def response(self) -> FloatArray:
+        """Response time of each event in seconds, float64 (n,), by row; computes the rest of the batch."""
+        self._finish()
+        return self._batch.outcome.response
+
+    @property
+    def mean_response(self) -> float:
+        """Mean response time in seconds (0 for an empty batch); computes the rest of the batch."""
+        return float(self.response.mean()) if len(self) else 0.0
+
+    @property
+    def visits(self) -> IntArray:
+        """Nodes visited per event after the estimate, int64 (n,); computes the rest of the batch."""
+        self._finish()
+        return self._batch.outcome.visits
+
+    def _finish(self) -> None:
+        self._batch.finish()
+        self._settle()
+
+    def _settle(self) -> None:
+        """The index is needed no more."""
+        self._batch.release()
+        if self._batch.done:
+            self._road.report(self._batch)

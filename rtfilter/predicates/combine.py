@@ -1,0 +1,116 @@
+"""Putting filters together: one constraint, AND and OR, for all notations, and the limits of size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import Any, Final
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.model import COMPARE, MAX_TERMS, PRESENCE, SETS, Constraint, Filter, constants
+
+MAX_FILTERS: Final = 256
+"""Most filters that one predicate may expand to."""
+MAX_DEPTH: Final = 32
+"""Deepest nesting of parentheses, NOTs or objects in one condition."""
+
+_ALLOWED: Final = {
+    "number": frozenset(COMPARE) - {"prefix", "not prefix"},
+    "timestamp": frozenset(COMPARE) - {"prefix", "not prefix"},
+    "str": frozenset(COMPARE),
+    "bool": frozenset(("=", "<>", "in", "not in")),
+}
+"""Operators with a constant that each family of attributes has."""
+
+Filters = tuple[Filter, ...]
+"""A disjunction: an event satisfies it that satisfies one of them."""
+NOTHING: Final[Filters] = ()
+"""The empty disjunction: FALSE."""
+ALWAYS: Final = (Filter(()),)
+"""The disjunction of one empty conjunction: TRUE."""
+
+
+def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Filters:
+    """Return one constraint, checked against `schema`, as a disjunction.
+
+    Raises
+    ------
+    PredicateError
+        As `rtfilter.predicates.parse.parse`; without a place.
+    """
+    family = schema.attribute(attribute).family
+    if operator not in PRESENCE:
+        if operator not in _ALLOWED[family]:
+            if operator not in COMPARE:
+                Constraint(attribute, operator, value)  # names the operators there are
+            known = ", ".join(op for op in COMPARE if op in _ALLOWED[family])
+            raise PredicateError.about(
+                attribute, f"is {family}, which has no operator {operator!r}; use {known}, is null or exists"
+            )
+        if operator in SETS:
+            value = frozenset(schema.constant(attribute, item) for item in constants(value))
+            if operator == "not in" and not value:
+                operator, value = "exists", None
+        else:
+            value = schema.constant(attribute, value)
+    else:
+        value = None
+    # Everything is canonical by now: what Constraint.__new__ would check again is skipped.
+    return (Filter((tuple.__new__(Constraint, (attribute, operator, value)),)),)
+
+
+def any_of(parts: Sequence[Filters]) -> Filters:
+    """Return the disjunction of disjunctions; equal filters are kept once.
+
+    Raises
+    ------
+    PredicateError
+        More than `MAX_FILTERS` filters or `MAX_TERMS` terms.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    _bound(sum(map(len, parts)), sum(map(_terms, parts)))
+    return tuple(dict.fromkeys(conjunction for part in parts for conjunction in part))
+
+
+def all_of(parts: Sequence[Filters]) -> Filters:
+    """Return the conjunction of disjunctions, as a disjunction; equal constraints and filters are kept once.
+
+    Raises
+    ------
+    PredicateError
+        As `any_of`; found by counting, before anything is expanded.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    count = prod(map(len, parts))
+    if count == 0:
+        return NOTHING
+    _bound(count, sum(count // len(part) * _terms(part) for part in parts))
+    expanded = (
+        Filter(tuple(dict.fromkeys(constraint for f in choice for constraint in f.constraints)))
+        for choice in product(*parts)
+    )
+    return (next(expanded),) if count == 1 else tuple(dict.fromkeys(expanded))
+
+
+def _terms(filters: Filters) -> int:
+    """Return the number of constants, which is what parsing, compiling and storing costs."""
+    constraints = (constraint for f in filters for constraint in f.constraints)
+    return sum(len(c.value) if type(c.value) is frozenset else 1 for c in constraints)
+
+
+def _bound(filters: int, terms: int) -> None:
+    if filters > MAX_FILTERS:
+        shown = filters if filters < 10**9 else "more than 10**9"
+        raise PredicateError(
+            f"the condition expands to {shown} alternatives (AND over OR multiplies them), more than "
+            f"{MAX_FILTERS}; use IN, or split it into several subscriptions"
+        )
+    if terms > MAX_TERMS:
+        raise PredicateError(
+            f"the condition expands to {terms} constants, more than {MAX_TERMS}; "
+            "split it into several subscriptions"
+        )

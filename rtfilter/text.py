@@ -1,0 +1,53 @@
+"""How messages show what others wrote: values, names, and a place in a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_VALUE = 60
+"""Longest value, in characters."""
+_NAMES = 8
+"""Most names of a list."""
+_LINE = 100
+"""Longest piece of a source line, in characters."""
+_DIGITS = 40
+"""Most digits of an integer."""
+
+
+def cut(text: str) -> str:
+    """Return the beginning of a text that is too long for a message; dots stand for the rest."""
+    return text if len(text) <= _VALUE else text[: _VALUE - 3] + "..."
+
+
+def shown(value: object) -> str:
+    """Return ``repr`` of a value, cut to what fits a message."""
+    if isinstance(value, int) and abs(value) > 10**_DIGITS:
+        return f"<more than {_DIGITS} digits>"  # its repr is slow, and an error beyond 4300 digits
+    try:
+        return cut(repr(value[:_VALUE] if isinstance(value, str) else value))
+    except ValueError:  # a huge integer inside
+        return f"<{type(value).__name__}>"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names joined with commas; beyond the first few, dots stand for the others."""
+    return ", ".join(names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
+
+
+def printable(text: str) -> str:
+    """Replace what would move the caret, drive the terminal, or not be encodable (lone surrogates)."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def caret(source: str, position: int) -> str:
+    """Return the line of `source` around `position`, 0-based, with a caret below it."""
+    position = min(max(position, 0), len(source))
+    start = source.rfind("\n", 0, position) + 1
+    end = source.find("\n", position)
+    end = len(source) if end < 0 else end
+    left = max(start, position - _LINE // 2)
+    right = min(end, left + _LINE)
+    head = "..." if left > start else ""
+    tail = "..." if right < end else ""
+    line = printable(source[left:right].replace("\t", " "))
+    return f"    {head}{line}{tail}\n    {' ' * (len(head) + position - left)}^"

@@ -1,0 +1,197 @@
+"""Every registered matcher keeps the promises of the port, and the check notices who does not."""
+
+import numpy as np
+import pytest
+
+from rtfilter import EventError, EventFilter, PredicateError, Schema, SnapshotError
+from rtfilter.matchers import MATCHERS, Takes, check_matcher, make_matcher
+from rtfilter.matchers.flat import Flat, leveled
+from rtfilter.matchers.hashes import HashesMatcher
+from rtfilter.matchers.masks import MasksMatcher
+from rtfilter.results import Hits
+
+PRICES = Schema({"price": float, "symbol": str})
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", MATCHERS)
+def test_registered_matchers_keep_the_promises(name, seed):
+    check_matcher(name, seed)
+
+
+class Equalities(HashesMatcher):
+    """Takes little: equality of strings and numbers, complete events, one thread."""
+
+    takes = Takes(
+        operators=frozenset(("=", "in")),
+        families=frozenset(("number", "str")),
+        missing=False,
+        threads=False,
+        boxes=False,
+    )
+
+
+def test_a_matcher_that_takes_little_is_checked_on_that():
+    check_matcher(Equalities)
+
+
+def test_what_a_matcher_does_not_take_is_refused_at_subscribe_and_match():
+    filter = EventFilter(PRICES, matcher=Equalities)
+    with pytest.raises(PredicateError, match="'Equalities' does not take the operator '<', but only =, in"):
+        filter.subscribe("price < 3")
+    with pytest.raises(PredicateError, match="does not take the operator 'prefix'"):
+        filter.subscribe_many(["price = 3", "symbol LIKE 'A%'"])
+    with pytest.raises(PredicateError, match="does not take the operator '>='"):
+        filter.subscribe_many([[1, -np.inf]], [[2, np.inf]])
+    with pytest.raises(PredicateError, match="does not take attributes of type bool"):
+        EventFilter(Schema({"b": bool}), matcher=Equalities).subscribe("b = TRUE")
+    assert len(filter) == 0
+    id = filter.subscribe("price = 3 AND symbol IN ('A', 'B')")
+    assert filter.match({"price": 3, "symbol": "B"}).tolist() == [id]
+    for match in (filter.match_batch, filter.stream, filter.any_match, filter.workload):
+        with pytest.raises(EventError, match="event 1: attribute 'symbol' is missing"):
+            match([{"price": 1, "symbol": "A"}, {"price": 3}])
+    with pytest.raises(EventError, match="attribute 'price' is missing"):
+        filter.match({"symbol": "A"})
+
+
+class Wrong(MasksMatcher):
+    """Breaks one promise."""
+
+    broken = ""
+
+    def match(self, events, *, first_only=False):
+        hits = super().match(events)
+        if self.broken == "loses a hit" and len(hits.ids) > 20:
+            rows = np.repeat(np.arange(len(events)), np.diff(hits.offsets))[1:]
+            offsets = np.searchsorted(rows, np.arange(len(events) + 1))
+            return Hits(offsets, hits.ids[1:], None if hits.exact is None else hits.exact[1:], hits.visits)
+        if self.broken == "vouches for supersets":
+            return hits._replace(exact=None)
+        return hits
+
+    def workload(self, events):
+        found = super().workload(events)
+        return np.zeros_like(found) if self.broken == "estimates nothing" else found
+
+    def remove(self, ids):
+        known = super().remove(ids)
+        return np.ones_like(known) if self.broken == "knows all" else known
+
+    def content(self, ids=None):
+        return super().content([] if self.broken == "forgets" else ids)
+
+    def ids(self):
+        return super().ids()[::-1] if self.broken == "descends" else super().ids()
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("", None),
+        ("loses a hit", "by brute force"),
+        ("vouches for supersets", "by brute force"),
+        ("estimates nothing", "workload 0 has matches"),
+        ("knows all", "tells wrongly which ids were known"),
+        ("forgets", "built from content"),
+        ("descends", "ids\\(\\) are not"),
+    ],
+)
+def test_a_broken_promise_is_noticed(broken, message):
+    made = type("Wrong", (Wrong,), {"broken": broken})
+    if message is None:
+        check_matcher(made)
+    else:
+        with pytest.raises(AssertionError, match=message):
+            check_matcher(made)
+
+
+def test_an_operator_that_is_not_taken_is_not_asked_for_in_the_check():
+    few = type("Few", (HashesMatcher,), {"takes": Takes(operators=frozenset(("=",)), boxes=False)})
+    check_matcher(few)
+
+
+def test_unknown_names_and_misplaced_options_say_what_to_do():
+    with pytest.raises(ValueError, match="unknown matcher 'btree'; choose one of rtree, masks"):
+        EventFilter(PRICES, matcher="btree")
+    with pytest.raises(TypeError, match="a matcher is a name or a class"):
+        EventFilter(PRICES, matcher=7)
+    with pytest.raises(ValueError, match="the matcher 'masks' has none"):
+        EventFilter(PRICES, (4, 4), matcher="masks")
+    with pytest.raises(TypeError, match="no R\\*-tree but the matcher 'counting'"):
+        EventFilter(PRICES, matcher="counting").repack()
+    with pytest.raises(ValueError, match="up to 255 coordinates"):
+        EventFilter(Schema({f"a{i}": float for i in range(256)}), matcher="counting")
+
+
+def test_a_matcher_of_ones_own_is_named_to_load(tmp_path):
+    filter = EventFilter(PRICES, matcher=Equalities)
+    filter.subscribe("price = 3", id=5)
+    filter.save(tmp_path / "own")
+    with pytest.raises(SnapshotError, match="saved with the matcher 'Equalities'; pass it to load"):
+        EventFilter.load(tmp_path / "own")
+    loaded = EventFilter.load(tmp_path / "own", matcher=Equalities)
+    assert loaded.match({"price": 3, "symbol": ""}).tolist() == [5]
+    assert isinstance(loaded._subscriptions.matcher, Equalities)
+
+
+@pytest.mark.parametrize("other", MATCHERS)
+@pytest.mark.parametrize("name", MATCHERS)
+def test_a_saved_filter_can_be_opened_with_another_matcher(name, other, tmp_path):
+    filter = EventFilter(PRICES, matcher=name)
+    filter.subscribe_many(["price < 3", "symbol LIKE 'abcdefghi%'", "price < 1 AND price > 2"])
+    filter.subscribe_many([[4, -np.inf]], [[6, np.inf]])
+    filter.save(tmp_path / "index")
+    loaded = EventFilter.load(tmp_path / "index", matcher=other)
+    assert loaded.stats()["unit"] == EventFilter(PRICES, matcher=other).stats()["unit"]
+    events = [{"price": 1.0}, {"price": 5.0, "symbol": "abcdefghij"}, {"symbol": "abcdefghx"}]
+    assert [sorted(ids) for ids in loaded.match_batch(events)] == [[0], [1, 3], []]
+    assert len(loaded) == 4
+    assert [str(loaded.predicate(id)) for id in (0, 3)] == ["price < 3", "price >= 4.0 AND price <= 6.0"]
+    loaded.save(tmp_path / "again")
+    assert [sorted(ids) for ids in EventFilter.load(tmp_path / "again").match_batch(events)] == [
+        [0],
+        [1, 3],
+        [],
+    ]
+    assert loaded.subscribe("price = 1") == 4
+
+
+def test_only_the_tree_has_levels():
+    assert isinstance(leveled(make_matcher("masks", PRICES)), Flat)
+    assert not isinstance(leveled(make_matcher("rtree", PRICES, capacity=(4, 4))), Flat)
+
+
+def test_bounds_reach_matchers_of_constraints():
+    filter = EventFilter(Schema({"x": float, "b": bool}), matcher="hashes")
+    inf = np.inf
+    filter.subscribe_many(
+        [[1, -inf], [-inf, 1], [-inf, -inf], [2, -inf]], [[5, inf], [inf, 1], [inf, inf], [2, inf]]
+    )
+    events = [{"x": 2.0}, {"x": 7.0, "b": True}, {"b": False}]
+    assert [sorted(ids) for ids in filter.match_batch(events)] == [[0, 2, 3], [1, 2], [2]]
+    assert str(filter.predicate(0)) == "x >= 1.0 AND x <= 5.0"
+    assert filter.workload(events).tolist() == [2 + 1, 2 + 1, 2]
+
+
+def test_layers_stay_few_and_removed_boxes_do_not_stay_for_ever():
+    filter = EventFilter(PRICES, matcher="counting")
+    for i in range(300):
+        filter.subscribe(f"price > {i}")
+    assert len(filter.stats()["layers"]) <= 10
+    assert filter.unsubscribe_many(np.arange(200)).all()
+    assert sum(filter.stats()["layers"]) < 300
+    assert sorted(filter.match({"price": 250.5})) == list(range(200, 251))
+
+
+def test_estimates_of_counting_are_its_increments():
+    filter = EventFilter(Schema({"x": int, "y": int}), matcher="counting")
+    rng = np.random.default_rng(0)
+    low = rng.integers(0, 50, (200, 2)).astype(float)
+    low[rng.random(low.shape) < 0.2] = -np.inf
+    high = np.where(rng.random(low.shape) < 0.2, np.inf, np.maximum(low, 0) + rng.integers(0, 9, low.shape))
+    filter.subscribe_many(low, high)
+    events = filter.schema.read(rng.integers(0, 60, (50, 2)))
+    matcher = filter._subscriptions.matcher
+    free = int((np.isinf(low) & np.isinf(high)).all(axis=1).sum())
+    assert (matcher.match(events).visits + free == filter.workload(events)).all()

@@ -1,0 +1,70 @@
+"""What importing rtfilter imports, and what it does not."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"matplotlib", "pandas", "prometheus_client", "pyarrow", "pyspark", "scipy", "sqlglot", "tqdm"}
+
+
+def in_a_fresh_process(*arguments, cwd):
+    """Standard output of Python outside the checkout, whose folders are all importable."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.parametrize("module", ["rtfilter", "rtfilter.adaptive", "rtfilter.scheduler", "rtfilter.watch"])
+def test_importing_is_light(tmp_path, module):
+    script = (
+        f"import sys, numba; before = {{*sys.modules}}; import {module}; print(*({{*sys.modules}} - before))"
+    )
+    imported = in_a_fresh_process("-c", script, cwd=tmp_path).split()  # numba itself loads a little of scipy
+    assert module in imported
+    assert not {name.partition(".")[0] for name in imported} & HEAVY
+
+
+def test_no_module_imports_the_top_level_names(tmp_path):
+    script = Path(__file__).with_name("import_everything.py")
+    found = json.loads(in_a_fresh_process(script, cwd=tmp_path))
+    assert Path(found["file"]).parent == ROOT / "rtfilter"
+    assert {"rtfilter.adaptive.sizes", "rtfilter.scheduler.orders", "rtfilter.filter"} <= set(found["done"])
+    assert all(name.startswith(("rtfilter.spark", "rtfilter.replay")) for name in found["missing"])
+    assert found["others"] == []
+
+
+def test_nothing_imports_in_circles():
+    # The contracts compare modules beside each other. Here a package counts by what its __init__ imports.
+    grimp = pytest.importorskip("grimp")
+    graph = grimp.build_graph("rtfilter", "experiments", exclude_type_checking_imports=True, cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert "rtfilter.adaptive.controllers" in imports["rtfilter.adaptive"]
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
+
+
+def test_every_extra_that_is_named_exists():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {}
+    for folder in ("adaptive", "docs", "experiments", "grafana", "rtfilter", "scheduler", "."):
+        pattern = "*" if folder == "." else "**/*"
+        for file in (ROOT / folder).glob(pattern):
+            if file.suffix in (".py", ".md", ".toml", ".yml", ".yaml") or file.name == "Makefile":
+                text = file.read_text()
+                assert not re.search(r"\brtfilter\[[a-z]", text), f"{file}: the distribution is rtree-filter"
+                for found in re.findall(r"(?:rtree-filter|['\" ]\.)\[([a-z,]+)\]", text):
+                    named.update(dict.fromkeys(found.split(","), file))
+    assert {"arrow", "replay", "spark"} <= set(named)
+    assert set(named) <= set(extras), {name: file for name, file in named.items() if name not in extras}

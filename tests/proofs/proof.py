@@ -1,0 +1,27 @@
+"""What a proof is, and which there are."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from proofs import agreement, damage, gates, kills, matchers, sequences
+
+
+class Proof(NamedTuple):
+    """A claim, and cases that try to refute it."""
+
+    claim: str
+    cases: int
+    """Of `make prove`; their seeds are 0 to `cases` - 1."""
+    run: Callable[[int], Counter[str]]
+    """Tries one case, a seed; counts what it tried. Raises `AssertionError` where the claim is wrong."""
+
+
+PROOFS = {
+    "kills": Proof("a process killed while it saves leaves the old snapshot or the new one", 400, kills.run),
+    "damage": Proof("a damaged snapshot is refused, or nothing of it matters", 2000, damage.run),
+    "sequences": Proof("any sequence of changes and batches matches as brute force", 200, sequences.run),
+    "agreement": Proof("the R*-tree finds what rtree finds, after any changes", 300, agreement.run),
+    "gates": Proof("no change meets a batch, and nobody waits for ever", 2000, gates.run),
+    "matchers": Proof("every matcher keeps the promises of the port", 60, matchers.run),
+}
