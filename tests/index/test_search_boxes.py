@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_tree import CAPACITIES, random_boxes, random_points
 
+from boxes import random_boxes, random_points
 from oracle import as_sets
 from rtfilter.index.tree import QueryBoxes, RStarTree
 
 INF = np.inf
+CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130)]
 HOWS = ["intersect", "contain", "within"]
 
 
