@@ -2,26 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rtfilter.index.kernels import select_box
 from rtfilter.index.kernels.descend import first_nan
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
+#: Which stored boxes a query box asks for: those that intersect it, contain it, or lie within it.
+How = Literal["intersect", "contain", "within"]
+SELECTIONS = {
+    "intersect": select_box.INTERSECT,
+    "contain": select_box.CONTAIN,
+    "within": select_box.WITHIN,
+}
 
-def points(given: ArrayLike, dimensions: int) -> FloatArray:
-    """Points as contiguous float64 (n, d)."""
-    batch = np.ascontiguousarray(given, np.float64)
-    if batch.ndim != 2 or batch.shape[1] != dimensions:
-        raise ValueError(f"points must have shape (n, {dimensions}), not {batch.shape}")
-    row = first_nan(batch)
-    if row >= 0:
-        raise ValueError(f"point {row} has a NaN coordinate")
-    return batch
+
+@dataclass(frozen=True, eq=False)
+class QueryBoxes:
+    """Boxes to search by, instead of points.
+
+    Attributes
+    ----------
+    low, high : array_like of float64 (n, d)
+        Closed ends, which may be infinite.
+    how : {"intersect", "contain", "within"}
+        Which stored boxes are found: those that intersect the query box (to touch is enough), those that
+        contain it, or those that lie within it.
+    """
+
+    low: ArrayLike
+    high: ArrayLike
+    how: How
+
+
+def queries(given: ArrayLike | QueryBoxes, dimensions: int) -> tuple[FloatArray, int]:
+    """What kernels search by: rows, and what these select (a constant of `kernels.select_box`).
+
+    A row is a point, float64 (d,), or the low ends of a box and then its high ends, float64 (2 d,).
+    """
+    if not isinstance(given, QueryBoxes):
+        points = np.ascontiguousarray(given, np.float64)
+        if points.ndim != 2 or points.shape[1] != dimensions:
+            raise ValueError(f"points must have shape (n, {dimensions}), not {points.shape}")
+        row = first_nan(points)
+        if row >= 0:
+            raise ValueError(f"point {row} has a NaN coordinate")
+        return points, select_box.POINT
+    if given.how not in list(SELECTIONS):
+        raise ValueError(f"how must be one of {', '.join(map(repr, SELECTIONS))}, not {given.how!r}")
+    return np.hstack(boxes(given.low, given.high, dimensions)), SELECTIONS[given.how]
 
 
 def boxes(low: ArrayLike, high: ArrayLike, dimensions: int | None = None) -> tuple[FloatArray, FloatArray]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rtfilter.index.arguments import FloatArray, IntArray
 from rtfilter.index.kernels.dealt import DEALT_BY_ADDRESS, Dealt, deal
+from rtfilter.index.kernels.select_box import POINT
 
 
 class Version(NamedTuple):
@@ -26,6 +27,7 @@ class Frontier:
     Attributes
     ----------
     points : float64 (n, d)
+        For query boxes float64 (n, 2 d): their low ends, then their high ends.
     level : int
         0 is the root, H - 1 the leaves.
     nodes : int64 (k,)
@@ -40,6 +42,8 @@ class Frontier:
         (node, point) pairs expanded above the frontier.
     version : Version
         Of the tree, which must not change before the search is finished.
+    selection : int
+        What the points, or query boxes, select: a constant of `kernels.select_box`.
     """
 
     points: FloatArray
@@ -50,6 +54,7 @@ class Frontier:
     workload: IntArray
     visits: int
     version: Version
+    selection: int = POINT
 
     def split(self, order: IntArray, cuts: IntArray) -> Parts:
         """Cut it into one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
@@ -60,13 +65,14 @@ class Frontier:
             )
         dealt = deal(self.nodes, self.cuts, self.pairs, order, cuts)
         arrays = Dealt(self.points[order], np.ascontiguousarray(cuts, np.int64), *dealt)
-        return Parts(self.version, arrays, DEALT_BY_ADDRESS.addresses(arrays))
+        return Parts(self.version, self.selection, arrays, DEALT_BY_ADDRESS.addresses(arrays))
 
 
 class Parts(NamedTuple):
     """A frontier cut into groups; see `Frontier.split`."""
 
     version: Version
+    selection: int
     arrays: Dealt
     where: IntArray  # for kernels
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rtfilter.index import arguments, bulk, room
-from rtfilter.index.arguments import FloatArray, IntArray
+from rtfilter.index.arguments import FloatArray, How, IntArray, QueryBoxes
 from rtfilter.index.frontier import Frontier, Parts, Version
 from rtfilter.index.kernels import delete, descend, insert, layout, runs
 from rtfilter.index.kernels import hash_tables as tables
@@ -32,6 +32,7 @@ __all__ = [
     "Hits",
     "IntArray",
     "Parts",
+    "QueryBoxes",
     "RStarTree",
     "Version",
 ]
@@ -236,33 +237,52 @@ class RStarTree:
 
     # -- searching -----------------------------------------------------------------------------------
 
-    def search(self, points: ArrayLike) -> Matches:
+    def search(self, points: ArrayLike | QueryBoxes) -> Matches:
         """Ids whose boxes contain each point.
 
         Parameters
         ----------
-        points : array_like of float64 (n, d)
-            May be infinite, not NaN.
+        points : array_like of float64 (n, d), or QueryBoxes
+            May be infinite, not NaN. Query boxes say themselves which boxes they ask for.
         """
         hits = self.hits(points)
         return Matches(hits.offsets, hits.ids)
 
-    def count(self, points: ArrayLike) -> IntArray:
-        """Number of ids whose boxes contain each point, int64 (n,)."""
+    def search_boxes(self, low: ArrayLike, high: ArrayLike, how: How) -> Matches:
+        """Ids with a box that intersects each query box, contains it, or lies within it.
+
+        Parameters
+        ----------
+        low, high : array_like of float64 (n, d)
+            Closed ends of the query boxes: may be infinite, not NaN, and every low must be <= its high.
+        how : {"intersect", "contain", "within"}
+            Which stored boxes are selected: those that intersect the query box (to touch is enough), those
+            that contain it, or those that lie within it. Each is judged by itself: boxes of one id are not
+            joined.
+
+        Raises
+        ------
+        ValueError
+            `how` is none of these, or a query is not a box.
+        """
+        return self.search(QueryBoxes(low, high, how))
+
+    def count(self, points: ArrayLike | QueryBoxes) -> IntArray:
+        """Number of ids that `search` finds for each point, int64 (n,)."""
         return self.search(points).counts
 
-    def any(self, points: ArrayLike) -> NDArray[np.bool_]:
-        """Whether any box contains each point, bool (n,); a point's search ends at its first exact hit."""
+    def any(self, points: ArrayLike | QueryBoxes) -> NDArray[np.bool_]:
+        """Whether `search` finds any id for each point, bool (n,); a search ends at its first exact hit."""
         return np.diff(self.hits(points, first_only=True).offsets) > 0
 
-    def hits(self, points: ArrayLike, *, first_only: bool = False) -> Hits:
+    def hits(self, points: ArrayLike | QueryBoxes, *, first_only: bool = False) -> Hits:
         """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
         self._require_whole()
-        batch = arguments.points(points, self.dimensions)
+        batch, selection = arguments.queries(points, self.dimensions)
         size = self._chunk(len(batch))
         if len(batch) <= size:
-            return self._hits(descend.search_all, batch, first_only)
-        parts = [self._hits(descend.search_all, batch[:size], first_only)]
+            return self._hits(descend.search_all, batch, selection, first_only)
+        parts = [self._hits(descend.search_all, batch[:size], selection, first_only)]
         start = size
         # The parts of a large result lie in one array: new memory costs more than to search.
         ids = room.Growing(parts[0].ids, len(batch) / size)
@@ -270,7 +290,7 @@ class RStarTree:
         while start < len(batch):
             size = self._chunk(len(batch) - start)
             part = batch[start : start + size]
-            parts.append(self._hits(descend.search_all, part, first_only, ids=ids, exact=exact))
+            parts.append(self._hits(descend.search_all, part, selection, first_only, ids=ids, exact=exact))
             start += size
         counts = np.concatenate([np.diff(part.offsets) for part in parts])
         return Hits(
@@ -315,12 +335,12 @@ class RStarTree:
                 array.used += len(own)
         return Hits(offsets, own_ids, None if all_exact else own_exact, visits)
 
-    def frontier(self, points: ArrayLike, level: int) -> Frontier:
+    def frontier(self, points: ArrayLike | QueryBoxes, level: int) -> Frontier:
         """Share one traversal down to `level` and keep where it stopped.
 
         Parameters
         ----------
-        points : array_like of float64 (n, d)
+        points : array_like of float64 (n, d), or QueryBoxes
         level : int
             0 (the root: every workload is 1) to H - 1 (the leaves); higher levels mean H - 1.
 
@@ -329,10 +349,12 @@ class RStarTree:
         if level < 0:
             raise ValueError(f"level must be 0 (the root) or more, not {level}")
         self._require_whole()
-        batch = arguments.points(points, self.dimensions)
+        batch, selection = arguments.queries(points, self.dimensions)
         level = min(int(level), self.height - 1)
-        nodes, cuts, pairs, workload, visits = descend.frontier(self._where, batch, self.height - 1 - level)
-        return Frontier(batch, level, nodes, cuts, pairs, workload, int(visits), self._version)
+        nodes, cuts, pairs, workload, visits = descend.frontier(
+            self._where, batch, selection, self.height - 1 - level
+        )
+        return Frontier(batch, level, nodes, cuts, pairs, workload, int(visits), self._version, selection)
 
     def resume(self, frontier: Frontier) -> Hits:
         """Finish the search of all points of a frontier from where they stopped.
@@ -344,14 +366,14 @@ class RStarTree:
         """
         self._require(frontier.version)
         stopped = frontier.nodes, frontier.cuts, frontier.pairs
-        return self._hits(descend.search_from, frontier.points, *stopped)
+        return self._hits(descend.search_from, frontier.points, frontier.selection, *stopped)
 
     def resume_part(self, parts: Parts, group: int) -> Hits:
         """Finish the points of one group, in its order; see `resume`."""
         self._require(parts.version)
         if not 0 <= group < len(parts):
             raise IndexError(f"group {group} of {len(parts)}")
-        return self._hits(descend.search_part, parts.where, group)
+        return self._hits(descend.search_part, parts.where, group, parts.selection)
 
     @property
     def _version(self) -> Version:

@@ -1,4 +1,4 @@
-"""A frontier cut into one frontier for each group of its points."""
+"""A frontier cut into one frontier for each group of its queries."""
 
 from typing import NamedTuple
 
@@ -12,12 +12,12 @@ from rtfilter.index.kernels.jit import kernel
 class Dealt(NamedTuple):
     """A frontier cut into one per group; group g has the nodes cuts[g]:cuts[g + 1]."""
 
-    points: Float2  # float64 (n, d): of the batch, group by group
-    point_cuts: Int1  # int64 (groups + 1,): where the points of each group begin
+    queries: Float2  # float64 (n, d) or (n, 2 d): of the batch, group by group
+    query_cuts: Int1  # int64 (groups + 1,): where the queries of each group begin
     cuts: Int1  # int64 (groups + 1,)
-    nodes: Int1  # int64 (k,): those that points of the group stopped at
+    nodes: Int1  # int64 (k,): those that queries of the group stopped at
     starts: Int1  # int64 (k + 1,): where each node's pairs begin
-    pairs: Int32_1  # int32: places of points within their group
+    pairs: Int32_1  # int32: places of queries within their group
 
 
 def _nothing() -> Dealt:

@@ -216,7 +216,7 @@ def _grown(array: Rows, rows: int, factor: float = 1.5) -> Rows:
 
 
 def with_boxes(tree: Tree, count: int) -> Tree:
-    """`tree` with room for `count` more boxes and links (hash tables are grown by `tables.rehash`)."""
+    """`tree` with room for `count` more boxes and links (hash tables are grown by `hash_tables.rehash`)."""
     boxes = int(tree.state[USED_BOX]) + count
     return tree._replace(
         bounds=_grown(tree.bounds, boxes),

@@ -113,7 +113,7 @@ def choose_cut(boxes: Float3, rows: Int1, groups: int, sample_size: int) -> tupl
 
 
 @kernel
-def select(keys: Float1, rows: Int1, nth: int) -> None:
+def partition(keys: Float1, rows: Int1, nth: int) -> None:
     """Reorder both arrays so that the nth least key stands at nth, none greater before, none less after."""
     low, high = 0, len(keys) - 1
     while low < high:
@@ -145,7 +145,7 @@ def cut_once(boxes: Float3, rows: Int1, groups: int, sample_size: int, keys: Flo
     """
     k, kind, parts = choose_cut(boxes, rows, groups, sample_size)
     sort_keys(boxes, rows, k, kind, keys)
-    select(keys, rows, len(rows) * parts // groups)
+    partition(keys, rows, len(rows) * parts // groups)
     return parts
 
 
@@ -257,7 +257,7 @@ def fill_tables(
     """Enter boxes and links in an empty tree with room: box b is row `rows[b]` of the input.
 
     `first` int64 (n,) names for each input row the identical row that became a box, and `table` is the hash
-    table of these; both of `tables.distinct`.
+    table of these; both of `hash_tables.distinct`.
     """
     box_of = np.empty(len(ids), np.int32)
     for box in range(len(rows)):

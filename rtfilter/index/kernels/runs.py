@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rtfilter.index.kernels.array_types import Byte1, Int1, Int32_1, Word1
-from rtfilter.index.kernels.borrow import ByAddress
+from rtfilter.index.kernels.array_types import Bool1, Byte1, Int1, Int32_1, Word1
+from rtfilter.index.kernels.borrow import ByAddress, borrowed
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import BOXES, INEXACT, LINKS, ONE, WORD, Tree, words_for
 from rtfilter.index.kernels.vector import trailing_zeros
@@ -23,8 +23,8 @@ class Runs(NamedTuple):
 
     ids: Int1  # int64
     exact: Byte1  # uint8, as long as `ids`; not used where each box has one link and all are exact
-    points: Int32_1  # int32: the point of each run of hits
-    cuts: Int1  # int64: where each run begins, one more at the end; longer than `points`
+    queries: Int32_1  # int32: the query of each run of hits
+    cuts: Int1  # int64: where each run begins, one more at the end; longer than `queries`
     size: Int1  # int64 (2,): how many runs there are, and hits in them
 
 
@@ -33,7 +33,7 @@ def room_for(hits: int) -> Runs:
     return Runs(
         ids=np.empty(hits, np.int64),
         exact=np.empty(hits, np.uint8),
-        points=np.empty(hits, np.int32),
+        queries=np.empty(hits, np.int32),
         cuts=np.empty(hits + 1, np.int64),
         size=np.zeros(2, np.int64),
     )
@@ -74,35 +74,55 @@ def collect(tree: Tree, node: int, found: Word1, ids: Int1, exact: Byte1, used: 
 
 
 @kernel
-def offsets_of(runs: Runs, points: int) -> Int1:
-    """Where the hits of each of so many points go, int64 (points + 1,)."""
-    offsets = np.zeros(points + 1, np.int64)
+def keep(tree: Tree, leaf: int, query: int, found: Word1, done: Bool1, runs: Runs) -> bool:
+    """Add a run: the ids of the entries in `found` of a leaf, for a query. False when there is no room.
+
+    `done`, unless empty, is set where a query has an exact hit.
+    """
+    tree, runs = borrowed((tree, runs))
+    run, used = runs.size
+    after = collect(tree, leaf, found, runs.ids, runs.exact, used)
+    if after < 0 or run == len(runs.queries):
+        return False
+    if after > used:
+        for h in range(used if len(done) > 0 else after, after):
+            done[query] |= tree.state[INEXACT] == 0 or runs.exact[h] != 0
+        runs.queries[run] = query
+        runs.cuts[run + 1] = after
+        runs.size[0], runs.size[1] = run + 1, after
+    return True
+
+
+@kernel
+def offsets_of(runs: Runs, queries: int) -> Int1:
+    """Where the hits of each of so many queries go, int64 (queries + 1,)."""
+    offsets = np.zeros(queries + 1, np.int64)
     for r in range(runs.size[0]):
-        offsets[runs.points[r] + 1] += runs.cuts[r + 1] - runs.cuts[r]
-    for i in range(points):
+        offsets[runs.queries[r] + 1] += runs.cuts[r + 1] - runs.cuts[r]
+    for i in range(queries):
         offsets[i + 1] += offsets[i]
     return offsets
 
 
 @kernel
 def gather(room: Int1, offsets: Int1, ids: Int1, exact: Byte1) -> None:
-    """Write ids (and exactness, unless `exact` is empty) of the runs point by point, to `offsets_of`."""
+    """Write ids (and exactness, unless `exact` is empty) of the runs query by query, to `offsets_of`."""
     runs = opened_runs(room)
     place = offsets[:-1].copy()
     for r in range(runs.size[0]):
         first, size = runs.cuts[r], runs.cuts[r + 1] - runs.cuts[r]
-        at = place[runs.points[r]]
+        at = place[runs.queries[r]]
         for h in range(size):
             ids[at + h] = runs.ids[first + h]
         if len(exact) > 0:
             for h in range(size):
                 exact[at + h] = runs.exact[first + h]
-        place[runs.points[r]] = at + size
+        place[runs.queries[r]] = at + size
 
 
 @kernel
 def distinct(offsets: Int1, ids: Int1, exact: Byte1) -> None:
-    """Sort the ids of each point and keep each once, exact if any of its hits was; all arrays in place."""
+    """Sort the ids of each query and keep each once, exact if any of its hits was; all arrays in place."""
     used = 0
     for i in range(len(offsets) - 1):
         start, stop = offsets[i], offsets[i + 1]
