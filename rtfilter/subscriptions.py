@@ -14,7 +14,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import BoxColumns, Filters, IntArray
 from rtfilter.matchers.port import Matcher, Savable, refuse_untaken
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
-from rtfilter.predicates.boxes import compile_bounds
+from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept

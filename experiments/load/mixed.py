@@ -37,7 +37,7 @@ from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import cores, rounds
 from rtfilter import EventFilter
 from rtfilter.matching.gate import Gate
-from rtfilter.predicates.boxes import bounds_predicate
+from rtfilter.predicates.bounds import bounds_predicate
 from rtfilter.predicates.model import Predicate
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import BoolArray, FloatArray
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.boxes import Boxes, bounds_predicate, compile_predicate
+from rtfilter.predicates.bounds import bounds_predicate
+from rtfilter.predicates.boxes import Boxes, compile_predicate
 from rtfilter.predicates.model import Predicate
 
 IntArray = NDArray[np.int64]

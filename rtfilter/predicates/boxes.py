@@ -31,8 +31,6 @@ from rtfilter.events.encoding import (
     utf8,
 )
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.bounds import bounds_predicate as bounds_predicate  # for older imports
-from rtfilter.predicates.bounds import compile_bounds as compile_bounds
 from rtfilter.predicates.model import COMPARE, Constraint, Predicate
 
 MAX_BOXES: Final = 1024
