@@ -192,6 +192,9 @@ def installed(wheel, tmp_path_factory):
     assert not {"mypy", "pytest", "pyspark", "setuptools"} & set(requirements)
     python = environment(tmp_path_factory.mktemp("venv"), requirements.values())
     pip(python, "install", "--no-index", f"{wheel}[replay]")
+    (package,) = (python.parents[1] / "lib").glob("python*/site-packages/rtfilter")
+    for compiled in (ROOT / "rtfilter").rglob("__pycache__/*.nb[ci]"):  # kernels, which take a minute
+        shutil.copy(compiled, package / compiled.relative_to(ROOT / "rtfilter"))
     return python
 
 
