@@ -6,17 +6,21 @@ OUT ?= out
 # SYSTEM=no: install no system packages
 SYSTEM ?= yes
 
-.PHONY: demo check test prove lint format bench bench-compare docs clean
+.PHONY: demo check test ready prove lint format bench bench-compare docs clean
 
 demo: .venv/installed ## replay bursts of 12-d events and of flights, with table and picture
 	$(BIN)/python -m experiments demo --out $(OUT)
 
-check: lint ## what to run at every change: style, types, layers, unit tests
+check: ready ## what to run at every change: style, types, layers, unit tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
-test: lint ## everything, with Spark, Prometheus and killed processes
+test: ready ## everything, with Spark, Prometheus and killed processes
 	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+ready: .venv/installed ## style, types and layers; meanwhile kernels are compiled, if they are not yet
+	@PYTHONPATH=tests $(BIN)/python -m compile_kernels & compiling=$$!; \
+		$(MAKE) --no-print-directory lint; linted=$$?; wait $$compiling && exit $$linted
 
 prove: .venv/installed ## what takes longer: kills, damage, interrupts, long random runs; writes tests/proofs/results
 	PYTHONPATH=tests $(BIN)/python -m proofs
