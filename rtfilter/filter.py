@@ -16,7 +16,7 @@ from rtfilter.adaptive import Controller, PlanController
 from rtfilter.errors import EventError, SnapshotError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.index.tree import DEFAULT_CAPACITY, RStarTree
+from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.port import refuse_missing
 from rtfilter.matchers.registry import MATCHERS, Factory
 from rtfilter.matchers.rtree import RTreeMatcher
@@ -79,7 +79,7 @@ class EventFilter:
             raise TypeError(f"schema must be a Schema, as in Schema({{'price': float}}), not {schema!r}")
         if capacity is not None and matcher != "rtree":
             raise ValueError(f"capacity is of the nodes of an R*-tree; the matcher {matcher!r} has none")
-        options = {"capacity": capacity or DEFAULT_CAPACITY} if matcher == "rtree" else {}
+        options = {} if capacity is None else {"capacity": capacity}
         self._configure(Subscriptions(schema, matcher, **options), policy, controller, metrics)
 
     def _configure(
@@ -96,8 +96,9 @@ class EventFilter:
             from rtfilter.watch.metrics import Metrics
 
             observer = Metrics() if metrics is True else metrics
-            observer.observe_state(self._state)
         self._road = Road(subscriptions, resolve(policy), control, observer)
+        if observer is not None:
+            observer.observe_state(self._state)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         return self.stats(), self._road.control.snapshot()
@@ -323,7 +324,7 @@ class EventFilter:
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:
             hits = self._subscriptions.matcher.match(table, first_only=True)
-            offsets, _ = refine(hits, table, self._subscriptions.predicates)
+            offsets, _ = refine(hits, table, self._subscriptions)
         return np.diff(offsets) > 0
 
     def count(self, events: object) -> IntArray:
@@ -398,10 +399,11 @@ class EventFilter:
         with self._road.gate.reading():
             meta, arrays = self._subscriptions.to_arrays()
             copies = {name: np.array(array) for name, array in arrays.items()}
-        return {"meta": meta, "arrays": copies, "policy": self.policy, "matcher": self._subscriptions.factory}
+        chosen = {"policy": self.policy, "matcher": self._subscriptions.factory}
+        return {"schema": self.schema, "meta": meta, "arrays": copies, **chosen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        held = Subscriptions.from_arrays(state["meta"], state["arrays"], state["matcher"])
+        held = Subscriptions.from_arrays(state["meta"], state["arrays"], state["matcher"], state["schema"])
         self._configure(held, state["policy"], None, False)  # what a controller has learnt stays behind
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from operator import index
 from typing import Any, NamedTuple
 
@@ -71,17 +72,18 @@ class Subscriptions:
                 raise
         refuse_untaken(self.name, self.matcher.takes, predicates, self.schema)
         filters = Filters.of_predicates(self.schema, predicates)
-        # Where hits are always exact, predicates are asked for seldom: to explain and to save.
+        # A matcher of constraints asks no predicate afterwards: they are kept to explain and to save.
         exact = filters.exact().tolist() if self.matcher.takes.boxes else [True] * len(predicates)
         return Draft(filters, [kept(*pair) for pair in zip(predicates, exact, strict=True)])
 
     def draft_bounds(self, low: ArrayLike, high: ArrayLike) -> Draft:
         """Read closed bounds, (n, number of attributes); see `rtfilter.predicates.boxes.compile_bounds`."""
         filters = Filters.of_bounds(self.schema, *compile_bounds(low, high, self.schema))
+        if not self.matcher.takes.everything:
+            refuse_untaken(self.name, self.matcher.takes, filters.predicates(), self.schema)
         if self.matcher.takes.boxes:
             return Draft(filters, None)
         predicates = filters.predicates()
-        refuse_untaken(self.name, self.matcher.takes, predicates, self.schema)
         return Draft(Filters.of_predicates(self.schema, predicates), [kept(one, True) for one in predicates])
 
     # -- changes -------------------------------------------------------------------------------------------
@@ -100,9 +102,20 @@ class Subscriptions:
         if predicates is not None:
             for id, predicate in zip(names.tolist(), predicates, strict=True):
                 self.predicates.put(id, predicate)  # before the matcher has it: its hits may ask for it
+        self._fill(names, filters)
+
+    def _fill(self, names: IntArray, filters: Filters) -> None:
+        """Give the matcher subscriptions; those that it leaves out match nothing, and are kept beside it."""
+        before = len(self.matcher)
         self.matcher.add(filters)
-        if predicates is not None:
-            self._unmatchable.update(id for id in names.tolist() if id not in self.matcher)
+        if len(self.matcher) - before == len(names):
+            return
+        left_out = [row for row, id in enumerate(names.tolist()) if id not in self.matcher]
+        for row in left_out:
+            id = int(names[row])
+            self._unmatchable.add(id)
+            if id not in self.predicates:
+                self.predicates.put(id, kept(filters.predicates()[row], True))
 
     def remove(self, ids: IntArray) -> NDArray[np.bool_]:
         """Remove all that is known of some ids; where it was interrupted, it can be done again.
@@ -159,21 +172,32 @@ class Subscriptions:
         return len(self.matcher) + len(self._unmatchable)
 
     def __contains__(self, id: int) -> bool:
-        return id in self.matcher or id in self._unmatchable
+        return isinstance(id, Integral) and (id in self.matcher or id in self._unmatchable)
 
     def predicate(self, id: int) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
-        predicate = self.predicates.get(id)
-        if predicate is not None:
-            return predicate
-        if id not in self.matcher:
+        predicate = self.get(id)
+        if predicate is None:
             raise UnknownSubscriptionError(id)
-        return self.matcher.content([index(id)]).predicates()[0]
+        return predicate
+
+    def get(self, id: int) -> Predicate | None:
+        """The predicate of a subscription, None if it is unknown."""
+        predicate = self.predicates.get(id)
+        if predicate is None and id in self.matcher:
+            return self.matcher.content([index(id)]).predicates()[0]
+        return predicate
 
     def part(self, ids: ArrayLike) -> Subscriptions:
         """Some of the subscriptions with a matcher of their own; unknown ids are ignored."""
+        wanted = np.unique(np.asarray(ids, np.int64))
+        if 8 * len(wanted) > len(self):
+            own = self.ids()
+            own = own[np.isin(own, wanted)]
+        else:
+            own = np.array([id for id in wanted.tolist() if id in self], np.int64)
         part = Subscriptions(self.schema, self.factory, **self.matcher.options)
-        self._copy(np.unique(np.asarray(ids, np.int64)), part)
+        self._copy(own, part)
         return part
 
     def with_matcher(self, matcher: Factory) -> Subscriptions:
@@ -182,74 +206,91 @@ class Subscriptions:
         self._copy(self.ids(), other)
         return other
 
-    def _copy(self, wanted: IntArray, other: Subscriptions) -> None:
-        """Add some subscriptions to others that are empty."""
-        own = self.ids()
-        own = own[np.isin(own, wanted)]
+    def _copy(self, own: IntArray, other: Subscriptions) -> None:
+        """Add some subscriptions, known ids, to others that are empty."""
         other._next_id = self._next_id
-        if self.matcher.takes.boxes != other.matcher.takes.boxes:
+        if self.factory is not other.factory:
             draft = other.draft([self.predicate(id) for id in own.tolist()])
             other._put(own, draft.filters.named(own), draft.predicates)
             return
         other._unmatchable = self._unmatchable.intersection(own.tolist())
-        other.matcher.add(self.matcher.content([id for id in own.tolist() if id not in other._unmatchable]))
         kept_ids = np.fromiter(self.predicates, np.int64)
         for id in kept_ids[np.isin(kept_ids, own)].tolist():
             predicate = self.predicates.kept(id)
             if predicate is not None:
                 other.predicates.put(id, predicate)
+        matchable = [id for id in own.tolist() if id not in other._unmatchable] if other._unmatchable else own
+        other.matcher.add(self.matcher.content(matchable))
 
     # -- keeping -------------------------------------------------------------------------------------------
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What `from_arrays` needs: facts that JSON can hold, and arrays by name."""
+        arrays = self.predicates.to_arrays()
+        arrays["boxless_ids"] = np.array(sorted(self._unmatchable), np.int64)
+        content = "predicates"
+        if isinstance(self.matcher, Savable):
+            content = "arrays"
+            arrays |= self.matcher.to_arrays()
+        elif self.matcher.takes.boxes:
+            content = "boxes"
+            boxes = self.matcher.content().boxes()
+            arrays |= {f"box_{name}": column for name, column in boxes._asdict().items()}
         meta = {
             "schema": self.schema.to_json(),
             "next_id": self._next_id,
             "subscriptions": len(self),
             "matcher": self.name,
             "options": dict(self.matcher.options),
+            "content": content,
         }
-        arrays = self.predicates.to_arrays()
-        arrays["boxless_ids"] = np.array(sorted(self._unmatchable), np.int64)
-        if isinstance(self.matcher, Savable):
-            arrays |= self.matcher.to_arrays()
-        elif self.matcher.takes.boxes:
-            boxes = self.matcher.content().boxes()
-            arrays |= {f"box_{name}": column for name, column in boxes._asdict().items()}
         return meta, arrays
 
     @classmethod
     def from_arrays(
-        cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], matcher: Factory | None = None
+        cls,
+        meta: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        matcher: Factory | None = None,
+        schema: Schema | None = None,
     ) -> Subscriptions:
         """The subscriptions of `to_arrays`, with another matcher if one is given.
 
-        One that is not registered has to be given. Raises `ValueError` if it is not.
+        One that is not registered has to be given. Raises `ValueError` if it is not, or if another is given
+        although it saved arrays of its own.
         """
         saved = meta.get("matcher", "rtree")
-        held = cls._restored(meta, arrays, saved if saved in MATCHERS or matcher is None else matcher)
-        return held if matcher is None or name_of(matcher) == saved else held.with_matcher(matcher)
-
-    @classmethod
-    def _restored(
-        cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], matcher: Factory
-    ) -> Subscriptions:
-        schema, factory = Schema.from_json(meta["schema"]), factory_of(matcher)
-        restore = getattr(factory, "from_arrays", None)  # a `Savable` one
-        made = restore(schema, arrays) if restore is not None else factory(schema, **meta["options"])
+        own = saved if saved in MATCHERS or matcher is None else matcher
         held = cls.__new__(cls)
+        chosen = factory_of(own)
+        known = Schema.from_json(meta["schema"]) if schema is None else schema
+        made = chosen(known, **meta.get("options", {})) if isinstance(chosen, type) else chosen(known)
+        predicates = PredicateStore.from_arrays(arrays)
         unmatchable = set(arrays["boxless_ids"].tolist())
-        held._start(schema, matcher, made, PredicateStore.from_arrays(arrays), unmatchable, meta["next_id"])
-        if restore is None:
-            made.add(held._saved_filters(arrays))
-        return held
+        content = meta.get("content", "arrays")
+        if content == "arrays":
+            if not isinstance(made, Savable):
+                raise ValueError(f"{saved!r} saved arrays of its own; open it with that matcher")
+            made = type(made).from_arrays(known, arrays)
+        held._start(known, own, made, predicates, unmatchable, meta["next_id"])
+        if content != "arrays":
+            filters = held._saved_filters(arrays, boxes=content == "boxes")
+            if made.takes.boxes or content == "predicates":
+                held._fill(filters.ids, filters)
+            else:  # an own class that saved boxes, replaced by a matcher of constraints
+                draft = held.draft([held._saved_predicate(filters, row) for row in range(len(filters))])
+                held._put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
+        return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
 
-    def _saved_filters(self, arrays: Mapping[str, NDArray[Any]]) -> Filters:
+    def _saved_predicate(self, filters: Filters, row: int) -> Predicate:
+        predicate = self.predicates.get(int(filters.ids[row]))
+        return filters.predicates()[row] if predicate is None else predicate
+
+    def _saved_filters(self, arrays: Mapping[str, NDArray[Any]], boxes: bool) -> Filters:
         """What the matcher is built of again: boxes, or the predicates beside it."""
-        if self.matcher.takes.boxes:
-            boxes = BoxColumns(*(arrays[f"box_{name}"] for name in BoxColumns._fields))
-            return Filters.of_boxes(self.schema, boxes)
+        if boxes:
+            columns = BoxColumns(*(arrays[f"box_{name}"] for name in BoxColumns._fields))
+            return Filters.of_boxes(self.schema, columns)
         ids = [id for id in self.predicates if id not in self._unmatchable]
         found = [self.predicate(id) for id in ids]
         return Filters.of_predicates(self.schema, found, np.array(ids, np.int64))

@@ -115,13 +115,10 @@ def _info(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_facts(arguments.index, target, stats), ensure_ascii=False))
         return 0
-    inner, leaf = stats["capacity"]
-    levels = stats["nodes_per_level"]
-    lines = {
-        "subscriptions": f"{stats['subscriptions']:,}",
-        "boxes": f"{stats['boxes']:,} distinct of {stats['links']:,}, in {stats['dimensions']} dimensions",
-        "tree": f"height {stats['height']}, nodes from the root down {', '.join(f'{n:,}' for n in levels)}",
-        "capacity": f"inner {inner}, leaf {leaf}; leaves are {stats['mean_leaf_fill']:.0%} full on average",
+    lines = {"subscriptions": f"{stats['subscriptions']:,}"}
+    if "capacity" in stats:
+        lines |= _tree_lines(stats)
+    lines |= {
         "size": f"{_size(_disk(arguments.index))} on disk, {_size(stats['bytes'])} in memory",
         "schema": to_line(target.schema),
     }
@@ -129,6 +126,16 @@ def _info(arguments: argparse.Namespace) -> int:
     for name, text in lines.items():
         print(f"  {name:<14} {text}")
     return 0
+
+
+def _tree_lines(stats: dict[str, Any]) -> dict[str, str]:
+    inner, leaf = stats["capacity"]
+    levels = stats["nodes_per_level"]
+    return {
+        "boxes": f"{stats['boxes']:,} distinct of {stats['links']:,}, in {stats['dimensions']} dimensions",
+        "tree": f"height {stats['height']}, nodes from the root down {', '.join(f'{n:,}' for n in levels)}",
+        "capacity": f"inner {inner}, leaf {leaf}; leaves are {stats['mean_leaf_fill']:.0%} full on average",
+    }
 
 
 def _facts(path: str, target: EventFilter, stats: dict[str, Any]) -> dict[str, Any]:
@@ -148,7 +155,8 @@ def _check(arguments: argparse.Namespace) -> int:
     os.stat(arguments.index)  # a missing path is a mistake, not damage
     try:
         target = EventFilter.load(arguments.index)
-        target.tree.check()
+        if "capacity" in target.stats():  # another matcher was built anew just now
+            target.tree.check()
     except SnapshotError as error:
         say(f"error: {error}")
         return DAMAGED

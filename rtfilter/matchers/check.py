@@ -174,6 +174,8 @@ class _World:
         for row, ids in enumerate(expected):
             own = set(some.ids[some.offsets[row] : some.offsets[row + 1]].tolist())
             _require(bool(own) >= bool(ids), f"{when}: first_only finds nothing for event {row}")
+            if some.exact is None:
+                _require(own <= ids, f"{when}: first_only finds what does not match event {row}")
         if isinstance(made, Resumable):
             self._compare_levels(made, table, expected, when)
 

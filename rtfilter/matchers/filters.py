@@ -82,6 +82,8 @@ class Filters:
     @classmethod
     def of_boxes(cls, schema: Schema, boxes: BoxColumns) -> Filters:
         """Of encoded boxes; a subscription may have several."""
+        if len(boxes.ids) == 1:
+            return cls(schema, boxes.ids, None, Boxes(boxes.low, boxes.high, boxes.exact), None)
         ids, rows = np.unique(boxes.ids, return_inverse=True)
         same = len(ids) == len(boxes.ids)
         names, places = (boxes.ids, None) if same else (ids, rows)

@@ -6,7 +6,6 @@ finds. Filters without an equality are tried by every event. Nothing is compiled
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
@@ -46,8 +45,7 @@ class HashesMatcher:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._read = {field.name: field.read for field in schema.fields}
-        self._waiting: dict[_Place, list[_Waiting]] = {}
-        self._attributes: Counter[str | None] = Counter()  # filters that wait under each
+        self._waiting: dict[str | None, dict[Any, list[_Waiting]]] = {}  # by attribute, then by value
         self._places: dict[int, list[_Place]] = {}  # of each id; in the order of its filters
         self._predicates: dict[int, Predicate] = {}
         self._updates = 0
@@ -80,25 +78,33 @@ class HashesMatcher:
         )
         for place in places:
             self._places[id].append(place)
-            self._waiting.setdefault(place, []).append(_Waiting(id, rest))
-            self._attributes[place.attribute] += 1
+            under = self._waiting.setdefault(place.attribute, {})
+            under.setdefault(place.value, []).append(_Waiting(id, rest))
             self._updates += 1
 
     def remove(self, ids: IntArray) -> NDArray[np.bool_]:
         """See `Matcher`."""
         known = np.zeros(len(ids), np.bool_)
         for row, id in enumerate(ids.tolist()):
-            known[row] = self._predicates.pop(id, None) is not None
-            for place in self._places.pop(id, ()):
-                before = self._waiting.get(place, [])
-                left = [one for one in before if one.id != id]
-                self._attributes[place.attribute] -= len(before) - len(left)
-                self._updates += len(before) - len(left)
-                if left:
-                    self._waiting[place] = left
-                else:
-                    self._waiting.pop(place, None)
+            known[row] = id in self._predicates
+            for place in self._places.get(id, ()):
+                self._leave(id, place)
+            # Last: if this is interrupted, it can be done again.
+            self._places.pop(id, None)
+            self._predicates.pop(id, None)
         return known
+
+    def _leave(self, id: int, place: _Place) -> None:
+        under = self._waiting.get(place.attribute, {})
+        before = under.get(place.value, [])
+        left = [one for one in before if one.id != id]
+        self._updates += len(before) - len(left)
+        if left:
+            under[place.value] = left
+            return
+        under.pop(place.value, None)
+        if not under:
+            self._waiting.pop(place.attribute, None)
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
         """See `Matcher`; visits are filters tried."""
@@ -119,15 +125,16 @@ class HashesMatcher:
 
     def _candidates(self, events: EventTable) -> list[list[_Waiting]]:
         """The filters that each event has to try."""
-        found = [list(self._waiting.get(_Place(None, None), ())) for _ in range(len(events))]
-        for attribute, count in self._attributes.items():
-            if attribute is None or not count:
+        everywhere = self._waiting.get(None, {}).get(None, ())
+        found = [list(everywhere) for _ in range(len(events))]
+        for attribute, under in self._waiting.items():
+            if attribute is None:
                 continue
             read = self._read[attribute]
             for own, value in zip(found, events.values(attribute), strict=True):
                 canonical = None if value is None else read(value)
                 if canonical is not None:
-                    own += self._waiting.get(_Place(attribute, canonical), ())
+                    own += under.get(canonical, ())
         return found
 
     def ids(self) -> IntArray:
@@ -154,8 +161,8 @@ class HashesMatcher:
     def stats(self) -> dict[str, Any]:
         """Filters and look-ups; memory is not known."""
         return {
-            "filters": sum(self._attributes.values()),
-            "without_equality": self._attributes[None],
+            "filters": sum(len(own) for under in self._waiting.values() for own in under.values()),
+            "without_equality": len(self._waiting.get(None, {}).get(None, ())),
             "dimensions": self._schema.dimensions,
             "height": 1,
             "updates": self._updates,

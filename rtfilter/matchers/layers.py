@@ -125,7 +125,7 @@ class LayeredMatcher(ABC):
         found = [layer.structure.search(events.points) for layer in self._layers]
         work = sum((one.work for one in found), np.zeros(count, np.int64))
         if len(found) == 1:
-            offsets, rows = found[0].offsets, found[0].rows
+            offsets, rows = found[0].offsets, found[0].rows + self._layers[0].first
         else:
             offsets, rows = _merged(found, [layer.first for layer in self._layers], count)
         if self._live < self._used:

@@ -34,6 +34,11 @@ class Takes(NamedTuple):
     boxes: bool = True
     """Whether it works on `Filters.boxes`; they are then compiled before the change begins."""
 
+    @property
+    def everything(self) -> bool:
+        """Whether all operators and types are taken."""
+        return self.operators == OPERATORS and self.families == FAMILIES
+
 
 class Matcher(Protocol):
     """Finds the subscriptions that match each of some events.
@@ -83,7 +88,7 @@ class Matcher(Protocol):
         """Boxes or filters that came and went since the matcher was made."""
 
     def stats(self) -> dict[str, Any]:
-        """Size, memory (``bytes``) and the ``unit`` that `Hits.visits` counts, JSON-able."""
+        """Memory (``bytes``), the ``unit`` that `Hits.visits` counts, and more of its own, JSON-able."""
 
 
 class Stopped(Protocol):
@@ -130,7 +135,7 @@ class Savable(Matcher, Protocol):
 
 def refuse_untaken(name: str, takes: Takes, predicates: Iterable[Predicate], schema: Schema) -> None:
     """Raise `PredicateError` for a constraint that a matcher does not take."""
-    if takes.operators == OPERATORS and takes.families == FAMILIES:
+    if takes.everything:
         return
     for row, predicate in enumerate(predicates):
         for conjunction in predicate.filters:

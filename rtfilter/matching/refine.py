@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.events.table import EventTable
-from rtfilter.predicates.store import PredicateStore
+from rtfilter.predicates.model import Predicate
 from rtfilter.results import Hits
 
 IntArray = NDArray[np.int64]
 
 
+class Predicates(Protocol):
+    """Predicates by id."""
+
+    def get(self, id: int) -> Predicate | None:
+        """The predicate of a subscription, None if it is unknown."""
+
+
 def refine(
-    hits: Hits, events: EventTable, predicates: PredicateStore, rows: IntArray | None = None
+    hits: Hits, events: EventTable, predicates: Predicates, rows: IntArray | None = None
 ) -> tuple[IntArray, IntArray]:
     """Ask the predicates of hits that are not exact.
 
@@ -22,7 +31,7 @@ def refine(
     hits : Hits
         Of n events.
     events : EventTable
-    predicates : PredicateStore
+    predicates : Predicates
         Of all subscriptions with a hit that is not exact.
     rows : int64 (n,), optional
         Rows of `events` that the hits are about; all by default.

@@ -42,6 +42,7 @@ class Road:
 
     Attributes
     ----------
+    subscriptions, matcher : Subscriptions, Matcher
     gate : Gate
         Each batch passes it, so that it sees one version of the subscriptions.
     policy : Order
@@ -57,7 +58,7 @@ class Road:
         self, subscriptions: Subscriptions, policy: Order, control: Control, metrics: Metrics | None
     ) -> None:
         self.policy, self.control, self.metrics = policy, control, metrics
-        self.matcher, self.predicates = subscriptions.matcher, subscriptions.predicates
+        self.matcher, self.subscriptions = subscriptions.matcher, subscriptions
         self.levels = leveled(subscriptions.matcher)
         self.gate = Gate()
         self.turn = contextlib.nullcontext() if subscriptions.matcher.takes.threads else threading.RLock()
@@ -168,7 +169,7 @@ class Batch:
             else:
                 rows = self.order[self.cuts[group] : self.cuts[group + 1]]
                 hits = self._road.levels.resume_part(self._groups, group)
-        offsets, ids = refine(hits, self._events, self._road.predicates, rows)
+        offsets, ids = refine(hits, self._events, self._road.subscriptions, rows)
         now = perf_counter()
         self._worked += now - begun
         self.outcome.groups.append(Group(rows, offsets, ids, hits.visits, now - self._arrival, self._worked))

@@ -238,10 +238,16 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "rtfilter_in_flight_batches", "Batches being matched now", index["in_flight_batches"]
     )
-    yield GaugeMetricFamily("rtfilter_index_boxes", "Distinct boxes in the index", index["boxes"])
-    yield GaugeMetricFamily("rtfilter_index_height", "Levels of the index", index["height"])
-    yield GaugeMetricFamily("rtfilter_index_bytes", "Memory of the index", index["bytes"])
-    yield CounterMetricFamily("rtfilter_index_updates", "Boxes inserted and deleted", index["updates"])
+    gauges = {
+        "boxes": "Distinct boxes in the index",
+        "height": "Levels of the index",
+        "bytes": "Memory of the index",
+    }
+    for key, text in gauges.items():
+        if key in index:  # a matcher of constraints has no boxes
+            yield GaugeMetricFamily(f"rtfilter_index_{key}", text, index[key])
+    if "updates" in index:
+        yield CounterMetricFamily("rtfilter_index_updates", "Boxes inserted and deleted", index["updates"])
 
 
 def controller_metrics(controller: dict[str, Any], prefix: str = "rtfilter_controller") -> Iterable[Metric]:

@@ -1,13 +1,19 @@
 """Every registered matcher keeps the promises of the port, and the check notices who does not."""
 
+import pickle
+from contextlib import suppress
+from functools import partial
+
 import numpy as np
 import pytest
 
-from rtfilter import EventError, EventFilter, PredicateError, Schema, SnapshotError
-from rtfilter.matchers import MATCHERS, Takes, check_matcher, make_matcher
+from rtfilter import Attribute, EventError, EventFilter, PredicateError, Schema, SnapshotError
+from rtfilter.cli import main
+from rtfilter.matchers import MATCHERS, BoxColumns, Filters, Takes, check_matcher, make_matcher
 from rtfilter.matchers.flat import Flat, leveled
 from rtfilter.matchers.hashes import HashesMatcher
 from rtfilter.matchers.masks import MasksMatcher
+from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.results import Hits
 
 PRICES = Schema({"price": float, "symbol": str})
@@ -195,3 +201,103 @@ def test_estimates_of_counting_are_its_increments():
     matcher = filter._subscriptions.matcher
     free = int((np.isinf(low) & np.isinf(high)).all(axis=1).sum())
     assert (matcher.match(events).visits + free == filter.workload(events)).all()
+
+
+class Inside(MasksMatcher):
+    """Leaves out boxes that lie outside all domains, and vouches for nothing."""
+
+    def add(self, filters):
+        ids, low, high, exact = filters.boxes()
+        domains = [attribute.bounds for attribute in self._schema.attributes.values()]
+        ends = np.array(domains).T
+        inside = ((low <= ends[1]) & (high >= ends[0])).all(axis=1)
+        super().add(
+            Filters.of_boxes(self._schema, BoxColumns(ids[inside], low[inside], high[inside], exact[inside]))
+        )
+
+    def match(self, events, *, first_only=False):
+        hits = super().match(events)
+        return hits._replace(exact=np.zeros(len(hits.ids), np.uint8))
+
+
+DOMAIN = Schema({"x": Attribute(float, low=0, high=10)})
+
+
+def test_what_a_matcher_leaves_out_is_still_a_subscription(tmp_path):
+    filter = EventFilter(DOMAIN, matcher=Inside)
+    ids = filter.subscribe_many([[20.0], [1.0]], [[30.0], [2.0]])
+    other = filter.subscribe("x > 20")
+    assert [id in filter for id in (*ids, other)] == [True] * 3
+    assert filter.match({"x": 1.5}).tolist() == [1]  # not exact, and no predicate but the box
+    assert str(filter.predicate(0)) == "x >= 20.0 AND x <= 30.0"
+    filter.save(tmp_path / "index")
+    for matcher in (Inside, "rtree", "hashes", "counting"):
+        loaded = EventFilter.load(tmp_path / "index", matcher=matcher)
+        assert (len(loaded), loaded.match({"x": 1.5}).tolist()) == (3, [1]), matcher
+    assert filter.unsubscribe_many([0, 1, 2]).all()
+    tree = EventFilter(DOMAIN)
+    tree.subscribe("x > 20")
+    tree.save(tmp_path / "tree")
+    assert len(EventFilter.load(tmp_path / "tree", matcher=Inside)) == 1
+
+
+def test_bounds_are_held_against_what_a_matcher_takes():
+    few = type("Few", (MasksMatcher,), {"takes": Takes(operators=frozenset(("=",)))})
+    with pytest.raises(PredicateError, match="does not take the operator '>='"):
+        EventFilter(DOMAIN, matcher=few).subscribe_many([[1.0]], [[2.0]])
+
+
+def test_a_matcher_may_be_made_by_a_function(tmp_path):
+    filter = EventFilter(PRICES, matcher=partial(RTreeMatcher, capacity=(4, 9)))
+    filter.subscribe("price < 3")
+    assert filter.tree.capacity == (4, 9)
+    filter.save(tmp_path / "index")
+    loaded = EventFilter.load(tmp_path / "index", matcher=partial(RTreeMatcher, capacity=(5, 5)))
+    assert loaded.tree.capacity == (4, 9)
+    assert pickle.loads(pickle.dumps(filter)).match({"price": 1.0}).tolist() == [0]
+
+
+@pytest.mark.parametrize("name", MATCHERS)
+def test_every_matcher_is_watched_and_described(name, tmp_path, capsys):
+    filter = EventFilter(PRICES, matcher=name, metrics=True)
+    filter.subscribe_many(["price < 3", "symbol = 'A'"])
+    list(filter.stream([{"price": 1.0}]))
+    assert filter.metrics.registry.get_sample_value("rtfilter_index_subscriptions") == 2
+    assert filter.metrics.registry.get_sample_value("rtfilter_matches_total") == 1
+    filter.save(tmp_path / "index")
+    for command in ("info", "check"):
+        assert main(["index", command, str(tmp_path / "index")]) == 0
+    assert "subscriptions" in capsys.readouterr().out
+
+
+def test_hash_look_ups_survive_an_interrupt_anywhere(monkeypatch):
+    for last in range(12):
+        filter = EventFilter(Schema({"x": float}), matcher="hashes")
+        filter.subscribe_many(["x = 1", "x IN (2, 3)"])
+        matcher, left = filter._subscriptions.matcher, [last]
+
+        def interrupted(original, left=left):
+            def call(*arguments):
+                left[0] -= 1
+                if left[0] == 0:
+                    raise KeyboardInterrupt
+                return original(*arguments)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            for method in ("_wait", "_leave"):
+                patch.setattr(matcher, method, interrupted(getattr(matcher, method)))
+            with suppress(KeyboardInterrupt):
+                filter.subscribe("x = 2 OR x = 3 OR x = 4")
+                filter.unsubscribe(1)
+        found = [sorted(filter.match({"x": x})) for x in (1, 2, 3)]
+        assert found in (
+            [[0], [1], [1]],
+            [[0], [1, 2], [1, 2]],
+            [[0], [2], [2]],
+            [[0], [1, 2], [2]],
+            [[0], [2], [1, 2]],
+        )
+        filter.unsubscribe_many([1, 2])
+        assert [filter.match({"x": x}).tolist() for x in (1, 2, 3, 4)] == [[0], [], [], []]
