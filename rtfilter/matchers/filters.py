@@ -82,7 +82,7 @@ class Filters:
     @classmethod
     def of_boxes(cls, schema: Schema, boxes: BoxColumns) -> Filters:
         """Of encoded boxes; a subscription may have several."""
-        if len(boxes.ids) == 1:
+        if len(boxes.ids) < 2:
             return cls(schema, boxes.ids, None, Boxes(boxes.low, boxes.high, boxes.exact), None)
         ids, rows = np.unique(boxes.ids, return_inverse=True)
         same = len(ids) == len(boxes.ids)
@@ -122,6 +122,9 @@ class Filters:
             except PredicateError as error:
                 error.row = row
                 raise
+        if len(compiled) == 1:
+            self._boxes, self._rows = compiled[0], np.zeros(len(compiled[0].low), np.int64)
+            return
         empty = np.empty((0, self.schema.dimensions))
         parts = [Boxes(empty, empty, np.empty(0, np.bool_)), *compiled]
         self._boxes = Boxes(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -36,8 +36,8 @@ class Takes(NamedTuple):
 
     @property
     def everything(self) -> bool:
-        """Whether all operators and types are taken."""
-        return self.operators == OPERATORS and self.families == FAMILIES
+        """Whether all operators and types are taken, as by default."""
+        return self.operators is OPERATORS and self.families is FAMILIES
 
 
 class Matcher(Protocol):

@@ -88,6 +88,10 @@ class RTreeMatcher:
         if ids is None:
             return Filters.of_boxes(self._schema, BoxColumns(*self.tree.content()))
         names = list(ids)
+        if len(names) == 1:
+            low, high, exact = self.tree.boxes_and_exactness_of(names[0])
+            owner = np.full(len(low), names[0], np.int64)
+            return Filters.of_boxes(self._schema, BoxColumns(owner, low, high, exact))
         if len(names) > SCANNED and 8 * len(names) > len(self):
             of_box, low, high, exact = self.tree.content()
             own = np.isin(of_box, np.array(names, np.int64))
