@@ -1,7 +1,7 @@
 """Memory for what searches find.
 
-Memory that is new to the process costs more than to search it, so a thread keeps some from one search to the
-next, and a large result lies in one array from its first part on.
+The first touch of new memory takes longer than the search that fills it. So each thread keeps some from one
+search to the next, and a large result grows in one array.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from rtfilter.index.kernels.vector import trailing_zeros
 class Runs(NamedTuple):
     """Room for what a search finds: hits leaf by leaf, and in a leaf point by point.
 
-    The same arrays serve the next search: memory that is new to the process costs more than to search it.
+    The same arrays serve the next search: the first touch of new memory takes longer than the search.
     """
 
     ids: Int1  # int64
