@@ -1,8 +1,7 @@
-"""Arguments, verdicts and files of results that experiments share."""
+"""Verdicts and files of results that experiments share."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -11,31 +10,6 @@ from typing import Any
 
 from rtfilter.replay.machine import describe
 from rtfilter.replay.output import Row
-from rtfilter.replay.workloads import BOXES
-
-
-def natural(text: str) -> int:
-    """Type of an argument: an integer of at least 0."""
-    return _at_least(0, text)
-
-
-def positive(text: str) -> int:
-    """Type of an argument: an integer of at least 1."""
-    return _at_least(1, text)
-
-
-def _at_least(least: int, text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be {least} or more, not {text}")
-    return int(text)
-
-
-def add_workloads(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
-    """Add the argument ``--workloads``, which takes names of `BOXES`."""
-    parser.add_argument(
-        "--workloads", nargs="+", choices=BOXES, default=default, metavar="NAME",
-        help=f"one or more of {', '.join(BOXES)} ({' '.join(default)})",
-    )  # fmt: skip
 
 
 def outcome(met: bool) -> str:

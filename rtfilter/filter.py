@@ -10,9 +10,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rtfilter.adaptive import Controller, PlanController
+from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.errors import EventError, SnapshotError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
@@ -21,7 +22,7 @@ from rtfilter.matchers.port import refuse_missing
 from rtfilter.matchers.registry import MATCHERS, Factory
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching.control import Control
-from rtfilter.matching.refine import IntArray, refine
+from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
 from rtfilter.predicates.explain import Explanation, explain
@@ -211,7 +212,7 @@ class EventFilter:
         """Remove a subscription; False, and nothing is changed, when the id is unknown."""
         return bool(self.unsubscribe_many([id])[0])
 
-    def unsubscribe_many(self, ids: ArrayLike) -> NDArray[np.bool_]:
+    def unsubscribe_many(self, ids: ArrayLike) -> BoolArray:
         """Remove subscriptions; bool (n,): which of the ids were known."""
         names = np.atleast_1d(np.asarray(ids))
         if names.size and names.dtype.kind not in "iu":
@@ -319,7 +320,7 @@ class EventFilter:
         arrival = perf_counter()
         return Stream(self._road, self._road.stream(self._read(events), arrival))
 
-    def any_match(self, events: object) -> NDArray[np.bool_]:
+    def any_match(self, events: object) -> BoolArray:
         """Whether each event matches any subscription, bool (n,). Cheaper than `match_batch`; no metrics."""
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:

@@ -7,17 +7,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rtfilter.dtypes import FloatArray, IntArray
+
 
 class Hits(NamedTuple):
     """What a search of n points found, before the exact predicates of inexact boxes are asked."""
 
-    offsets: NDArray[np.int64]
+    offsets: IntArray
     """int64 (n + 1,): point i has ``ids[offsets[i]:offsets[i + 1]]``."""
-    ids: NDArray[np.int64]
+    ids: IntArray
     """int64 (hits,), each at most once per point."""
     exact: NDArray[np.uint8] | None
     """uint8 (hits,): 0 where the box is only a superset; None when all are exact."""
-    visits: NDArray[np.int64]
+    visits: IntArray
     """int64 (n,): operations per point; for the R*-tree nodes visited."""
 
 
@@ -25,16 +27,16 @@ class StreamRecord(NamedTuple):
     """What one stream of n events in g groups leaves behind for those who watch."""
 
     size_class: int
-    ended: NDArray[np.float64]
+    ended: FloatArray
     """float64 (g,): seconds from the arrival of the batch to the end of each group."""
-    sizes: NDArray[np.int64]
+    sizes: IntArray
     """int64 (g,): events of each group."""
     matches: int
     estimation: float
     """Seconds that estimating and ordering took."""
-    workload: NDArray[np.int64]
+    workload: IntArray
     """int64 (n,): the estimate."""
-    visits: NDArray[np.int64]
+    visits: IntArray
     """int64 (n,): operations after the estimate."""
 
 
@@ -50,29 +52,29 @@ class Matches:
         Subscription ids, each at most once per event, in no particular order.
     """
 
-    offsets: NDArray[np.int64]
-    ids: NDArray[np.int64]
+    offsets: IntArray
+    ids: IntArray
 
     def __len__(self) -> int:
         """Number of events."""
         return len(self.offsets) - 1
 
-    def __getitem__(self, event: int) -> NDArray[np.int64]:
+    def __getitem__(self, event: int) -> IntArray:
         """Ids that match the event in row `event`; negative rows count from the end."""
         row = event + len(self) if event < 0 else event
         if not 0 <= row < len(self):
             raise IndexError(f"event {event} of a batch of {len(self)}")
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
-    def __iter__(self) -> Iterator[NDArray[np.int64]]:
+    def __iter__(self) -> Iterator[IntArray]:
         return (self[row] for row in range(len(self)))
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """Matches per event, int64 (n,)."""
         return np.diff(self.offsets)
 
-    def pairs(self) -> NDArray[np.int64]:
+    def pairs(self) -> IntArray:
         """Event rows and subscription ids, int64 (2, matches), events ascending."""
         return np.stack([np.repeat(np.arange(len(self)), self.counts), self.ids])
 

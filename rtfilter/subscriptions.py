@@ -1,4 +1,4 @@
-"""Subscriptions: their ids, what they ask for, and the matcher of them; a change is whole or undone."""
+"""Subscriptions: ids, predicates, and the matcher that finds them; a change is whole or undone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import PredicateError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.filters import BoxColumns, Filters, IntArray
+from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Savable, refuse_untaken
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.predicates.bounds import compile_bounds
@@ -117,7 +118,7 @@ class Subscriptions:
             if id not in self.predicates:
                 self.predicates.put(id, kept(filters.predicates()[row], True))
 
-    def remove(self, ids: IntArray) -> NDArray[np.bool_]:
+    def remove(self, ids: IntArray) -> BoolArray:
         """Remove all that is known of some ids; where it was interrupted, it can be done again.
 
         Returns bool (n,): which were known; one that is named twice was known the first time.
@@ -224,7 +225,7 @@ class Subscriptions:
 
     # -- keeping -------------------------------------------------------------------------------------------
 
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """What `from_arrays` needs: facts that JSON can hold, and arrays by name."""
         arrays = self.predicates.to_arrays()
         arrays["boxless_ids"] = np.array(sorted(self._unmatchable), np.int64)
@@ -250,7 +251,7 @@ class Subscriptions:
     def from_arrays(
         cls,
         meta: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
+        arrays: Mapping[str, AnyArray],
         matcher: Factory | None = None,
         schema: Schema | None = None,
     ) -> Subscriptions:
@@ -286,7 +287,7 @@ class Subscriptions:
         predicate = self.predicates.get(int(filters.ids[row]))
         return filters.predicates()[row] if predicate is None else predicate
 
-    def _saved_filters(self, arrays: Mapping[str, NDArray[Any]], boxes: bool) -> Filters:
+    def _saved_filters(self, arrays: Mapping[str, AnyArray], boxes: bool) -> Filters:
         """What the matcher is built of again: boxes, or the predicates beside it."""
         if boxes:
             columns = BoxColumns(*(arrays[f"box_{name}"] for name in BoxColumns._fields))

@@ -28,21 +28,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from tqdm import tqdm
 
+from experiments.arguments import add_workloads, positive
 from experiments.load.others import Others
-from experiments.output import add_workloads, keep, outcome, positive
+from experiments.output import keep, outcome
 from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import cores, rounds
 from rtfilter import EventFilter
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.matching.gate import Gate
 from rtfilter.predicates.bounds import bounds_predicate
 from rtfilter.predicates.model import Predicate
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
-from rtfilter.replay.workloads.base import FloatArray, IntArray
 from rtfilter.results import Matches
 
 CHANGES = 0.1
@@ -209,7 +209,7 @@ class Changes:
         else:
             self._target.unsubscribe(old)
 
-    def content(self, made: NDArray[np.bool_]) -> tuple[IntArray, Bounds]:
+    def content(self, made: BoolArray) -> tuple[IntArray, Bounds]:
         """Ids, int64 (m,), and boxes after the changes that are marked in `made`, bool (len(self),)."""
         first = len(self._old)
         changes = np.flatnonzero(made)
@@ -227,9 +227,9 @@ class Changes:
 class Log(NamedTuple):
     """The times and the answers of an open loop."""
 
-    batches: NDArray[Any]
+    batches: AnyArray
     """`TIMES` (n,), in order of arrival."""
-    changes: NDArray[Any]
+    changes: AnyArray
     """`TIMES` (m,), in order of arrival."""
     answers: dict[int, Matches]
     """The matches of the batches that are to be checked, by the number of the batch."""
@@ -298,7 +298,7 @@ def run(
     logs = [np.zeros(len(times), TIMES) for times in due]
     start = perf_counter()
 
-    def remember(log: NDArray[Any], i: int) -> None:
+    def remember(log: AnyArray, i: int) -> None:
         log[i] = (log["due"][i], *(time - start for time in gate.last), perf_counter() - start)
 
     def match(i: int) -> None:
@@ -327,7 +327,7 @@ def within(times: FloatArray, after: FloatArray, before: FloatArray) -> IntArray
     return np.maximum(inside, 0)
 
 
-def waiting(log: NDArray[Any]) -> IntArray:
+def waiting(log: AnyArray) -> IntArray:
     """For each batch, the number of earlier ones that had not got the index when it arrived, int64 (n,)."""
     begun = np.sort(log["begun"])
     ahead: IntArray = np.arange(len(log)) - np.searchsorted(begun, log["due"])
@@ -339,7 +339,7 @@ def queueing(service: float, load: float) -> float:
     return service * (1 + load / (2 * (1 - load))) if load < 1 else float("inf")
 
 
-def describe(log: NDArray[Any], seconds: float, weight: int = 1) -> Row:
+def describe(log: AnyArray, seconds: float, weight: int = 1) -> Row:
     """Response times of operations in ms, counted from when they were due.
 
     An operation that was not done counts in ``asked`` only. `weight` is the number of events of an operation.

@@ -26,17 +26,18 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from tqdm import tqdm
 
+from experiments.arguments import add_workloads, positive
 from experiments.load.others import Others, wait_for_quiet
-from experiments.output import add_workloads, keep, outcome, positive
+from experiments.output import keep, outcome
 from experiments.peers.cost import peak_memory, seconds
 from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import medians
 from rtfilter import EventFilter
+from rtfilter.dtypes import FloatArray
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
-from rtfilter.replay.workloads.base import FloatArray
 
 Result = TypeVar("Result")
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from rtfilter.replay.workloads.base import FloatArray
+from rtfilter.dtypes import FloatArray
 
 LEVEL = 0.95
 """Share of the intervals that contain the true value."""

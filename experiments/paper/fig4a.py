@@ -19,8 +19,8 @@ from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import ARRIVAL, calls, times
 from experiments.paper.work import Work, work
 from experiments.response.bursts import label
+from rtfilter.dtypes import FloatArray
 from rtfilter.replay.output import Row, table
-from rtfilter.replay.workloads.base import FloatArray
 
 EQUAL = 0.01
 """A plan counts as equal to the best one if it is worse by at most this share."""

@@ -22,9 +22,9 @@ from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import ARRIVAL, batches, calls
 from experiments.paper.work import work
 from experiments.response.bursts import in_turns, label
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.replay.output import Row, table
-from rtfilter.replay.workloads.base import FloatArray, IntArray
 
 MERGED = 0.1
 """Largest difference of the curve with the largest N from the curve of the same events."""

@@ -28,8 +28,8 @@ from experiments.paper.work import Work, work
 from experiments.response.bursts import in_turns, label
 from experiments.response.listener import Listener, stream
 from rtfilter.adaptive import Controller, LevelController, PlanController, exact
+from rtfilter.dtypes import FloatArray
 from rtfilter.replay.output import Row, table
-from rtfilter.replay.workloads.base import FloatArray
 
 COMPARED = 17
 """Every 17th timed batch is also run by all other plans. 17 is no multiple of 2 to 5, the numbers of plans in

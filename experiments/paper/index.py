@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from experiments.paper.settings import Setting
 from rtfilter import EventFilter
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay.workloads import Bounds, BoxWorkload
-from rtfilter.replay.workloads.base import FloatArray, IntArray
 
 DRAWN = 100_000
 """Number of subscriptions that are drawn at a time."""
@@ -153,7 +152,7 @@ class Levels:
         counts[:, 0] = 1
         return counts
 
-    def reached(self, points: FloatArray) -> list[NDArray[np.bool_]]:
+    def reached(self, points: FloatArray) -> list[BoolArray]:
         """Which event reaches which node: one array per level, bool (n, nodes)."""
         found = []
         for nodes in self._nodes:

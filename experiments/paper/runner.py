@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.output import ResultError, content, keep, natural, require_same
+from experiments.arguments import natural
+from experiments.output import ResultError, content, keep, require_same
 from experiments.paper.settings import PROFILES, SETTINGS, Profile, Setting
 from experiments.timing import one_core
 from rtfilter.index.kernels.jit import compilation_announced

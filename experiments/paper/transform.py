@@ -7,8 +7,8 @@ point (v, v). Nodes are pruned by the same comparisons, min l <= v <= max u.
 
 import numpy as np
 
+from rtfilter.dtypes import FloatArray
 from rtfilter.replay.workloads import Bounds
-from rtfilter.replay.workloads.base import FloatArray
 
 
 def transform_boxes(low: FloatArray, high: FloatArray) -> Bounds:

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from experiments.paper.index import Levels
 from experiments.paper.settings import Setting
 from rtfilter.adaptive import Plan
-from rtfilter.replay.workloads.base import FloatArray, IntArray
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.scheduler import schedule, shortest_first
 
 
@@ -75,7 +74,7 @@ def by_level(visits: IntArray) -> Work:
     return Work(plans, response, estimation, *_one_by_one(total))
 
 
-def by_plan(reached: Sequence[NDArray[np.bool_]], plans: Sequence[Plan]) -> Work:
+def by_plan(reached: Sequence[BoolArray], plans: Sequence[Plan]) -> Work:
     """The work of one batch in groups, from which event reaches which node: per level bool (n, nodes)."""
     n = len(reached[0])
     response, estimation = np.empty((1, len(plans))), np.empty((1, len(plans)))

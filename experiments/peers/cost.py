@@ -12,8 +12,8 @@ from pathlib import Path
 from time import perf_counter
 
 from experiments.peers.peer import Peer, Way
+from rtfilter.dtypes import FloatArray
 from rtfilter.replay.workloads import Bounds
-from rtfilter.replay.workloads.base import FloatArray
 
 SAMPLE, LEAST = 1 / 50, 1000
 """Costs are estimated from this share of the boxes, but at least from this number of them."""

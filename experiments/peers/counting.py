@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from experiments.peers.peer import Peer, Way
+from rtfilter.dtypes import FloatArray
 from rtfilter.matchers.counting import CountingIndex
-from rtfilter.replay.workloads.base import Bounds, FloatArray
+from rtfilter.replay.workloads.base import Bounds
 from rtfilter.results import Matches
 
 

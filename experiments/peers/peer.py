@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.replay.workloads import Bounds
-from rtfilter.replay.workloads.base import FloatArray, IntArray
 from rtfilter.results import Matches
 
 Way = Callable[[FloatArray], Iterable[ArrayLike]]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from experiments.peers.peer import Peer, Way
+from rtfilter.dtypes import FloatArray
 from rtfilter.replay.workloads import Bounds
-from rtfilter.replay.workloads.base import FloatArray
 
 
 class Perq(Peer):

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from experiments.peers.peer import Peer, Way, grouped
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.replay.workloads import Bounds
-from rtfilter.replay.workloads.base import FloatArray, IntArray
 from rtfilter.results import Matches
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.peers.peer import Finite, Peer, Way, grouped
+from rtfilter.dtypes import FloatArray
 from rtfilter.replay.rtree_peer import properties
 from rtfilter.replay.workloads import Bounds
-from rtfilter.replay.workloads.base import FloatArray
 from rtfilter.results import Matches
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.output import add_workloads, keep, outcome, positive
+from experiments.arguments import add_workloads, positive
+from experiments.output import keep, outcome
 from experiments.response import estimates
 from experiments.response.listener import Listener, stream
 from experiments.timing import WARM, one_core

@@ -16,9 +16,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from rtfilter import scheduler
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay.output import Row
-from rtfilter.replay.workloads.base import FloatArray, IntArray
 
 COLUMNS = {
     "workload": "workload",

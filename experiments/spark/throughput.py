@@ -25,7 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from experiments.output import keep, outcome, positive
+from experiments.arguments import positive
+from experiments.output import keep, outcome
 from experiments.spark.cluster import Cluster, cluster
 from experiments.spark.memory import Watch
 from rtfilter import EventFilter

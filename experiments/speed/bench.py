@@ -18,16 +18,17 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments import peers
-from experiments.output import add_workloads, keep, outcome, positive
+from experiments.arguments import add_workloads, positive
+from experiments.output import keep, outcome
 from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.peers.trees import Rtree
 from experiments.timing import WARM, one_core, rounds
+from rtfilter.dtypes import FloatArray
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
-from rtfilter.replay.workloads.base import FloatArray
 from rtfilter.results import Matches
 
 BATCHES = (1000, 100, 1)

@@ -9,7 +9,8 @@ from time import perf_counter
 
 from tqdm import tqdm
 
-from experiments.output import keep, positive
+from experiments.arguments import positive
+from experiments.output import keep
 from experiments.speed.bench import search
 from experiments.timing import medians, one_core
 from rtfilter.index.tree import RStarTree

@@ -14,7 +14,8 @@ from typing import Any
 from tqdm import tqdm
 
 from experiments import peers
-from experiments.output import keep, kept_rows, positive
+from experiments.arguments import positive
+from experiments.output import keep, kept_rows
 from experiments.speed import trial
 from experiments.speed.survey_plan import FULL, QUICK
 from experiments.speed.trial import Case

@@ -22,9 +22,9 @@ from experiments import peers
 from experiments.peers.cost import affordable, memory, peak_memory, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import WARM, one_core, rounds
+from rtfilter.dtypes import FloatArray
 from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
-from rtfilter.replay.workloads.base import FloatArray
 from rtfilter.replay.workloads.boxes import sided
 
 CHECKED = 20

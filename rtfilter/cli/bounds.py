@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rtfilter.cli import files
 from rtfilter.cli.cells import BOUNDS, id_of
 from rtfilter.cli.terminal import CommandError
+from rtfilter.dtypes import FloatArray
 from rtfilter.text import shown
 
 if TYPE_CHECKING:
-    from rtfilter.events.encoding import FloatArray
     from rtfilter.events.schema import Schema
     from rtfilter.predicates.bound_columns import BoundColumn
 

@@ -11,11 +11,9 @@ from rtfilter.cli.arguments import positive
 from rtfilter.cli.events import EventBatch
 from rtfilter.cli.pairs import check_pairs, open_pairs
 from rtfilter.cli.terminal import progress_bar, say
+from rtfilter.dtypes import IntArray
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from rtfilter.filter import EventFilter
 
 BATCH = 1000
@@ -78,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _pairs(target: EventFilter, batch: EventBatch) -> NDArray[np.int64]:
+def _pairs(target: EventFilter, batch: EventBatch) -> IntArray:
     """Return rows of the batch and ids, int64 (2, k), ordered by both."""
     import numpy as np
 

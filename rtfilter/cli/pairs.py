@@ -12,12 +12,10 @@ from typing import IO, TYPE_CHECKING
 
 from rtfilter.cli import files
 from rtfilter.cli.terminal import CommandError
+from rtfilter.dtypes import IntArray
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Write = Callable[[NDArray[np.int64]], None]
+    Write = Callable[[IntArray], None]
     """Takes pairs int64 (2, k), event rows and subscription ids."""
 
 _CHUNK = 100_000  # pairs formatted at once
@@ -112,7 +110,7 @@ class _TextWriter:
         self._stream, self._line = stream, _LINES[kind]
         self._header = _HEADERS[kind]
 
-    def __call__(self, pairs: NDArray[np.int64]) -> None:
+    def __call__(self, pairs: IntArray) -> None:
         self.finish()
         for start in range(0, pairs.shape[1], _CHUNK):
             part = pairs[:, start : start + _CHUNK]
@@ -130,7 +128,7 @@ def _parquet(draft: Path, _: str) -> Iterator[Write]:
 
     arrow = files.pyarrow(str(draft))
     columns = arrow.schema([("event", arrow.int64()), ("subscription", arrow.int64())])
-    waiting: list[NDArray[np.int64]] = []
+    waiting: list[IntArray] = []
     with arrow.parquet.ParquetWriter(draft, columns) as file:
 
         def flush() -> None:
@@ -139,7 +137,7 @@ def _parquet(draft: Path, _: str) -> Iterator[Write]:
                 file.write_table(arrow.table([arrow.array(side) for side in sides], schema=columns))
                 waiting.clear()
 
-        def write(pairs: NDArray[np.int64]) -> None:
+        def write(pairs: IntArray) -> None:
             waiting.append(pairs)
             if sum(part.shape[1] for part in waiting) >= _ROW_GROUP:
                 flush()

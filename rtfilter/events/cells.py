@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from rtfilter.dtypes import FloatArray
 from rtfilter.errors import EventError
-from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, FloatArray, is_missing, string_code
+from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, is_missing, string_code
 from rtfilter.events.table import Field
 from rtfilter.text import cut
 

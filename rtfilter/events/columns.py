@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_objects, refusal
-from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, BoolArray, FloatArray
+from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.table import EventTable, Field
 from rtfilter.text import listed
-
-AnyArray = NDArray[Any]
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
 """What the kinds of NumPy's dtypes compare with."""

@@ -17,10 +17,6 @@ from hashlib import blake2b
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 MISSING: Final = -math.inf
 """Coordinate of an attribute that the event does not have."""

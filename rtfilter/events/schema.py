@@ -10,17 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from rtfilter.dtypes import FloatArray
 from rtfilter.errors import PredicateError
-from rtfilter.events.encoding import (
-    HIGHEST,
-    LOWEST,
-    READERS,
-    Constant,
-    FloatArray,
-    Timestamp,
-    microseconds,
-    number,
-)
+from rtfilter.events.encoding import HIGHEST, LOWEST, READERS, Constant, Timestamp, microseconds, number
 from rtfilter.events.reading import read_events
 from rtfilter.events.table import EventTable, Field
 from rtfilter.text import listed, shown

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from rtfilter.events.encoding import FloatArray
+from rtfilter.dtypes import FloatArray, IntArray
 
 
 class Field(NamedTuple):
@@ -63,7 +60,7 @@ class EventTable:
         """Return the events in consecutive rows, from 0, as another table."""
         return EventTable(self.points[rows.start : rows.stop], _Chosen(self._rows, rows))
 
-    def take(self, rows: NDArray[np.int64]) -> EventTable:
+    def take(self, rows: IntArray) -> EventTable:
         """Return the events in these rows, int64 (k,), in this order, as another table."""
         return EventTable(self.points[rows], _Chosen(self._rows, rows.tolist()))
 

@@ -7,13 +7,11 @@ from numbers import Integral
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.index.kernels import select_box
 from rtfilter.index.kernels.descend import first_nan
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 #: Which stored boxes a query box asks for: those that intersect it, contain it, or lie within it.
 How = Literal["intersect", "contain", "within"]
@@ -94,7 +92,7 @@ def is_id(id: Integral | int) -> bool:
     return -(2**63) <= int(id) < 2**63
 
 
-def flags(exact: ArrayLike | None, count: int) -> NDArray[np.bool_]:
+def flags(exact: ArrayLike | None, count: int) -> BoolArray:
     """So many flags; all True when none are given."""
     array = np.ones(count, np.bool_) if exact is None else np.ascontiguousarray(exact, np.bool_)
     if array.shape != (count,):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.index.arguments import FloatArray, IntArray
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.index.kernels.dealt import DEALT_BY_ADDRESS, Dealt, deal
 from rtfilter.index.kernels.select_box import POINT
 
@@ -16,7 +16,7 @@ from rtfilter.index.kernels.select_box import POINT
 class Version(NamedTuple):
     """What tells one content of one tree from any other."""
 
-    state: NDArray[np.int64]  # compared by identity: repacking makes another
+    state: IntArray  # compared by identity: repacking makes another
     updates: int
 
 

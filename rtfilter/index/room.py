@@ -7,11 +7,10 @@ search to the next, and a large result grows in one array.
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rtfilter.dtypes import AnyArray, IntArray
 from rtfilter.index.kernels.runs import RUNS_BY_ADDRESS, Runs, room_for
 
 #: Hits for which a thread keeps room; 9 bytes each.
@@ -20,7 +19,7 @@ KEPT = 1 << 25
 _scratch = threading.local()
 
 
-def taken() -> tuple[Runs, NDArray[np.int64]]:
+def taken() -> tuple[Runs, IntArray]:
     """The room that this thread keeps, and its addresses.
 
     Nobody else has it before it is `returned`: a signal handler or a finalizer may search, too.
@@ -28,19 +27,19 @@ def taken() -> tuple[Runs, NDArray[np.int64]]:
     return vars(_scratch).pop("room", None) or _room(1024)
 
 
-def larger(room: Runs) -> tuple[Runs, NDArray[np.int64]]:
+def larger(room: Runs) -> tuple[Runs, IntArray]:
     """More room than this."""
     size = len(room.ids)
     return _room(min(4 * size, KEPT) if size < KEPT else 2 * size)
 
 
-def returned(room: Runs, addresses: NDArray[np.int64]) -> None:
+def returned(room: Runs, addresses: IntArray) -> None:
     """Keep room for the next search, unless it is too much."""
     if len(room.ids) <= KEPT:
         _scratch.room = room, addresses
 
 
-def _room(hits: int) -> tuple[Runs, NDArray[np.int64]]:
+def _room(hits: int) -> tuple[Runs, IntArray]:
     room = room_for(hits)
     return room, RUNS_BY_ADDRESS.addresses(room)
 
@@ -48,13 +47,13 @@ def _room(hits: int) -> tuple[Runs, NDArray[np.int64]]:
 class Growing:
     """An array whose rows arrive part by part; about `times` as many as the first are expected."""
 
-    def __init__(self, first: NDArray[Any], times: float) -> None:
+    def __init__(self, first: AnyArray, times: float) -> None:
         # Room costs nothing before it is used, but the first part may have been an exception.
         self._array = np.empty(int(min(1.5 * times, 16.0) * len(first)) + KEPT, first.dtype)
         self._array[: len(first)] = first
         self.used = len(first)
 
-    def room(self, rows: int) -> NDArray[Any]:
+    def room(self, rows: int) -> AnyArray:
         """So many rows behind those used."""
         if self.used + rows > len(self._array):
             larger = np.empty(self.used + rows + len(self._array) // 2, self._array.dtype)
@@ -63,7 +62,7 @@ class Growing:
         return self._array[self.used : self.used + rows]
 
     @property
-    def content(self) -> NDArray[Any]:
+    def content(self) -> AnyArray:
         """What has arrived; holds no more than twice its memory."""
         used = self._array[: self.used]
         return used if 2 * self.used >= len(self._array) else used.copy()

@@ -13,10 +13,11 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.index import arguments, bulk, room
-from rtfilter.index.arguments import FloatArray, How, IntArray, QueryBoxes
+from rtfilter.index.arguments import How, QueryBoxes
 from rtfilter.index.frontier import Frontier, Parts, Version
 from rtfilter.index.kernels import delete, descend, insert, layout, runs
 from rtfilter.index.kernels import hash_tables as tables
@@ -136,7 +137,7 @@ class RStarTree:
         lower, upper = arguments.boxes(low, high, self.dimensions)
         self._insert(arguments.ids(ids, len(lower)), lower, upper, arguments.flags(exact, len(lower)))
 
-    def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: NDArray[np.bool_]) -> None:
+    def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
         self._reserve(len(ids))
         self._run(lambda done: insert.insert(self._where, done, ids, low, high, exact), len(ids))
 
@@ -161,7 +162,7 @@ class RStarTree:
         """Remove an id with all its boxes; False when it is unknown."""
         return bool(self.delete_many([index(id)])[0])
 
-    def delete_many(self, ids: ArrayLike) -> NDArray[np.bool_]:
+    def delete_many(self, ids: ArrayLike) -> BoolArray:
         """Remove ids with all their boxes; bool (n,): which were known."""
         identifiers = arguments.ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
@@ -226,7 +227,7 @@ class RStarTree:
             tables.rehash(self._tree, box_table, id_table)
             self._tree = self._tree._replace(box_table=box_table, id_table=id_table)
 
-    def _pack(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: NDArray[np.bool_]) -> None:
+    def _pack(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
         """Replace the content by these boxes."""
         fresh = RStarTree(low.shape[1], self.capacity)
         fresh._reserve(len(ids))
@@ -271,7 +272,7 @@ class RStarTree:
         """Number of ids that `search` finds for each point, int64 (n,)."""
         return self.search(points).counts
 
-    def any(self, points: ArrayLike | QueryBoxes) -> NDArray[np.bool_]:
+    def any(self, points: ArrayLike | QueryBoxes) -> BoolArray:
         """Whether `search` finds any id for each point, bool (n,); a search ends at its first exact hit."""
         return np.diff(self.hits(points, first_only=True).offsets) > 0
 
@@ -428,7 +429,7 @@ class RStarTree:
         low, high, _ = self.boxes_and_exactness_of(id)
         return low, high
 
-    def boxes_and_exactness_of(self, id: int) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+    def boxes_and_exactness_of(self, id: int) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Like `boxes_of`, and which of the boxes are exact, bool (m,)."""
         links: list[int] = []
         link = int(tables.first_link(self._tree, id)) if id in self else -1
@@ -438,7 +439,7 @@ class RStarTree:
         own = self._tree.links[links]
         return self._tree.bounds[own["box"], 0], self._tree.bounds[own["box"], 1], own["exact"].astype(bool)
 
-    def content(self) -> tuple[IntArray, FloatArray, FloatArray, NDArray[np.bool_]]:
+    def content(self) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
         """All (id, box) pairs: ids int64 (n,), low and high float64 (n, d), exact bool (n,)."""
         links = self._live_links()
         sides = self._tree.bounds[links["box"]]
@@ -483,7 +484,7 @@ class RStarTree:
 
     # -- keeping -------------------------------------------------------------------------------------
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, AnyArray]:
         """The arrays the tree consists of, by name, without spare rows."""
         self._require_whole()
         kept = layout.trimmed(self._tree)._asdict()
@@ -491,13 +492,13 @@ class RStarTree:
         return kept
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> RStarTree:
+    def from_arrays(cls, arrays: dict[str, AnyArray]) -> RStarTree:
         """The tree of `to_arrays`. Arrays are used as they are and must be writable."""
         tree = cls.__new__(cls)
         state = arrays["state"]
         scratch = layout.empty(1, int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY])).todo
         records = {"slots": layout.SLOT, "links": layout.LINK, "nodes": layout.NODE}
-        typed = {
+        typed: dict[str, AnyArray] = {
             name: (array if array.flags.writeable else array.copy()).view(records.get(name, array.dtype))
             for name, array in arrays.items()
         }

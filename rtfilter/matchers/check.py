@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from rtfilter.dtypes import IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.matchers.filters import Filters, IntArray
+from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import FAMILIES, Matcher, Resumable, Savable, Takes, refuse_untaken
 from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.predicates.model import Constraint, Filter, Predicate

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.events.encoding import FloatArray
+from rtfilter.dtypes import AnyArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.matchers.filters import IntArray
 from rtfilter.matchers.layers import Found, LayeredMatcher
 
 RowArray = NDArray[np.int32]
@@ -116,7 +115,7 @@ def _lists(lows: FloatArray, highs: FloatArray) -> Lists:
     return Lists(**arrays)
 
 
-def _attribute(low: FloatArray, high: FloatArray) -> dict[str, NDArray[Any]]:
+def _attribute(low: FloatArray, high: FloatArray) -> dict[str, AnyArray]:
     """The lists of one attribute."""
     has_low, has_high = low > -np.inf, high < np.inf
     upper, lower = np.flatnonzero(~has_low & has_high), np.flatnonzero(has_low & ~has_high)

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.errors import PredicateError
-from rtfilter.events.encoding import BoolArray, FloatArray
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.bounds import bounds_predicate
 from rtfilter.predicates.boxes import Boxes, compile_predicate
 from rtfilter.predicates.model import Predicate
-
-IntArray = NDArray[np.int64]
 
 
 class BoxColumns(NamedTuple):

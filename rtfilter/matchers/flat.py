@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
-from rtfilter.matchers.filters import IntArray
 from rtfilter.matchers.port import Matcher, Resumable
 from rtfilter.results import Hits
 

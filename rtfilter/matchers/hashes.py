@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.matchers.filters import ConstraintColumns, Filters, IntArray
+from rtfilter.matchers.filters import ConstraintColumns, Filters
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates.model import Constraint, Filter, Predicate
 from rtfilter.results import Hits
@@ -82,7 +82,7 @@ class HashesMatcher:
             under.setdefault(place.value, []).append(_Waiting(id, rest))
             self._updates += 1
 
-    def remove(self, ids: IntArray) -> NDArray[np.bool_]:
+    def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""
         known = np.zeros(len(ids), np.bool_)
         for row, id in enumerate(ids.tolist()):

@@ -13,12 +13,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rtfilter.events.encoding import BoolArray, FloatArray
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.matchers.filters import BoxColumns, Filters, IntArray
+from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Takes
 from rtfilter.results import Hits
 
@@ -98,7 +97,7 @@ class LayeredMatcher(ABC):
         rows.alive[first:last] = True
         self._live += len(boxes.ids)
 
-    def remove(self, ids: IntArray) -> NDArray[np.bool_]:
+    def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""
         known = np.zeros(len(ids), np.bool_)
         for place, id in enumerate(ids.tolist()):

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.events.encoding import FloatArray
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.vector import ones, trailing_zeros
-from rtfilter.matchers.filters import IntArray
 from rtfilter.matchers.layers import Found, LayeredMatcher, grouped
 
 WordArray = NDArray[np.uint64]

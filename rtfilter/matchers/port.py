@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.encoding import MISSING
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.matchers.filters import Filters, IntArray
+from rtfilter.matchers.filters import Filters
 from rtfilter.predicates.model import NEGATED, Predicate
 from rtfilter.results import Hits
 
@@ -56,7 +56,7 @@ class Matcher(Protocol):
     def add(self, filters: Filters) -> None:
         """Add n >= 0 subscriptions; their ids are new. Those that can match nothing may be left out."""
 
-    def remove(self, ids: IntArray) -> NDArray[np.bool_]:
+    def remove(self, ids: IntArray) -> BoolArray:
         """Remove subscriptions; bool (n,): which ids were known. A repeated one is known the first time."""
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
@@ -125,11 +125,11 @@ class Resumable(Matcher, Protocol):
 class Savable(Matcher, Protocol):
     """A matcher that saves its own arrays. Others are built again from their content."""
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, AnyArray]:
         """What `from_arrays` needs, by name."""
 
     @classmethod
-    def from_arrays(cls, schema: Schema, arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def from_arrays(cls, schema: Schema, arrays: Mapping[str, AnyArray]) -> Self:
         """The matcher of `to_arrays`. Arrays may be mapped memory."""
 
 

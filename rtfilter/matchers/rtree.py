@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.tree import DEFAULT_CAPACITY, Frontier, Parts, RStarTree
-from rtfilter.matchers.filters import BoxColumns, Filters, IntArray
+from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Takes
 from rtfilter.results import Hits
 
@@ -44,7 +44,7 @@ class RTreeMatcher:
         if len(ids):
             self.tree.extend(ids, low, high, exact=exact)
 
-    def remove(self, ids: IntArray) -> NDArray[np.bool_]:
+    def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""
         return self.tree.delete_many(ids)
 
@@ -68,10 +68,6 @@ class RTreeMatcher:
     def resume_part(self, parts: Parts, group: int) -> Hits:
         """See `Resumable`."""
         return self.tree.resume_part(parts, group)
-
-    def repack(self) -> None:
-        """Pack all boxes anew; see `RStarTree.repack`."""
-        self.tree.repack()
 
     def ids(self) -> IntArray:
         """See `Matcher`."""
@@ -111,12 +107,12 @@ class RTreeMatcher:
         """Size, shape, fill and memory of the tree."""
         return {**self.tree.stats(), "unit": "nodes"}
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, AnyArray]:
         """The arrays of the tree; see `RStarTree.to_arrays`."""
         return {f"tree_{name}": array for name, array in self.tree.to_arrays().items()}
 
     @classmethod
-    def from_arrays(cls, schema: Schema, arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def from_arrays(cls, schema: Schema, arrays: Mapping[str, AnyArray]) -> Self:
         """The matcher of `to_arrays`, which may be among other arrays."""
         own = {name: array for name, array in arrays.items() if name.startswith("tree_")}
         made = cls.__new__(cls)

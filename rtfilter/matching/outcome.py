@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rtfilter.matching.refine import IntArray
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.results import Matches, StreamRecord
-
-FloatArray = NDArray[np.float64]
 
 
 class Group(NamedTuple):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.predicates.model import Predicate
 from rtfilter.results import Hits
-
-IntArray = NDArray[np.int64]
 
 
 class Predicates(Protocol):

@@ -20,12 +20,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from rtfilter.adaptive import Plan, Ticket
+from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.flat import leveled
 from rtfilter.matching.control import Control
 from rtfilter.matching.gate import Gate
 from rtfilter.matching.outcome import Group, Outcome
-from rtfilter.matching.refine import IntArray, refine
+from rtfilter.matching.refine import refine
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order, schedule
 from rtfilter.subscriptions import Subscriptions
@@ -68,7 +69,7 @@ class Road:
         with self.gate.reading():
             batch = Batch(self, events, WHOLE, None, arrival)
             batch.advance()
-        if self.metrics is not None:  # no ticket, so nobody else is to be told
+        if self.metrics is not None:  # no controller made this plan, so none waits for a report
             self.report(batch)
         return batch.outcome.matches()
 
@@ -101,6 +102,12 @@ class Batch:
     Attributes
     ----------
     plan : Plan
+    ticket : Ticket or None
+        The controller's, to report by; None for a batch that asked no controller.
+    reported : Lock
+        Taken for good by the first `Road.report`.
+    token : int
+        By which the gate knows the stream that holds the index.
     workload, order, cuts : int64 (n,), int64 (n,), int64 (g + 1,), or None
         Estimated work; rows in the order of their search; group k is ``order[cuts[k]:cuts[k + 1]]``. None for
         a batch that is searched as a whole.
@@ -110,13 +117,14 @@ class Batch:
         What the groups that are done came to.
     """
 
+    # What a batch has that is searched as a whole; `_estimate` sets them for all others.
     workload: IntArray | None = None
     order: IntArray | None = None
     cuts: IntArray | None = None
     estimation, estimation_visits = 0.0, 0
     group_count = 1
-    token = 0  # at the gate
-    _groups: Any = None  # what `resume_part` takes
+    _groups: Any = None  # what `resume_part` of the matcher takes
+    token = 0
     _error: Exception | None = None
     _closed = False
 

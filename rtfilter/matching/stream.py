@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rtfilter.matching.outcome import FloatArray
-from rtfilter.matching.refine import IntArray
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.matching.road import Batch, Road
 from rtfilter.results import Matches
 
@@ -40,13 +39,14 @@ class Stream:
         Level and group size the batch is run with. Without a group it is searched as a whole, with no
         estimate before.
     workload : int64 (n,)
-        Nodes at which each event's paths stopped at that level: the estimate; 1 where there is none.
+        Estimated work of each event: nodes at which its paths stopped at that level, or another matcher's
+        own unit; 1 where there is no estimate.
     order : int64 (n,)
         Rows in the order of their search.
     estimation : float
         Seconds that estimating and ordering took.
     estimation_visits : int
-        (node, event) pairs that the estimate expanded.
+        Operations of the estimate: (node, event) pairs that it expanded, or another matcher's own unit.
     """
 
     def __init__(self, road: Road, batch: Batch) -> None:

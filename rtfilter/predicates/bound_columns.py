@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rtfilter.dtypes import FloatArray
 from rtfilter.errors import PredicateError
-from rtfilter.events.encoding import FloatArray
 from rtfilter.events.schema import Schema
 from rtfilter.text import listed
 

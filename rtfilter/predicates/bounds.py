@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rtfilter.dtypes import BoolArray, FloatArray
 from rtfilter.errors import PredicateError
-from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, BoolArray, FloatArray, Timestamp
+from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, Timestamp
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.model import Constraint, Filter, Predicate
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rtfilter.dtypes import BoolArray, FloatArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import (
     ALIEN,
@@ -24,8 +25,6 @@ from rtfilter.events.encoding import (
     MISSING,
     ORDER_MAX,
     STRING_BYTES,
-    BoolArray,
-    FloatArray,
     order_code,
     string_code,
     utf8,

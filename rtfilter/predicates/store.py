@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rtfilter.dtypes import AnyArray
 from rtfilter.predicates.model import Predicate
 
 #: A predicate, or its JSON text.
@@ -82,7 +81,7 @@ class PredicateStore:
         place = int(np.searchsorted(self._ids, id))
         return place if place < len(self._ids) and self._ids[place] == id else -1
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, AnyArray]:
         """Return the ids, ascending, and their predicates as one block of JSON texts."""
         ids = sorted(self)
         found = map(self.kept, ids)
@@ -94,7 +93,7 @@ class PredicateStore:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> PredicateStore:
+    def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> PredicateStore:
         """Return the store that `to_arrays` described; other arrays are ignored."""
         store = cls()
         store._ids = arrays["predicate_ids"].astype(np.int64, copy=False)

@@ -9,8 +9,8 @@ import numpy as np
 from rtree.index import Index, Property
 
 from rtfilter import EventFilter
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.index.tree import RStarTree
-from rtfilter.replay.workloads.base import FloatArray, IntArray
 
 CAPACITY = (10, 20)
 """Children of an inner node and entries of a leaf, as in the paper (Wang et al.)."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.predicates.model import Predicate
@@ -19,7 +20,7 @@ from rtfilter.predicates.parse import parse
 from rtfilter.replay.output import Row
 from rtfilter.replay.report import Report
 from rtfilter.replay.settings import PEER, Contender, Settings
-from rtfilter.replay.workloads.base import Bounds, IntArray, Workload
+from rtfilter.replay.workloads.base import Bounds, Workload
 from rtfilter.scheduler import resolve
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rtfilter.dtypes import AnyArray
 from rtfilter.errors import SnapshotError
 
 VERSION = 2
@@ -37,11 +37,11 @@ class Snapshot:
     """Content of a snapshot: `meta` as JSON holds it, `arrays` by name, mapped copy-on-write."""
 
     meta: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
+    arrays: dict[str, AnyArray]
 
 
 def write(
-    path: str | PathLike[str], kind: str, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    path: str | PathLike[str], kind: str, meta: Mapping[str, Any], arrays: Mapping[str, AnyArray]
 ) -> None:
     """Write a snapshot; an older one at the same path is replaced once the new one is whole.
 
@@ -91,7 +91,7 @@ def write(
         _remove(root, lambda name: stamp not in name and name != MANIFEST)
 
 
-def _write_array(root: Path, name: str, stamp: str, array: NDArray[Any]) -> dict[str, Any]:
+def _write_array(root: Path, name: str, stamp: str, array: AnyArray) -> dict[str, Any]:
     """Write one array and return its entry in the manifest."""
     data = np.ascontiguousarray(array)
     raw = data.reshape(-1).view(np.uint8)
@@ -161,7 +161,7 @@ def read(path: str | PathLike[str], kind: str) -> Snapshot:
             manifest = newer
 
 
-def _map(file: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
+def _map(file: Path, entry: Mapping[str, Any]) -> AnyArray:
     """Return one array, mapped copy-on-write: changes stay in memory."""
     size = file.stat().st_size
     if size != entry["bytes"]:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.index.kernels import pack
 from rtfilter.index.kernels.layout import OPEN
-from rtfilter.index.tree import FloatArray, IntArray
 
 #: Boxes that one cut is chosen on.
 SAMPLE = 512

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from rtfilter import EventError, EventFilter, Schema
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.table import EventTable
-from rtfilter.index.tree import FloatArray, IntArray
 from rtfilter.scheduler import balanced_parts
 from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
 from rtfilter.spark.leases import context_of, lend

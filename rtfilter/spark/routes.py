@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtfilter.index.tree import FloatArray, IntArray
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.spark.leases import Lease
 
 if TYPE_CHECKING:

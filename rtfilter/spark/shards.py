@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, Schema, SnapshotError
-from rtfilter.index.tree import DEFAULT_CAPACITY, IntArray
+from rtfilter.dtypes import IntArray
+from rtfilter.index.tree import DEFAULT_CAPACITY
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rtfilter import EventFilter, PredicateError, Schema
-from rtfilter.index.tree import FloatArray, IntArray
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.predicates.bound_columns import SIDES, BoundColumn, bounded_columns, bounds_of_arrow
 from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.boxes import compile_predicate

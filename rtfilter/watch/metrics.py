@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rtfilter.dtypes import AnyArray, FloatArray, IntArray
 from rtfilter.results import StreamRecord
 
 SECONDS = (*(float(f"{m}e{e}") for e in range(-6, 1) for m in (1, 2.5, 5)), 10.0)
@@ -36,7 +37,7 @@ class Histogram:
         self.counts = np.zeros(len(bounds) + 1, np.int64)
         self.total = 0.0
 
-    def add(self, values: NDArray[Any], weights: NDArray[Any] | None = None) -> NDArray[np.intp]:
+    def add(self, values: AnyArray, weights: AnyArray | None = None) -> NDArray[np.intp]:
         """Count each value, as often as its weight says. Returns the bucket of each value."""
         bucket = np.searchsorted(self.bounds, values, side="left")  # a value on a bound is in its bucket
         self.counts += np.bincount(bucket, weights, len(self.counts)).astype(np.int64)
@@ -143,9 +144,9 @@ class Metrics(Collector):
     def _add(
         self,
         size_class: int,
-        ended: NDArray[np.float64],
-        sizes: NDArray[np.int64],
-        means: NDArray[np.float64],
+        ended: FloatArray,
+        sizes: IntArray,
+        means: FloatArray,
         matches: int,
     ) -> None:
         """Add batches of one class: end and size of each group, mean response time of each batch."""
@@ -185,7 +186,7 @@ class Metrics(Collector):
             yield family
         for name, text, histogram in [
             ("rtfilter_estimation_seconds", "Time to estimate and order a batch", self._estimation),
-            ("rtfilter_workload_nodes", "Estimated workload of an event, in index nodes", self._workload),
+            ("rtfilter_workload_nodes", "Estimated workload of an event, in nodes", self._workload),
         ]:
             yield HistogramMetricFamily(name, text, buckets=histogram.buckets(), sum_value=histogram.total)
         yield CounterMetricFamily(

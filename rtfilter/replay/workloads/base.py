@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.schema import Schema
 
 if TYPE_CHECKING:
     from rtfilter.filter import EventFilter
     from rtfilter.predicates.parse import Source
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Drawn = TypeVar("Drawn")
 
 BLOCK = 4096

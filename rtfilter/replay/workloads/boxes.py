@@ -9,13 +9,13 @@ from functools import partial
 
 import numpy as np
 
+from rtfilter.dtypes import FloatArray
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.replay.workloads.base import (
     EVENTS,
     ORDER,
     SUBSCRIPTIONS,
     Bounds,
-    FloatArray,
     Workload,
     blocks,
     joined,
