@@ -20,7 +20,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import FAMILIES, Matcher, Resumable, Savable, Takes, refuse_untaken
 from rtfilter.matchers.registry import Factory, factory_of, name_of
-from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.model import OPERATORS_OF, Constraint, Filter, Predicate
 from rtfilter.results import Hits
 
 #: Attributes of the world that matchers are checked in.
@@ -31,13 +31,6 @@ VALUES: dict[str, list[Any]] = {
     "str": ["", "a", "ab", "abcdefg", "abcdefh", "é", "z"],
     "bool": [False, True],
     "timestamp": [datetime(2020, 1, day) for day in (1, 2, 3)],
-}
-_ORDINAL = ("=", "<>", "<", "<=", ">", ">=", "in", "not in", "is null", "exists")
-OPERATORS: dict[str, tuple[str, ...]] = {
-    "number": _ORDINAL,
-    "timestamp": _ORDINAL,
-    "str": (*_ORDINAL, "prefix", "not prefix"),
-    "bool": ("=", "<>", "in", "not in", "is null", "exists"),
 }
 
 
@@ -104,7 +97,7 @@ class _World:
         """A random constraint that the matcher takes, if there is one for the attribute drawn."""
         name = str(self.rng.choice(self.schema.names))
         values = VALUES[_family(name)]
-        taken = [operator for operator in OPERATORS[_family(name)] if operator in self.takes.operators]
+        taken = [operator for operator in _operators(name) if operator in self.takes.operators]
         if not taken:
             return None
         operator = taken[self.rng.integers(len(taken))]
@@ -223,7 +216,7 @@ class _World:
         refuse_untaken(self.name, self.takes, self.predicates.values(), self.schema)
         everything = Schema(ATTRIBUTES)
         for name in ATTRIBUTES:
-            for operator in OPERATORS[_family(name)]:
+            for operator in _operators(name):
                 values = VALUES[_family(name)][:2]
                 one = Constraint(name, operator, values if operator in ("in", "not in") else values[0])
                 if one.operator in self.takes.operators and _family(name) in self.takes.families:
@@ -263,6 +256,10 @@ class _World:
             alone = self.made.match(batch)
             same = (np.diff(alone.offsets) == np.diff(hits.offsets)).all()
             _require(bool(same), "threads that match at once disturb each other")
+
+
+def _operators(name: str) -> tuple[str, ...]:
+    return *OPERATORS_OF[_family(name)], "is null", "exists"
 
 
 def _family(name: str) -> str:

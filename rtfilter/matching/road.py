@@ -74,7 +74,7 @@ class Road:
         return batch.outcome.matches()
 
     def stream(self, events: EventTable, arrival: float) -> Batch:
-        """Begin a batch by the controller's plan. It holds the index until `Batch.release`."""
+        """Begin a batch by the controller's plan. It holds the index until `Batch.let_go`."""
         with self.gate.reading():
             ticket = self.control.plan(len(events), self.levels.height) if len(events) else None
             batch = Batch(self, events, WHOLE if ticket is None else ticket.plan, ticket, arrival)
@@ -200,7 +200,7 @@ class Batch:
         self._lock.release()
         return True
 
-    def release(self) -> None:
+    def let_go(self) -> None:
         """Let the index go; a second call does nothing."""
         self._road.gate.close_stream(self.token)
 

@@ -102,7 +102,7 @@ class Stream:
     def __del__(self) -> None:
         # Garbage is collected anywhere, so nothing here may wait: a thread that computes lets go by itself.
         if hasattr(self, "_batch") and self._batch.close(wait=False):
-            self._batch.release()
+            self._batch.let_go()
 
     def matches(self) -> Matches:
         """All matches of the batch in arrival order; the rest of the batch is computed now."""
@@ -122,7 +122,7 @@ class Stream:
 
     @property
     def visits(self) -> IntArray:
-        """Nodes visited per event after the estimate, int64 (n,); computes the rest of the batch."""
+        """Operations per event after the estimate, int64 (n,); computes the rest of the batch."""
         self._finish()
         return self._batch.outcome.visits
 
@@ -132,6 +132,6 @@ class Stream:
 
     def _settle(self) -> None:
         """The index is needed no more."""
-        self._batch.release()
+        self._batch.let_go()
         if self._batch.done:
             self._road.report(self._batch)

@@ -141,6 +141,8 @@ def _chosen(constraints: list[Constraint]) -> list[Any] | None:
             starts.append(value)
         elif operator == "not prefix":
             unwanted.append(value)
+        elif operator != "exists":  # a box without it could lose matches, or call itself exact
+            raise NotImplementedError(f"there are no boxes for the operator {operator!r}")
     if not sets:
         return None
     values: Iterable[Any] = frozenset.intersection(*sets) - removed

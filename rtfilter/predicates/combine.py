@@ -9,20 +9,21 @@ from typing import Any, Final
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import COMPARE, MAX_TERMS, PRESENCE, SETS, Constraint, Filter, constants
+from rtfilter.predicates.model import (
+    COMPARE,
+    MAX_TERMS,
+    OPERATORS_OF,
+    PRESENCE,
+    SETS,
+    Constraint,
+    Filter,
+    constants,
+)
 
 MAX_FILTERS: Final = 256
 """Most filters that one predicate may expand to."""
 MAX_DEPTH: Final = 32
 """Deepest nesting of parentheses, NOTs or objects in one condition."""
-
-_ALLOWED: Final = {
-    "number": frozenset(COMPARE) - {"prefix", "not prefix"},
-    "timestamp": frozenset(COMPARE) - {"prefix", "not prefix"},
-    "str": frozenset(COMPARE),
-    "bool": frozenset(("=", "<>", "in", "not in")),
-}
-"""Operators with a constant that each family of attributes has."""
 
 Filters = tuple[Filter, ...]
 """A disjunction: an event satisfies it that satisfies one of them."""
@@ -42,10 +43,10 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
     """
     family = schema.attribute(attribute).family
     if operator not in PRESENCE:
-        if operator not in _ALLOWED[family]:
+        if operator not in OPERATORS_OF[family]:
             if operator not in COMPARE:
                 Constraint(attribute, operator, value)  # names the operators there are
-            known = ", ".join(op for op in COMPARE if op in _ALLOWED[family])
+            known = ", ".join(OPERATORS_OF[family])
             raise PredicateError.about(
                 attribute, f"is {family}, which has no operator {operator!r}; use {known}, is null or exists"
             )

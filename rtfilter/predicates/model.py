@@ -53,6 +53,15 @@ SETS: Final = frozenset(("in", "not in"))
 PRESENCE: Final = frozenset(("is null", "exists"))
 """Operators without a constant."""
 
+_ORDINAL = ("=", "<>", "<", "<=", ">", ">=", "in", "not in")
+OPERATORS_OF: Final[dict[str, tuple[str, ...]]] = {
+    "number": _ORDINAL,
+    "timestamp": _ORDINAL,
+    "str": (*_ORDINAL, "prefix", "not prefix"),
+    "bool": ("=", "<>", "in", "not in"),
+}
+"""Operators with a constant that each family of attributes has."""
+
 
 class _Constraint(NamedTuple):
     attribute: str

@@ -13,7 +13,7 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import ALIEN, HIGHEST, IDENTITY_MAX, LOWEST, MISSING, ORDER_MAX, string_code
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.boxes import MAX_BOXES, MAX_SPLIT, compile_predicate
-from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.model import COMPARE, Constraint, Filter, Predicate
 from rtfilter.predicates.parse import parse
 
 SCHEMA = Schema({"x": float, "s": str, "flag": bool, "t": datetime})
@@ -221,3 +221,11 @@ def test_a_declared_domain_changes_no_box():
     """Constants outside it are no error, they just never match."""
     bounded = Schema({"x": Attribute(float, low=0, high=10), "s": str, "flag": bool, "t": datetime})
     assert sides("x > 20", bounded) == sides("x > 20")
+
+
+@pytest.mark.parametrize(("kind", "value"), [(float, 1.0), (str, "a")])
+def test_operator_without_boxes_is_refused(monkeypatch, kind, value):
+    monkeypatch.setitem(COMPARE, "near", lambda a, b: a == b)
+    predicate = Predicate((Filter((Constraint("x", "near", value), Constraint("x", "=", value))),))
+    with pytest.raises(NotImplementedError, match="no boxes for the operator 'near'"):
+        compile_predicate(predicate, Schema({"x": kind}))
