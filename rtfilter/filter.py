@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from operator import index
 from os import PathLike
 from time import perf_counter
@@ -91,7 +90,9 @@ class EventFilter:
         metrics: bool | Metrics,
     ) -> None:
         self.schema, self._subscriptions = subscriptions.schema, subscriptions
-        control = Control(PlanController(rounds=ROUNDS) if controller is None else controller)
+        control = Control(
+            PlanController(rounds=ROUNDS) if controller is None else controller, subscriptions.matcher.updates
+        )
         observer: Metrics | None = None
         if metrics is not False:
             from rtfilter.watch.metrics import Metrics
@@ -199,13 +200,14 @@ class EventFilter:
             raise TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
         else:
             draft = self._subscriptions.draft(low)
-        with self._changing():
-            return self._add(draft, ids)
+        return self._add(draft, ids)
 
     def _add(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
-        names = self._subscriptions.add(draft, ids)
+        with self._road.gate.writing():
+            names = self._subscriptions.add(draft, ids)
         if self.metrics is not None:
             self.metrics.added += len(names)
+        self._tell_controller()
         return names
 
     def unsubscribe(self, id: int) -> bool:
@@ -217,11 +219,12 @@ class EventFilter:
         names = np.atleast_1d(np.asarray(ids))
         if names.size and names.dtype.kind not in "iu":
             raise TypeError(f"ids must be integers, not {names.dtype}")
-        with self._changing():
+        with self._road.gate.writing():
             known = self._subscriptions.remove(names.astype(np.int64))
-            if self.metrics is not None:
-                self.metrics.removed += int(known.sum())
-            return known
+        if self.metrics is not None:
+            self.metrics.removed += int(known.sum())
+        self._tell_controller()
+        return known
 
     def update(self, id: int, predicate: Source) -> None:
         """Replace the predicate of a subscription at once: no batch sees neither or both.
@@ -232,15 +235,16 @@ class EventFilter:
             Nothing is changed.
         """
         draft = self._subscriptions.draft([predicate])
-        with self._changing():
+        with self._road.gate.writing():
             self._subscriptions.replace(id, draft)
+        self._tell_controller()
 
     def repack(self) -> None:
         """Pack the index anew: one that has grown by single subscriptions may then answer twice as fast.
 
         Batches wait meanwhile, about 2 us a box (`RStarTree.repack`).
         """
-        with self._changing():
+        with self._road.gate.writing():
             self.tree.repack()
 
     def part(self, ids: ArrayLike) -> EventFilter:
@@ -251,15 +255,8 @@ class EventFilter:
         made._configure(part, self.policy, None, False)
         return made
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Have the index alone, and tell the controller afterwards how many boxes came and went."""
-        with self._road.gate.writing():
-            before = self._subscriptions.matcher.updates
-            try:
-                yield
-            finally:
-                self._road.control.on_update(self._subscriptions.matcher.updates - before)
+    def _tell_controller(self) -> None:
+        self._road.control.changed(self._subscriptions.matcher.updates)
 
     def ids(self) -> IntArray:
         """Ids of all subscriptions, ascending, int64 (n,)."""
@@ -318,7 +315,7 @@ class EventFilter:
         themselves (dicts, frames) must not be changed before it ends.
         """
         arrival = perf_counter()
-        return Stream(self._road, self._road.stream(self._read(events), arrival))
+        return Stream(self._road, *self._road.stream(self._read(events), arrival))
 
     def any_match(self, events: object) -> BoolArray:
         """Whether each event matches any subscription, bool (n,). Cheaper than `match_batch`; no metrics."""

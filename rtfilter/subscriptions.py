@@ -22,6 +22,14 @@ from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept
 
 
+class _Undo(NamedTuple):
+    """How to put in order a change that was cut short: remove these ids, then put what was there before."""
+
+    ids: IntArray
+    filters: Filters | None = None
+    predicates: Sequence[Kept] | None = None
+
+
 class Draft(NamedTuple):
     """Subscriptions that were read and checked, and are still without ids."""
 
@@ -57,6 +65,7 @@ class Subscriptions:
         self.factory, self.name = factory, name_of(factory)
         self._unmatchable = unmatchable  # ids that no event can match: known, but not to the matcher
         self._next_id = next_id
+        self._undo: _Undo | None = None  # while a change is going on
 
     # -- drafts: read, checked and compiled before anybody has to wait -----------------------------------
 
@@ -92,11 +101,12 @@ class Subscriptions:
     def add(self, draft: Draft, ids: ArrayLike | None = None) -> IntArray:
         """Add subscriptions, all or none; their ids, int64 (n,). Raises `ValueError` for unusable ids."""
         names = self._new_ids(ids, len(draft.filters))
+        self._undo = _Undo(names)
         try:
             self._put(names, draft.filters.named(names), draft.predicates)
-        except BaseException:
-            self.remove(names)
-            raise
+            self._undo = None
+        finally:
+            self.recover()
         return names
 
     def _put(self, names: IntArray, filters: Filters, predicates: Sequence[Kept] | None) -> None:
@@ -119,10 +129,20 @@ class Subscriptions:
                 self.predicates.put(id, kept(filters.predicates()[row], True))
 
     def remove(self, ids: IntArray) -> BoolArray:
-        """Remove all that is known of some ids; where it was interrupted, it can be done again.
+        """Remove subscriptions, all or none; bool (n,): which were known.
 
-        Returns bool (n,): which were known; one that is named twice was known the first time.
+        One that is named twice was known the first time.
         """
+        self._undo = _Undo(ids)  # once begun, it is completed
+        try:
+            known = self._forget(ids)
+            self._undo = None
+        finally:
+            self.recover()
+        return known
+
+    def _forget(self, ids: IntArray) -> BoolArray:
+        """Remove all that is known of some ids; where it was interrupted, it can be done again."""
         known = self.matcher.remove(ids)
         for row, id in enumerate(ids.tolist()):
             if id in self._unmatchable:
@@ -137,13 +157,22 @@ class Subscriptions:
             raise UnknownSubscriptionError(id)
         name, before = np.array([id]), self.predicates.kept(id)
         old = self.matcher.content([id] if id in self.matcher else [])
+        self._undo = _Undo(name, old, None if before is None else [before])
         try:
-            self.remove(name)
+            self._forget(name)
             self._put(name, draft.filters.named(name), draft.predicates)
-        except BaseException:
-            self.remove(name)
-            self._put(name, old, None if before is None else [before])
-            raise
+            self._undo = None
+        finally:
+            self.recover()
+
+    def recover(self) -> None:
+        """Put in order what a change left that was cut short. If this is cut short, too, repeat it."""
+        undo = self._undo
+        if undo is not None:
+            self._forget(undo.ids)
+            if undo.filters is not None:
+                self._put(undo.ids, undo.filters, undo.predicates)
+            self._undo = None
 
     def _new_ids(self, ids: ArrayLike | None, count: int) -> IntArray:
         if ids is None:

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -37,7 +37,7 @@ from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import cores, rounds
 from rtfilter import EventFilter
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
-from rtfilter.matching.gate import Gate
+from rtfilter.matching.gate import Gate, Reading, Writing
 from rtfilter.predicates.bounds import bounds_predicate
 from rtfilter.predicates.model import Predicate
 from rtfilter.replay import machine
@@ -109,61 +109,94 @@ class Turn(NamedTuple):
 class WatchedGate(Gate):
     """A gate that keeps the last turn of each thread.
 
-    A turn begins when the gate grants it. The thread itself may go on some time later. So the time is taken
-    where the gate decides, under its lock.
+    A thread that had to wait goes on some time after it was let in. So the time is taken where it is let in.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._own = threading.local()
+        self.own = threading.local()
         self._granted = 0.0
 
     @property
     def last(self) -> Turn:
         """The last turn of this thread."""
-        turn: Turn = self._own.turn
+        turn: Turn = self.own.turn
         return turn
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> Reading:
         """Hold the index unchanged."""
-        self._own.asked = None
-        with super().reading(), self._remembered():
-            yield
+        self.own.asked = None
+        return _WatchedReading(self)
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> Writing:
         """Have the index alone."""
-        self._own.asked = None
-        with super().writing(), self._remembered():
-            yield
+        self.own.asked = None
+        return _WatchedWriting(self)
 
-    @contextmanager
-    def _remembered(self) -> Iterator[None]:
-        # While this thread holds the index, no turn is granted but to batches that need not wait.
-        asked = self._own.asked
-        begun = perf_counter() if asked is None else self._granted
-        try:
-            yield
-        finally:
-            self._own.turn = Turn(begun if asked is None else asked, begun, perf_counter())
+    def begin(self) -> None:
+        """The batch of this thread has the index."""
+        self.own.begun = perf_counter() if self.own.asked is None else self._granted
 
-    def _wait(self) -> None:
-        self._own.asked = perf_counter()
-        super()._wait()
+    def end(self) -> None:
+        """This thread is about to let the index go."""
+        begun = self.own.begun
+        self.own.turn = Turn(begun if self.own.asked is None else self.own.asked, begun, perf_counter())
 
-    def _writing_begun(self, change: threading.Condition) -> bool:
-        if self._own.asked is None and self._writer is not change:
-            self._own.asked = perf_counter()
-        return super()._writing_begun(change)
+    def _wait_to_read(self, reading: Reading) -> None:
+        self.own.asked = perf_counter()
+        super()._wait_to_read(reading)
+
+    def _wait_to_write(self, change: Writing) -> None:
+        self.own.asked = perf_counter()
+        super()._wait_to_write(change)
 
     def _admit(self) -> None:
         self._granted = perf_counter()
         super()._admit()
 
-    def _next_change(self) -> None:
+    def _withdraw(self, change: Writing) -> None:
         self._granted = perf_counter()
-        super()._next_change()
+        super()._withdraw(change)
+
+
+class _WatchedReading(Reading):
+    __slots__ = ("_watched",)
+
+    def __init__(self, gate: WatchedGate) -> None:
+        super().__init__(gate)
+        self._watched = gate
+
+    def __enter__(self) -> None:  # that of `Reading`, which looks at the frame of its caller
+        gate = self._watched
+        self.frame = sys._getframe(1)
+        gate._held.add(self)
+        if gate._changes:
+            gate._wait_to_read(self)
+        gate.begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._watched.end()
+        super().__exit__()
+
+
+class _WatchedWriting(Writing):
+    __slots__ = ("_watched",)
+
+    def __init__(self, gate: WatchedGate) -> None:
+        super().__init__(gate)
+        self._watched = gate
+
+    def __enter__(self) -> None:  # that of `Writing`
+        gate = self._watched
+        self.frame = sys._getframe(1)
+        gate._changes.append(self)
+        if len(gate._changes) > 1 or gate._held or gate._open:
+            gate._wait_to_write(self)
+        gate.own.begun = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._watched.end()
+        super().__exit__()
 
 
 class Changes:

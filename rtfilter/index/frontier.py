@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.index.kernels.dealt import DEALT_BY_ADDRESS, Dealt, deal
+from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.select_box import POINT
 
 
@@ -56,6 +57,7 @@ class Frontier:
     version: Version
     selection: int = POINT
 
+    @unwrapped
     def split(self, order: IntArray, cuts: IntArray) -> Parts:
         """Cut it into one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
         covered = len(cuts) > 0 and cuts[0] == 0 and cuts[-1] == len(order) and (np.diff(cuts) >= 0).all()

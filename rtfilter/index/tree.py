@@ -22,6 +22,7 @@ from rtfilter.index.frontier import Frontier, Parts, Version
 from rtfilter.index.kernels import delete, descend, insert, layout, runs
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
+from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.results import Hits, Matches
 from rtfilter.snapshots import arrays as snapshot
 
@@ -227,6 +228,7 @@ class RStarTree:
             tables.rehash(self._tree, box_table, id_table)
             self._tree = self._tree._replace(box_table=box_table, id_table=id_table)
 
+    @unwrapped
     def _pack(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
         """Replace the content by these boxes."""
         fresh = RStarTree(low.shape[1], self.capacity)
@@ -276,6 +278,7 @@ class RStarTree:
         """Whether `search` finds any id for each point, bool (n,); a search ends at its first exact hit."""
         return np.diff(self.hits(points, first_only=True).offsets) > 0
 
+    @unwrapped
     def hits(self, points: ArrayLike | QueryBoxes, *, first_only: bool = False) -> Hits:
         """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
         self._require_whole()
@@ -336,6 +339,7 @@ class RStarTree:
                 array.used += len(own)
         return Hits(offsets, own_ids, None if all_exact else own_exact, visits)
 
+    @unwrapped
     def frontier(self, points: ArrayLike | QueryBoxes, level: int) -> Frontier:
         """Share one traversal down to `level` and keep where it stopped.
 
@@ -357,6 +361,7 @@ class RStarTree:
         )
         return Frontier(batch, level, nodes, cuts, pairs, workload, int(visits), self._version, selection)
 
+    @unwrapped
     def resume(self, frontier: Frontier) -> Hits:
         """Finish the search of all points of a frontier from where they stopped.
 
@@ -369,6 +374,7 @@ class RStarTree:
         stopped = frontier.nodes, frontier.cuts, frontier.pairs
         return self._hits(descend.search_from, frontier.points, frontier.selection, *stopped)
 
+    @unwrapped
     def resume_part(self, parts: Parts, group: int) -> Hits:
         """Finish the points of one group, in its order; see `resume`."""
         self._require(parts.version)

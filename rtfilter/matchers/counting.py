@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rtfilter.dtypes import AnyArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
+from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.matchers.layers import Found, LayeredMatcher
 
@@ -56,6 +57,7 @@ class CountingIndex:
         self._always = np.flatnonzero(needed == 0)  # no constraint: no counter ever moves
         self._ends = [_Ends(*pair) for pair in zip(low.T, high.T, strict=True)]
 
+    @unwrapped
     def search(self, points: FloatArray) -> Found:
         """The boxes that contain each point; work is increments."""
         return Found(*_search(self.lists, self._needed, self._always, points))

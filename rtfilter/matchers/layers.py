@@ -95,7 +95,7 @@ class LayeredMatcher(ABC):
         self._layers = [*layers, _Layer(begin, last, built)]
         self._updates += len(boxes.ids)
         rows.alive[first:last] = True
-        self._live += len(boxes.ids)
+        self._count_live()
 
     def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""
@@ -104,12 +104,16 @@ class LayeredMatcher(ABC):
             known[place] = id in self._first
             for row in self._chain(id):
                 self._updates += int(self._rows.alive[row])
-                self._live -= int(self._rows.alive[row])
                 self._rows.alive[row] = False
             self._first.pop(id, None)
+        self._count_live()
         if 2 * self._live < self._used:
             self._rebuild()
         return known
+
+    def _count_live(self) -> None:
+        # Counted anew and not added up: an interrupt may have come between a row and its count.
+        self._live = int(np.count_nonzero(self._rows.alive[: self._used]))
 
     def _rebuild(self) -> None:
         """Leave the removed boxes out."""

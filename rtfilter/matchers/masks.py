@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.vector import ones, trailing_zeros
 from rtfilter.matchers.layers import Found, LayeredMatcher, grouped
@@ -44,12 +45,14 @@ class MaskIndex:
     def _cells_of(self, points: FloatArray) -> IntArray:
         return np.stack([self._cells(column, j) for j, column in enumerate(points.T)], axis=1)
 
+    @unwrapped
     def search(self, points: FloatArray) -> Found:
         """The boxes that contain each point; work is words of masks."""
         events, rows = _search(self._masks, self._cells_of(points), self._low, self._high, points)
         words = self._masks.shape[0] * self._masks.shape[2]
         return Found(*grouped(events, rows, len(points)), np.full(len(points), words))
 
+    @unwrapped
     def estimate(self, points: FloatArray) -> IntArray:
         """Words of masks, and the most candidates that may be left."""
         cells = self._cells_of(points)

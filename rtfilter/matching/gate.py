@@ -1,171 +1,324 @@
 """Who may use the index: many batches at once, or one change alone.
 
-Turns alternate. A change waits for the batches that run. Batches that arrive meanwhile wait for the changes
-that wait already; these go one after another, in the order they came. The next changes wait for the batches
-that waited. So neither starves: a change waits for one turn of batches and the changes before it, a batch for
-one turn of batches and one of changes.
+Turns alternate. A change waits for the batches that run. Batches that arrive meanwhile wait for it, and for
+the changes behind it, but not for long: once the first of them has waited for `TURN`, the next change to end
+lets them in. So neither starves: a change waits for one turn of batches and for the changes before it, a
+batch for one turn of batches and for as many changes as fit into a turn.
 
 A stream of results is a batch that pauses whenever its consumer does. A change does not wait for a consumer
 (who may be the very thread that wants the change): it finishes the open streams itself, their remaining
 results being kept until they are asked for.
+
+**Interrupts.** Ctrl-C, or an exception of a signal handler, may end a call between any two of its lines, also
+within what should clean up. So nobody here relies on another's cleaning up. All that is shared are a set, a
+dict and two deques, each changed by single operations that Python does not interrupt. Who waits looks whether
+those he waits for still run: each has left its frame, and a frame that has ended can be told from one that
+runs. A change that was cut short keeps its place until somebody has put in order what it left behind.
 """
 
 from __future__ import annotations
 
-import threading
+import contextlib
+import sys
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from types import FrameType
+from typing import Any
+from weakref import ref
+
+TURN = 0.002
+"""Seconds that batches may wait while change follows change."""
+LOOK = 0.005
+"""Seconds after which who waits looks whether those he waits for still run."""
 
 
 class Gate:
-    """A fair lock for many readers or one writer, with readers that can be told to finish."""
+    """A fair lock for many readers or one writer, with readers that can be told to finish.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._readers = 0
-        self._admitted = threading.Condition(self._lock)
-        self._readers_waiting = 0
-        self._round = 0  # how often waiting readers have been let in
-        # Each waiting change has a condition of its own, so that its thread alone is woken.
-        self._writer: threading.Condition | None = None
-        self._turn: deque[threading.Condition] = deque()  # the changes of this turn that are still to come
-        self._writers_waiting: deque[threading.Condition] = deque()  # those of the next
-        self._open: dict[int, Callable[[], None]] = {}
-        self._next_token = 0
-        self._reading = _Reading(self)
+    Parameters
+    ----------
+    recover : callable
+        Puts in order what a change left that was cut short. It is called by whoever is next, alone with the
+        index; also after changes that ended well, so it must be quick then.
+    turn : float
+        Seconds; see `TURN`.
+    """
+
+    def __init__(self, recover: Callable[[], None] = lambda: None, turn: float = TURN) -> None:
+        self._recover, self._turn = recover, turn
+        self._held: set[Reading] = set()  # batches that hold the index, or look whether they may
+        self._open: set[_Stream] = set()  # streams that hold the index
+        self._changes: deque[Writing] = deque()  # the first one may run, all others wait
+        self._waiting: deque[Reading] = deque()
 
     @property
     def readers(self) -> int:
         """Batches that hold the index now."""
-        return self._readers
+        self._discard_dead()
+        return len(self._held) + len(self._open)
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Hold the index unchanged."""
-        return self._reading
+    def _discard_dead(self) -> None:
+        for reading in list(self._held):
+            if not reading.runs():
+                self._held.discard(reading)
+                reading.frame = None
 
-    def open_stream(self, finish: Callable[[], None]) -> int:
-        """While `reading`: hold the index beyond it, until `close_stream`. A change may call `finish`."""
-        with self._lock:
-            self._readers += 1
-            self._next_token += 1
-            self._open[self._next_token] = finish
-            for change in self._writers_waiting:  # they have one more stream to finish
-                change.notify()
-            return self._next_token
+    def reading(self) -> Reading:
+        """Hold the index unchanged. For a ``with`` in a function that is no generator."""
+        return Reading(self)
 
-    def close_stream(self, token: int) -> None:
-        """Let the index go; a second call does nothing."""
-        with self._lock:
-            if self._open.pop(token, None) is not None:
-                self._release()
+    def writing(self) -> Writing:
+        """Have the index alone. For a ``with`` in a function that is no generator.
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Have the index alone."""
-        change = threading.Condition(self._lock)
+        `RuntimeError` where this thread holds the index already, and so would wait for itself.
+        """
+        return Writing(self)
+
+    def open_stream(self, finish: Callable[[], None]) -> Hold:
+        """While `reading`: hold the index beyond it. A change may call `finish`, and then goes on."""
+        hold = Hold(self, finish)
+        hold.stream = _Stream(hold, self._open.discard)
+        self._open.add(hold.stream)
+        self._wake_change()  # it has one more stream to finish
+        return hold
+
+    def _close(self, stream: _Stream) -> None:
+        self._open.discard(stream)
+        self._wake_change()
+
+    def _wake_change(self) -> None:
+        """Tell the first change that it may be alone now."""
+        with contextlib.suppress(IndexError):
+            self._changes[0].wake()
+
+    # -- batches ---------------------------------------------------------------------------------------
+
+    def _wait_to_read(self, reading: Reading) -> None:
+        """Changes were there first: wait until one lets this batch in, or until there are none."""
+        stack = _stack()
+        if any(other.frame in stack for other in list(self._held) if other is not reading):
+            return  # within a batch of this thread, which they wait for
+        if any(change.frame in stack for change in list(self._changes)):
+            self._held.discard(reading)
+            raise RuntimeError("this thread is changing subscriptions: match afterwards")
+        self._held.discard(reading)
+        reading.since, reading.bell = perf_counter(), SimpleQueue()
         try:
-            with self._lock:
-                self._writers_waiting.append(change)
-                if self._writer is None and not self._readers:
-                    self._begin_turn()
-            while not self._writing_begun(change):
-                self._finish_streams()
-            yield
-        finally:
-            with self._lock:
-                self._withdraw(change)
-
-    def enter(self) -> None:
-        """Hold the index unchanged until `leave`; see `reading`."""
-        with self._lock:
-            if self._writer is None and not self._writers_waiting:
-                self._readers += 1
-            else:
-                self._wait()
-
-    def leave(self) -> None:
-        """Let the index go."""
-        with self._lock:
-            self._release()
-
-    def _wait(self) -> None:
-        """Wait for the end of a turn of changes: whoever ends it counts us in."""
-        mine = self._round
-        self._readers_waiting += 1
-        try:
-            self._admitted.wait_for(lambda: self._round != mine)
+            self._waiting.append(reading)
+            self._wake_change()  # it may have seen this batch among those that hold the index
+            while not self._let_in(reading):
+                if not reading.heard():
+                    self._bury(reading)
         except BaseException:
-            if self._round != mine:
-                self._release()
-            else:
-                self._readers_waiting -= 1
+            self._held.discard(reading)
+            _remove(self._waiting, reading)
             raise
 
-    def _release(self) -> None:
-        self._readers -= 1
-        if not self._readers and self._writers_waiting:
-            self._begin_turn()
+    def _let_in(self, reading: Reading) -> bool:
+        if reading in self._held:  # a change that ended let it in
+            _remove(self._waiting, reading)
+            return True
+        if not self._changes:
+            self._held.add(reading)
+            if not self._changes:
+                _remove(self._waiting, reading)
+                return True
+            self._held.discard(reading)  # a change has come just now, and may not have seen it
+            self._wake_change()
+        if reading not in self._waiting:
+            self._waiting.append(reading)
+        return False
 
-    def _begin_turn(self) -> None:
-        """Nobody holds the index: the changes that wait are next."""
-        self._turn, self._writers_waiting = self._writers_waiting, deque()
-        self._next_change()
-
-    def _next_change(self) -> None:
-        """Let the next change of this turn in, or after the last one the batches that wait."""
-        if self._turn:
-            self._writer = self._turn.popleft()
-            self._writer.notify()
-            return
-        self._writer = None
-        self._admit()
-        if self._writers_waiting and not self._readers:
-            self._begin_turn()
+    def _bury(self, reading: Reading) -> None:
+        """If no change is alive, be one for a moment: who is alone puts in order what the dead ones left."""
+        if not any(change.runs() for change in list(self._changes)) and _remove(self._waiting, reading):
+            with Writing(self):
+                pass
 
     def _admit(self) -> None:
-        self._round += 1
-        self._readers += self._readers_waiting
-        self._readers_waiting = 0
-        self._admitted.notify_all()
+        """Let in all batches that wait."""
+        for reading in list(self._waiting):
+            if _remove(self._waiting, reading):
+                self._held.add(reading)
+                reading.wake()
 
-    def _withdraw(self, change: threading.Condition) -> None:
-        """A change is done, or gave up waiting."""
-        if self._writer is change:
-            self._next_change()
-        elif change in self._turn:
-            self._turn.remove(change)
-        elif change in self._writers_waiting:
-            self._writers_waiting.remove(change)
-            if self._writer is None and not self._writers_waiting:
-                self._admit()
+    # -- changes ---------------------------------------------------------------------------------------
 
-    def _writing_begun(self, change: threading.Condition) -> bool:
-        """Wait for this change's turn, or until a stream must be finished first."""
-        with self._lock:
-            change.wait_for(lambda: self._open or self._writer is change)
-            return self._writer is change
+    def _wait_to_write(self, change: Writing) -> None:
+        change.bell = SimpleQueue()
+        stack = _stack()
+        if any(other.frame in stack for other in [*self._held, *self._changes] if other is not change):
+            raise RuntimeError(
+                "this thread is matching or changing already: an order, a controller or a signal handler "
+                "must not change subscriptions"
+            )
+        while not self._alone(change):
+            change.heard()
 
-    def _finish_streams(self) -> None:
-        while True:
-            with self._lock:
-                if not self._open:
-                    return
-                token, finish = next(iter(self._open.items()))
-            finish()  # fails only if this thread is interrupted: then the stream still holds the index
-            self.close_stream(token)
+    def _alone(self, change: Writing) -> bool:
+        """Whether a change may begin. Before that, it clears away who was cut short, and finishes streams."""
+        dead: list[Writing] = []
+        for other in list(self._changes):
+            if other is change:
+                break
+            if other.runs():
+                return False
+            dead.append(other)
+        for stream in list(self._open):
+            hold = stream()
+            if hold is not None:
+                hold.finish()  # fails only if this thread is interrupted: the stream is open then as before
+            self._open.discard(stream)
+        self._discard_dead()
+        if self._held or self._open:
+            return False
+        if dead:
+            self._recover()
+            for other in dead:
+                _remove(self._changes, other)
+                other.frame = None
+        return True
+
+    def _end(self, change: Writing) -> None:
+        """A change is done, or was cut short."""
+        self._recover()
+        waiting = list(self._waiting)
+        if waiting and (len(self._changes) == 1 or perf_counter() - waiting[0].since >= self._turn):
+            self._admit()
+        self._withdraw(change)
+
+    def _withdraw(self, change: Writing) -> None:
+        _remove(self._changes, change)
+        if self._changes:
+            self._wake_change()
+        else:
+            for reading in list(self._waiting):
+                reading.wake()
 
 
-class _Reading:
-    """Holds the index unchanged. One object serves all batches: a generator would cost each 1 us more."""
+class Hold:
+    """A stream's hold of the index, until it is closed or forgotten. No code of ours runs at its end."""
 
-    __slots__ = ("_enter", "_leave")
+    __slots__ = ("__weakref__", "_gate", "finish", "stream")
+
+    def __init__(self, gate: Gate, finish: Callable[[], None]) -> None:
+        self._gate, self.finish = gate, finish
+        self.stream: _Stream | None = None
+
+    def close(self) -> None:
+        """Let the index go; a second call does nothing."""
+        if self.stream is not None:
+            self._gate._close(self.stream)
+            self.stream = None
+
+
+class _Stream(ref[Hold]):
+    """An open stream, as the gate knows it: it goes with its `Hold`."""
+
+    __slots__ = ()
+
+    # A `ref` has the hash of what it refers to, which is gone when the set is asked to discard it.
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+class _Entry:
+    """Somebody at the gate."""
+
+    __slots__ = ("_gate", "bell", "frame", "since")
+
+    frame: FrameType | None
+    """The function with the ``with``; None once it has let the index go."""
+    since: float
+    """When it began to wait."""
 
     def __init__(self, gate: Gate) -> None:
-        self._enter, self._leave = gate.enter, gate.leave
+        self._gate = gate
+        self.bell: SimpleQueue[None] | None = None
+
+    def runs(self) -> bool:
+        """Whether the call is still going on."""
+        if self.frame is None:
+            return False
+        try:
+            self.frame.clear()  # refused for a frame that runs, wherever that is
+        except RuntimeError:
+            return True
+        return False
+
+    def wake(self) -> None:
+        """Make it look again."""
+        if self.bell is not None:
+            self.bell.put(None)
+
+    def heard(self) -> bool:
+        """Wait until woken, at most for `LOOK`; whether it was."""
+        assert self.bell is not None
+        try:
+            self.bell.get(timeout=LOOK)
+        except Empty:
+            return False
+        return True
+
+
+class Reading(_Entry):
+    """Holds the index unchanged."""
+
+    __slots__ = ()
 
     def __enter__(self) -> None:
-        self._enter()
+        gate = self._gate
+        self.frame = sys._getframe(1)
+        gate._held.add(self)
+        if gate._changes:
+            gate._wait_to_read(self)
 
     def __exit__(self, *_: object) -> None:
-        self._leave()
+        gate = self._gate
+        gate._held.discard(self)
+        self.frame = None
+        if gate._changes:
+            gate._wake_change()
+
+
+class Writing(_Entry):
+    """Has the index alone."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        gate = self._gate
+        self.frame = sys._getframe(1)
+        try:
+            gate._changes.append(self)
+            if len(gate._changes) > 1 or gate._held or gate._open:
+                gate._wait_to_write(self)
+        except BaseException:
+            gate._withdraw(self)
+            self.frame = None
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._gate._end(self)
+        self.frame = None
+
+
+def _stack() -> set[FrameType]:
+    """The frames of this thread that run, from the caller's outwards."""
+    frames: set[FrameType] = set()
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        frames.add(frame)
+        frame = frame.f_back
+    return frames
+
+
+def _remove(queue: deque[Any], entry: _Entry) -> bool:
+    """Whether it was there."""
+    try:
+        queue.remove(entry)
+    except ValueError:
+        return False
+    return True

@@ -24,7 +24,7 @@ from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.flat import leveled
 from rtfilter.matching.control import Control
-from rtfilter.matching.gate import Gate
+from rtfilter.matching.gate import Gate, Hold
 from rtfilter.matching.outcome import Group, Outcome
 from rtfilter.matching.refine import refine
 from rtfilter.results import Matches
@@ -61,7 +61,7 @@ class Road:
         self.policy, self.control, self.metrics = policy, control, metrics
         self.matcher, self.subscriptions = subscriptions.matcher, subscriptions
         self.levels = leveled(subscriptions.matcher)
-        self.gate = Gate()
+        self.gate = Gate(subscriptions.recover)
         self.turn = contextlib.nullcontext() if subscriptions.matcher.takes.threads else threading.RLock()
 
     def match(self, events: EventTable, arrival: float) -> Matches:
@@ -73,13 +73,12 @@ class Road:
             self.report(batch)
         return batch.outcome.matches()
 
-    def stream(self, events: EventTable, arrival: float) -> Batch:
-        """Begin a batch by the controller's plan. It holds the index until `Batch.let_go`."""
+    def stream(self, events: EventTable, arrival: float) -> tuple[Batch, Hold]:
+        """Begin a batch by the controller's plan; it may be computed while the index is held."""
         with self.gate.reading():
             ticket = self.control.plan(len(events), self.levels.height) if len(events) else None
             batch = Batch(self, events, WHOLE if ticket is None else ticket.plan, ticket, arrival)
-            batch.token = self.gate.open_stream(batch.finish_for_change)
-        return batch
+            return batch, self.gate.open_stream(batch.finish_for_change)
 
     def report(self, batch: Batch) -> None:
         """Tell the controller and the metrics of a batch that is done; a second time does nothing."""
@@ -106,8 +105,6 @@ class Batch:
         The controller's, to report by; None for a batch that asked no controller.
     reported : Lock
         Taken for good by the first `Road.report`.
-    token : int
-        By which the gate knows the stream that holds the index.
     workload, order, cuts : int64 (n,), int64 (n,), int64 (g + 1,), or None
         Estimated work; rows in the order of their search; group k is ``order[cuts[k]:cuts[k + 1]]``. None for
         a batch that is searched as a whole.
@@ -124,7 +121,6 @@ class Batch:
     estimation, estimation_visits = 0.0, 0
     group_count = 1
     _groups: Any = None  # what `resume_part` of the matcher takes
-    token = 0
     _error: Exception | None = None
     _closed = False
 
@@ -133,7 +129,7 @@ class Batch:
     ) -> None:
         self._road, self._events, self._arrival = road, events, arrival
         self.plan, self.ticket = plan, ticket
-        self.reported, self._lock = threading.Lock(), threading.Lock()
+        self.reported, self._turns = threading.Lock(), Gate()
         self.outcome = Outcome(len(events))
         if plan.group is not None:
             self._estimate()
@@ -153,7 +149,7 @@ class Batch:
 
     def step(self, group: int) -> Group:
         """A group's result, computed with those before it if they are not yet."""
-        with self._lock:
+        with self._turns.writing():
             while len(self.outcome.groups) <= group:
                 # Once the index was let go, the rest cannot be computed any more.
                 if self._error is not None:
@@ -189,20 +185,16 @@ class Batch:
 
     def finish_for_change(self) -> None:
         """`finish` for a thread that wants to change the index: errors are raised to the consumer only."""
-        with contextlib.suppress(Exception):  # kept by `step`
+        try:
             self.finish()
+        except Exception:
+            if self._error is None and not self._closed:  # it could not even begin
+                raise
 
-    def close(self, wait: bool = True) -> bool:
-        """Compute nothing any more; False if a thread is computing now and may not be waited for."""
-        if not self._lock.acquire(blocking=wait):
-            return False
-        self._closed = True
-        self._lock.release()
-        return True
-
-    def let_go(self) -> None:
-        """Let the index go; a second call does nothing."""
-        self._road.gate.close_stream(self.token)
+    def close(self) -> None:
+        """Compute nothing any more; waits for a thread that computes."""
+        with self._turns.writing():
+            self._closed = True
 
     def __len__(self) -> int:
         return len(self._events)

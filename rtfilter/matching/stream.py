@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.matching.gate import Hold
 from rtfilter.matching.road import Batch, Road
 from rtfilter.results import Matches
 
@@ -49,8 +50,8 @@ class Stream:
         Operations of the estimate: (node, event) pairs that it expanded, or another matcher's own unit.
     """
 
-    def __init__(self, road: Road, batch: Batch) -> None:
-        self._road, self._batch = road, batch
+    def __init__(self, road: Road, batch: Batch, hold: Hold) -> None:
+        self._road, self._batch, self._hold = road, batch, hold
         self.plan, self.estimation = batch.plan, batch.estimation
         self.estimation_visits = batch.estimation_visits
         self._group = self._at = 0  # the next group, and the next event of the present one
@@ -99,11 +100,6 @@ class Stream:
         self._batch.close()
         self._settle()
 
-    def __del__(self) -> None:
-        # Garbage is collected anywhere, so nothing here may wait: a thread that computes lets go by itself.
-        if hasattr(self, "_batch") and self._batch.close(wait=False):
-            self._batch.let_go()
-
     def matches(self) -> Matches:
         """All matches of the batch in arrival order; the rest of the batch is computed now."""
         self._finish()
@@ -132,6 +128,6 @@ class Stream:
 
     def _settle(self) -> None:
         """The index is needed no more."""
-        self._batch.let_go()
+        self._hold.close()
         if self._batch.done:
             self._road.report(self._batch)

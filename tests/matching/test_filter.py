@@ -579,7 +579,7 @@ def test_collecting_a_finished_stream_does_not_wait_for_the_controller():
     stream = filter.stream(events)
     next(stream)
     filter.subscribe("TRUE")  # finishes the stream in place of its consumer
-    with filter._road.control._lock:
+    with filter._road.control._turns.writing():
         del stream
     assert filter.stats()["in_flight_batches"] == 0
 

@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+import rtfilter.matching.gate
+from interrupts import Interrupt, Lines
 from rtfilter.matching.gate import Gate
 
 WAIT = 10  # seconds until a test gives up; nothing here should take that long
@@ -64,19 +66,19 @@ def test_readers_share_and_a_writer_is_alone():
 
 
 def test_changes_and_batches_alternate():
-    """Waiting batches go before the next change; a waiting change goes before new batches."""
-    gate, journal = Gate(), []
+    """Batches that have waited go before the next change; a waiting change goes before new batches."""
+    gate, journal = Gate(turn=0), []
     first = Holder(gate.writing, journal, "w1")
     assert first.inside.wait(WAIT)
     second = Holder(gate.writing, journal, "w2")
-    until(lambda: len(gate._writers_waiting) == 1)
+    until(lambda: len(gate._changes) == 2)
     readers = [Holder(gate.reading, journal, "r") for _ in range(3)]
-    until(lambda: gate._readers_waiting == 3)
+    until(lambda: len(gate._waiting) == 3)
     first.end()
     for reader in readers:
         assert reader.inside.wait(WAIT)
     late = Holder(gate.reading, journal, "late")
-    until(lambda: gate._readers_waiting == 1)
+    until(lambda: len(gate._waiting) == 1)
     for reader in readers:
         reader.end()
     assert second.inside.wait(WAIT)
@@ -86,40 +88,37 @@ def test_changes_and_batches_alternate():
     assert journal == ["w1", "r", "r", "r", "w2", "late"]
 
 
-def test_changes_that_wait_together_take_one_turn():
-    """A turn takes the changes that waited when it began, first come first; later ones wait for batches."""
-    gate, journal = Gate(), []
+@pytest.mark.parametrize(("turn", "order"), [(0, "r1 w1 r2 w2 w3"), (60, "r1 w1 w2 w3 r2")])
+def test_batches_wait_for_a_turn_of_changes_at_most(turn, order):
+    """Changes follow each other, first come first, until a batch has waited for as long as a turn."""
+    gate, journal = Gate(turn=turn), []
     reader = Holder(gate.reading, journal, "r1")
     assert reader.inside.wait(WAIT)
+    first = Holder(gate.writing, journal, "w1")
+    until(lambda: len(gate._changes) == 1)
+    late = Holder(gate.reading, journal, "r2")
+    until(lambda: len(gate._waiting) == 1)
     waiting = []
-    for name in ("w1", "w2", "w3"):
+    for name in ("w2", "w3"):
         waiting.append(Holder(gate.writing, journal, name))
-        until(lambda: len(gate._writers_waiting) == len(waiting))
-    late_reader = Holder(gate.reading, journal, "r2")
-    until(lambda: gate._readers_waiting == 1)
+        until(lambda: len(gate._changes) == 1 + len(waiting))
     reader.end()
-    assert waiting[0].inside.wait(WAIT)
-    late = Holder(gate.writing, journal, "w4")
-    until(lambda: len(gate._writers_waiting) == 1)
-    for one in waiting:
+    everybody = [first, late, *waiting] if turn == 0 else [first, *waiting, late]
+    for one in everybody:
         assert one.inside.wait(WAIT)
         one.end()
-    assert late_reader.inside.wait(WAIT)
-    late_reader.end()
-    assert late.inside.wait(WAIT)
-    late.end()
-    assert journal == ["r1", "w1", "w2", "w3", "r2", "w4"]
+    assert " ".join(journal) == order
 
 
 def test_a_change_finishes_open_streams_itself():
     gate, finished = Gate(), []
     with gate.reading():
-        token = gate.open_stream(lambda: finished.append(1))
+        hold = gate.open_stream(lambda: finished.append(1))
     assert gate.readers == 1
     with gate.writing():  # in the thread that would have consumed the stream
         assert finished == [1]
     assert gate.readers == 0
-    gate.close_stream(token)
+    hold.close()
     assert gate.readers == 0
 
 
@@ -127,11 +126,12 @@ def test_a_stream_opened_while_a_change_waits_is_finished_too():
     gate, finished = Gate(), []
     with gate.reading():
         writer = Holder(gate.writing)
-        until(lambda: len(gate._writers_waiting) == 1)
-        gate.open_stream(lambda: finished.append(1))
+        until(lambda: len(gate._changes) == 1)
+        hold = gate.open_stream(lambda: finished.append(1))
     assert writer.inside.wait(WAIT)
     assert finished == [1]
     writer.end()
+    hold.close()
 
 
 def test_a_change_that_fails_lets_others_in():
@@ -154,7 +154,7 @@ def test_a_change_that_gives_up_waiting_lets_waiting_batches_in():
     holder = Holder(gate.reading)
     assert holder.inside.wait(WAIT)
     with gate.reading():
-        gate.open_stream(broken)
+        hold = gate.open_stream(broken)
     with pytest.raises(KeyboardInterrupt), gate.writing():
         pass
     assert gate.readers == 2  # the stream could not be finished: it still holds the index
@@ -164,6 +164,16 @@ def test_a_change_that_gives_up_waiting_lets_waiting_batches_in():
     holder.end()
     with gate.writing():
         assert gate.readers == 0
+    hold.close()
+
+
+def test_a_stream_that_is_forgotten_holds_nothing():
+    gate = Gate()
+    with gate.reading():
+        hold = gate.open_stream(lambda: None)
+    assert gate.readers == 1
+    del hold
+    assert gate.readers == 0
 
 
 class Interrupted(Gate):
@@ -173,9 +183,9 @@ class Interrupted(Gate):
         super().__init__()
         self.victim, self.give_up = None, threading.Event()
 
-    def _writing_begun(self, change):
+    def _wait_to_write(self, change):
         if threading.current_thread() is not self.victim:
-            return super()._writing_begun(change)
+            return super()._wait_to_write(change)
         assert self.give_up.wait(WAIT)
         raise KeyboardInterrupt
 
@@ -193,11 +203,11 @@ def test_a_change_that_gives_up_holds_nobody_up(moment):
     first = None
     if moment == "in its turn":
         first = Holder(gate.writing)
-        until(lambda: len(gate._writers_waiting) == 1)
+        until(lambda: len(gate._changes) == 1)
     victim = start(gate.change)
-    until(lambda: len(gate._writers_waiting) == 1 + (first is not None))
+    until(lambda: len(gate._changes) == 1 + (first is not None))
     late = Holder(gate.reading)
-    until(lambda: gate._readers_waiting == 1)
+    until(lambda: len(gate._waiting) == 1)
     if moment != "before its turn":
         reader.end()
     if first is not None:
@@ -213,3 +223,86 @@ def test_a_change_that_gives_up_holds_nobody_up(moment):
     assert gate.readers == 0
     with gate.writing():
         pass
+
+
+def pass_by(context):
+    with context:
+        pass
+
+
+@pytest.mark.parametrize("wanted", ["reading", "writing"])
+@pytest.mark.parametrize("held", ["reading", "writing", "open_stream"])
+def test_whoever_is_interrupted_while_waiting_holds_nobody_up(wanted, held):
+    """An interrupt at each line of a call that waits for another thread."""
+    at = 0
+    while True:
+        gate, over = Gate(), threading.Event()
+        holder = Holder(gate.reading if held == "open_stream" else getattr(gate, held))
+        assert holder.inside.wait(WAIT)
+        if held == "open_stream":
+            hold = gate.open_stream(lambda gate=gate: time.sleep(0.001))
+
+        def let_go(gate=gate, holder=holder, over=over):
+            until(lambda: gate._waiting or [c for c in gate._changes if c.bell] or over.is_set())
+            holder.end()
+
+        helper = start(let_go)
+        try:
+            with Lines([rtfilter.matching.gate], at):
+                pass_by(getattr(gate, wanted)())
+        except Interrupt:
+            pass
+        else:
+            break  # all lines have had their turn
+        finally:
+            over.set()
+            helper.join(WAIT)
+        for context in (gate.reading, gate.writing, gate.reading):
+            other = start(lambda context=context: pass_by(context()))
+            other.join(WAIT)
+            assert not other.is_alive()
+        if held == "open_stream":
+            hold.close()
+        assert gate.readers == 0
+        at += 1
+    assert at > 5
+
+
+def test_a_thread_never_waits_for_itself():
+    gate = Gate()
+    with gate.reading():
+        with pytest.raises(RuntimeError, match="matching or changing already"):
+            pass_by(gate.writing())
+        change = start(lambda: pass_by(gate.writing()))
+        until(lambda: gate._changes)
+        pass_by(gate.reading())  # as a signal handler does; the change would wait for both
+    change.join(WAIT)
+    assert not change.is_alive()
+    with gate.writing():
+        for context in (gate.reading, gate.writing):
+            with pytest.raises(RuntimeError, match="this thread is"):
+                pass_by(context())
+    assert gate.readers == 0
+
+
+def test_a_change_that_was_cut_short_is_put_in_order_by_the_next_who_is_alone():
+    broken, calls = [True], []
+
+    def recover():
+        calls.append(threading.get_ident())
+        if broken:
+            raise Interrupt(broken.pop())
+
+    gate = Gate(recover)
+
+    def cut_short():
+        with pytest.raises(Interrupt):
+            pass_by(gate.writing())
+
+    cut_short()
+    assert calls == [threading.get_ident()]
+    reader = start(lambda: pass_by(gate.reading()))
+    reader.join(WAIT)
+    assert calls[1:] == [reader.ident] * (len(calls) - 1)
+    assert len(calls) >= 2
+    assert not gate._changes

@@ -62,10 +62,10 @@ class _House:
                 with guarded:
                     finish()
 
-            token = self.gate.open_stream(finish_once)
+            hold = self.gate.open_stream(finish_once)
         time.sleep(pause)
         finish_once()
-        self.gate.close_stream(token)
+        hold.close()
         self.counts["streams"] += 1
 
 

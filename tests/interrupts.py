@@ -1,0 +1,57 @@
+"""Interrupts where they hurt: an exception at one chosen line of some modules, or a signal at any moment."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType, ModuleType
+from typing import Any
+
+
+class Interrupt(BaseException):
+    """What a signal handler raises."""
+
+
+class Lines:
+    """Counts the lines of some modules that a call runs through, and raises `Interrupt` at one of them.
+
+    Parameters
+    ----------
+    modules : modules
+    at : int
+        The line, counted from 0 in the order in which they are run, -1 for none.
+    """
+
+    def __init__(self, modules: list[ModuleType], at: int = -1) -> None:
+        self.files = {module.__file__ for module in modules}
+        self.at, self.count = at, 0
+        self.place = ""
+
+    def __enter__(self) -> Lines:
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+        if frame.f_code.co_filename not in self.files or _in_finalizer(frame):
+            return None
+        if event in ("call", "line"):
+            self._step(frame)
+        return self._trace
+
+    def _step(self, frame: FrameType) -> None:
+        here, self.count = self.count, self.count + 1
+        if here == self.at:  # Python traces no more after this
+            self.place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            raise Interrupt(self.place)
+
+
+def _in_finalizer(frame: FrameType | None) -> bool:
+    """An exception in a finalizer is printed and lost: it does not reach the call."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,145 @@
+"""Calls that are cut short at any of their lines leave everything as before the call, or as after it."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import rtfilter.filter
+import rtfilter.index.tree
+import rtfilter.matchers.hashes
+import rtfilter.matchers.layers
+import rtfilter.matchers.rtree
+import rtfilter.matching.control
+import rtfilter.matching.gate
+import rtfilter.matching.road
+import rtfilter.matching.stream
+import rtfilter.predicates.store
+import rtfilter.subscriptions
+from interrupts import Interrupt, Lines
+from rtfilter import EventFilter, Schema
+from rtfilter.adaptive import FixedPlan
+from rtfilter.matchers import MATCHERS
+from rtfilter.predicates.parse import parse
+from rtfilter.subscriptions import Subscriptions
+
+MODULES = [
+    rtfilter.filter,
+    rtfilter.index.tree,
+    rtfilter.matchers.hashes,
+    rtfilter.matchers.layers,
+    rtfilter.matchers.rtree,
+    rtfilter.matching.control,
+    rtfilter.matching.gate,
+    rtfilter.matching.road,
+    rtfilter.matching.stream,
+    rtfilter.predicates.store,
+    rtfilter.subscriptions,
+]
+SCHEMA = Schema({"x": float, "s": str})
+EVENTS = [{"x": float(x), "s": s} for x in (0, 3) for s in ("a", "abcdefgh")]
+BEFORE = {1: "x >= 1", 2: "s = 'abcdefgh'", 3: "x < 2 OR s LIKE 'abcdefg%'", 4: "FALSE"}
+BEFORE = {id: parse(text, SCHEMA) for id, text in BEFORE.items()}
+LAST = parse("x = 0", SCHEMA)
+PATIENCE = 20  # seconds until a call counts as hung
+
+
+def made(matcher="rtree"):
+    filter = EventFilter(SCHEMA, matcher=matcher, controller=FixedPlan(0, 2))  # always the same lines
+    filter.subscribe_many(list(BEFORE.values()), ids=list(BEFORE))
+    return filter
+
+
+def answers(filter):
+    """All that can be asked of a filter."""
+    ids = filter.ids().tolist()
+    assert len(filter) == len(ids)
+    return {
+        "ids": ids,
+        "predicates": [str(filter.predicate(id)) for id in ids],
+        "batch": [sorted(own.tolist()) for own in filter.match_batch(EVENTS)],
+        "stream": sorted((row, sorted(own.tolist())) for row, own, _ in filter.stream(EVENTS)),
+    }
+
+
+def in_time(call):
+    """The result of a call in a thread of its own; fails if it hangs."""
+    result = []
+    thread = threading.Thread(target=lambda: result.append(call()), daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert result, "a call hangs, or failed"
+    return result[0]
+
+
+CALLS = {
+    "subscribe": lambda filter: filter.subscribe("x > 2 AND s <> 'abcdefgh'", 9),
+    "subscribe, boxes": lambda filter: filter.subscribe_many([[0, -np.inf]], [[1, np.inf]], ids=[9]),
+    "unsubscribe": lambda filter: filter.unsubscribe_many([2, 3, 7]),
+    "unsubscribe, matches nothing": lambda filter: filter.unsubscribe(4),
+    "update": lambda filter: filter.update(3, "x = 3 OR s = 'a'"),
+    "repack": lambda filter: filter.repack(),
+    "match": lambda filter: filter.match(EVENTS[0]),
+    "stream": lambda filter: list(filter.stream(EVENTS)),
+    "part": lambda filter: filter.part([1, 2]),
+    "ids": lambda filter: filter.ids(),
+    "stats": lambda filter: filter.stats(),
+}
+
+
+CHANGES = list(CALLS)[:5]
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_call_cut_short_at_any_line_is_whole_or_undone(call):
+    cut_short("rtree", call)
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+@pytest.mark.parametrize("call", CHANGES)
+def test_a_change_whose_recovery_is_cut_short_is_put_in_order_by_the_next(monkeypatch, call, failures):
+    left = [0]
+    recover = Subscriptions.recover
+
+    def interrupted(self):
+        if self._undo is not None and left[0]:
+            left[0] -= 1
+            raise Interrupt("while recovering")
+        recover(self)
+
+    monkeypatch.setattr(Subscriptions, "recover", interrupted)
+    cut_short("hashes", CALLS[call], lambda armed: left.__setitem__(0, failures * armed))
+
+
+@pytest.mark.parametrize("matcher", [name for name in MATCHERS if name != "rtree"])
+@pytest.mark.parametrize("call", CHANGES)
+def test_a_change_of_any_matcher_cut_short_is_whole_or_undone(matcher, call):
+    cut_short(matcher, CALLS[call])
+
+
+def cut_short(matcher, call, arm=lambda armed: None):
+    """Interrupt a call at each of its lines."""
+    filter = made(matcher)
+    before = answers(filter)
+    call(filter)
+    after = answers(filter)
+    assert (after != before) == (call in [CALLS[name] for name in CHANGES])
+    filter = made(matcher)
+    with Lines(MODULES) as lines:
+        call(filter)
+    assert lines.count > 3
+    for at in range(lines.count):
+        if before != after:
+            filter = made(matcher)
+        arm(True)
+        with Lines(MODULES, at) as cut, pytest.raises(Interrupt):
+            call(filter)
+        arm(False)
+        assert in_time(lambda filter=filter: found_then(filter)) in (before, after), cut.place
+
+
+def found_then(filter):
+    """What a filter answers, after a change and with nothing left that holds the index."""
+    filter.unsubscribe(filter.subscribe(LAST, 17))
+    assert filter.stats()["in_flight_batches"] == 0
+    return answers(filter)
