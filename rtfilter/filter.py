@@ -31,7 +31,7 @@ from rtfilter.predicates.parse import Source
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
-from rtfilter.subscriptions import Draft, Subscriptions
+from rtfilter.subscriptions import Draft, Subscriptions, as_ids
 
 if TYPE_CHECKING:
     from rtfilter.watch.metrics import Metrics
@@ -213,12 +213,13 @@ class EventFilter:
         return bool(self.unsubscribe_many([id])[0])
 
     def unsubscribe_many(self, ids: ArrayLike) -> BoolArray:
-        """Remove subscriptions; bool (n,): which of the ids were known."""
-        names = np.atleast_1d(np.asarray(ids))
-        if names.size and names.dtype.kind not in "iu":
-            raise TypeError(f"ids must be integers, not {names.dtype}")
+        """Remove subscriptions; bool (n,): which of the ids were known.
+
+        Raises `TypeError` for ids that are no integers; integers that no id can be are unknown.
+        """
+        names = as_ids(ids)
         with self._changing():
-            known = self._subscriptions.remove(names.astype(np.int64))
+            known = self._subscriptions.remove(names)
             if self.metrics is not None:
                 self.metrics.removed += int(known.sum())
             return known

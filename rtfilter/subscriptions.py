@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,25 @@ from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept
+
+LAST_ID: Final = 2**63 - 2
+
+
+def as_ids(ids: ArrayLike) -> IntArray:
+    """Return ids, an integer or n of them, as int64 (n,); those beyond int64, which nothing has, as -1.
+
+    Raises `TypeError` for other than integers, `ValueError` for more than one dimension.
+    """
+    names = np.atleast_1d(np.asarray(ids))
+    if names.ndim != 1:
+        raise ValueError(f"ids must be in one dimension, not in an array of shape {names.shape}")
+    if names.dtype.kind in "iu" or not len(names):
+        return np.where(names > LAST_ID, -1, names).astype(np.int64)
+    # NumPy makes objects of integers beyond 64 bits, and of some lists floats.
+    given = np.atleast_1d(np.array(ids, object)).tolist()
+    if not all(isinstance(id, Integral) and not isinstance(id, bool) for id in given):
+        raise TypeError(f"ids must be integers, not {names.dtype}")
+    return np.array([id if 0 <= id <= LAST_ID else -1 for id in given], np.int64)
 
 
 class Draft(NamedTuple):
@@ -147,13 +166,22 @@ class Subscriptions:
 
     def _new_ids(self, ids: ArrayLike | None, count: int) -> IntArray:
         if ids is None:
-            names = np.arange(self._next_id, self._next_id + count)
+            if count > LAST_ID + 1 - self._next_id:
+                raise ValueError(
+                    f"no ids are left: the next would be {self._next_id}, the last is 2**63 - 2; "
+                    "give ids that are free"
+                )
+            names = self._next_id + np.arange(count)
         else:
             given = np.asarray(ids)
-            if given.shape != (count,) or (count and given.dtype.kind not in "iu"):
-                raise ValueError(f"ids must be {count} integers, not {given.dtype} of shape {given.shape}")
-            names = given.astype(np.int64)
-            if count and not 0 <= names.min() <= names.max() < 2**63 - 1:
+            unusable = f"ids must be {count} integers, not {given.dtype} of shape {given.shape}"
+            if given.shape != (count,):
+                raise ValueError(unusable)
+            try:
+                names = as_ids(ids)
+            except TypeError:
+                raise ValueError(unusable) from None
+            if count and names.min() < 0:
                 raise ValueError(f"subscription ids must be in 0..2**63 - 2: {given.min()} to {given.max()}")
             if len(np.unique(names)) != count:
                 raise ValueError("ids must be distinct")
@@ -177,7 +205,7 @@ class Subscriptions:
 
     def predicate(self, id: int) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
-        predicate = self.get(id)
+        predicate = self.get(id) if isinstance(id, Integral) else None
         if predicate is None:
             raise UnknownSubscriptionError(id)
         return predicate
@@ -191,7 +219,7 @@ class Subscriptions:
 
     def part(self, ids: ArrayLike) -> Subscriptions:
         """Some of the subscriptions with a matcher of their own; unknown ids are ignored."""
-        wanted = np.unique(np.asarray(ids, np.int64))
+        wanted = np.unique(as_ids(ids))
         if 8 * len(wanted) > len(self):
             own = self.ids()
             own = own[np.isin(own, wanted)]
