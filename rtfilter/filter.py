@@ -277,13 +277,17 @@ class EventFilter:
     # -- matching ------------------------------------------------------------------------------------
 
     def _read(self, events: object) -> EventTable:
-        if isinstance(events, EventTable):
-            table = events
-        elif isinstance(events, Mapping):
+        if isinstance(events, Mapping):
             raise EventError("a batch is a list of dicts, an array or a table; for a single event use match")
-        else:
-            table = self.schema.read(events)
-        return self._checked(table)
+        return self._checked(self.schema.read(events))
+
+    def _read_one(self, event: object, way: str) -> EventTable:
+        if isinstance(event, np.ndarray) and event.ndim == 1:
+            event = event[np.newaxis]
+        table = self.schema.read(event)
+        if len(table) != 1:
+            raise ValueError(f"{way} takes one event, not {len(table)}; match_batch takes several")
+        return table
 
     def _checked(self, table: EventTable) -> EventTable:
         takes = self._subscriptions.matcher.takes
@@ -292,11 +296,15 @@ class EventFilter:
         return table
 
     def match(self, event: object) -> IntArray:
-        """Ids of the subscriptions that match one event (a dict, or a batch of one), int64 (k,)."""
+        """Ids of the subscriptions that match one event, int64 (k,).
+
+        Parameters
+        ----------
+        event : dict, ndarray of shape (number of attributes,), or a batch of one
+            See `Schema.read`.
+        """
         arrival = perf_counter()
-        table = self._checked(event if isinstance(event, EventTable) else self.schema.read(event))
-        if len(table) != 1:
-            raise ValueError(f"match takes one event, not {len(table)}; use match_batch")
+        table = self._checked(self._read_one(event, "match"))
         return self._road.match(table, arrival).ids
 
     def match_batch(self, events: object) -> Matches:
@@ -348,10 +356,7 @@ class EventFilter:
         ------
         UnknownSubscriptionError
         """
-        table = self.schema.read(event)
-        if len(table) != 1:
-            raise ValueError(f"explain takes one event, not {len(table)}")
-        return explain(self.predicate(id), table.row(0))
+        return explain(self.predicate(id), self._read_one(event, "explain").row(0))
 
     def predicate(self, id: int) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""

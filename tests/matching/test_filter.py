@@ -437,6 +437,9 @@ test_any_interleaving = FilterMachine.TestCase
         (lambda f: f.unsubscribe_many([[0]]), ValueError, "one dimension"),
         (lambda f: f.part(["a"]), TypeError, "integers"),
         (lambda f: f.predicate(None), UnknownSubscriptionError, "None"),
+        (lambda f: f.match(Schema({"x": float, "y": float}).read({"x": 1})), EventError, "another schema"),
+        (lambda f: f.stream(Schema({"x": float}).read({"x": 1})), EventError, "another schema"),
+        (lambda f: f.match(np.zeros(3)), EventError, "shape"),
         (lambda f: f.explain({"price": 1}, 9), UnknownSubscriptionError, "9"),
         (lambda f: f.explain([{"price": 1}] * 2, 0), ValueError, "one event"),
         (lambda f: f.match([{"price": 1}] * 2), ValueError, "one event"),
@@ -563,6 +566,14 @@ def test_when_ids_are_used_up_nothing_changes(prices, tmp_path):
 def test_the_last_ids_can_be_given(prices):
     prices.subscribe("price > 1", id=2**63 - 4)
     assert prices.subscribe_many(["price > 2"] * 2).tolist() == [2**63 - 3, 2**63 - 2]
+
+
+def test_a_flat_array_is_one_event():
+    filter = EventFilter(Schema({"x": float, "y": float}))
+    filter.subscribe("x = 1 AND y = 2")
+    assert filter.match(np.array([1, 2])).tolist() == [0]
+    assert filter.match(np.ma.array([1, 2], mask=[False, True])).tolist() == []
+    assert filter.explain(np.array([1.0, 2.0]), 0).matched
 
 
 def test_ids_of_other_types_are_not_in_the_filter(prices):
