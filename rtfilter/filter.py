@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 KIND = "rtfilter.filter"
 
+Table = Mapping[str, Any]
+"""Columns by name, as pandas DataFrames and Arrow tables have them."""
+
 #: Samples of each plan that the default controller compares. In simulation 16 settle in a quarter of the
 #: batches of the paper's 64, and then cost 0.3 % more response time if batches scatter by 5 %, 1.5 % by 50 %.
 ROUNDS = 16
@@ -168,7 +171,7 @@ class EventFilter:
 
     @overload
     def subscribe_many(
-        self, low: ArrayLike, high: ArrayLike, *, ids: ArrayLike | None = None
+        self, low: ArrayLike | Table, high: ArrayLike | Table, *, ids: ArrayLike | None = None
     ) -> IntArray: ...
 
     def subscribe_many(self, low: Any, high: Any = None, *, ids: ArrayLike | None = None) -> IntArray:
@@ -176,9 +179,12 @@ class EventFilter:
 
         Parameters
         ----------
-        low, high : array_like of float64 (n, number of attributes)
+        low, high : array_like (n, number of attributes), or table
             Closed bounds, one subscription a row. Both ends infinite: don't care, the attribute may be
-            missing. One end infinite: open on that side, the attribute must be present.
+            missing. One end infinite: open on that side, the attribute must be present. A masked cell,
+            None, NaT and null are infinite ends. In a DataFrame, an Arrow table or a mapping of names to
+            columns, columns are known by the names of attributes, which need not all be there. Timestamps
+            are datetime64 or microseconds. See `rtfilter.predicates.bounds.compile_bounds`.
         low : sequence of str, mapping or Predicate
             Without `high`: n predicates.
         ids : array_like of int (n,), optional

@@ -17,6 +17,7 @@ from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Savable, refuse_untaken
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.predicates.bounds import compile_bounds
+from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept
@@ -96,9 +97,9 @@ class Subscriptions:
         exact = filters.exact().tolist() if self.matcher.takes.boxes else [True] * len(predicates)
         return Draft(filters, [kept(*pair) for pair in zip(predicates, exact, strict=True)])
 
-    def draft_bounds(self, low: ArrayLike, high: ArrayLike) -> Draft:
-        """Read closed bounds, (n, number of attributes); see `rtfilter.predicates.boxes.compile_bounds`."""
-        filters = Filters.of_bounds(self.schema, *compile_bounds(low, high, self.schema))
+    def draft_bounds(self, low: Any, high: Any) -> Draft:
+        """Read closed bounds; see `rtfilter.predicates.bounds.compile_bounds`."""
+        filters = Filters.of_bounds(self.schema, compile_bounds(low, high, self.schema))
         if not self.matcher.takes.everything:
             refuse_untaken(self.name, self.matcher.takes, filters.predicates(), self.schema)
         if self.matcher.takes.boxes:
@@ -122,6 +123,7 @@ class Subscriptions:
         if predicates is not None:
             for id, predicate in zip(names.tolist(), predicates, strict=True):
                 self.predicates.put(id, predicate)  # before the matcher has it: its hits may ask for it
+        self.predicates.ends.add(filters.ends)
         self._fill(names, filters)
 
     def _fill(self, names: IntArray, filters: Filters) -> None:
@@ -143,6 +145,7 @@ class Subscriptions:
         Returns bool (n,): which were known; one that is named twice was known the first time.
         """
         known = self.matcher.remove(ids)
+        self.predicates.ends.remove(ids)
         for row, id in enumerate(ids.tolist()):
             if id in self._unmatchable:
                 self._unmatchable.remove(id)
@@ -155,7 +158,7 @@ class Subscriptions:
         if id not in self:
             raise UnknownSubscriptionError(id)
         name, before = np.array([id]), self.predicates.kept(id)
-        old = self.matcher.content([id] if id in self.matcher else [])
+        old = self._content([id] if id in self.matcher else [])
         try:
             self.remove(name)
             self._put(name, draft.filters.named(name), draft.predicates)
@@ -214,8 +217,18 @@ class Subscriptions:
         """The predicate of a subscription, None if it is unknown."""
         predicate = self.predicates.get(id)
         if predicate is None and id in self.matcher:
-            return self.matcher.content([index(id)]).predicates()[0]
+            return self._content([index(id)]).predicates()[0]
         return predicate
+
+    @property
+    def ends(self) -> EndStore:
+        """Exact ends of bounds that their boxes do not tell, by id."""
+        return self.predicates.ends
+
+    def _content(self, ids: Sequence[int]) -> Filters:
+        """What the matcher holds of some ids, with what is kept beside it to tell their bounds."""
+        content = self.matcher.content(ids)
+        return content.with_ends(self.ends.of(np.array(ids, np.int64))) if self.ends else content
 
     def part(self, ids: ArrayLike) -> Subscriptions:
         """Some of the subscriptions with a matcher of their own; unknown ids are ignored."""
@@ -249,6 +262,7 @@ class Subscriptions:
             if predicate is not None:
                 other.predicates.put(id, predicate)
         matchable = [id for id in own.tolist() if id not in other._unmatchable] if other._unmatchable else own
+        other.ends.add(self.ends.of(own))
         other.matcher.add(self.matcher.content(matchable))
 
     # -- keeping -------------------------------------------------------------------------------------------
