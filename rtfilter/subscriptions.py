@@ -321,19 +321,24 @@ class Subscriptions:
             if made.takes.boxes or content == "predicates":
                 held._fill(filters.ids, filters)
             else:  # an own class that saved boxes, replaced by a matcher of constraints
-                draft = held.draft([held._saved_predicate(filters, row) for row in range(len(filters))])
+                draft = held.draft(list(filters.predicates()))
                 held._put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
         return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
 
-    def _saved_predicate(self, filters: Filters, row: int) -> Predicate:
-        predicate = self.predicates.get(int(filters.ids[row]))
-        return filters.predicates()[row] if predicate is None else predicate
-
     def _saved_filters(self, arrays: Mapping[str, AnyArray], boxes: bool) -> Filters:
-        """What the matcher is built of again: boxes, or the predicates beside it."""
+        """What the matcher is built of again: boxes, or the predicates beside it and those of other boxes."""
+        columns: BoxColumns | None = None
         if boxes:
             columns = BoxColumns(*(arrays[f"box_{name}"] for name in BoxColumns._fields))
-            return Filters.of_boxes(self.schema, columns)
+            if self.matcher.takes.boxes:
+                return Filters.of_boxes(self.schema, columns)
         ids = [id for id in self.predicates if id not in self._unmatchable]
-        found = [self.predicate(id) for id in ids]
-        return Filters.of_predicates(self.schema, found, np.array(ids, np.int64))
+        found = [one for one in map(self.predicates.get, ids) if one is not None]
+        names = np.array(ids, np.int64)
+        if columns is not None:
+            # Bounds have one box each, and nothing beside it but ends.
+            alone: Any = (column[~np.isin(columns.ids, names)] for column in columns)
+            bounds = Filters.of_boxes(self.schema, BoxColumns(*alone))
+            found += bounds.with_ends(self.ends.of(bounds.ids)).predicates()
+            names = np.concatenate([names, bounds.ids])
+        return Filters.of_predicates(self.schema, found, names)
