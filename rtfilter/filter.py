@@ -30,12 +30,15 @@ from rtfilter.predicates.parse import Source
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
-from rtfilter.subscriptions import Draft, Subscriptions
+from rtfilter.subscriptions import Draft, Subscriptions, as_ids
 
 if TYPE_CHECKING:
     from rtfilter.watch.metrics import Metrics
 
 KIND = "rtfilter.filter"
+
+Table = Mapping[str, Any]
+"""Columns by name, as pandas DataFrames and Arrow tables have them."""
 
 #: Samples of each plan that the default controller compares. In simulation 16 settle in a quarter of the
 #: batches of the paper's 64, and then cost 0.3 % more response time if batches scatter by 5 %, 1.5 % by 50 %.
@@ -169,7 +172,7 @@ class EventFilter:
 
     @overload
     def subscribe_many(
-        self, low: ArrayLike, high: ArrayLike, *, ids: ArrayLike | None = None
+        self, low: ArrayLike | Table, high: ArrayLike | Table, *, ids: ArrayLike | None = None
     ) -> IntArray: ...
 
     def subscribe_many(self, low: Any, high: Any = None, *, ids: ArrayLike | None = None) -> IntArray:
@@ -177,9 +180,12 @@ class EventFilter:
 
         Parameters
         ----------
-        low, high : array_like of float64 (n, number of attributes)
+        low, high : array_like (n, number of attributes), or table
             Closed bounds, one subscription a row. Both ends infinite: don't care, the attribute may be
-            missing. One end infinite: open on that side, the attribute must be present.
+            missing. One end infinite: open on that side, the attribute must be present. A masked cell,
+            None, NaT and null are infinite ends. In a DataFrame, an Arrow table or a mapping of names to
+            columns, columns are known by the names of attributes, which need not all be there. Timestamps
+            are datetime64 or microseconds. See `rtfilter.predicates.bounds.compile_bounds`.
         low : sequence of str, mapping or Predicate
             Without `high`: n predicates.
         ids : array_like of int (n,), optional
@@ -215,12 +221,13 @@ class EventFilter:
         return bool(self.unsubscribe_many([id])[0])
 
     def unsubscribe_many(self, ids: ArrayLike) -> BoolArray:
-        """Remove subscriptions; bool (n,): which of the ids were known."""
-        names = np.atleast_1d(np.asarray(ids))
-        if names.size and names.dtype.kind not in "iu":
-            raise TypeError(f"ids must be integers, not {names.dtype}")
+        """Remove subscriptions; bool (n,): which of the ids were known.
+
+        Raises `TypeError` for ids that are no integers; integers that no id can be are unknown.
+        """
+        names = as_ids(ids)
         with self._road.gate.writing():
-            known = self._subscriptions.remove(names.astype(np.int64))
+            known = self._subscriptions.remove(names)
         if self.metrics is not None:
             self.metrics.removed += int(known.sum())
         self._tell_controller()
@@ -273,13 +280,17 @@ class EventFilter:
     # -- matching ------------------------------------------------------------------------------------
 
     def _read(self, events: object) -> EventTable:
-        if isinstance(events, EventTable):
-            table = events
-        elif isinstance(events, Mapping):
+        if isinstance(events, Mapping):
             raise EventError("a batch is a list of dicts, an array or a table; for a single event use match")
-        else:
-            table = self.schema.read(events)
-        return self._checked(table)
+        return self._checked(self.schema.read(events))
+
+    def _read_one(self, event: object, way: str) -> EventTable:
+        if isinstance(event, np.ndarray) and event.ndim == 1:
+            event = event[np.newaxis]
+        table = self.schema.read(event)
+        if len(table) != 1:
+            raise ValueError(f"{way} takes one event, not {len(table)}; match_batch takes several")
+        return table
 
     def _checked(self, table: EventTable) -> EventTable:
         takes = self._subscriptions.matcher.takes
@@ -288,11 +299,15 @@ class EventFilter:
         return table
 
     def match(self, event: object) -> IntArray:
-        """Ids of the subscriptions that match one event (a dict, or a batch of one), int64 (k,)."""
+        """Ids of the subscriptions that match one event, int64 (k,).
+
+        Parameters
+        ----------
+        event : dict, ndarray of shape (number of attributes,), or a batch of one
+            See `Schema.read`.
+        """
         arrival = perf_counter()
-        table = self._checked(event if isinstance(event, EventTable) else self.schema.read(event))
-        if len(table) != 1:
-            raise ValueError(f"match takes one event, not {len(table)}; use match_batch")
+        table = self._checked(self._read_one(event, "match"))
         return self._road.match(table, arrival).ids
 
     def match_batch(self, events: object) -> Matches:
@@ -344,10 +359,7 @@ class EventFilter:
         ------
         UnknownSubscriptionError
         """
-        table = self.schema.read(event)
-        if len(table) != 1:
-            raise ValueError(f"explain takes one event, not {len(table)}")
-        return explain(self.predicate(id), table.row(0))
+        return explain(self.predicate(id), self._read_one(event, "explain").row(0))
 
     def predicate(self, id: int) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""

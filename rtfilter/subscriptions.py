@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,9 +17,29 @@ from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Savable, refuse_untaken
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.predicates.bounds import compile_bounds
+from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept
+
+LAST_ID: Final = 2**63 - 2
+
+
+def as_ids(ids: ArrayLike) -> IntArray:
+    """Return ids, an integer or n of them, as int64 (n,); those beyond int64, which nothing has, as -1.
+
+    Raises `TypeError` for other than integers, `ValueError` for more than one dimension.
+    """
+    names = np.atleast_1d(np.asarray(ids))
+    if names.ndim != 1:
+        raise ValueError(f"ids must be in one dimension, not in an array of shape {names.shape}")
+    if names.dtype.kind in "iu" or not len(names):
+        return np.where(names > LAST_ID, -1, names).astype(np.int64)
+    # NumPy makes objects of integers beyond 64 bits, and of some lists floats.
+    given = np.atleast_1d(np.array(ids, object)).tolist()
+    if not all(isinstance(id, Integral) and not isinstance(id, bool) for id in given):
+        raise TypeError(f"ids must be integers, not {names.dtype}")
+    return np.array([id if 0 <= id <= LAST_ID else -1 for id in given], np.int64)
 
 
 class _Undo(NamedTuple):
@@ -86,9 +106,9 @@ class Subscriptions:
         exact = filters.exact().tolist() if self.matcher.takes.boxes else [True] * len(predicates)
         return Draft(filters, [kept(*pair) for pair in zip(predicates, exact, strict=True)])
 
-    def draft_bounds(self, low: ArrayLike, high: ArrayLike) -> Draft:
-        """Read closed bounds, (n, number of attributes); see `rtfilter.predicates.boxes.compile_bounds`."""
-        filters = Filters.of_bounds(self.schema, *compile_bounds(low, high, self.schema))
+    def draft_bounds(self, low: Any, high: Any) -> Draft:
+        """Read closed bounds; see `rtfilter.predicates.bounds.compile_bounds`."""
+        filters = Filters.of_bounds(self.schema, compile_bounds(low, high, self.schema))
         if not self.matcher.takes.everything:
             refuse_untaken(self.name, self.matcher.takes, filters.predicates(), self.schema)
         if self.matcher.takes.boxes:
@@ -113,6 +133,7 @@ class Subscriptions:
         if predicates is not None:
             for id, predicate in zip(names.tolist(), predicates, strict=True):
                 self.predicates.put(id, predicate)  # before the matcher has it: its hits may ask for it
+        self.predicates.ends.add(filters.ends)
         self._fill(names, filters)
 
     def _fill(self, names: IntArray, filters: Filters) -> None:
@@ -144,6 +165,7 @@ class Subscriptions:
     def _forget(self, ids: IntArray) -> BoolArray:
         """Remove all that is known of some ids; where it was interrupted, it can be done again."""
         known = self.matcher.remove(ids)
+        self.predicates.ends.remove(ids)
         for row, id in enumerate(ids.tolist()):
             if id in self._unmatchable:
                 self._unmatchable.remove(id)
@@ -156,7 +178,7 @@ class Subscriptions:
         if id not in self:
             raise UnknownSubscriptionError(id)
         name, before = np.array([id]), self.predicates.kept(id)
-        old = self.matcher.content([id] if id in self.matcher else [])
+        old = self._content([id] if id in self.matcher else [])
         self._undo = _Undo(name, old, None if before is None else [before])
         try:
             self._forget(name)
@@ -176,13 +198,22 @@ class Subscriptions:
 
     def _new_ids(self, ids: ArrayLike | None, count: int) -> IntArray:
         if ids is None:
-            names = np.arange(self._next_id, self._next_id + count)
+            if count > LAST_ID + 1 - self._next_id:
+                raise ValueError(
+                    f"no ids are left: the next would be {self._next_id}, the last is 2**63 - 2; "
+                    "give ids that are free"
+                )
+            names = self._next_id + np.arange(count)
         else:
             given = np.asarray(ids)
-            if given.shape != (count,) or (count and given.dtype.kind not in "iu"):
-                raise ValueError(f"ids must be {count} integers, not {given.dtype} of shape {given.shape}")
-            names = given.astype(np.int64)
-            if count and not 0 <= names.min() <= names.max() < 2**63 - 1:
+            unusable = f"ids must be {count} integers, not {given.dtype} of shape {given.shape}"
+            if given.shape != (count,):
+                raise ValueError(unusable)
+            try:
+                names = as_ids(ids)
+            except TypeError:
+                raise ValueError(unusable) from None
+            if count and names.min() < 0:
                 raise ValueError(f"subscription ids must be in 0..2**63 - 2: {given.min()} to {given.max()}")
             if len(np.unique(names)) != count:
                 raise ValueError("ids must be distinct")
@@ -206,7 +237,7 @@ class Subscriptions:
 
     def predicate(self, id: int) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
-        predicate = self.get(id)
+        predicate = self.get(id) if isinstance(id, Integral) else None
         if predicate is None:
             raise UnknownSubscriptionError(id)
         return predicate
@@ -215,12 +246,22 @@ class Subscriptions:
         """The predicate of a subscription, None if it is unknown."""
         predicate = self.predicates.get(id)
         if predicate is None and id in self.matcher:
-            return self.matcher.content([index(id)]).predicates()[0]
+            return self._content([index(id)]).predicates()[0]
         return predicate
+
+    @property
+    def ends(self) -> EndStore:
+        """Exact ends of bounds that their boxes do not tell, by id."""
+        return self.predicates.ends
+
+    def _content(self, ids: Sequence[int]) -> Filters:
+        """What the matcher holds of some ids, with what is kept beside it to tell their bounds."""
+        content = self.matcher.content(ids)
+        return content.with_ends(self.ends.of(np.array(ids, np.int64))) if self.ends else content
 
     def part(self, ids: ArrayLike) -> Subscriptions:
         """Some of the subscriptions with a matcher of their own; unknown ids are ignored."""
-        wanted = np.unique(np.asarray(ids, np.int64))
+        wanted = np.unique(as_ids(ids))
         if 8 * len(wanted) > len(self):
             own = self.ids()
             own = own[np.isin(own, wanted)]
@@ -250,6 +291,7 @@ class Subscriptions:
             if predicate is not None:
                 other.predicates.put(id, predicate)
         matchable = [id for id in own.tolist() if id not in other._unmatchable] if other._unmatchable else own
+        other.ends.add(self.ends.of(own))
         other.matcher.add(self.matcher.content(matchable))
 
     # -- keeping -------------------------------------------------------------------------------------------
@@ -308,19 +350,24 @@ class Subscriptions:
             if made.takes.boxes or content == "predicates":
                 held._fill(filters.ids, filters)
             else:  # an own class that saved boxes, replaced by a matcher of constraints
-                draft = held.draft([held._saved_predicate(filters, row) for row in range(len(filters))])
+                draft = held.draft(list(filters.predicates()))
                 held._put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
         return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
 
-    def _saved_predicate(self, filters: Filters, row: int) -> Predicate:
-        predicate = self.predicates.get(int(filters.ids[row]))
-        return filters.predicates()[row] if predicate is None else predicate
-
     def _saved_filters(self, arrays: Mapping[str, AnyArray], boxes: bool) -> Filters:
-        """What the matcher is built of again: boxes, or the predicates beside it."""
+        """What the matcher is built of again: boxes, or the predicates beside it and those of other boxes."""
+        columns: BoxColumns | None = None
         if boxes:
             columns = BoxColumns(*(arrays[f"box_{name}"] for name in BoxColumns._fields))
-            return Filters.of_boxes(self.schema, columns)
+            if self.matcher.takes.boxes:
+                return Filters.of_boxes(self.schema, columns)
         ids = [id for id in self.predicates if id not in self._unmatchable]
-        found = [self.predicate(id) for id in ids]
-        return Filters.of_predicates(self.schema, found, np.array(ids, np.int64))
+        found = [one for one in map(self.predicates.get, ids) if one is not None]
+        names = np.array(ids, np.int64)
+        if columns is not None:
+            # Bounds have one box each, and nothing beside it but ends.
+            alone: Any = (column[~np.isin(columns.ids, names)] for column in columns)
+            bounds = Filters.of_boxes(self.schema, BoxColumns(*alone))
+            found += bounds.with_ends(self.ends.of(bounds.ids)).predicates()
+            names = np.concatenate([names, bounds.ids])
+        return Filters.of_predicates(self.schema, found, names)

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli import files
-from rtfilter.cli.cells import BOUNDS, id_of
+from rtfilter.cli.cells import BOUNDS, LARGE, id_of
 from rtfilter.cli.terminal import CommandError
-from rtfilter.dtypes import FloatArray
+from rtfilter.dtypes import AnyArray
 from rtfilter.text import shown
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
-    from rtfilter.predicates.bound_columns import BoundColumn
+    from rtfilter.predicates.bound_columns import BoundColumn, Columns
 
 
 class Bounds(NamedTuple):
@@ -22,10 +22,10 @@ class Bounds(NamedTuple):
 
     at: Sequence[int]
     """Line of each, or row of a Parquet file."""
-    low: FloatArray
-    """Closed low ends, float64 (n, number of attributes); -inf is no bound."""
-    high: FloatArray
-    """Closed high ends, of the same shape; inf is no bound."""
+    low: Columns
+    """Closed low ends (n,) by attribute, masked where there is no bound."""
+    high: Columns
+    """Closed high ends."""
     ids: Sequence[object]
     """Id of each, None where not given."""
 
@@ -63,33 +63,55 @@ def read_csv_bounds(
     """
     import numpy as np
 
-    from rtfilter.predicates.bound_columns import SIDES, open_bounds
-
     id_at = header.index("id") if "id" in header else None
-    convert = [
-        (column, SIDES[column.side], BOUNDS[schema.attributes[column.attribute].family]) for column in columns
-    ]
-    at, values = array("q"), array("d")
+    convert = [(column, BOUNDS[schema.attributes[column.attribute].family], _Cells()) for column in columns]
+    at = array("q")
     ids: list[object] = []
     for line, row in rows:
         at.append(line)
         ids.append(None if id_at is None else id_of(row[id_at]))
-        for column, empty, bound_of in convert:
+        for column, bound_of, cells in convert:
             cell = row[column.at]
-            if not cell:
-                values.append(empty)
-                continue
             try:
-                values.append(bound_of(cell))
+                cells.add(bound_of(cell) if cell else None)
             except ValueError:
                 family = schema.attributes[column.attribute].family
                 where = f"{files.place(path, line)}: column {header[column.at]!r}"
                 raise CommandError(f"{where}: {shown(cell)} is not a {family}") from None
-    table = np.frombuffer(values, np.float64).reshape(len(at), len(columns))
-    low, high = open_bounds(len(at), schema)
-    for j, column in enumerate(columns):
-        (low if column.side == "low" else high)[:, schema.names.index(column.attribute)] = table[:, j]
-    return Bounds(at, low, high, ids)
+    sides: dict[str, Columns] = {"low": {}, "high": {}}
+    for column, _, cells in convert:
+        sides[column.side][column.attribute] = np.ma.MaskedArray(
+            cells.column(), np.frombuffer(cells.empty, np.bool_)
+        )
+    return Bounds(at, sides["low"], sides["high"], ids)
+
+
+class _Cells:
+    """The cells of a column, most of them as float64: an object each would take four times the memory."""
+
+    def __init__(self) -> None:
+        self._values, self.empty = array("d"), bytearray()
+        self._large: dict[int, int] = {}  # by place: integers that float64 does not tell apart
+
+    def add(self, value: float | None) -> None:
+        """Add a bound, None for none."""
+        if isinstance(value, int) and abs(value) >= LARGE:
+            self._large[len(self.empty)] = value
+            value = 0.0
+        self._values.append(0.0 if value is None else value)
+        self.empty.append(value is None)
+
+    def column(self) -> AnyArray:
+        """All of them, (n,), where empty anything."""
+        import numpy as np
+
+        values = np.frombuffer(self._values, np.float64)
+        if not self._large:
+            return values
+        objects = values.astype(object)
+        for place, value in self._large.items():
+            objects[place] = value
+        return objects
 
 
 def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema: Schema) -> Bounds:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable
 from math import isnan
 
-_LARGE = 2.0**53  # beyond, a float is not every integer
+LARGE = 2.0**53
+"""From here on a float is not every integer."""
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _ID = re.compile(r"\s*[-+]?[0-9]{1,30}\s*")
 
@@ -28,7 +29,7 @@ def _float(cell: str) -> object:
         return cell
     if value is None:
         return cell
-    if abs(value) >= _LARGE:
+    if abs(value) >= LARGE:
         try:
             return int(cell)
         except ValueError:  # not written as an integer
@@ -51,8 +52,8 @@ VALUES: dict[str, Callable[[str], object]] = {
 
 
 def _number_bound(cell: str) -> float:
-    value = float(cell)
-    if isnan(value) or "_" in cell:
+    value = _float(cell)
+    if not isinstance(value, int | float) or isnan(value):
         raise ValueError(cell)
     return value
 
@@ -70,7 +71,7 @@ def _timestamp_bound(cell: str) -> float:
     found = microseconds(cell)
     if found is None:
         raise ValueError(cell)
-    return float(found)
+    return found
 
 
 BOUNDS: dict[str, Callable[[str], float]] = {

@@ -224,8 +224,9 @@ def _subscribe_bounds(path: str, target: EventFilter, bounds: Bounds, only: int 
     ids = _Ids(lambda at: _place(path, at))
     names = np.array([ids.take(*pair) for pair in zip(bounds.at, bounds.ids, strict=True)], np.int64)
     keep = slice(None) if only is None else np.flatnonzero(names == only)
+    low, high = ({name: column[keep] for name, column in side.items()} for side in (bounds.low, bounds.high))
     try:
-        target.subscribe_many(bounds.low[keep], bounds.high[keep], ids=names[keep])
+        target.subscribe_many(low, high, ids=names[keep])
     except PredicateError as error:
         if error.row is None:
             raise CommandError(f"{files.place(path)}: {error}") from None

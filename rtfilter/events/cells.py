@@ -10,7 +10,7 @@ import numpy as np
 
 from rtfilter.dtypes import FloatArray
 from rtfilter.errors import EventError
-from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, is_missing, string_code
+from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, Timestamp, is_missing, string_code
 from rtfilter.events.table import Field
 from rtfilter.text import cut
 
@@ -39,7 +39,7 @@ def encode_objects(field: Field, values: list[Any]) -> FloatArray:
         A value that `encode_cell` refuses.
     """
     kinds = set(map(type, values))
-    if field.family == "number" and kinds <= _NUMBERS and values:
+    if field.family == "number" and kinds <= _NUMBERS and values and field.sharp:
         try:
             coordinates = np.fromiter(values, np.float64, len(values))
         except OverflowError:
@@ -96,7 +96,7 @@ def refusal(field: Field, row: int, value: Any) -> EventError:
         if canonical is None or not math.isfinite(_float(canonical)):
             reason = "is infinite or beyond float64; leave it out or clip it"
         else:
-            domain = f"[{_end(field.low)}, {_end(field.high)}]"
+            domain = f"[{_end(field, field.low)}, {_end(field, field.high)}]"
             reason = f"is {cut(str(value))}, outside its domain {domain}"
     return EventError.about(field.name, reason, row)
 
@@ -108,5 +108,9 @@ def _float(value: Any) -> float:
         return math.inf
 
 
-def _end(value: float) -> str:
+def _end(field: Field, value: float) -> str:
+    if field.family == "timestamp" and isinstance(value, int):
+        return str(Timestamp(value))
+    if isinstance(value, int):
+        return str(value)
     return {LOWEST: "-inf", HIGHEST: "inf"}.get(value, f"{value:g}")

@@ -12,15 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_objects, refusal
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
-from rtfilter.events.table import EventTable, Field
+from rtfilter.events.exact import instants, rests
+from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values
+from rtfilter.events.table import EventTable, Field, inward, rests_one_by_one
 from rtfilter.text import listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
 """What the kinds of NumPy's dtypes compare with."""
+_NOT_HASHED = (TypeError, NotImplementedError)
+"""What pandas raises for a list or a dict among the values."""
 
 
 class Column(NamedTuple):
@@ -30,6 +34,8 @@ class Column(NamedTuple):
     """float64 (n,), for strings (n, 2)."""
     value: Callable[[int], object]
     """The value in a row; None where missing."""
+    exact: AnyArray | None = None
+    """(n,), of integers or float64: the numbers exactly, of timestamps microseconds; None for objects."""
 
 
 def read_columns(fields: tuple[Field, ...], events: Any) -> EventTable:
@@ -43,15 +49,14 @@ def read_columns(fields: tuple[Field, ...], events: Any) -> EventTable:
     """
     if isinstance(events, np.ndarray):
         return _read_array(fields, events)
-    # The base classes count too, so that subclasses (geopandas) are read as well.
-    families = {(base.__module__.partition(".")[0], base.__name__) for base in type(events).__mro__}
-    if ("pandas", "DataFrame") in families:
+    kinds = families(events)  # so that subclasses (geopandas) are read as well
+    if ("pandas", "DataFrame") in kinds:
         _require_known(fields, map(str, events.columns))
         return _table([_pandas_column(field, events) for field in fields], fields, len(events))
-    if ("pyarrow", "RecordBatch") in families:
+    if ("pyarrow", "RecordBatch") in kinds:
         events = sys.modules["pyarrow"].Table.from_batches([events])
-        families.add(("pyarrow", "Table"))
-    if ("pyarrow", "Table") in families:
+        kinds.add(("pyarrow", "Table"))
+    if ("pyarrow", "Table") in kinds:
         _require_known(fields, events.column_names)
         return _read_arrow(fields, events)
     raise EventError(
@@ -88,6 +93,12 @@ class _Columns(NamedTuple):
     def values(self, name: str) -> list[object]:
         return list(map(self.by_name[name].value, range(self.length)))
 
+    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
+        column = self.by_name[field.name]
+        if column.exact is None:
+            return rests_one_by_one(column.value, field, rows, coordinates)
+        return rests(column.exact[rows], coordinates)
+
 
 class _Numbers(NamedTuple):
     """An array of numbers (n, number of attributes), none missing."""
@@ -102,10 +113,14 @@ class _Numbers(NamedTuple):
         values: list[object] = self.array[:, self.names.index(name)].tolist()
         return values
 
+    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
+        return rests(self.array[rows, self.names.index(field.name)], coordinates)
+
 
 def _table(columns: list[Column], fields: tuple[Field, ...], count: int) -> EventTable:
     named = {field.name: column for field, column in zip(fields, columns, strict=True)}
-    return EventTable(assemble([column.coordinates for column in columns], count), _Columns(named, count))
+    points = assemble([column.coordinates for column in columns], count)
+    return EventTable(points, _Columns(named, count), fields)
 
 
 def _read_array(fields: tuple[Field, ...], events: AnyArray) -> EventTable:
@@ -114,8 +129,8 @@ def _read_array(fields: tuple[Field, ...], events: AnyArray) -> EventTable:
         raise EventError(f"expected an array of shape (n, {len(fields)}) [{names}]; got {events.shape}")
     mask = np.ma.getmaskarray(events) if isinstance(events, np.ma.MaskedArray) else None
     values = np.ma.getdata(events)
-    if values.dtype.kind in "iufb":
-        kind = "bool" if values.dtype.kind == "b" else "number"
+    if values.dtype.kind not in "OUST":
+        kind = _FAMILIES.get(values.dtype.kind)
         for field in fields:
             # No value of the array can be of this attribute's type, so the array is a mistake.
             if field.family != kind:
@@ -127,11 +142,11 @@ def _read_array(fields: tuple[Field, ...], events: AnyArray) -> EventTable:
         if kind == "number" and mask is None:
             with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite
                 points = np.array(values, np.float64, order="C")  # never the caller's own memory
-            if _within(fields, points):
+            if _within(fields, points, values):
                 points += 0.0  # -0.0 and 0.0 become the same coordinate
                 # Large integers are exact in the rows only; floats are the same in both.
                 kept = values.copy() if values.dtype.kind != "f" else points
-                return EventTable(points, _Numbers([field.name for field in fields], kept))
+                return EventTable(points, _Numbers([field.name for field in fields], kept), fields)
     columns = [
         encode_array(field, values[:, j], None if mask is None else mask[:, j])
         for j, field in enumerate(fields)
@@ -139,15 +154,16 @@ def _read_array(fields: tuple[Field, ...], events: AnyArray) -> EventTable:
     return _table(columns, fields, len(values))
 
 
-def _within(fields: tuple[Field, ...], points: FloatArray) -> bool:
-    """Whether every coordinate is finite and inside its domain; two passes, no temporary arrays."""
+def _within(fields: tuple[Field, ...], points: FloatArray, values: AnyArray) -> bool:
+    """Whether every number is finite and inside its domain; two passes, no temporary arrays."""
     if not len(points):
         return True
     # NaN makes both comparisons false, infinity lies outside every domain.
     if all(field.low == LOWEST and field.high == HIGHEST for field in fields):
         return bool(points.min() >= LOWEST and points.max() <= HIGHEST)
-    low = np.array([field.low for field in fields])
-    high = np.array([field.high for field in fields])
+    if values.dtype.kind != "f" and not all(field.sharp for field in fields):
+        return not any(field.outside(values[:, j]).any() for j, field in enumerate(fields))
+    low, high = np.array([inward(field.low, field.high) for field in fields]).T
     return bool((points.min(axis=0) >= low).all() and (points.max(axis=0) <= high).all())
 
 
@@ -161,19 +177,24 @@ def encode_array(field: Field, values: AnyArray, missing: BoolArray | None) -> C
     """
     kind = values.dtype.kind
     absent = np.zeros(len(values), np.bool_) if missing is None else np.array(missing, np.bool_)
-    if kind in "mM":
-        absent |= np.isnat(values)
-    elif kind in "OUST":
+    if kind not in PLAIN:
         objects = [None if gone else value for gone, value in zip(absent, values.tolist(), strict=True)]
         return Column(encode_objects(field, objects), objects.__getitem__)
+    if kind in "mM":
+        absent |= np.isnat(values)
     if kind == "f":
         _refuse(field, values, ~np.isfinite(values) & ~absent)
+    exact: AnyArray | None = None
     if field.family == _FAMILIES.get(kind):
-        with np.errstate(over="ignore"):
-            coordinates = (_microseconds(values) if kind == "M" else values).astype(np.float64)
-        outside = ~((coordinates >= field.low) & (coordinates <= field.high)) & ~absent
-        _refuse(field, values, outside & (coordinates != ALIEN) if kind == "M" else outside)
-        coordinates[absent] = MISSING
+        exact, alien = values, np.zeros(1, np.bool_)
+        if kind == "M":
+            exact, _, _, alien = instants(values)
+        elif kind == "f":
+            with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite
+                exact = values.astype(np.float64)
+        if kind != "b":
+            _refuse(field, values, field.outside(exact) & ~absent & ~alien)
+        coordinates = np.where(absent, MISSING, np.where(alien, ALIEN, exact.astype(np.float64)))
     else:
         coordinates = np.where(absent, MISSING, ALIEN)
     if field.width == 2:
@@ -184,21 +205,13 @@ def encode_array(field: Field, values: AnyArray, missing: BoolArray | None) -> C
             return None
         return values[index] if kind in "mM" else values[index].item()
 
-    return Column(coordinates, value)
+    return Column(coordinates, value, exact)
 
 
 def _refuse(field: Field, values: AnyArray, wrong: BoolArray) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise refusal(field, row, values[row])
-
-
-def _microseconds(values: AnyArray) -> FloatArray:
-    """Return datetime64 values (n,) as float64 microseconds, rounded down; `ALIEN` beyond int64's range."""
-    days = values.astype("datetime64[D]").astype(np.int64)
-    coordinates = values.astype("datetime64[us]").astype(np.int64).astype(np.float64)
-    coordinates[np.abs(days) > 290_000 * 365] = ALIEN
-    return coordinates
 
 
 def encode_uniques(field: Field, codes: NDArray[np.signedinteger[Any]], uniques: list[Any]) -> Column:
@@ -213,25 +226,15 @@ def _pandas_column(field: Field, frame: Any) -> Column:
     series = frame[field.name]
     if series.ndim != 1:
         raise _several(field, "DataFrame")
-    dtype = series.dtype
-    missing = series.isna().to_numpy(np.bool_)
-    plain = np.dtype(getattr(dtype, "numpy_dtype", dtype if isinstance(dtype, np.dtype) else object))
-    if plain.kind in "iufb":
-        values = series.to_numpy() if dtype == plain else series.to_numpy(plain, na_value=0)
-        return encode_array(field, values, missing)
-    if plain.kind == "M" or hasattr(dtype, "tz"):
-        aware = getattr(series.dt, "tz", None) is not None
-        instants = series.dt.tz_convert(None) if aware else series
-        values = instants.to_numpy(plain if plain.kind == "M" else f"datetime64[{dtype.unit}]")
-        return encode_array(field, values, missing)
-    if field.family in ("str", "timestamp"):
+    values = pandas_values(series)
+    if values.array.dtype.kind not in PLAIN and field.family in ("str", "timestamp"):
         try:
             codes, uniques = series.factorize()
-        except TypeError:  # a list or a dict among the values
+        except _NOT_HASHED:
             pass
         else:
             return encode_uniques(field, codes, list(uniques))
-    return encode_array(field, series.to_numpy(object), missing)
+    return encode_array(field, *values)
 
 
 def _several(field: Field, form: str) -> EventError:
@@ -260,29 +263,11 @@ def _arrow_column(field: Field, table: Any) -> Column:
     if not places or pa.types.is_struct(table.schema.types[places[0]]):
         return _absent(field, len(table))
     column = table.column(places[0])
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        column = column.cast(kind)
-    missing = column.is_null().to_numpy()
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        if pa.types.is_float16(kind):
-            column = column.cast(pa.float32())
-        return encode_array(field, column.fill_null(False if kind == pa.bool_() else 0).to_numpy(), missing)
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return encode_array(field, column.to_numpy(), missing)
     try:
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             coded = column.combine_chunks().dictionary_encode()
             codes = coded.indices.fill_null(-1).to_numpy()
             return encode_uniques(field, codes, coded.dictionary.to_pylist())
-        values = column.to_pylist()
+        return encode_array(field, *arrow_values(column))
     except UnicodeDecodeError as error:
         raise EventError.about(field.name, f"is not valid UTF-8: {error}") from None
-    return encode_array(field, _objects(values), missing)
-
-
-def _objects(values: list[Any]) -> AnyArray:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array

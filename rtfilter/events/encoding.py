@@ -18,6 +18,8 @@ from typing import Final
 
 import numpy as np
 
+from rtfilter.events.exact import microseconds_of
+
 MISSING: Final = -math.inf
 """Coordinate of an attribute that the event does not have."""
 ALIEN: Final = math.inf
@@ -38,7 +40,6 @@ IDENTITY_MAX: Final = 2 ** (_SHORT_BITS + 1) - 1
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_YEARS: Final = 290_000  # what int64 microseconds can hold, nearly
 
 
 class Timestamp(int):
@@ -106,7 +107,7 @@ def microseconds(value: object) -> int | None:
     """Read a timestamp as whole microseconds since 1970-01-01T00:00:00Z, rounded down.
 
     Accepts datetime (naive means UTC), date (midnight UTC), numpy.datetime64 and ISO 8601 text;
-    None for anything else.
+    None for anything else, and for a moment that int64 microseconds do not hold.
     """
     if isinstance(value, Timestamp):
         return int(value)
@@ -118,14 +119,14 @@ def microseconds(value: object) -> int | None:
     if isinstance(value, datetime):
         if is_missing(value):
             return None
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        # As Python has it, a zone that tells no offset is none.
+        naive = value.tzinfo is None or value.utcoffset() is None
+        aware = value.replace(tzinfo=UTC) if naive else value
         return int((aware - _EPOCH) // _MICROSECOND)
     if isinstance(value, date):
         return (value.toordinal() - _EPOCH.toordinal()) * 86_400_000_000
     if isinstance(value, np.datetime64):
-        if np.isnat(value) or abs(int(value.astype("datetime64[Y]").astype(np.int64))) > _YEARS:
-            return None
-        return int(value.astype("datetime64[us]").astype(np.int64))
+        return microseconds_of(value)
     return None
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_cell, encode_objects
 from rtfilter.events.encoding import is_missing, string_code
-from rtfilter.events.table import EventTable, Field
+from rtfilter.events.table import EventTable, Field, rests_one_by_one
 
 MAX_NESTING = 64
 """Deepest nesting of objects in one event."""
@@ -73,6 +74,12 @@ class _Dicts:
         found = (event.get(name) for event in self.events)
         return [None if is_missing(value) else value for value in found]
 
+    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
+        def value(row: int) -> object:
+            return self.events[row].get(field.name)
+
+        return rests_one_by_one(value, field, rows, coordinates)
+
 
 def read_dict(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventTable:
     """Read one event. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
@@ -91,7 +98,7 @@ def read_dict(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventTa
             point += encode_cell(field, value, 0)
     points = np.array((point,), np.float64)
     points += 0.0  # -0.0 and 0.0 become the same coordinate
-    return EventTable(points, _Dicts(fields, (event,)))
+    return EventTable(points, _Dicts(fields, (event,)), fields)
 
 
 def read_dicts(fields: tuple[Field, ...], events: Sequence[Any]) -> EventTable:
@@ -107,4 +114,4 @@ def read_dicts(fields: tuple[Field, ...], events: Sequence[Any]) -> EventTable:
     if names is not None:
         events = [flatten(event, names, row) for row, event in enumerate(events)]
     parts = [encode_objects(field, [event.get(field.name) for event in events]) for field in fields]
-    return EventTable(assemble(parts, len(events)), _Dicts(fields, events))
+    return EventTable(assemble(parts, len(events)), _Dicts(fields, events), fields)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rtfilter.errors import EventError
 from rtfilter.events.columns import read_columns
 from rtfilter.events.objects import read_dict, read_dicts
 from rtfilter.events.table import EventTable, Field
+from rtfilter.text import listed
 
 
 def read_events(fields: tuple[Field, ...], events: object) -> EventTable:
@@ -15,4 +17,20 @@ def read_events(fields: tuple[Field, ...], events: object) -> EventTable:
         return read_dict(fields, events)
     if isinstance(events, list | tuple):
         return read_dicts(fields, events)
+    if isinstance(events, EventTable):
+        return _own(fields, events)
     return read_columns(fields, events)
+
+
+def _own(fields: tuple[Field, ...], table: EventTable) -> EventTable:
+    """Return a table that was read already. Raises `EventError` where that was for other attributes."""
+    if table.fields is fields or table.fields == fields:
+        return table
+    raise EventError(
+        "the table of events was read by another schema: "
+        f"{_described(table.fields)}; here it is {_described(fields)}. Read the events with this one"
+    )
+
+
+def _described(fields: tuple[Field, ...]) -> str:
+    return f"({listed([f'{field.name}: {field.family}' for field in fields])})"

@@ -12,7 +12,16 @@ import numpy as np
 
 from rtfilter.dtypes import FloatArray
 from rtfilter.errors import PredicateError
-from rtfilter.events.encoding import HIGHEST, LOWEST, READERS, Constant, Timestamp, microseconds, number
+from rtfilter.events.encoding import (
+    EXACT,
+    HIGHEST,
+    LOWEST,
+    READERS,
+    Constant,
+    Timestamp,
+    microseconds,
+    number,
+)
 from rtfilter.events.reading import read_events
 from rtfilter.events.table import EventTable, Field
 from rtfilter.text import listed, shown
@@ -86,7 +95,7 @@ class Attribute:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The domain in coordinates, closed; all of float64 where none is declared."""
+        """The closed domain, int or float, of timestamps in microseconds; else all of float64."""
         low = LOWEST if self.low is None else self._coordinate(self.low)
         high = HIGHEST if self.high is None else self._coordinate(self.high)
         return low, high
@@ -95,7 +104,7 @@ class Attribute:
         value = microseconds(end) if self.type is datetime else number(end)
         if value is None or not LOWEST <= value <= HIGHEST:
             raise ValueError(f"the domain of a {self.kind} attribute cannot end at {end!r}")
-        return float(value)
+        return value
 
     def to_json(self) -> dict[str, object]:
         """Return a JSON object that `from_json` turns into an equal attribute."""
@@ -153,7 +162,13 @@ class Schema:
             self.offsets[name] = self.dimensions
             self.dimensions += attribute.width
         self.fields: tuple[Field, ...] = tuple(
-            Field(name, attribute.family, READERS[_READ_AS[attribute.type]], *attribute.bounds)
+            Field(
+                name,
+                attribute.family,
+                READERS[_READ_AS[attribute.type]],
+                *attribute.bounds,
+                all(abs(end) < EXACT or abs(end) == HIGHEST for end in attribute.bounds),
+            )
             for name, attribute in self.attributes.items()
         )
         """The attributes, laid out for reading events."""
@@ -163,11 +178,12 @@ class Schema:
 
         Parameters
         ----------
-        events : dict, list of dict, ndarray, numpy.ma.MaskedArray, pandas.DataFrame or pyarrow.Table
+        events : dict, list of dict, ndarray, masked array, pandas.DataFrame, pyarrow.Table or EventTable
             One event or n of them. Nested objects are flattened with dots, attributes outside the
             schema are ignored. An array has shape (n, number of attributes), in the order of `names`;
             an array of numbers needs a schema of numbers only. Missing are: an absent key or None in a
-            dict, a masked cell, NaN, None and NaT in pandas, null in Arrow.
+            dict, a masked cell, NaT, NaN and None in pandas, null in Arrow. A table that was read
+            already is returned as it is.
 
         Returns
         -------
@@ -177,8 +193,9 @@ class Schema:
         Raises
         ------
         EventError
-            NaN (except in pandas), infinity, a value outside its domain, or an unexpected shape; its
-            `row` and `attribute` say where. A value of another type is no error: it satisfies nothing.
+            NaN (except in pandas), infinity, a value outside its domain, an unexpected shape, or a table
+            that another schema has read; its `row` and `attribute` say where. A value of another type is
+            no error: it satisfies nothing.
         """
         return read_events(self.fields, events)
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
+from math import ceil, floor, inf, nextafter
 from typing import Any, NamedTuple, Protocol
 
-from rtfilter.dtypes import FloatArray, IntArray
+import numpy as np
+
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.events.exact import rest_of
 
 
 class Field(NamedTuple):
@@ -18,12 +23,30 @@ class Field(NamedTuple):
     """Event value to canonical value; None for another type."""
     low: float
     high: float
-    """Closed ends of the coordinate's domain; strings ignore them."""
+    """Closed ends of the domain, int or float, exactly as declared; strings ignore them."""
+    sharp: bool
+    """Whether the ends are float64 that share their value with no other number."""
 
     @property
     def width(self) -> int:
         """Number of coordinates."""
         return 2 if self.family == "str" else 1
+
+    def outside(self, values: AnyArray) -> BoolArray:
+        """Whether numbers, (n,) of integers or float64, exactly as they are, lie outside; NaN does."""
+        low, high = self.low, self.high
+        if values.dtype.kind == "f":
+            low, high = inward(low, high)
+        else:
+            low, high = ceil(low), floor(high)
+        found: BoolArray = ~((values >= low) & (values <= high))
+        return found
+
+
+def inward(low: float, high: float) -> tuple[float, float]:
+    """Return the least and the greatest float64 of a closed range of numbers, whose ends may be integers."""
+    a, b = float(low), float(high)
+    return a if a >= low else nextafter(a, inf), b if b <= high else nextafter(b, -inf)
 
 
 class Rows(Protocol):
@@ -35,6 +58,17 @@ class Rows(Protocol):
     def values(self, name: str) -> Sequence[object]:
         """The values of one attribute, an event each; None where missing."""
 
+    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
+        """The rests of an attribute's numbers in some rows (`rtfilter.events.exact`), int64 (k,)."""
+
+
+def rests_one_by_one(
+    values: Callable[[int], object], field: Field, rows: IntArray, coordinates: FloatArray
+) -> IntArray:
+    """Return `Rows.rests` of values that are Python objects; `values` gives that of a row."""
+    pairs = zip(rows.tolist(), coordinates.tolist(), strict=True)
+    return np.array([rest_of(field.read(values(row)), at) for row, at in pairs], np.int64)
+
 
 class EventTable:
     """A batch of n events as points, and as values for exact evaluation.
@@ -45,12 +79,15 @@ class EventTable:
     ----------
     points : float64 (n, D), C-contiguous
         Coordinates; `MISSING` and `ALIEN` mark absent and ill-typed values.
+    fields : tuple of Field
+        The attributes of the schema that read it.
     """
 
-    __slots__ = ("_rows", "points")
+    __slots__ = ("_rows", "fields", "points")
 
-    def __init__(self, points: FloatArray, rows: Rows) -> None:
+    def __init__(self, points: FloatArray, rows: Rows, fields: tuple[Field, ...]) -> None:
         self.points = points
+        self.fields = fields
         self._rows = rows
 
     def __len__(self) -> int:
@@ -58,11 +95,11 @@ class EventTable:
 
     def rows(self, rows: range) -> EventTable:
         """Return the events in consecutive rows, from 0, as another table."""
-        return EventTable(self.points[rows.start : rows.stop], _Chosen(self._rows, rows))
+        return EventTable(self.points[rows.start : rows.stop], _Chosen(self._rows, rows), self.fields)
 
     def take(self, rows: IntArray) -> EventTable:
         """Return the events in these rows, int64 (k,), in this order, as another table."""
-        return EventTable(self.points[rows], _Chosen(self._rows, rows.tolist()))
+        return EventTable(self.points[rows], _Chosen(self._rows, rows.tolist()), self.fields)
 
     def row(self, index: int) -> dict[str, object]:
         """Return the present attributes of event `index`, 0 <= index < n, by flattened name."""
@@ -71,6 +108,24 @@ class EventTable:
     def values(self, attribute: str) -> Sequence[object]:
         """Return the n values of an attribute, as they were given; None where missing."""
         return self._rows.values(attribute)
+
+    def rests(self, rows: IntArray, coordinates: IntArray) -> IntArray:
+        """Return what float64 leaves out of numbers and timestamps, int64 (k,): see `rtfilter.events.exact`.
+
+        Parameters
+        ----------
+        rows : int64 (k,)
+        coordinates : int64 (k,)
+            Columns of `points`, which have a value of the attribute's type there.
+        """
+        found = np.empty(len(rows), np.int64)
+        starts = accumulate((field.width for field in self.fields), initial=0)
+        for field, start in zip(self.fields, starts, strict=False):
+            own = np.flatnonzero(coordinates == start)
+            if len(own):
+                places = rows[own]
+                found[own] = self._rows.rests(field, places, self.points[places, start])
+        return found
 
 
 class _Chosen(NamedTuple):
@@ -85,3 +140,7 @@ class _Chosen(NamedTuple):
     def values(self, name: str) -> Sequence[object]:
         values = self.source.values(name)
         return [values[place] for place in self.places]
+
+    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
+        places = np.array([self.places[row] for row in rows.tolist()], np.int64)
+        return self.source.rests(field, places, coordinates)

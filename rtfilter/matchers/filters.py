@@ -10,8 +10,9 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.bounds import bounds_predicate
+from rtfilter.predicates.bounds import Bounds, bounds_predicate
 from rtfilter.predicates.boxes import Boxes, compile_predicate
+from rtfilter.predicates.ends import NO_ENDS, Ends
 from rtfilter.predicates.model import Predicate
 
 
@@ -53,7 +54,7 @@ class Filters:
         The subscriptions, each once.
     """
 
-    __slots__ = ("_boxes", "_predicates", "_rows", "ids", "schema")
+    __slots__ = ("_boxes", "_ends", "_predicates", "_rows", "ids", "schema")
 
     def __init__(
         self,
@@ -62,11 +63,13 @@ class Filters:
         predicates: Sequence[Predicate] | None,
         boxes: Boxes | None,
         rows: IntArray | None,
+        ends: Ends = NO_ENDS,
     ) -> None:
         self.schema, self.ids = schema, ids
         self._predicates = predicates
         self._boxes = boxes
         self._rows = rows  # of `ids`, for each box; None: box i is that of ids[i]
+        self._ends = ends  # owned by rows of `ids`
 
     @classmethod
     def of_predicates(
@@ -87,17 +90,33 @@ class Filters:
         return cls(schema, names, None, Boxes(boxes.low, boxes.high, boxes.exact), places)
 
     @classmethod
-    def of_bounds(cls, schema: Schema, low: FloatArray, high: FloatArray) -> Filters:
-        """Of one exact box each, encoded, float64 (n, D); ids are 0..n - 1."""
-        exact = np.ones(len(low), np.bool_)
-        return cls(schema, np.arange(len(low)), None, Boxes(low, high, exact), None)
+    def of_bounds(cls, schema: Schema, bounds: Bounds) -> Filters:
+        """Of one box each; ids are 0..n - 1. A box is exact that has no ends besides its own."""
+        exact = np.ones(len(bounds.low), np.bool_)
+        exact[bounds.ends.owners] = False
+        boxes = Boxes(bounds.low, bounds.high, exact)
+        return cls(schema, np.arange(len(bounds.low)), None, boxes, None, bounds.ends)
+
+    def with_ends(self, ends: Ends) -> Filters:
+        """Boxes together with the exact ends of some of them, owned by `ids`, as `ends` gives them."""
+        if not len(ends.owners):
+            return self
+        order = np.argsort(self.ids)
+        rows = order[np.searchsorted(self.ids, ends.owners, sorter=order)]
+        owned = ends.owned_by(rows)
+        return Filters(self.schema, self.ids, self._predicates, self._boxes, self._rows, owned)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def named(self, ids: IntArray) -> Filters:
         """The same with other ids, int64 (n,), distinct."""
-        return Filters(self.schema, ids, self._predicates, self._boxes, self._rows)
+        return Filters(self.schema, ids, self._predicates, self._boxes, self._rows, self._ends)
+
+    @property
+    def ends(self) -> Ends:
+        """Exact ends of bounds that their boxes do not tell, owned by ids."""
+        return self._ends.owned_by(self.ids[self._ends.owners]) if len(self._ends.owners) else self._ends
 
     def boxes(self) -> BoxColumns:
         """The boxes; compiled when first asked for.
@@ -137,15 +156,16 @@ class Filters:
     def predicates(self) -> Sequence[Predicate]:
         """The predicates, n of them.
 
-        Raises `ValueError` where only a box is known that is not exact, or several of one subscription.
+        Raises `ValueError` where only a box is known that does not tell it, or several of one subscription.
         """
         if self._predicates is not None:
             return self._predicates
         assert self._boxes is not None
-        if self._rows is not None or not self._boxes.exact.all():
+        low, high, exact = self._boxes
+        if self._rows is not None or not (exact | np.isin(np.arange(len(exact)), self._ends.owners)).all():
             raise ValueError("these boxes do not tell the predicates they were compiled from")
-        sides = zip(self._boxes.low, self._boxes.high, strict=True)
-        return [bounds_predicate(low, high, self.schema) for low, high in sides]
+        sides = enumerate(zip(low, high, strict=True))
+        return [bounds_predicate(*pair, self.schema, self._ends.of_row(row)) for row, pair in sides]
 
     def constraints(self) -> ConstraintColumns:
         """The filters with their constraints; see `predicates`."""

@@ -1,4 +1,8 @@
-"""Refining: of the hits whose boxes are only supersets, those remain whose predicate is satisfied."""
+"""Refining: of the hits whose boxes are only supersets, those remain whose subscription is satisfied.
+
+Ends of bounds that the box does not tell are compared for all hits at once; other predicates are asked one by
+one.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,19 @@ from typing import Protocol
 
 import numpy as np
 
-from rtfilter.dtypes import IntArray
+from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.events.table import EventTable
+from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.results import Hits
 
 
 class Predicates(Protocol):
-    """Predicates by id."""
+    """What boxes do not tell, by id."""
+
+    @property
+    def ends(self) -> EndStore:
+        """Exact ends of bounds."""
 
     def get(self, id: int) -> Predicate | None:
         """The predicate of a subscription, None if it is unknown."""
@@ -22,7 +31,7 @@ class Predicates(Protocol):
 def refine(
     hits: Hits, events: EventTable, predicates: Predicates, rows: IntArray | None = None
 ) -> tuple[IntArray, IntArray]:
-    """Ask the predicates of hits that are not exact.
+    """Decide the hits that are not exact.
 
     Parameters
     ----------
@@ -30,7 +39,7 @@ def refine(
         Of n events.
     events : EventTable
     predicates : Predicates
-        Of all subscriptions with a hit that is not exact.
+        Ends, or else a predicate, of all subscriptions with a hit that is not exact.
     rows : int64 (n,), optional
         Rows of `events` that the hits are about; all by default.
 
@@ -43,8 +52,11 @@ def refine(
         return hits.offsets, hits.ids
     keep = np.ones(len(hits.ids), np.bool_)
     owner = np.repeat(np.arange(len(hits.offsets) - 1), np.diff(hits.offsets))
+    doubtful = np.flatnonzero(hits.exact == 0)
+    if predicates.ends:
+        doubtful = _compare_ends(hits.ids, owner, doubtful, events, predicates.ends, rows, keep)
     seen, event = -1, {}
-    for hit in np.flatnonzero(hits.exact == 0).tolist():
+    for hit in doubtful.tolist():
         if owner[hit] != seen:
             seen = owner[hit]
             event = events.row(int(seen if rows is None else rows[seen]))
@@ -52,3 +64,31 @@ def refine(
         keep[hit] = predicate is not None and predicate.matches(event)
     counts = np.bincount(owner[keep], minlength=len(hits.offsets) - 1)
     return np.concatenate([[0], np.cumsum(counts)]), hits.ids[keep]
+
+
+def _compare_ends(
+    ids: IntArray,
+    owner: IntArray,
+    doubtful: IntArray,
+    events: EventTable,
+    ends: EndStore,
+    rows: IntArray | None,
+    keep: BoolArray,
+) -> IntArray:
+    """Decide, in `keep`, the doubtful hits whose subscription has ends; returns the others.
+
+    The box has been tried already: only where a coordinate equals an end can a rest make a difference.
+    """
+    at, (_, sides, values, rests) = ends.find(ids[doubtful])
+    event = owner[doubtful[at]]
+    if rows is not None:
+        event = rows[event]
+    coordinate = sides >> 1
+    tied = np.flatnonzero(events.points[event, coordinate] == values)
+    if len(tied):
+        own, end, is_high = events.rests(event[tied], coordinate[tied]), rests[tied], sides[tied] & 1 == 1
+        outside = np.where(is_high, own > end, own < end)
+        keep[doubtful[at[tied[outside]]]] = False
+    left = np.ones(len(doubtful), np.bool_)
+    left[at] = False
+    return doubtful[left]

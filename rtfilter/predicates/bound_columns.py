@@ -7,18 +7,20 @@ side; where both are empty the attribute may be missing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import FloatArray
+from rtfilter.dtypes import AnyArray
 from rtfilter.errors import PredicateError
+from rtfilter.events.foreign import Values, arrow_values
 from rtfilter.events.schema import Schema
 from rtfilter.text import listed
 
-SIDES = {"low": -inf, "high": inf}
-"""Prefixes of the columns, and the value of an empty cell."""
+SIDES = ("low", "high")
+"""Prefixes of the columns."""
+Columns = dict[str, AnyArray]
+"""Ends of one side by attribute, masked where there is no bound."""
 
 
 class BoundColumn(NamedTuple):
@@ -68,33 +70,25 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[BoundColumn]:
     return columns
 
 
-def open_bounds(count: int, schema: Schema) -> tuple[FloatArray, FloatArray]:
-    """Return infinite low and high bounds, float64 (count, number of attributes) each."""
-    shape = (count, len(schema.names))
-    return np.full(shape, SIDES["low"]), np.full(shape, SIDES["high"])
+def bounds_of_arrow(table: Any, columns: list[BoundColumn], schema: Schema) -> tuple[Columns, Columns]:
+    """Return low and high bounds from n rows of an Arrow table or batch, as `compile_bounds` takes them.
 
-
-def bounds_of_arrow(table: Any, columns: list[BoundColumn], schema: Schema) -> tuple[FloatArray, FloatArray]:
-    """Return low and high bounds, float64 (n, number of attributes), from n rows of an Arrow table or batch.
-
-    Columns hold numbers, booleans or timestamps (then microseconds since 1970); null is no bound.
+    Columns hold numbers, booleans or moments; null is no bound.
 
     Raises
     ------
     PredicateError
         A column has another type than its attribute.
     """
-    low, high = open_bounds(len(table), schema)
+    sides: dict[str, Columns] = {side: {} for side in SIDES}
     for column in columns:
-        values = _floats(table, column, schema)
-        side = low if column.side == "low" else high
-        filled = values.fill_null(SIDES[column.side])
-        side[:, schema.names.index(column.attribute)] = filled.to_numpy(zero_copy_only=False)
-    return low, high
+        values, missing = _values(table, column, schema)
+        sides[column.side][column.attribute] = np.ma.MaskedArray(values, missing)
+    return sides["low"], sides["high"]
 
 
-def _floats(table: Any, column: BoundColumn, schema: Schema) -> Any:
-    """The values of a column as float64; null stays null."""
+def _values(table: Any, column: BoundColumn, schema: Schema) -> Values:
+    """The values of a column, which are of the attribute's type."""
     import pyarrow
 
     values, family = table.column(column.at), schema.attributes[column.attribute].family
@@ -109,8 +103,4 @@ def _floats(table: Any, column: BoundColumn, schema: Schema) -> Any:
             f"column {table.column_names[column.at]!r} holds {kind}, but the attribute is a {family}",
             attribute=column.attribute,
         )
-    if fits["timestamp"]:
-        values = values.cast(pyarrow.timestamp("us"), safe=False).cast(pyarrow.int64())
-    if fits["bool"]:
-        values = values.cast(pyarrow.int8())
-    return values.cast(pyarrow.float64(), safe=False)
+    return arrow_values(values.cast(pyarrow.float64(), safe=False) if types.is_decimal(kind) else values)

@@ -2,64 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from math import ceil, floor, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import BoolArray, FloatArray
 from rtfilter.errors import PredicateError
-from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, Timestamp
+from rtfilter.events.encoding import ALIEN, EXACT, HIGHEST, LOWEST, MISSING, Timestamp
 from rtfilter.events.schema import Schema
+from rtfilter.predicates.ends import NO_ENDS, Ends
 from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.sides import Side, open_side, read_side
 
 
-def compile_bounds(low: ArrayLike, high: ArrayLike, schema: Schema) -> tuple[FloatArray, FloatArray]:
-    """Compile n subscriptions given as arrays, one closed interval per attribute.
+class Bounds(NamedTuple):
+    """n subscriptions, an encoded box each."""
+
+    low: FloatArray
+    """float64 (n, D)."""
+    high: FloatArray
+    """float64 (n, D)."""
+    ends: Ends
+    """Ends, by row, that may be passed by an event in the box; a box without any is exact."""
+
+
+def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
+    """Compile n subscriptions given as arrays or tables, one closed interval per attribute.
 
     Parameters
     ----------
-    low, high : float (n, number of attributes)
-        Closed ends in the order of ``schema.names``: numbers; 0 and 1 for booleans; microseconds since
-        1970-01-01T00:00:00Z for timestamps. -inf and +inf together mean no constraint: the attribute
-        may be missing. One infinite end alone means no bound on that side: the attribute must be
-        present. A string attribute must have no constraint. Ends and events compare as float64.
+    low, high : array_like (n, number of attributes), or table of n rows
+        Closed ends. An array has them in the order of ``schema.names``. A table, which is a pandas
+        DataFrame, an Arrow table or a mapping of names to columns, has them by the names of attributes; an
+        attribute without a column has no bound on that side.
+
+        Ends of numbers are numbers of any dtype; those of booleans are 0 and 1, or booleans. Those of
+        timestamps are datetime64 of any unit, what a constant may be, or numbers: microseconds since
+        1970-01-01T00:00:00Z. As events have whole microseconds, finer ends are rounded inwards.
+
+        -inf and +inf together mean no constraint: the attribute may be missing. One infinite end alone
+        means no bound on that side: the attribute must be present. What is missing is an infinite end: a
+        masked cell, None, NaT, null in Arrow, and in pandas NaN. A string attribute must have no
+        constraint.
     schema : Schema
 
     Returns
     -------
-    low, high : float64 (n, D)
-        Encoded boxes, all exact.
+    Bounds
+        All of int64 and uint64 compares exactly with numbers of every type.
 
     Raises
     ------
     PredicateError
-        A wrong shape, NaN, an end at the wrong infinity, low above high, or a bounded string attribute;
-        its `row` and `attribute` say where.
+        A wrong shape, a column that is no attribute, ends of another type than the attribute, NaN, an end
+        at the wrong infinity or beyond float64, low above high, or a bounded string attribute; its `row`
+        and `attribute` say where.
     """
-    lows, highs = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    width = len(schema.names)
-    if lows.ndim != 2 or lows.shape[1] != width or lows.shape != highs.shape:
+    lows, highs = read_side(low, schema, "low"), read_side(high, schema, "high")
+    if isinstance(low, Mapping) and not low:  # no column: no bound on that side
+        lows = open_side(len(highs.values), schema, "low")
+    if isinstance(high, Mapping) and not high:
+        highs = open_side(len(lows.values), schema, "high")
+    if lows.values.shape != highs.values.shape:
         raise PredicateError(
-            f"low and high must both have shape (n, {width}); got {lows.shape}, {highs.shape}"
+            f"low and high must both have shape (n, {len(schema.names)}); "
+            f"got {lows.values.shape}, {highs.values.shape}"
         )
-    free = (lows == -inf) & (highs == inf)
-    _refuse(np.isnan(lows) | np.isnan(highs), "NaN", lows, highs, schema)
-    _refuse(lows > highs, "low above high", lows, highs, schema)
-    _refuse((lows == inf) | (highs == -inf), "an end at the wrong infinity", lows, highs, schema)
-    strings = np.array([attribute.width == 2 for attribute in schema.attributes.values()])
-    _refuse(~free & strings, "bounds on a string, which arrays cannot hold", lows, highs, schema)
-    at = np.repeat(np.arange(width), [attribute.width for attribute in schema.attributes.values()])
+    a, b = lows.values, highs.values
+    _check(lows, highs, schema)
+    free = (a == -inf) & (b == inf)
+    if schema.dimensions > len(schema.names):
+        strings = np.array([attribute.width == 2 for attribute in schema.attributes.values()])
+        _refuse(~free & strings, "bounds on a string, which arrays cannot hold", lows, highs, schema)
     # -0.0 becomes 0.0, so that equal boxes have equal bytes.
-    encoded_low = np.where(free, MISSING, np.maximum(lows, LOWEST) + 0.0)[:, at]
-    encoded_high = np.where(free, ALIEN, np.minimum(highs, HIGHEST) + 0.0)[:, at]
-    return np.ascontiguousarray(encoded_low), np.ascontiguousarray(encoded_high)
+    encoded_low = np.where(free, MISSING, np.maximum(a, LOWEST) + 0.0)
+    encoded_high = np.where(free, ALIEN, np.minimum(b, HIGHEST) + 0.0)
+    ends = _ends(lows, highs, schema)
+    if schema.dimensions > len(schema.names):
+        at = np.repeat(
+            np.arange(len(schema.names)), [attribute.width for attribute in schema.attributes.values()]
+        )
+        encoded_low, encoded_high = (
+            np.ascontiguousarray(encoded_low[:, at]),
+            np.ascontiguousarray(encoded_high[:, at]),
+        )
+    return Bounds(encoded_low, encoded_high, ends)
 
 
-def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema) -> Predicate:
+def _check(lows: Side, highs: Side, schema: Schema) -> None:
+    a, b = lows.values, highs.values
+    # NaN makes the comparison false.
+    if (a <= b).all() and (a < inf).all() and (b > -inf).all() and lows.rests is highs.rests is None:
+        return
+    _refuse(np.isnan(a) | np.isnan(b), "NaN", lows, highs, schema)
+    above = a > b
+    if not (lows.rests is highs.rests is None):
+        low_rests, high_rests = (0 if side.rests is None else side.rests for side in (lows, highs))
+        above = above | ((a == b) & (np.asarray(low_rests) > high_rests))
+    _refuse(above, "low above high", lows, highs, schema)
+    _refuse((a == inf) | (b == -inf), "an end at the wrong infinity", lows, highs, schema)
+
+
+def _ends(lows: Side, highs: Side, schema: Schema) -> Ends:
+    """The ends of numbers and timestamps from which float64 does not tell every integer apart."""
+    large = [(np.abs(side.values) >= EXACT) & (np.abs(side.values) < inf) for side in (lows, highs)]
+    if not (large[0].any() or large[1].any()):
+        return NO_ENDS
+    wanted = np.array([attribute.ordinal for attribute in schema.attributes.values()])
+    rows, columns = np.nonzero(np.stack(large, axis=2).reshape(len(lows.values), -1) & np.repeat(wanted, 2))
+    at, is_high = columns >> 1, columns & 1 == 1
+    sides = 2 * np.array(list(schema.offsets.values()))[at] + is_high
+    values = np.where(is_high, highs.values[rows, at], lows.values[rows, at])
+    rests = np.zeros(len(rows), np.int64)
+    for side, own in ((lows, ~is_high), (highs, is_high)):
+        if side.rests is not None:
+            rests[own] = side.rests[rows[own], at[own]]
+    return Ends(rows, sides, values, rests)
+
+
+def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema, ends: Ends = NO_ENDS) -> Predicate:
     """Return the predicate that one row of `compile_bounds` stands for.
 
     Parameters
@@ -67,16 +131,22 @@ def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema) -> Predi
     low, high : float64 (D,)
         A closed box in encoded coordinates, without a constraint on strings.
     schema : Schema
+    ends : Ends
+        Those of this row.
     """
+    exact = {
+        side: int(value) + rest if rest else value
+        for side, value, rest in zip(*(column.tolist() for column in ends[1:]), strict=True)
+    }
     constraints: list[Constraint] = []
     for name, attribute in schema.attributes.items():
         at = schema.offsets[name]
-        a, b = float(low[at]), float(high[at])
-        if a == MISSING and b == ALIEN:
+        if low[at] == MISSING and high[at] == ALIEN:
             continue
+        a, b = exact.get(2 * at, float(low[at])), exact.get(2 * at + 1, float(high[at]))
         if attribute.type is bool:
             constraints.append(Constraint(name, "in", [value for value in (False, True) if a <= value <= b]))
-        elif a == b and (attribute.type is not datetime or a.is_integer()):
+        elif a == b and (attribute.type is not datetime or a == floor(a)):
             constraints.append(Constraint(name, "=", _constant(a, attribute.type, ceil)))
         else:
             # The attribute must be present. Any end says so; where both are open, the lowest number does.
@@ -87,13 +157,15 @@ def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema) -> Predi
     return Predicate((Filter(tuple(constraints)),))
 
 
-def _constant(coordinate: float, kind: type, whole: Callable[[float], int]) -> Any:
-    return Timestamp(whole(coordinate)) if kind is datetime else coordinate
+def _constant(end: float, kind: type, whole: Callable[[float], int]) -> Any:
+    return Timestamp(whole(end)) if kind is datetime else end
 
 
-def _refuse(wrong: BoolArray, what: str, lows: FloatArray, highs: FloatArray, schema: Schema) -> None:
+def _refuse(wrong: BoolArray, what: str, lows: Side, highs: Side, schema: Schema) -> None:
     if wrong.any():
         row, column = map(int, np.argwhere(wrong)[0])
         name = schema.names[column]
-        reason = f"{what} in [{lows[row, column]}, {highs[row, column]}]"
+        if what == "low above high" and schema.attributes[name].family == "timestamp":
+            what = "no whole microsecond lies between low and high"
+        reason = f"{what} in [{lows.shown(row, column)}, {highs.shown(row, column)}]"
         raise PredicateError(f"attribute {name!r}: {reason}", row=row, attribute=name, reason=reason)

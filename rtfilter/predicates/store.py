@@ -1,4 +1,6 @@
-"""The predicates of subscriptions, by id: needed to decide inexact boxes, to explain and to save.
+"""What boxes do not tell of subscriptions, by id: needed to decide inexact boxes, to explain and to save.
+
+It is a predicate, or the ends of bounds beyond 2**53 (`rtfilter.predicates.ends`).
 
 Matching asks only for predicates with an inexact box. The others are kept as JSON text: it takes a fifth of
 the memory, and Python's garbage collector has no objects to visit. Predicates of a loaded snapshot stay JSON
@@ -13,6 +15,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from rtfilter.dtypes import AnyArray
+from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 
 #: A predicate, or its JSON text.
@@ -29,9 +32,16 @@ def _encode(predicate: Predicate) -> bytes:
 
 
 class PredicateStore:
-    """Map of subscription id to predicate."""
+    """Map of subscription id to predicate.
+
+    Attributes
+    ----------
+    ends : EndStore
+        Of subscriptions that are arrays of bounds; they have no predicate here.
+    """
 
     def __init__(self) -> None:
+        self.ends = EndStore()
         self._changed: dict[int, Kept | None] = {}  # None: removed from what was loaded
         self._parsed: dict[int, Predicate] = {}  # of what was loaded
         self._ids = np.empty(0, np.int64)  # ascending
@@ -63,7 +73,7 @@ class PredicateStore:
         self._parsed.pop(id, None)
 
     def remove(self, id: int) -> None:
-        """Forget an id; unknown ones are ignored."""
+        """Forget the predicate of an id; unknown ones are ignored."""
         self._parsed.pop(id, None)
         if self._place(id) >= 0:
             self._changed[id] = None
@@ -82,7 +92,7 @@ class PredicateStore:
         return place if place < len(self._ids) and self._ids[place] == id else -1
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """Return the ids, ascending, and their predicates as one block of JSON texts."""
+        """Return the ids, ascending, their predicates as a block of JSON texts, and ends if there are any."""
         ids = sorted(self)
         found = map(self.kept, ids)
         texts = [_encode(one) if isinstance(one, Predicate) else one or b"" for one in found]
@@ -90,6 +100,7 @@ class PredicateStore:
             "predicate_ids": np.array(ids, np.int64),
             "predicate_offsets": np.cumsum([0, *map(len, texts)], dtype=np.int64),
             "predicate_text": np.frombuffer(b"".join(texts), np.uint8),
+            **self.ends.to_arrays(),
         }
 
     @classmethod
@@ -99,4 +110,5 @@ class PredicateStore:
         store._ids = arrays["predicate_ids"].astype(np.int64, copy=False)
         store._offsets = arrays["predicate_offsets"].astype(np.int64, copy=False)
         store._text = arrays["predicate_text"].astype(np.uint8, copy=False)
+        store.ends = EndStore.from_arrays(arrays)
         return store

@@ -40,6 +40,7 @@ from rtfilter.spark.subscribing import (
     save,
     written,
 )
+from rtfilter.subscriptions import as_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -147,7 +148,7 @@ class ShardedIndex:
         """Add or replace subscriptions, and remove others, in one version; see `append` and `remove`."""
         given = SubscriptionFrame.of(subscriptions, self.schema)
         given.count()
-        old = np.concatenate([given.ids(), _ids(removed)])
+        old = np.concatenate([given.ids(), as_ids(removed)])
         rest = self._without(subscriptions.sparkSession, old)
         leases = self._leases()
         for one in rest:
@@ -183,10 +184,10 @@ class ShardedIndex:
 
         if isinstance(ids, DataFrame):
             spark: SparkSession | None = ids.sparkSession
-            gone = _ids(ids.select("id").dropna().toArrow().column("id").to_numpy())
+            gone = as_ids(ids.select("id").dropna().toArrow().column("id").to_numpy())
         else:
             spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
-            gone = _ids(ids)
+            gone = as_ids(ids)
         if spark is None:
             raise RuntimeError("there is no Spark session: make one first")
         built = self._without(spark, gone)
@@ -433,13 +434,6 @@ def _build(given: SubscriptionFrame, draft: ShardedIndex) -> ShardedIndex:
 
         built += collected(draft._each(given.frame.sparkSession).mapInArrow(empty, BUILT))
     return draft._next(built)
-
-
-def _ids(ids: ArrayLike) -> IntArray:
-    given = np.atleast_1d(np.asarray(ids))
-    if len(given) and given.dtype.kind not in "iu":
-        raise TypeError(f"ids must be integers, not {given.dtype}")
-    return given.astype(np.int64)
 
 
 def _numbers(batches: Batches) -> Iterator[int]:

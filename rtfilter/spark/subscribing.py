@@ -15,7 +15,7 @@ import numpy as np
 
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.predicates.bound_columns import SIDES, BoundColumn, bounded_columns, bounds_of_arrow
+from rtfilter.predicates.bound_columns import SIDES, BoundColumn, Columns, bounded_columns, bounds_of_arrow
 from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.parse import parse
@@ -86,7 +86,8 @@ class SubscriptionReader:
         ids = batch.column("id").to_numpy().astype(np.int64)
         with _named(ids):
             if self.columns:
-                return ids, *compile_bounds(*self._bounds(batch), self.schema)
+                bounds = compile_bounds(*self._bounds(batch), self.schema)
+                return ids, bounds.low, bounds.high
             return ids, *self._hulls_of_conditions(batch.column("where").to_pylist())
 
     def _hulls_of_conditions(self, conditions: list[str]) -> tuple[FloatArray, FloatArray]:
@@ -112,7 +113,7 @@ class SubscriptionReader:
             else:
                 filter.subscribe_many(batch.column("where").to_pylist(), ids=ids)
 
-    def _bounds(self, batch: Any) -> tuple[FloatArray, FloatArray]:
+    def _bounds(self, batch: Any) -> tuple[Columns, Columns]:
         return bounds_of_arrow(batch, self.columns, self.schema)
 
 

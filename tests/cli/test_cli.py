@@ -9,7 +9,7 @@ import os
 import random
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -230,6 +230,20 @@ def test_bounds_in_tables(capsys, form):
     write_lines("events.jsonl", events)
     found = run_match(capsys, f"bounds.{form}", "events.jsonl", "--schema", "schema.json")
     assert found == [(0, 1), (0, 3), (0, 4), (1, 4), (1, 15), (3, 1), (3, 3)]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_large_integers_in_bounds_are_exact(capsys, form):
+    Path("schema.json").write_text('{"n": "int", "at": "timestamp"}')
+    big, late = 2**53, datetime(2500, 1, 1, tzinfo=UTC)
+    columns = {"low.n": [big + 1, None, None], "high.n": [big + 1, big, None], "low.at": [None, None, late]}
+    if form == "csv":
+        columns = {name: [shown(value) for value in values] for name, values in columns.items()}
+    write_table(f"bounds.{form}", columns)
+    before = late - timedelta(microseconds=1)
+    write_lines("events.jsonl", [{"n": big}, {"n": big + 1}, {"at": str(before)}, {"at": str(late)}])
+    found = run_match(capsys, f"bounds.{form}", "events.jsonl", "--schema", "schema.json")
+    assert found == [(0, 1), (1, 0), (3, 2)]
 
 
 def shown(value):

@@ -5,7 +5,8 @@ import json
 import math
 import subprocess
 import sys
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -18,12 +19,25 @@ import rtfilter
 from predicate_cases import STRINGS, events, schemas
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.encoding import ALIEN, IDENTITY_MAX, MISSING, ORDER_MAX, string_code
+from rtfilter.events.exact import instants, microseconds_of
 from rtfilter.events.schema import Attribute, Schema
 
 NUMBERS = Schema({"x": float, "n": int})
 MIXED = Schema({"price": float, "symbol": str, "ok": bool, "at": datetime})
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
 NOON_US = 1_717_156_800_000_000
+
+
+MICROSECONDS = {"us": 1, "ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "D": 86400 * 10**6}
+MICROSECONDS |= {"W": 7 * MICROSECONDS["D"]}
+MICROSECONDS |= {unit: Fraction(1, 1000**k) for k, unit in enumerate(("ns", "ps", "fs", "as"), 1)}
+
+
+class Nowhere(tzinfo):
+    """A time zone that does not tell its offset."""
+
+    def utcoffset(self, moment):
+        return None
 
 
 # Schema
@@ -160,6 +174,11 @@ def test_what_counts_as_a_number(value, coordinate):
         (date(2024, 5, 31), NOON_US - 43_200_000_000),
         (np.datetime64("2024-05-31T12:00"), NOON_US),
         (np.datetime64(-1, "ns"), -1),
+        (np.datetime64(-1, "as"), -1),
+        (np.datetime64(2_500_000, "ps"), 2),
+        (np.datetime64(-292_277, "Y"), -9_223_371_158_400_000_000),
+        (np.datetime64(292_500, "Y"), ALIEN),
+        (datetime(2024, 5, 31, 12, tzinfo=Nowhere()), NOON_US),
         (pd.Timestamp("1969-12-31T23:59:59.999999999Z"), -1),
         (np.datetime64("NaT"), MISSING),
         (np.datetime64(10**6, "Y"), ALIEN),
@@ -170,9 +189,32 @@ def test_what_counts_as_a_number(value, coordinate):
     ],
 )
 def test_what_counts_as_a_timestamp(value, coordinate):
+    """In a dict, a list, and, where NumPy has the type, an array."""
     schema = Schema({"at": datetime})
-    for form in ({"at": value}, [{"at": value}]):
+    forms = [{"at": value}, [{"at": value}]]
+    if isinstance(value, np.datetime64):
+        forms.append(np.array([[value]]))
+    for form in forms:
         assert schema.encode(form).tolist() == [[coordinate]]
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"])
+@pytest.mark.parametrize("step", [1, 25])
+def test_datetime64_of_every_unit_in_an_array_and_alone(unit, step):
+    """Whole microseconds, rounded down, or another type where int64 does not hold them."""
+    rng = np.random.default_rng(1)
+    counts = rng.integers(-(2**63) + 1, 2**63, 200) >> rng.integers(0, 63, 200)
+    column = counts.view(f"datetime64[{step}{unit}]")
+    found = instants(column)
+    for row, count in enumerate(counts.tolist()):
+        alone = microseconds_of(column[row])
+        assert alone == (None if found.beyond[row] else found.microseconds[row])
+        if unit in "YM":
+            continue  # of no fixed length: the array and the single value need only agree
+        exact = Fraction(count) * step * MICROSECONDS[unit]
+        assert found.beyond[row] == (abs(exact // 1) >= 2**63)
+        if not found.beyond[row]:
+            assert (found.microseconds[row], found.cut[row]) == (exact // 1, exact % 1 > 0)
 
 
 def test_numpy_and_str_subclasses():
@@ -292,6 +334,12 @@ def test_array_of_wrong_shape(shape):
         NUMBERS.read(np.zeros(shape))
 
 
+@pytest.mark.parametrize("dtype", [complex, "m8[s]", "M8[s]", bool, "V8", [("x", float)]])
+def test_an_array_of_another_type_is_refused(dtype):
+    with pytest.raises(EventError, match="'x' is number, but the array holds"):
+        Schema({"x": float}).read(np.zeros((1, 1), dtype))
+
+
 def test_numeric_array_for_other_attributes_is_refused():
     """None of its values could ever match, so it is a mistake."""
     with pytest.raises(EventError, match="'symbol' is str, but the array holds float64"):
@@ -353,6 +401,13 @@ def test_pandas_columns():
         ("price", pd.Categorical([3, None]), [3, MISSING]),
         ("price", pd.Series([True, 1], dtype=object), [ALIEN, 1]),
         ("ok", pd.array([True, None], "boolean"), [1, MISSING]),
+        ("ok", pd.array([True, None], "bool[pyarrow]"), [1, MISSING]),
+        ("price", pd.array([True, None], "bool[pyarrow]"), [ALIEN, MISSING]),
+        ("at", pd.array([date(1970, 1, 2), None], "date32[pyarrow]"), [86_400_000_000, MISSING]),
+        ("at", pd.array([date(1970, 1, 2), None], "date64[pyarrow]"), [86_400_000_000, MISSING]),
+        ("price", pd.array([date(1970, 1, 2), None], "date32[pyarrow]"), [ALIEN, MISSING]),
+        ("at", pd.array([timedelta(1), None], "duration[s][pyarrow]"), [ALIEN, MISSING]),
+        ("symbol", pd.array([[1], None], pd.ArrowDtype(pa.list_(pa.int64()))), [ALIEN, MISSING]),
         ("ok", pd.Series([1, 0]), [ALIEN, ALIEN]),
         ("symbol", pd.array(["ab", None], "string"), [string_code("ab")[0], MISSING]),
         ("symbol", pd.array(["ab", None], "string[pyarrow]"), [string_code("ab")[0], MISSING]),
@@ -532,3 +587,67 @@ def test_domain_ends_are_closed_and_aliens_are_not_in_question():
     assert schema.encode(batch)[:, 0].tolist() == [0, 65535, ALIEN, MISSING]
     with pytest.raises(EventError, match="attribute 'at'"):
         schema.read({"at": NOON - timedelta(microseconds=1)})
+
+
+BIG = 2**53
+INTEGERS = [
+    lambda n: {"n": n},
+    lambda n: [{"n": n}],
+    lambda n: np.array([[n]]),
+    lambda n: np.ma.array([[n]], mask=[[False]]),
+    lambda n: np.array([[n]], object),
+    lambda n: pd.DataFrame({"n": [n]}),
+    lambda n: pd.DataFrame({"n": [n]}, dtype="Int64" if n < 2**63 else "UInt64"),
+    lambda n: pa.table({"n": pa.array([n], pa.int64() if n < 2**63 else pa.uint64())}),
+]
+
+
+@pytest.mark.parametrize("form", INTEGERS)
+@pytest.mark.parametrize(
+    ("low", "high", "inside"),
+    [
+        (None, BIG, [BIG]),
+        (None, BIG + 1, [BIG, BIG + 1]),
+        (BIG + 1, None, [BIG + 1, BIG + 2]),
+        (-BIG, float(BIG), [BIG]),
+        (2**63 + 1, 2**64 - 2, [2**63 + 1, 2**64 - 2]),
+    ],
+)
+def test_domains_beyond_float64_are_exact_for_every_form(form, low, high, inside):
+    schema = Schema({"n": Attribute(int, low=low, high=high)})
+    assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+    for n in (BIG, BIG + 1, BIG + 2, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1):
+        if n in inside:
+            assert schema.encode(form(n)).tolist() == [[float(n)]]
+        elif high is not None or n < low:
+            with pytest.raises(EventError, match=f"is {n}, outside its domain"):
+                schema.read(form(n))
+
+
+def test_domains_of_timestamps_are_exact_far_ahead():
+    """In the year 2500 a microsecond is less than what float64 tells apart."""
+    end = datetime(2500, 1, 1, tzinfo=UTC)
+    schema = Schema({"at": Attribute(datetime, high=end)})
+    after = np.datetime64("2500-01-01T00:00:00.000001")
+    assert len(schema.read({"at": end})) == 1
+    for form in ({"at": after}, np.array([[after]]), pa.table({"at": np.array([after])})):
+        with pytest.raises(EventError, match=r"domain \[-inf, 2500-01-01T00:00:00Z\]"):
+            schema.read(form)
+
+
+@pytest.mark.parametrize("form", INTEGERS)
+@pytest.mark.parametrize("n", [5, BIG, BIG + 1, -BIG - 1, 2**62 + 1, 2**63 - 1, 2**63, 2**64 - 1])
+def test_a_coordinate_and_its_rest_are_the_integer(form, n):
+    table = Schema({"n": int}).read(form(n))
+    rest = table.rests(np.array([0]), np.array([0]))
+    assert int(table.points[0, 0]) + int(rest[0]) == n
+    assert table.take(np.array([0])).rests(np.array([0]), np.array([0])) == rest
+
+
+def test_tables_are_read_again_only_by_an_equal_schema():
+    table = Schema({"x": float, "n": int}).read({"x": 1, "n": 2})
+    assert Schema({"x": float, "n": int}).read(table) is table
+    narrow = {"x": Attribute(float, 0), "n": int}
+    for other in ({"n": int, "x": float}, {"x": float}, {"x": str, "n": int}, narrow):
+        with pytest.raises(EventError, match="read by another schema"):
+            Schema(other).read(table)

@@ -163,6 +163,17 @@ def test_a_saved_filter_can_be_opened_with_another_matcher(name, other, tmp_path
     assert loaded.subscribe("price = 1") == 4
 
 
+@pytest.mark.parametrize("other", MATCHERS)
+def test_boxes_of_a_class_of_ones_own_give_way_to_every_matcher(other, tmp_path):
+    filter = EventFilter(PRICES, matcher=type("Own", (MasksMatcher,), {}))
+    filter.subscribe_many(["symbol LIKE 'abcdefghi%'", "price < 3 OR symbol = 'a'"])
+    filter.subscribe_many([[4, -np.inf], [2**53 + 1, -np.inf]], [[6, np.inf], [np.inf, np.inf]])
+    filter.save(tmp_path / "own")
+    loaded = EventFilter.load(tmp_path / "own", matcher=other)
+    events = [{"price": 1, "symbol": "abcdefghij"}, {"price": 5}, {"price": 2**53}, {"price": 2**53 + 1}]
+    assert [sorted(ids) for ids in loaded.match_batch(events)] == [[0, 1], [2], [], [3]]
+
+
 def test_only_the_tree_has_levels():
     assert isinstance(leveled(make_matcher("masks", PRICES)), Flat)
     assert not isinstance(leveled(make_matcher("rtree", PRICES, capacity=(4, 4))), Flat)

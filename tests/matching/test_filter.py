@@ -430,7 +430,16 @@ test_any_interleaving = FilterMachine.TestCase
         (lambda f: f.subscribe_many([[1]], [[1]]), PredicateError, "shape"),
         (lambda f: f.update(9, "price > 1"), UnknownSubscriptionError, "9"),
         (lambda f: f.update(0, "price > "), PredicateError, "price"),
+        (lambda f: f.subscribe("price > 1", id=2**64), ValueError, "ids must be in"),
         (lambda f: f.unsubscribe_many(["a"]), TypeError, "integers"),
+        (lambda f: f.unsubscribe(1.0), TypeError, "integers"),
+        (lambda f: f.unsubscribe_many([0, 1.5]), TypeError, "integers"),
+        (lambda f: f.unsubscribe_many([[0]]), ValueError, "one dimension"),
+        (lambda f: f.part(["a"]), TypeError, "integers"),
+        (lambda f: f.predicate(None), UnknownSubscriptionError, "None"),
+        (lambda f: f.match(Schema({"x": float, "y": float}).read({"x": 1})), EventError, "another schema"),
+        (lambda f: f.stream(Schema({"x": float}).read({"x": 1})), EventError, "another schema"),
+        (lambda f: f.match(np.zeros(3)), EventError, "shape"),
         (lambda f: f.explain({"price": 1}, 9), UnknownSubscriptionError, "9"),
         (lambda f: f.explain([{"price": 1}] * 2, 0), ValueError, "one event"),
         (lambda f: f.match([{"price": 1}] * 2), ValueError, "one event"),
@@ -529,6 +538,42 @@ def test_unsubscribing_many_counts_each_id_once(prices):
     assert prices.unsubscribe_many([]).tolist() == []
     assert prices.unsubscribe_many([*ids, *ids, 99]).tolist() == [True, True, False, False, False]
     assert len(prices) == 0
+
+
+@pytest.mark.parametrize("id", [2**64, 2**63, -1, -(2**70), np.uint64(2**63)])
+def test_ids_beyond_what_is_given_are_unknown(prices, id):
+    prices.subscribe("price > 1")
+    assert not prices.unsubscribe(id)
+    assert prices.unsubscribe_many([id, 0, 2**63, -1]).tolist() == [False, True, False, False]
+    assert id not in prices
+    assert len(prices.part([id])) == 0
+    with pytest.raises(UnknownSubscriptionError):
+        prices.predicate(id)
+
+
+def test_when_ids_are_used_up_nothing_changes(prices, tmp_path):
+    """And others can still be given by hand."""
+    last = prices.subscribe("price > 1", id=2**63 - 2)
+    for count in (1, 5):
+        with pytest.raises(ValueError, match="no ids are left"):
+            prices.subscribe_many(["price > 2"] * count)
+    assert prices.ids().tolist() == [last]
+    assert prices.subscribe("price > 3", id=7) == 7
+    prices.save(tmp_path / "kept")
+    assert EventFilter.load(tmp_path / "kept").ids().tolist() == [7, last]
+
+
+def test_the_last_ids_can_be_given(prices):
+    prices.subscribe("price > 1", id=2**63 - 4)
+    assert prices.subscribe_many(["price > 2"] * 2).tolist() == [2**63 - 3, 2**63 - 2]
+
+
+def test_a_flat_array_is_one_event():
+    filter = EventFilter(Schema({"x": float, "y": float}))
+    filter.subscribe("x = 1 AND y = 2")
+    assert filter.match(np.array([1, 2])).tolist() == [0]
+    assert filter.match(np.ma.array([1, 2], mask=[False, True])).tolist() == []
+    assert filter.explain(np.array([1.0, 2.0]), 0).matched
 
 
 def test_ids_of_other_types_are_not_in_the_filter(prices):

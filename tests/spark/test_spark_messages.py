@@ -31,3 +31,16 @@ def test_conditions_that_cannot_be_show_the_place():
         "subscription 9: unknown attribute 'z'; the schema has x, y\n    x > 1 AND z = 2\n              ^"
     )
     assert (error.row, error.attribute, error.source) == (None, "z", "x > 1 AND z = 2")
+
+
+def test_large_integers_in_bounds_are_exact():
+    low = [2**53 + 1, 2**53, None]
+    batch = pa.table({"id": [7, 9, 11], "low.x": pa.array(low, pa.int64()), "high.y": [None, None, 5.0]})
+    reader = SubscriptionReader(SCHEMA, bounded_columns(batch.column_names, SCHEMA))
+    filter = EventFilter(SCHEMA)
+    reader.subscribe(filter, batch)
+    assert sorted(filter.match({"x": 2**53, "y": 0}).tolist()) == [9, 11]
+    ids, lows, highs = reader.hulls(batch)
+    assert ids.tolist() == [7, 9, 11]
+    assert lows[:2, 0].tolist() == [2.0**53, 2.0**53]
+    assert highs[2].tolist() == [float("inf"), 5.0]

@@ -1,0 +1,75 @@
+"""Columns of pandas and Arrow as NumPy arrays. Neither is imported: who passes one has done so already."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import AnyArray, BoolArray
+
+PLAIN = "iufbmM"
+"""Kinds of NumPy's dtypes whose values need not be read one by one."""
+
+
+class Values(NamedTuple):
+    """A column of n values."""
+
+    array: AnyArray
+    """(n,) of any dtype; anything where missing."""
+    missing: BoolArray
+    """bool (n,)."""
+
+
+def families(given: object) -> set[tuple[str, str]]:
+    """Return package and name of the classes of an object; those that it is derived from count too."""
+    return {(base.__module__.partition(".")[0], base.__name__) for base in type(given).__mro__}
+
+
+def pandas_values(series: Any) -> Values:
+    """Return a pandas Series as it is: NaN, NaT, None and NA are missing."""
+    dtype, missing = series.dtype, series.isna().to_numpy(np.bool_)
+    arrow = getattr(dtype, "pyarrow_dtype", None)
+    if arrow is not None and _is_plain(arrow):
+        return arrow_values(series.array.__arrow_array__())
+    plain = np.dtype(getattr(dtype, "numpy_dtype", dtype if isinstance(dtype, np.dtype) else object))
+    if plain.kind in "iufb":
+        values = series.to_numpy() if dtype == plain else series.to_numpy(plain, na_value=0)
+        return Values(values, missing)
+    if plain.kind == "M" or hasattr(dtype, "tz"):
+        aware = getattr(series.dt, "tz", None) is not None
+        moments = series.dt.tz_convert(None) if aware else series
+        return Values(moments.to_numpy(plain if plain.kind == "M" else f"datetime64[{dtype.unit}]"), missing)
+    return Values(series.to_numpy(object), missing)
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether values of an Arrow type are numbers, booleans or moments."""
+    types = sys.modules["pyarrow"].types
+    number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    return bool(number or types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind))
+
+
+def arrow_values(column: Any) -> Values:
+    """Return an Arrow array, whole or in chunks: null is missing. Raises `UnicodeDecodeError`."""
+    pa = sys.modules["pyarrow"]
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+        column = column.cast(kind)
+    missing = np.asarray(column.is_null())
+    if not _is_plain(kind):
+        array = np.empty(len(column), object)
+        array[:] = column.to_pylist()
+        return Values(array, missing)
+    if pa.types.is_float16(kind):
+        column = column.cast(pa.float32())
+    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        # As their counts: pandas would turn some of them into objects.
+        unit = {pa.date32(): "D", pa.date64(): "ms"}.get(kind) or kind.unit
+        letter = "m" if pa.types.is_duration(kind) else "M"
+        width = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        counts = np.asarray(column.cast(width).fill_null(0)).astype(np.int64)
+        return Values(counts.view(f"{letter}8[{unit}]"), missing)
+    return Values(np.asarray(column.fill_null(False if pa.types.is_boolean(kind) else 0)), missing)

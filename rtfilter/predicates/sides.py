@@ -1,0 +1,280 @@
+"""Reading one side of bounds, the low or the high ends, from arrays, lists and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import EXACT, is_missing, microseconds, number
+from rtfilter.events.exact import MOST_REST, instants, rest_of, rests
+from rtfilter.events.foreign import Values, arrow_values, families, pandas_values
+from rtfilter.events.schema import Attribute, Schema
+from rtfilter.text import listed, shown
+
+Name = Literal["low", "high"]
+OPEN: Final = {"low": -math.inf, "high": math.inf}
+"""The end that is no bound, by side; what is missing in a table means the same."""
+
+
+class Side(NamedTuple):
+    """Ends of n intervals over the attributes of a schema."""
+
+    values: FloatArray
+    """float64 (n, number of attributes): the nearest to each end."""
+    rests: IntArray | None
+    """int64, of the same shape: the end less its float64; None where all are 0."""
+
+    def shown(self, row: int, column: int) -> str:
+        """An end as messages show it."""
+        value = float(self.values[row, column])
+        whole = self.rests is not None and abs(value) >= EXACT and math.isfinite(value)
+        return str(int(value) + int(self.rests[row, column])) if whole else str(value)  # type: ignore[index]
+
+
+def open_side(count: int, schema: Schema, name: Name) -> Side:
+    """Return the ends of so many intervals without bounds on one side."""
+    return Side(np.full((count, len(schema.names)), OPEN[name]), None)
+
+
+def read_side(given: Any, schema: Schema, name: Name) -> Side:
+    """Read the ends of one side; see `rtfilter.predicates.bounds.compile_bounds` for what they may be.
+
+    Raises
+    ------
+    PredicateError
+        A wrong shape or column, or ends of another type than the attribute.
+    """
+    columns = _columns(given, name)
+    if columns is None:
+        array, lost = _array(given, schema, name)
+        side = _read(array, list(schema.attributes.items()), name)
+        return side if lost is None else _with_lost(side, lost, schema)
+    for column in columns:
+        attribute = schema.attribute(column)
+        if attribute.kind == "str":
+            raise PredicateError.about(column, "is a string, which has no bounds; write a condition")
+    read = {column: _values(values, column, name) for column, values in columns.items()}
+    lengths = {len(values.array) for values in read.values()}
+    if len(lengths) > 1:
+        raise PredicateError(f"the columns of {name} have {listed([str(n) for n in sorted(lengths)])} rows")
+    values = np.full((max(lengths, default=0), len(schema.names)), OPEN[name])
+    left = np.zeros(values.shape, np.int64)
+    for column, (array, missing) in read.items():
+        at = schema.names.index(column)
+        masked = np.ma.MaskedArray(array[:, np.newaxis], missing[:, np.newaxis])
+        own = _read(masked, [(column, schema.attributes[column])], name)
+        values[:, at : at + 1] = own.values
+        if own.rests is not None:
+            left[:, at : at + 1] = own.rests
+    return Side(values, left if left.any() else None)
+
+
+def _columns(given: Any, name: Name) -> dict[str, Any] | None:
+    """The columns of a table by name; None for what is no table."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    if isinstance(given, np.ndarray | list | tuple):
+        return None
+    kinds = families(given)
+    if ("pandas", "DataFrame") in kinds:
+        names, columns = list(given.columns), [given.iloc[:, at] for at in range(given.shape[1])]
+    elif ("pyarrow", "Table") in kinds or ("pyarrow", "RecordBatch") in kinds:
+        names, columns = list(given.schema.names), list(given.columns)
+    elif hasattr(given, "columns"):
+        raise PredicateError(
+            f"{name} is a {type(given).__name__}; pass an array, a pandas DataFrame or an Arrow table"
+        )
+    else:
+        return None
+    for column in names:
+        if not isinstance(column, str):
+            raise PredicateError(
+                f"the columns of {name} must be called as the attributes are, not {shown(column)}; "
+                "for columns in the order of the schema pass an array: to_numpy()"
+            )
+        if names.count(column) > 1:
+            raise PredicateError(f"{name} has several columns called {column!r}; keep one")
+    return dict(zip(names, columns, strict=True))
+
+
+def _values(column: Any, attribute: str, name: Name) -> Values:
+    """A column of a table as NumPy has it."""
+    kinds = families(column)
+    if ("pandas", "Series") in kinds:
+        return pandas_values(column)
+    if any(package == "pyarrow" for package, _ in kinds):
+        return arrow_values(column)
+    array, lost = (column, None) if isinstance(column, np.ndarray) else _converted(column, name)
+    if lost is not None:
+        array = lost
+    if array.ndim != 1:
+        raise PredicateError.about(attribute, f"needs a column of one dimension, not of shape {array.shape}")
+    return Values(np.ma.getdata(array), np.ma.getmaskarray(array))
+
+
+def _converted(given: Any, name: Name) -> tuple[AnyArray, AnyArray | None]:
+    """What is no array as one; besides, as objects where float64 may have lost some of a list's integers."""
+    try:
+        array = np.asarray(given)
+        if array.dtype.kind not in "iufbmM":
+            array = np.array(given, object)
+    except (ValueError, TypeError) as error:
+        raise PredicateError(f"{name} is no array: {error}", row=_ragged(given)) from None
+    # NumPy makes floats of a list with integers and floats.
+    if isinstance(given, Sequence) and array.dtype.kind == "f" and _large(array).any():
+        return array, np.array(given, object)
+    return array, None
+
+
+def _large(values: FloatArray) -> BoolArray:
+    """Whether float64 may not tell these numbers from others."""
+    found: BoolArray = (np.abs(values) >= EXACT) & (np.abs(values) < math.inf)
+    return found
+
+
+def _ragged(given: Any) -> int | None:
+    """The first row of a list that is not as long as the first, if that is what is wrong."""
+    if isinstance(given, Sequence) and given and all(isinstance(row, Sequence) for row in given):
+        return next((row for row, ends in enumerate(given) if len(ends) != len(given[0])), None)
+    return None
+
+
+def _array(given: Any, schema: Schema, name: Name) -> tuple[AnyArray, AnyArray | None]:
+    """Ends as an array (n, number of attributes), and as `_converted` has them besides."""
+    array, lost = (given, None) if isinstance(given, np.ndarray) else _converted(given, name)
+    if array.dtype.names is not None:
+        raise PredicateError(f"{name} is an array of records; pass a DataFrame, or an array without names")
+    if array.shape == (0,):
+        array = np.empty((0, len(schema.names)))
+    if array.ndim != 2 or array.shape[1] != len(schema.names):
+        raise PredicateError(
+            f"low and high must both have shape (n, {len(schema.names)}); {name} has {array.shape}"
+        )
+    return array, lost
+
+
+def _with_lost(side: Side, objects: AnyArray, schema: Schema) -> Side:
+    """A side with the rests of the integers among its ends."""
+    left = np.zeros(side.values.shape, np.int64)
+    for row, column in np.argwhere(_large(side.values)).tolist():
+        left[row, column] = _rest(schema.names[column], row, objects[row, column], side.values[row, column])
+    return Side(side.values, left)
+
+
+def _read(ends: AnyArray, attributes: list[tuple[str, Attribute]], name: Name) -> Side:
+    """Ends (n, k) of any dtype, of k attributes; a masked one is no bound."""
+    array, mask = np.ma.getdata(ends), np.ma.getmask(ends)
+    kind = array.dtype.kind
+    left: IntArray | None = None
+    if kind in "fiu":
+        with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite
+            values = np.array(array, np.float64)
+        if kind != "f":
+            large = np.abs(values) >= EXACT
+            if large.any():
+                left = np.zeros(values.shape, np.int64)
+                left[large] = rests(array[large], values[large])
+    elif kind == "b":
+        _require(attributes, "bool", array, mask)
+        values = array.astype(np.float64)
+    elif kind == "M":
+        _require(attributes, "timestamp", array, mask)
+        values, left, missing = _moments(array, mask, attributes, name)
+        mask = mask | missing
+    elif kind in "OUST":
+        values, left = _objects(array.astype(object), mask, attributes, name)
+    else:
+        _require(attributes, "", array, mask)
+        values = np.zeros(array.shape)
+    if mask is not np.ma.nomask:
+        values[mask] = OPEN[name]
+        if left is not None:
+            left[mask] = 0
+    return Side(values, left)
+
+
+def _require(
+    attributes: list[tuple[str, Attribute]], family: str, array: AnyArray, mask: BoolArray | np.bool_
+) -> None:
+    """Refuse ends whose dtype only attributes of one family can have, except where all are masked."""
+    for at, (name, attribute) in enumerate(attributes):
+        given = np.flatnonzero(~np.broadcast_to(mask, array.shape)[:, at])
+        if attribute.family != family and len(given):
+            reason = f"is a {attribute.family}, but its bounds are {array.dtype}"
+            raise PredicateError.about(name, reason, row=int(given[0]))
+
+
+def _moments(
+    array: AnyArray, mask: BoolArray | np.bool_, attributes: list[tuple[str, Attribute]], name: Name
+) -> tuple[FloatArray, IntArray | None, BoolArray]:
+    """datetime64 in microseconds, rounded inwards: an event's time is whole microseconds."""
+    found = instants(array.ravel())
+    wrong = np.argwhere(found.beyond.reshape(array.shape) & ~mask)
+    if len(wrong):
+        row, column = wrong[0].tolist()
+        reason = f"has the bound {shown(array[row, column])}, which int64 microseconds do not hold"
+        raise PredicateError.about(attributes[column][0], reason, row=row)
+    whole = found.microseconds + found.cut if name == "low" else found.microseconds
+    values = whole.astype(np.float64)
+    left = rests(whole, values)
+    missing: BoolArray = found.missing.reshape(array.shape)
+    return values.reshape(array.shape), left.reshape(array.shape) if left.any() else None, missing
+
+
+def _objects(
+    array: AnyArray, mask: BoolArray | np.bool_, attributes: list[tuple[str, Attribute]], name: Name
+) -> tuple[FloatArray, IntArray]:
+    """Ends one by one; what is missing is no bound."""
+    values, left = np.full(array.shape, OPEN[name]), np.zeros(array.shape, np.int64)
+    for column, (attribute, declared) in enumerate(attributes):
+        for row in np.flatnonzero(~np.broadcast_to(mask, array.shape)[:, column]).tolist():
+            given = array[row, column]
+            if is_missing(given) and not isinstance(given, Mapping):
+                continue
+            end = _end(given, declared.family, name)
+            if end is None:
+                reason = f"is a {declared.family}, but has the bound {type(given).__name__} {shown(given)}"
+                raise PredicateError.about(attribute, reason, row=row)
+            try:
+                values[row, column] = end
+            except OverflowError:
+                reason = f"has the bound {shown(given)}, which is beyond float64; leave that side open"
+                raise PredicateError.about(attribute, reason, row=row) from None
+            if abs(end) >= EXACT:
+                left[row, column] = _rest(attribute, row, end, values[row, column])
+    return values, left
+
+
+def _end(given: object, family: str, name: Name) -> float | None:
+    """One end as a number; None for another type."""
+    if isinstance(given, float | np.floating) and given != given:
+        return math.nan  # refused together with those of arrays
+    if family == "bool" and isinstance(given, bool | np.bool_):
+        return float(given)
+    if family == "timestamp":
+        moment = microseconds(given)
+        if moment is not None:
+            return moment + (name == "low" and _cut(given))
+    return number(given)
+
+
+def _cut(moment: object) -> bool:
+    """Whether a moment has a part of a microsecond."""
+    if isinstance(moment, np.datetime64):
+        return bool(instants(np.array([moment])).cut[0])
+    return bool(getattr(moment, "nanosecond", 0))  # of pandas
+
+
+def _rest(attribute: str, row: int, end: float, value: float) -> int:
+    if isinstance(end, float | np.floating):
+        return 0
+    rest = rest_of(end, value)
+    if abs(rest) >= MOST_REST:
+        reason = "has a bound of more than 115 bits that float64 does not hold; write a condition"
+        raise PredicateError.about(attribute, reason, row=row)
+    return rest
