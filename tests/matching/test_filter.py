@@ -640,3 +640,15 @@ def test_a_part_has_these_subscriptions_and_no_others():
     assert [sorted(ids) for ids in part.match_batch(events)] == [[], [5, 9], [5, 9]]
     assert part.subscribe("x > 1") == 12
     assert len(filter) == 5
+
+
+def test_a_controller_that_fails_spoils_no_change(caplog):
+    class Broken(FixedPlan):
+        def on_update(self, count=1):
+            raise ArithmeticError("broken")
+
+    filter = EventFilter(Schema({"x": float}), controller=Broken(0, 1))
+    assert filter.subscribe("x > 1", 7) == 7
+    filter.update(7, "x > 2")
+    assert filter.unsubscribe(7)
+    assert "the change was made" in caplog.text
