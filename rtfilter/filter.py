@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rtfilter.adaptive import Controller, PlanController
+from rtfilter.changes import Changes
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.errors import EventError, SnapshotError
 from rtfilter.events.schema import Schema
@@ -20,6 +21,7 @@ from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.port import refuse_missing
 from rtfilter.matchers.registry import MATCHERS, Factory
 from rtfilter.matchers.rtree import RTreeMatcher
+from rtfilter.matching.aside import copied, replaced
 from rtfilter.matching.control import Control
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
@@ -249,10 +251,38 @@ class EventFilter:
     def repack(self) -> None:
         """Pack the index anew: one that has grown by single subscriptions may then answer twice as fast.
 
-        Batches wait meanwhile, about 2 us a box (`RStarTree.repack`).
+        A new index is packed aside, about 2 us a box, while others match and change.
+        """
+        tree = self.tree
+
+        def swap(copy: Subscriptions) -> None:
+            packed = copy.matcher
+            assert isinstance(packed, RTreeMatcher)
+            tree.adopt(packed.tree)
+
+        replaced(self._road.gate, self._subscriptions, swap)
+
+    def changes(self) -> Changes:
+        """The changes from now on, for replicas and routers; costs nothing while nobody listens.
+
+        Examples
+        --------
+        >>> filter = EventFilter(Schema({"price": float}))
+        >>> with filter.changes() as changes:
+        ...     filter.subscribe("price > 10", id=3)
+        ...     filter.unsubscribe(3)
+        ...     [(one.version, one.added.ids.tolist(), one.removed.tolist()) for one in changes]
+        3
+        True
+        [(1, [3], []), (2, [], [3])]
         """
         with self._road.gate.writing():
-            self.tree.repack()
+            return self._subscriptions.listen()
+
+    @property
+    def version(self) -> int:
+        """Number of calls that changed the subscriptions, from the beginning; kept in snapshots."""
+        return self._subscriptions.version
 
     def part(self, ids: ArrayLike) -> EventFilter:
         """A filter of its own with these of the subscriptions, packed; unknown ids are ignored."""
@@ -378,9 +408,12 @@ class EventFilter:
     # -- keeping -------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a snapshot: a directory that `load` maps into memory. Replaces an older one atomically."""
-        with self._road.gate.reading():
-            snapshot.write(path, KIND, *self._subscriptions.to_arrays())
+        """Write a snapshot: a directory that `load` maps into memory. Replaces an older one atomically.
+
+        It is of one version. A copy is packed aside and written, while others match and change; it takes the
+        memory of a second index meanwhile.
+        """
+        snapshot.write(path, KIND, *copied(self._road.gate, self._subscriptions).to_arrays())
 
     @classmethod
     def load(
@@ -406,9 +439,8 @@ class EventFilter:
         return loaded
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._road.gate.reading():
-            meta, arrays = self._subscriptions.to_arrays()
-            copies = {name: np.array(array) for name, array in arrays.items()}
+        meta, arrays = copied(self._road.gate, self._subscriptions).to_arrays()
+        copies = {name: np.asarray(array) for name, array in arrays.items()}
         chosen = {"policy": self.policy, "matcher": self._subscriptions.factory}
         return {"schema": self.schema, "meta": meta, "arrays": copies, **chosen}
 

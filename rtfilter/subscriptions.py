@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral
 from operator import index
 from typing import Any, Final, NamedTuple
+from weakref import ref
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rtfilter.changes import Change, Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import PredicateError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import BoxColumns, Filters
-from rtfilter.matchers.port import Matcher, Savable, refuse_untaken
+from rtfilter.matchers.port import Matcher, Savable, Scannable, refuse_untaken
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.ends import EndStore
@@ -22,6 +24,7 @@ from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept
 
+NO_IDS: Final = np.empty(0, np.int64)
 LAST_ID: Final = 2**63 - 2
 
 
@@ -40,6 +43,21 @@ def as_ids(ids: ArrayLike) -> IntArray:
     if not all(isinstance(id, Integral) and not isinstance(id, bool) for id in given):
         raise TypeError(f"ids must be integers, not {names.dtype}")
     return np.array([id if 0 <= id <= LAST_ID else -1 for id in given], np.int64)
+
+
+SLICE = 4096
+"""Subscriptions that are read at once by those who must not keep changes waiting."""
+
+
+class Part(NamedTuple):
+    """Some of the subscriptions, as they are at one moment."""
+
+    filters: Filters
+    """Those that the matcher has."""
+    kept: list[tuple[int, Kept]]
+    """Predicates beside it, by id."""
+    unmatchable: list[int]
+    """Ids that no event can match."""
 
 
 class _Undo(NamedTuple):
@@ -85,7 +103,10 @@ class Subscriptions:
         self.factory, self.name = factory, name_of(factory)
         self._unmatchable = unmatchable  # ids that no event can match: known, but not to the matcher
         self._next_id = next_id
-        self._undo: _Undo | None = None  # while a change is going on
+        self.version = 0
+        self._listeners: tuple[ref[Changes], ...] = ()
+        # While a change is going on: how to take it back, or once it is made, what to tell of it.
+        self._undo: _Undo | Change | None = None
 
     # -- drafts: read, checked and compiled before anybody has to wait -----------------------------------
 
@@ -123,8 +144,9 @@ class Subscriptions:
         names = self._new_ids(ids, len(draft.filters))
         self._undo = _Undo(names)
         try:
-            self._put(names, draft.filters.named(names), draft.predicates)
-            self._undo = None
+            filters = draft.filters.named(names)
+            self._put(names, filters, draft.predicates)
+            self._undo = Change(self.version + 1, filters, NO_IDS)
         finally:
             self.recover()
         return names
@@ -157,7 +179,8 @@ class Subscriptions:
         self._undo = _Undo(ids)  # once begun, it is completed
         try:
             known = self._forget(ids)
-            self._undo = None
+            change = Change(self.version + 1, Filters.of_predicates(self.schema, []), ids[known])
+            self._undo = change if known.any() else None
         finally:
             self.recover()
         return known
@@ -182,19 +205,33 @@ class Subscriptions:
         self._undo = _Undo(name, old, None if before is None else [before])
         try:
             self._forget(name)
-            self._put(name, draft.filters.named(name), draft.predicates)
-            self._undo = None
+            filters = draft.filters.named(name)
+            self._put(name, filters, draft.predicates)
+            self._undo = Change(self.version + 1, filters, name)
         finally:
             self.recover()
 
     def recover(self) -> None:
-        """Put in order what a change left that was cut short. If this is cut short, too, repeat it."""
+        """Take back a change that was cut short, or tell of one that is made.
+
+        If this is cut short, too, it can be repeated.
+        """
         undo = self._undo
-        if undo is not None:
+        if isinstance(undo, Change):
+            self.version = undo.version
+            if self._listeners:
+                self._listeners = tuple(one for one in self._listeners if _told(one, undo))
+        elif undo is not None:
             self._forget(undo.ids)
             if undo.filters is not None:
                 self._put(undo.ids, undo.filters, undo.predicates)
-            self._undo = None
+        self._undo = None
+
+    def listen(self) -> Changes:
+        """The changes from now on."""
+        changes = Changes(self.version)
+        self._listeners = (*self._listeners, ref(changes))
+        return changes
 
     def _new_ids(self, ids: ArrayLike | None, count: int) -> IntArray:
         if ids is None:
@@ -267,7 +304,7 @@ class Subscriptions:
             own = own[np.isin(own, wanted)]
         else:
             own = np.array([id for id in wanted.tolist() if id in self], np.int64)
-        part = Subscriptions(self.schema, self.factory, **self.matcher.options)
+        part = self.empty()
         self._copy(own, part)
         return part
 
@@ -280,19 +317,65 @@ class Subscriptions:
     def _copy(self, own: IntArray, other: Subscriptions) -> None:
         """Add some subscriptions, known ids, to others that are empty."""
         other._next_id = self._next_id
-        if self.factory is not other.factory:
+        if self.factory is other.factory:
+            other.take([self.read(own)])
+        else:
             draft = other.draft([self.predicate(id) for id in own.tolist()])
             other._put(own, draft.filters.named(own), draft.predicates)
-            return
-        other._unmatchable = self._unmatchable.intersection(own.tolist())
-        kept_ids = np.fromiter(self.predicates, np.int64)
-        for id in kept_ids[np.isin(kept_ids, own)].tolist():
-            predicate = self.predicates.kept(id)
-            if predicate is not None:
-                other.predicates.put(id, predicate)
-        matchable = [id for id in own.tolist() if id not in other._unmatchable] if other._unmatchable else own
-        other.ends.add(self.ends.of(own))
-        other.matcher.add(self.matcher.content(matchable))
+
+    # -- slices, for a copy that is made while others go on ------------------------------------------------
+
+    def empty(self) -> Subscriptions:
+        """None, with a matcher of the same kind."""
+        return Subscriptions(self.schema, self.factory, **self.matcher.options)
+
+    def slices(self) -> list[range | IntArray]:
+        """Cut all subscriptions into slices that `read` takes; one that is not changed stays in its slice."""
+        cut: list[range | IntArray] = []
+        if isinstance(self.matcher, Scannable):
+            rows = self.matcher.rows
+            cut += [range(first, min(first + SLICE, rows)) for first in range(0, rows, SLICE)]
+        else:
+            cut += cut_up(self.matcher.ids())
+        return cut + cut_up(np.array(sorted(self._unmatchable), np.int64))
+
+    def read(self, part: range | IntArray) -> Part:
+        """A slice, or ids of which unknown ones are left out."""
+        if isinstance(part, range):
+            assert isinstance(self.matcher, Scannable)
+            filters = self.matcher.scan(part)
+            if self.ends:
+                filters = filters.with_ends(self.ends.of(filters.ids))
+            return Part(filters, self._kept(filters.ids.tolist()), [])
+        known = [id for id in part.tolist() if id in self]
+        unmatchable = [id for id in known if id in self._unmatchable] if self._unmatchable else []
+        matchable = [id for id in known if id not in self._unmatchable] if self._unmatchable else known
+        return Part(self._content(matchable), self._kept(known), unmatchable)
+
+    def _kept(self, ids: list[int]) -> list[tuple[int, Kept]]:
+        found = ((id, self.predicates.kept(id)) for id in ids if id in self.predicates)
+        return [(id, one) for id, one in found if one is not None]
+
+    def take(self, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
+        """Add parts of others, without some ids. Nobody else may use these meanwhile, and nobody is told."""
+        left_out = set(without.tolist())
+        for part in parts:
+            for id, predicate in part.kept:
+                if id not in left_out:
+                    self.predicates.put(id, predicate)
+            self._unmatchable.update(id for id in part.unmatchable if id not in left_out)
+        filters = Filters.joined(self.schema, [part.filters for part in parts], without)
+        self.ends.add(filters.ends)
+        self.matcher.add(filters)
+
+    def renew(self, ids: IntArray, part: Part) -> None:
+        """Replace what is known of some ids, by a part of others; see `take`."""
+        self._forget(ids)
+        self.take([part])
+
+    def follow(self, source: Subscriptions) -> None:
+        """Be of the same version as the subscriptions that these are a copy of."""
+        self.version, self._next_id = source.version, source._next_id
 
     # -- keeping -------------------------------------------------------------------------------------------
 
@@ -311,6 +394,7 @@ class Subscriptions:
         meta = {
             "schema": self.schema.to_json(),
             "next_id": self._next_id,
+            "version": self.version,
             "subscriptions": len(self),
             "matcher": self.name,
             "options": dict(self.matcher.options),
@@ -345,6 +429,7 @@ class Subscriptions:
                 raise ValueError(f"{saved!r} saved arrays of its own; open it with that matcher")
             made = type(made).from_arrays(known, arrays)
         held._start(known, own, made, predicates, unmatchable, meta["next_id"])
+        held.version = meta.get("version", 0)
         if content != "arrays":
             filters = held._saved_filters(arrays, boxes=content == "boxes")
             if made.takes.boxes or content == "predicates":
@@ -371,3 +456,14 @@ class Subscriptions:
             found += bounds.with_ends(self.ends.of(bounds.ids)).predicates()
             names = np.concatenate([names, bounds.ids])
         return Filters.of_predicates(self.schema, found, names)
+
+
+def cut_up(ids: IntArray) -> list[range | IntArray]:
+    """Slices of ids, int64 (n,)."""
+    return [ids[first : first + SLICE] for first in range(0, len(ids), SLICE)]
+
+
+def _told(listener: ref[Changes], change: Change) -> bool:
+    """Tell a listener of a change; False if it listens no more."""
+    changes = listener()
+    return changes is not None and changes.tell(change)

@@ -170,6 +170,11 @@ class RStarTree:
         self._run(lambda done: delete.delete(self._where, done, identifiers, removed), len(identifiers))
         return removed
 
+    def adopt(self, other: RStarTree) -> None:
+        """Take the content of another tree, which must not be used any more."""
+        other._tree.state[layout.UPDATES] = self.updates
+        self._tree = other._tree
+
     def repack(self) -> None:
         """Pack all boxes anew, as `bulk_load` does: an index grown by insertions may answer twice as fast.
 
@@ -445,14 +450,27 @@ class RStarTree:
         own = self._tree.links[links]
         return self._tree.bounds[own["box"], 0], self._tree.bounds[own["box"], 1], own["exact"].astype(bool)
 
-    def content(self) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
-        """All (id, box) pairs: ids int64 (n,), low and high float64 (n, d), exact bool (n,)."""
-        links = self._live_links()
+    @property
+    def rows(self) -> int:
+        """Places for (id, box) pairs that were ever used; a pair stays in its place until it is deleted."""
+        return int(self._arrays.state[layout.USED_LINK])
+
+    def content(self, rows: range | None = None) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
+        """All (id, box) pairs, or those in some places, in the order of their places.
+
+        Returns
+        -------
+        ids : int64 (n,)
+        low, high : float64 (n, d)
+        exact : bool (n,)
+        """
+        links = self._live_links(rows)
         sides = self._tree.bounds[links["box"]]
         return links["id"].copy(), sides[:, 0].copy(), sides[:, 1].copy(), links["exact"].astype(bool)
 
-    def _live_links(self) -> Links:
-        links = self._tree.links[: self._tree.state[layout.USED_LINK]]
+    def _live_links(self, rows: range | None = None) -> Links:
+        places = range(self.rows) if rows is None else rows
+        links = self._arrays.links[places.start : min(places.stop, self.rows)]
         return links[links["box"] >= 0]
 
     def boxes_at_level(self, level: int) -> tuple[FloatArray, FloatArray]:

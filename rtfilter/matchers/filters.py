@@ -97,6 +97,30 @@ class Filters:
         boxes = Boxes(bounds.low, bounds.high, exact)
         return cls(schema, np.arange(len(bounds.low)), None, boxes, None, bounds.ends)
 
+    @classmethod
+    def joined(cls, schema: Schema, parts: Sequence[Filters], without: IntArray) -> Filters:
+        """Those of several, all of boxes or all of predicates, without some ids.
+
+        The boxes of one subscription may lie in several parts.
+        """
+        if any(part._boxes is None for part in parts):
+            ids = np.concatenate([np.empty(0, np.int64), *(part.ids for part in parts)])
+            keep = np.flatnonzero(~np.isin(ids, without)).tolist()
+            predicates = [predicate for part in parts for predicate in part.predicates()]
+            return cls.of_predicates(schema, [predicates[row] for row in keep], ids[keep])
+        empty = np.empty((0, schema.dimensions))
+        nothing = BoxColumns(np.empty(0, np.int64), empty, empty, np.empty(0, np.bool_))
+        columns: Any = zip(nothing, *(part.boxes() for part in parts), strict=True)
+        boxes = BoxColumns(*map(np.concatenate, columns))
+        columns = zip(NO_ENDS, *(part.ends for part in parts), strict=True)
+        ends = Ends(*map(np.concatenate, columns))
+        if len(without):
+            wanted = ~np.isin(boxes.ids, without)
+            own: Any = (column[wanted] for column in boxes)
+            boxes = BoxColumns(*own)
+            ends = ends.take(~np.isin(ends.owners, without))
+        return cls.of_boxes(schema, boxes).with_ends(ends)
+
     def with_ends(self, ends: Ends) -> Filters:
         """Boxes together with the exact ends of some of them, owned by `ids`, as `ends` gives them."""
         if not len(ends.owners):

@@ -122,6 +122,18 @@ class Resumable(Matcher, Protocol):
 
 
 @runtime_checkable
+class Scannable(Matcher, Protocol):
+    """A matcher that can be read in slices while it changes. Of others all ids are listed first."""
+
+    @property
+    def rows(self) -> int:
+        """Places that hold what was added."""
+
+    def scan(self, rows: range) -> Filters:
+        """What lies in some places. A subscription stays where it is until it is removed."""
+
+
+@runtime_checkable
 class Savable(Matcher, Protocol):
     """A matcher that saves its own arrays. Others are built again from their content."""
 

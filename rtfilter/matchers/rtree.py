@@ -99,6 +99,15 @@ class RTreeMatcher:
         return Filters.of_boxes(self._schema, BoxColumns(owners, *map(np.concatenate, columns)))
 
     @property
+    def rows(self) -> int:
+        """See `Scannable`."""
+        return self.tree.rows
+
+    def scan(self, rows: range) -> Filters:
+        """See `Scannable`; the boxes of one subscription may lie apart."""
+        return Filters.of_boxes(self._schema, BoxColumns(*self.tree.content(rows)))
+
+    @property
     def updates(self) -> int:
         """Boxes inserted and deleted."""
         return self.tree.updates

@@ -1,0 +1,66 @@
+"""The log of changes: what was added and removed, for replicas, routers and copies made aside."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rtfilter.dtypes import IntArray
+from rtfilter.matchers.filters import Filters
+
+
+class Change(NamedTuple):
+    """One call that changed subscriptions. One that was replaced is both removed and added."""
+
+    version: int
+    """The version of the subscriptions after it: one more than before."""
+    added: Filters
+    """With ``ids``, int64 (n,), and ``predicates()``; see `rtfilter.matchers.filters.Filters`."""
+    removed: IntArray
+    """int64 (m,): ids, known ones only."""
+
+
+class Changes:
+    """The changes since it was made, oldest first, until it is closed or forgotten.
+
+    Iterating takes those that are there and then ends; it may be iterated again later. What is not taken is
+    kept, and takes memory. Any thread may iterate.
+
+    Attributes
+    ----------
+    version : int
+        The version of the subscriptions when it was made: that of its first change is one more.
+    """
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self._told = version
+        self._closed = False
+        self._changes: deque[Change] = deque()
+
+    def __iter__(self) -> Iterator[Change]:
+        while True:
+            try:
+                yield self._changes.popleft()
+            except IndexError:
+                return
+
+    def tell(self, change: Change) -> bool:
+        """Keep a change, once, however often it is told; False where nobody listens any more."""
+        if self._closed:
+            return False
+        if change.version > self._told:
+            self._changes.append(change)
+            self._told = change.version
+        return True
+
+    def close(self) -> None:
+        """Listen no more; what is there can still be taken."""
+        self._closed = True
+
+    def __enter__(self) -> Changes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
