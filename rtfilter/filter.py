@@ -108,7 +108,7 @@ class EventFilter:
             observer.observe_state(self._state)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self.stats(), self._road.control.snapshot()
+        return self.stats(), self._road.control.snapshot(self._subscriptions.matcher.updates)
 
     @property
     def policy(self) -> Order:
@@ -215,7 +215,6 @@ class EventFilter:
             names = self._subscriptions.add(draft, ids)
         if self.metrics is not None:
             self.metrics.added += len(names)
-        self._tell_controller()
         return names
 
     def unsubscribe(self, id: int) -> bool:
@@ -232,7 +231,6 @@ class EventFilter:
             known = self._subscriptions.remove(names)
         if self.metrics is not None:
             self.metrics.removed += int(known.sum())
-        self._tell_controller()
         return known
 
     def update(self, id: int, predicate: Source) -> None:
@@ -246,7 +244,6 @@ class EventFilter:
         draft = self._subscriptions.draft([predicate])
         with self._road.gate.writing():
             self._subscriptions.replace(id, draft)
-        self._tell_controller()
 
     def repack(self) -> None:
         """Pack the index anew: one that has grown by single subscriptions may then answer twice as fast.
@@ -291,9 +288,6 @@ class EventFilter:
         made = EventFilter.__new__(EventFilter)
         made._configure(part, self.policy, None, False)
         return made
-
-    def _tell_controller(self) -> None:
-        self._road.control.changed(self._subscriptions.matcher.updates)
 
     def ids(self) -> IntArray:
         """Ids of all subscriptions, ascending, int64 (n,)."""

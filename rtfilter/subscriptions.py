@@ -240,7 +240,8 @@ class Subscriptions:
                     f"no ids are left: the next would be {self._next_id}, the last is 2**63 - 2; "
                     "give ids that are free"
                 )
-            names = self._next_id + np.arange(count)
+            names = np.arange(self._next_id, self._next_id + count)
+            self._next_id += count
         else:
             given = np.asarray(ids)
             unusable = f"ids must be {count} integers, not {given.dtype} of shape {given.shape}"
@@ -257,7 +258,7 @@ class Subscriptions:
             for id in names.tolist():
                 if id in self:
                     raise ValueError(f"subscription {id} exists already; unsubscribe or update it")
-        self._next_id = max(self._next_id, int(names.max(initial=-1)) + 1)
+            self._next_id = max(self._next_id, int(names.max(initial=-1)) + 1)
         return names
 
     # -- looking inside ------------------------------------------------------------------------------------

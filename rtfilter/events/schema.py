@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,11 @@ class Schema:
             for name, attribute in self.attributes.items()
         )
         """The attributes, laid out for reading events."""
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether all attributes are numbers, and so have one coordinate each."""
+        return all(attribute.family == "number" for attribute in self.attributes.values())
 
     def read(self, events: object) -> EventTable:
         """Read events and encode them.

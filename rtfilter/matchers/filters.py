@@ -93,7 +93,8 @@ class Filters:
     def of_bounds(cls, schema: Schema, bounds: Bounds) -> Filters:
         """Of one box each; ids are 0..n - 1. A box is exact that has no ends besides its own."""
         exact = np.ones(len(bounds.low), np.bool_)
-        exact[bounds.ends.owners] = False
+        if bounds.ends is not NO_ENDS:
+            exact[bounds.ends.owners] = False
         boxes = Boxes(bounds.low, bounds.high, exact)
         return cls(schema, np.arange(len(bounds.low)), None, boxes, None, bounds.ends)
 

@@ -41,7 +41,9 @@ class RTreeMatcher:
     def add(self, filters: Filters) -> None:
         """Insert the boxes, or pack all anew where they are many."""
         ids, low, high, exact = filters.boxes()
-        if len(ids):
+        if len(ids) == 1:
+            self.tree.insert(int(ids[0]), low[0], high[0], exact=bool(exact[0]))
+        elif len(ids):
             self.tree.extend(ids, low, high, exact=exact)
 
     def remove(self, ids: IntArray) -> BoolArray:

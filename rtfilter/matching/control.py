@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from rtfilter.adaptive import Controller, Ticket
 from rtfilter.matching.gate import Gate
-
-LOG = logging.getLogger("rtfilter")
 
 METHODS = ("plan", "report", "on_update", "snapshot")
 
@@ -35,9 +32,10 @@ class Control:
         self._updates = updates
         self._turns = Gate()
 
-    def plan(self, size: int, height: int) -> Ticket:
-        """The plan for a batch of `size` > 0 events."""
+    def plan(self, size: int, height: int, updates: int) -> Ticket:
+        """The plan for a batch of `size` > 0 events; `updates`: boxes that came and went so far."""
         with self._turns.writing():
+            self._tell(updates)
             return self.controller.plan(size, height)
 
     def report(self, ticket: Ticket, mean_response: float) -> None:
@@ -45,21 +43,15 @@ class Control:
         with self._turns.writing():
             self.controller.report(ticket, mean_response)
 
-    def changed(self, updates: int) -> None:
-        """Tell how many boxes came or went since the last time; `updates`: since the beginning.
-
-        The change is made already, so an error of the controller is logged and not raised.
-        """
-        with self._turns.writing():
-            count, self._updates = updates - self._updates, max(updates, self._updates)
-            if count <= 0:  # another thread was first, and told of this change too
-                return
-            try:
-                self.controller.on_update(count)
-            except Exception:
-                LOG.exception("the controller %r failed in on_update; the change was made", self.controller)
-
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self, updates: int) -> dict[str, Any]:
         """The state of the controller, JSON-able."""
         with self._turns.writing():
+            self._tell(updates)
             return self.controller.snapshot()
+
+    def _tell(self, updates: int) -> None:
+        """Tell what came and went since the last time: a controller can spoil a plan, never a change."""
+        count = updates - self._updates
+        if count > 0:  # else another thread was first, and told of this too
+            self._updates = updates
+            self.controller.on_update(count)

@@ -76,7 +76,11 @@ class Road:
     def stream(self, events: EventTable, arrival: float) -> tuple[Batch, Hold]:
         """Begin a batch by the controller's plan; it may be computed while the index is held."""
         with self.gate.reading():
-            ticket = self.control.plan(len(events), self.levels.height) if len(events) else None
+            ticket = (
+                self.control.plan(len(events), self.levels.height, self.matcher.updates)
+                if len(events)
+                else None
+            )
             batch = Batch(self, events, WHOLE if ticket is None else ticket.plan, ticket, arrival)
             return batch, self.gate.open_stream(batch.finish_for_change)
 
