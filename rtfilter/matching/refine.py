@@ -79,16 +79,14 @@ def _compare_ends(
 
     The box has been tried already: only where a coordinate equals an end can a rest make a difference.
     """
-    at, (_, sides, values, rests) = ends.find(ids[doubtful])
-    event = owner[doubtful[at]]
-    if rows is not None:
-        event = rows[event]
-    coordinate = sides >> 1
-    tied = np.flatnonzero(events.points[event, coordinate] == values)
-    if len(tied):
-        own, end, is_high = events.rests(event[tied], coordinate[tied]), rests[tied], sides[tied] & 1 == 1
-        outside = np.where(is_high, own > end, own < end)
-        keep[doubtful[at[tied[outside]]]] = False
+    event = owner[doubtful] if rows is None else rows[owner[doubtful]]
     left = np.ones(len(doubtful), np.bool_)
-    left[at] = False
+    for at, places, own in ends.find(ids[doubtful]):
+        coordinates = own.sides[places] >> 1
+        tied = np.flatnonzero(events.points[event[at], coordinates] == own.values[places])
+        if len(tied):
+            rest, end = events.rests(event[at[tied]], coordinates[tied]), own.rests[places[tied]]
+            outside = np.where(own.sides[places[tied]] & 1, rest > end, rest < end)
+            keep[doubtful[at[tied[outside]]]] = False
+        left[at] = False
     return doubtful[left]

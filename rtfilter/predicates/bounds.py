@@ -71,31 +71,31 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
             f"low and high must both have shape (n, {len(schema.names)}); "
             f"got {lows.values.shape}, {highs.values.shape}"
         )
-    a, b = lows.values, highs.values
     _check(lows, highs, schema)
-    free = (a == -inf) & (b == inf)
+    a, b = lows.values, highs.values
+    sizes = np.abs(np.stack((a, b), axis=2))
+    far = sizes >= EXACT
+    if not far.any():  # nor is any end infinite
+        low, high, ends = a + 0.0, b + 0.0, NO_ENDS
+    else:
+        free = (a == -inf) & (b == inf)
+        low = np.where(free, MISSING, np.maximum(a, LOWEST) + 0.0)
+        high = np.where(free, ALIEN, np.minimum(b, HIGHEST) + 0.0)
+        ends = _ends(lows, highs, far & (sizes < inf), schema)
+    # -0.0 has become 0.0, so that equal boxes have equal bytes.
     if schema.dimensions > len(schema.names):
-        strings = np.array([attribute.width == 2 for attribute in schema.attributes.values()])
-        _refuse(~free & strings, "bounds on a string, which arrays cannot hold", lows, highs, schema)
-    # -0.0 becomes 0.0, so that equal boxes have equal bytes.
-    encoded_low = np.where(free, MISSING, np.maximum(a, LOWEST) + 0.0)
-    encoded_high = np.where(free, ALIEN, np.minimum(b, HIGHEST) + 0.0)
-    ends = _ends(lows, highs, schema)
-    if schema.dimensions > len(schema.names):
-        at = np.repeat(
-            np.arange(len(schema.names)), [attribute.width for attribute in schema.attributes.values()]
-        )
-        encoded_low, encoded_high = (
-            np.ascontiguousarray(encoded_low[:, at]),
-            np.ascontiguousarray(encoded_high[:, at]),
-        )
-    return Bounds(encoded_low, encoded_high, ends)
+        widths = np.array([attribute.width for attribute in schema.attributes.values()])
+        bounded = (low != MISSING) & (widths == 2)
+        _refuse(bounded, "bounds on a string, which arrays cannot hold", lows, highs, schema)
+        low, high = (np.ascontiguousarray(np.repeat(side, widths, axis=1)) for side in (low, high))
+    return Bounds(low, high, ends)
 
 
 def _check(lows: Side, highs: Side, schema: Schema) -> None:
+    """Refuse what is no interval."""
     a, b = lows.values, highs.values
-    # NaN makes the comparison false.
-    if (a <= b).all() and (a < inf).all() and (b > -inf).all() and lows.rests is highs.rests is None:
+    # NaN makes the comparison false. Both ends at one infinity are the only other case that passes it.
+    if (a <= b).all() and lows.rests is highs.rests is None and not (np.isinf(a) & (a == b)).any():
         return
     _refuse(np.isnan(a) | np.isnan(b), "NaN", lows, highs, schema)
     above = a > b
@@ -106,18 +106,16 @@ def _check(lows: Side, highs: Side, schema: Schema) -> None:
     _refuse((a == inf) | (b == -inf), "an end at the wrong infinity", lows, highs, schema)
 
 
-def _ends(lows: Side, highs: Side, schema: Schema) -> Ends:
-    """The ends of numbers and timestamps from which float64 does not tell every integer apart."""
-    large = [(np.abs(side.values) >= EXACT) & (np.abs(side.values) < inf) for side in (lows, highs)]
-    if not (large[0].any() or large[1].any()):
+def _ends(lows: Side, highs: Side, large: BoolArray, schema: Schema) -> Ends:
+    """The ends of numbers and timestamps among those that are `large`, bool (n, number of attributes, 2)."""
+    if not large.any():
         return NO_ENDS
-    wanted = np.array([attribute.ordinal for attribute in schema.attributes.values()])
-    rows, columns = np.nonzero(np.stack(large, axis=2).reshape(len(lows.values), -1) & np.repeat(wanted, 2))
-    at, is_high = columns >> 1, columns & 1 == 1
+    ordinal = np.array([attribute.ordinal for attribute in schema.attributes.values()])
+    rows, at, is_high = np.nonzero(large & ordinal[:, np.newaxis])
     sides = 2 * np.array(list(schema.offsets.values()))[at] + is_high
-    values = np.where(is_high, highs.values[rows, at], lows.values[rows, at])
+    values = np.where(is_high == 1, highs.values[rows, at], lows.values[rows, at])
     rests = np.zeros(len(rows), np.int64)
-    for side, own in ((lows, ~is_high), (highs, is_high)):
+    for side, own in ((lows, is_high == 0), (highs, is_high == 1)):
         if side.rests is not None:
             rests[own] = side.rests[rows[own], at[own]]
     return Ends(rows, sides, values, rests)

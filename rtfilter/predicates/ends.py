@@ -7,12 +7,15 @@ event that matches, and only one whose coordinate equals the end can be outside:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+
+DENSE: Final = 4
+"""Numbers between the first and the last id, to an end, up to which a table is worth its memory."""
 
 
 class Ends(NamedTuple):
@@ -46,21 +49,42 @@ class Ends(NamedTuple):
 NO_ENDS = Ends(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
 
 
-class Held(NamedTuple):
-    """Ends found for some ids."""
+class Found(NamedTuple):
+    """Ends of some ids."""
 
     at: IntArray
     """int64 (k,): place among the ids, for each end."""
+    places: IntArray
+    """int64 (k,): place among `ends`."""
     ends: Ends
-    """Owners do not ascend."""
 
 
-class _Run(NamedTuple):
-    """Ends that came together."""
+class _Run:
+    """Ends that came together, and whether their owners have been removed since."""
 
-    ends: Ends
-    alive: BoolArray
-    """bool (k,): whether the owner has not been removed since."""
+    def __init__(self, ends: Ends) -> None:
+        owners = ends.owners
+        self.ends, self.alive = ends, np.ones(len(owners), np.bool_)
+        self.first = int(owners[0]) if len(owners) else 0
+        span = int(owners[-1]) - self.first + 1 if len(owners) else 0
+        # Where ids are dense, a table tells the places of each sooner than a search does.
+        dense = span <= DENSE * len(owners)
+        self.starts = np.searchsorted(owners, self.first + np.arange(span + 1)) if dense else None
+
+    def find(self, ids: IntArray) -> Found:
+        """Those of some ids, alive or not."""
+        if self.starts is None:
+            start = np.searchsorted(self.ends.owners, ids)
+            counts = np.searchsorted(self.ends.owners, ids, side="right") - start
+        else:
+            slot = ids - self.first
+            inside = (slot >= 0) & (slot < len(self.starts) - 1)
+            slot = np.where(inside, slot, 0)
+            start = self.starts[slot]
+            counts = np.where(inside, self.starts[slot + 1] - start, 0)
+        at = np.repeat(np.arange(len(ids)), counts)
+        before = np.cumsum(counts) - counts
+        return Found(at, np.arange(len(at)) + np.repeat(start - before, counts), self.ends)
 
 
 class EndStore:
@@ -71,7 +95,7 @@ class EndStore:
 
     def __init__(self, ends: Ends = NO_ENDS) -> None:
         self._runs: tuple[_Run, ...] = ()
-        self._dead = 0
+        self._dead = 0  # at least as many ends have lost their owners
         self.add(ends)
 
     def __bool__(self) -> bool:
@@ -81,46 +105,42 @@ class EndStore:
         """Add ends whose owners are ids without any so far."""
         if not len(ends.owners):
             return
-        young, older = [_Run(ends, np.ones(len(ends.owners), np.bool_))], list(self._runs)
+        young, older = [_Run(ends)], list(self._runs)
         while older and sum(len(run.alive) for run in young) >= len(older[-1].alive):
             young.append(older.pop())
-        self._runs = (*older, young[0] if len(young) == 1 else _joined(young))
+        self._runs = (*older, young[0] if len(young) == 1 else _Run(_joined(young)))
 
     def remove(self, ids: IntArray) -> None:
         """Forget the ends of some ids, int64 (n,); others are ignored."""
         if not self._runs:
             return
         for run in self._runs:
-            _, places = _places(run.ends.owners, ids)
+            places = run.find(ids).places
             self._dead += int(run.alive[places].sum())
             run.alive[places] = False
         if 2 * self._dead > sum(len(run.alive) for run in self._runs):
-            left = _joined(list(self._runs))
-            self._runs, self._dead = ((left,) if len(left.alive) else ()), 0
+            left = _joined(self._runs)
+            self._runs, self._dead = ((_Run(left),) if len(left.owners) else ()), 0
 
-    def find(self, ids: IntArray) -> Held:
+    def find(self, ids: IntArray) -> list[Found]:
         """Return the ends of ids, int64 (n,), in any order and with repetitions; some may have none."""
-        found = []
-        for run in self._runs:
-            at, places = _places(run.ends.owners, ids)
-            alive = run.alive[places]
-            found.append(Held(at[alive], run.ends.take(places[alive])))
-        if len(found) == 1:
-            return found[0]
-        nothing = Held(np.empty(0, np.int64), NO_ENDS)
-        ends = zip(*(held.ends for held in (nothing, *found)), strict=True)
-        return Held(np.concatenate([held.at for held in (nothing, *found)]), Ends(*map(np.concatenate, ends)))
+        found = [run.find(ids) for run in self._runs]
+        if not self._dead:
+            return found
+        alive = [run.alive[own.places] for run, own in zip(self._runs, found, strict=True)]
+        return [
+            Found(own.at[kept], own.places[kept], own.ends) for own, kept in zip(found, alive, strict=True)
+        ]
 
     def of(self, ids: IntArray) -> Ends:
         """Return the ends of distinct ids, int64 (n,)."""
-        ends = self.find(ids).ends
-        return ends.owned_by(ends.owners)
+        return _together([own.ends.take(own.places) for own in self.find(ids)])
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """Return all ends; nothing where there are none."""
         if not self._runs:
             return {}
-        return {f"end_{name}": column for name, column in _joined(list(self._runs)).ends._asdict().items()}
+        return {f"end_{name}": column for name, column in _joined(self._runs)._asdict().items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> EndStore:
@@ -130,19 +150,12 @@ class EndStore:
         return cls(Ends(*(arrays[f"end_{name}"] for name in Ends._fields)))
 
 
-def _joined(runs: list[_Run]) -> _Run:
-    """Those of some runs that are alive, as one."""
-    parts = [run.ends.take(run.alive) for run in runs]
-    ends = Ends(*map(np.concatenate, zip(*parts, strict=True)))
-    ends = ends.owned_by(ends.owners)
-    return _Run(ends, np.ones(len(ends.owners), np.bool_))
+def _joined(runs: Sequence[_Run]) -> Ends:
+    """Those of some runs that are alive."""
+    return _together([run.ends.take(run.alive) for run in runs])
 
 
-def _places(owners: IntArray, ids: IntArray) -> tuple[IntArray, IntArray]:
-    """For each end of one of the ids: the place of the id, and that of the end among ascending owners."""
-    first = np.searchsorted(owners, ids)
-    last = np.searchsorted(owners, ids, side="right")
-    counts = last - first
-    at = np.repeat(np.arange(len(ids)), counts)
-    before = np.cumsum(counts) - counts
-    return at, np.arange(len(at)) + np.repeat(first - before, counts)
+def _together(parts: list[Ends]) -> Ends:
+    columns = zip(NO_ENDS, *parts, strict=True)
+    ends = Ends(*map(np.concatenate, columns))
+    return ends.owned_by(ends.owners)
