@@ -19,6 +19,7 @@ from experiments.ports import free_port
 from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.spark import ChangeStage, MatchStage, Once, ShardedIndex, build_sharded
 from rtfilter.spark.watch import StreamMetrics
+from spark_cases import temporary
 
 SCHEMA = Schema({"x": float})
 
@@ -361,8 +362,9 @@ def test_a_killed_query_goes_on_and_loses_and_doubles_nothing(spark, tmp_path):
         added = {"id": [100 + k, k], "where": [f"x BETWEEN {k} AND {k + 1}", None], "removed": [False, True]}
         pq.write_table(pa.table(added), tmp_path / "changes" / f"{k}.parquet")
     driver = [sys.executable, stream_driver.__file__, str(tmp_path), "--changes-first"]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, **temporary(tmp_path), "PYSPARK_PYTHON": sys.executable}
     killed_after(tmp_path, driver, environment, 2)
+    assert len(list(tmp_path.glob("blockmgr-*"))) == 1  # a killed machine leaves its files
     # As if it had been killed after the result was written, before Spark noted so.
     commits = tmp_path / "events-state" / "commits"
     last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
