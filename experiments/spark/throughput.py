@@ -280,9 +280,10 @@ def figure(rows: Sequence[Row]) -> Figure:
     """Draw throughput on even and uneven events, the work of the slowest partition, and memory."""
     from matplotlib.figure import Figure
 
-    first = rows[0]["events"]
-    usual = [row for row in rows if row["events"] == first]
-    drawn = Figure((12, 8), layout="constrained")
+    most = {row["input"]: row["events"] for row in reversed(rows)}  # of the first row of each input
+    usual = [row for row in rows if row["events"] == most[row["input"]]]
+    drawn = Figure((12, 8))
+    drawn.set_layout_engine("constrained", h_pad=0.15, w_pad=0.1)
     (even, uneven), (work, memory) = drawn.subplots(2, 2)
     for axes, name, title in (
         (even, "even", "Even events: thousand events a second"),
@@ -294,7 +295,8 @@ def figure(rows: Sequence[Row]) -> Figure:
     title = "Much work first, then hardly any: work of the slowest core / mean"
     _bars(work, title, own, [row["slowest"] for row in own], "{:.2f}")
     work.axvline(1, color="grey", linewidth=1)
-    own = [row for row in rows if row["input"] == "even" and row["balance"] in (None, "auto")]
+    own = [row for row in rows if row["input"] == "even" and row["balance"] == "auto"]
+    own = [rows[0], *own]
     _bars(
         memory, "Even events: memory of all processes, GiB", own, [row["together"] for row in own], "{:.1f}"
     )
