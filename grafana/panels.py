@@ -254,10 +254,13 @@ ROWS = [
                 "ops",
             ),
             Panel(
-                "Partitions",
-                "Partitions that the controller of a stream chose, by class of micro-batch sizes: 0 leaves "
-                "events where they are, 1 is one partition, 2 two, 3 four, and so on.",
-                {"{{size_class}}": latest("rtfilter_spark_controller_level", CLASS)},
+                "Balance",
+                "Micro-batches per second that were dealt out, or matched where they were, by the reason; "
+                "and the slowest core's work as a multiple of the mean, if the last one stays where it is.",
+                {
+                    "dealt: {{dealt}}, {{reason}}": rate("rtfilter_spark_decisions_total", "dealt, reason"),
+                    "slowest / mean": latest("rtfilter_spark_skew"),
+                },
             ),
             Panel(
                 "Phases",

@@ -46,9 +46,10 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark(tmp_path_factory):
     """A session on two local cores, for all tests of Spark."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    temporary = tmp_path_factory.mktemp("spark")  # which an interrupted run leaves to the next, to clean up
     from pyspark.sql import SparkSession
 
     session = (
@@ -58,6 +59,8 @@ def spark():
         .config("spark.ui.showConsoleProgress", False)
         .config("spark.driver.host", "localhost")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={temporary}")
+        .config("spark.local.dir", str(temporary))
         .config("spark.sql.shuffle.partitions", 2)
         .getOrCreate()
     )

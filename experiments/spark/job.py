@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -70,23 +71,31 @@ def spent(spark: SparkSession, group: str) -> Row:
 
 
 def matched(job: Row) -> list[Row]:
-    """Match all events by `match_frame`, and use the whole result."""
+    """Match all events by `match_frame` in each way in turn, and use the whole result."""
     from rtfilter.spark import match_frame
 
     spark = session(job)
     events = spark.read.parquet(job["events"])
     rows = []
     for turn in range(job["repeats"] + 1):
-        group = f"turn {turn}"
-        spark.sparkContext.setJobGroup(group, group)
-        result = match_frame(
-            events, job["index"], partitions=job["partitions"], balance=job.get("balance", True)
-        )
-        begun = perf_counter()
-        count = used(result)
-        rows.append({"seconds": perf_counter() - begun, "matches": count, **spent(spark, group)})
+        for balance in job["balances"]:
+            group = f"turn {turn} {balance}"
+            spark.sparkContext.setJobGroup(group, group)
+            begun = perf_counter()
+            result = match_frame(events, job["index"], balance=balance)
+            count = used(result)
+            seconds = perf_counter() - begun
+            row = {"balance": balance, "seconds": seconds, "matches": count, "reason": reason(result)}
+            rows.append(row | spent(spark, group))
     spark.stop()
-    return rows[1:]  # the first run started the workers and mapped the index
+    return rows[len(job["balances"]) :]  # the first turn started the workers and mapped the index
+
+
+def reason(result: DataFrame) -> str:
+    """What the plan of a result says about balance."""
+    plan = result._jdf.queryExecution().sparkPlan().toString()
+    found = re.search(r"(match where they are|deal out) \([^)]*\)", plan)
+    return found[0] if found else ""
 
 
 def used(result: DataFrame) -> int:
@@ -115,8 +124,8 @@ def joined(job: Row) -> list[Row]:
     return rows
 
 
-def skewed(job: Row) -> list[Row]:
-    """The work of each partition, in visits; one row for each number of partitions.
+def worked(job: Row) -> list[Row]:
+    """The work of each partition, in visits; a row for each way.
 
     The index has one subscription that matches all events, so the result has a row for each event.
     """
@@ -126,11 +135,11 @@ def skewed(job: Row) -> list[Row]:
 
     spark = session(job)
     events, rows = spark.read.parquet(job["events"]), []
-    for parts in job["partitions"]:
-        result = match_frame(events, job["index"], partitions=parts, details=True)
+    for balance in job["balances"]:
+        result = match_frame(events, job["index"], balance=balance, details=True)
         always = result.where(sf.col("subscription") == job["always"])
         work = always.groupBy(sf.spark_partition_id()).agg(sf.sum("workload")).collect()
-        rows.append({"work": [row[1] for row in work]})
+        rows.append({"balance": balance, "work": [row[1] for row in work]})
     spark.stop()
     return rows
 
@@ -138,7 +147,7 @@ def skewed(job: Row) -> list[Row]:
 def main() -> None:
     """Do the job that standard input holds."""
     job = json.load(sys.stdin)
-    print(json.dumps({"alone": alone, "match": matched, "join": joined, "skew": skewed}[job["way"]](job)))
+    print(json.dumps({"alone": alone, "match": matched, "join": joined, "work": worked}[job["way"]](job)))
 
 
 if __name__ == "__main__":

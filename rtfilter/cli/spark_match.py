@@ -52,7 +52,10 @@ examples:
         "--format", choices=FORMATS, help="of the events; by default JSON if EVENTS ends with .json or .jsonl"
     )
     parser.add_argument(
-        "--partitions", metavar="N", type=positive, help="tasks to match in; by default one a core"
+        "--partitions",
+        metavar="N",
+        type=positive,
+        help="deal events out to N tasks; by default only where it pays",
     )
     parser.add_argument(
         "--details", action="store_true", help="with the estimated workload and the seconds to each answer"

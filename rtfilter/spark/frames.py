@@ -1,4 +1,4 @@
-"""Matching a DataFrame of events: tasks get equal work, and each matches its cheapest events first."""
+"""Matching a DataFrame of events: tasks get equal work where that pays, and match cheap events first."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rtfilter import EventError, EventFilter, Schema
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
+from rtfilter.spark.balance import Balance, Decision, Reports, checked, choose, cores_of
 from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
 from rtfilter.spark.leases import context_of, lend
 from rtfilter.spark.routes import Route
@@ -58,15 +59,15 @@ def match_frame(
     id: str = "id",
     partitions: int | None = None,
     details: bool = False,
-    balance: bool = True,
+    balance: Balance = "auto",
 ) -> DataFrame:
     """Find the subscriptions that match each event; the executors do so when the result is used.
 
-    The workload of each event is estimated where it is: the leaves of the index that its search will visit.
-    Events are then dealt out so that all partitions have the same estimated work, and each partition searches
-    its events shortest job first (Wang et al.). Executors map a snapshot of the index into memory. In an
-    index of shards, an event is searched only in shards where it reaches a leaf; the work of each shard is
-    first estimated on a sample of the events, in another job.
+    Events are matched in the partitions where they are, or first dealt out so that all partitions have the
+    same work: of each event, the leaves of the index that its search will visit, which are estimated where it
+    is. Each partition then searches its events shortest job first (Wang et al.). Executors map a snapshot of
+    the index into memory. In an index of shards, an event is searched only in shards where it reaches a leaf;
+    the work of each shard is first estimated on a sample of the events, in another job.
 
     Parameters
     ----------
@@ -80,13 +81,16 @@ def match_frame(
     id : str
         The column that names an event in the result. May have duplicates: each row is an event.
     partitions : int, optional
-        Of the result; by default `defaultParallelism` of the session. A task needs memory for the events
-        of its partition that have about the same workload.
+        Deal events out into so many; by default, if they are dealt out, `defaultParallelism` of the session.
+        A task needs memory for the events of its partition that have about the same workload.
     details : bool
         Whether the result has the columns `workload` and `offset`.
-    balance : bool
-        False: an event is matched in the partition it is in, and nothing is shuffled. For events that are
-        few, or spread evenly already.
+    balance : bool or "auto"
+        True: events are dealt out. False: an event is matched in the partition it is in, and nothing is
+        shuffled. "auto": they are dealt out if the cores would otherwise differ in their work by more than
+        dealing costs. A short job looks at the first thousand events of each partition to find out. Where
+        Spark would have to compute all events for that, and for an index of shards, they are dealt out. What
+        was decided, and why, is in the result's plan: `DataFrame.explain`.
 
     Returns
     -------
@@ -98,7 +102,7 @@ def match_frame(
     Raises
     ------
     ValueError
-        There is not one column `id`, or `partitions` is below 1.
+        There is not one column `id`, `partitions` is below 1, or `balance` is something else.
     EventError
         No column is an attribute of the index, or one has a type that nothing compares with.
     SnapshotError
@@ -110,17 +114,17 @@ def match_frame(
         raise TypeError(
             f"events are a DataFrame of Spark, not {type(events).__name__}: match_frame(events, index)"
         )
+    if checked(balance) == "auto" and partitions is not None:
+        balance = True
     context_of(events.sparkSession)
     route = _route(events.sparkSession, index)
-    return matched(events, route, id=id, partitions=partitions, details=details, balance=balance)
+    layout, names = laid_out(events, route, id)
+    decision = choose(events, route, layout, names, balance)
+    return matched(events, route, layout, names, decision, id=id, partitions=partitions, details=details)
 
 
-def matched(
-    events: DataFrame, route: Route, *, id: str, partitions: int | None, details: bool, balance: bool
-) -> DataFrame:
-    """Match a frame along the route to an index; see `match_frame`."""
-    from pyspark.sql.types import DoubleType, LongType, StructField, StructType
-
+def laid_out(events: DataFrame, route: Route, id: str) -> tuple[Layout, list[str]]:
+    """Return how events are sent, and the names of columns that are attributes; raises as `match_frame`."""
     if events.columns.count(id) != 1:
         number = "several columns" if id in events.columns else "no column"
         raise ValueError(
@@ -129,28 +133,46 @@ def matched(
     if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
     names = _columns(events, route.leases[0].schema)
-    layout = Layout.of(events, list(dict.fromkeys([id, *names])), id)
-    sent = layout.carried(events, ordered=balance)
+    return Layout.of(events, list(dict.fromkeys([id, *names])), id), names
+
+
+def matched(
+    events: DataFrame,
+    route: Route,
+    layout: Layout,
+    names: list[str],
+    decision: Decision,
+    *,
+    id: str,
+    partitions: int | None = None,
+    details: bool = False,
+    reports: Reports | None = None,
+) -> DataFrame:
+    """Match a frame along the route to an index, as decided; see `match_frame`.
+
+    With `reports`, tasks report the work of the partitions that the events are in.
+    """
+    from pyspark.sql.types import DoubleType, LongType, StructField, StructType
+
+    sent = layout.carried(events, ordered=decision.dealt)
     result = [events.schema[id], StructField(SUBSCRIPTION, LongType(), nullable=False)]
     if details:
         result += [StructField(WORKLOAD, LongType(), False), StructField(OFFSET, DoubleType(), False)]
-    if not balance:
-        return sent.mapInArrow(
-            _settled(_matcher_in_place(route, layout, id, names, details)), StructType(result)
-        )
+    if not decision.dealt:
+        match_here = _matcher_in_place(route, layout, id, names, details, reports)
+        return sent.mapInArrow(_settled(match_here, str(decision)), StructType(result))
     if len(route.leases) > 1:
         sample = layout.carried(events.sample(fraction=SAMPLE, seed=0), ordered=False)
         route = replace(route, shares=_shares(sample, route, layout, names))
-    parts = events.sparkSession.sparkContext.defaultParallelism if partitions is None else partitions
-    dealt_out = sent.mapInArrow(
-        _settled(_dealer(route, layout, names, parts)), f"{PART} int, {SHARD} int, {CLASS} int, block binary"
-    )
+    parts = cores_of(events) if partitions is None else partitions
+    deal = _settled(_dealer(route, layout, names, parts, reports), str(decision))
+    dealt_out = sent.mapInArrow(deal, f"{PART} int, {SHARD} int, {CLASS} int, block binary")
     placed = dealt_out.repartitionById(parts, PART).drop(PART).sortWithinPartitions(SHARD, CLASS)
-    return placed.mapInArrow(_settled(_matcher(route, id, names, details)), StructType(result))
+    return placed.mapInArrow(_settled(_matcher(route, id, names, details), "match"), StructType(result))
 
 
-def _settled(work: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
-    """Return the same work, after which garbage collection skips the objects that numba holds.
+def _settled(work: Callable[[Batches], Batches], name: str) -> Callable[[Batches], Batches]:
+    """Return the same work by the name that plans show, after which garbage collection skips numba's objects.
 
     Spark's workers collect garbage after each task, which takes 50 ms unless these objects are frozen.
     """
@@ -159,6 +181,7 @@ def _settled(work: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]
         yield from work(batches)
         _freeze(work.__name__)
 
+    run.__name__ = name
     return run
 
 
@@ -226,7 +249,9 @@ def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
             )
 
 
-def _dealer(route: Route, layout: Layout, names: list[str], parts: int) -> Callable[[Batches], Batches]:
+def _dealer(
+    route: Route, layout: Layout, names: list[str], parts: int, reports: Reports | None
+) -> Callable[[Batches], Batches]:
     """Return work that packs events into blocks, each for one partition, shard and class of workload."""
 
     def deal(batches: Batches) -> Batches:
@@ -237,7 +262,9 @@ def _dealer(route: Route, layout: Layout, names: list[str], parts: int) -> Calla
         first = task.partitionId() if task else 0  # so that the remainder does not always go to the same slot
         slots = route.slots(parts)
         loads = [np.zeros(len(own), np.int64) for own in slots]
+        number = 0
         for batch in layout.unpacked(batches):
+            number += len(batch)
             rows, shard, workload = route.find(batch.select(names))
             part = np.empty(len(rows), np.int64)
             for s in np.unique(shard).tolist():
@@ -247,6 +274,8 @@ def _dealer(route: Route, layout: Layout, names: list[str], parts: int) -> Calla
             kind = (CLASSES * np.log2(workload + 1.0)).astype(np.int64)
             events = batch.take(pa.array(rows)).append_column(WORK, pa.array(workload))
             yield blocks(events, {PART: part, SHARD: shard, CLASS: kind})
+        if reports is not None:
+            reports.add(number, int(sum(own.sum() for own in loads)))
 
     return deal
 
@@ -278,26 +307,29 @@ def _matcher(route: Route, id: str, names: list[str], details: bool) -> Callable
 
 
 def _matcher_in_place(
-    route: Route, layout: Layout, id: str, names: list[str], details: bool
+    route: Route, layout: Layout, id: str, names: list[str], details: bool, reports: Reports | None
 ) -> Callable[[Batches], Batches]:
     """Return work that matches events in the partitions where they are."""
 
     def match(batches: Batches) -> Batches:
         import pyarrow as pa
 
-        begun = perf_counter()
+        begun, number, visits = perf_counter(), 0, 0
         for batch in layout.unpacked(batches):
-            if route.leaves is None and not details:  # no order is visible
+            if route.leaves is None and not details and reports is None:  # no order is visible
                 events = pa.Table.from_batches([batch])
                 yield from _answers(route.leases[0].open(), events, id, names, details, begun)
                 continue
             rows, shard, workload = route.find(batch.select(names))
+            number, visits = number + len(batch), visits + int(workload.sum())
             for s in np.unique(shard).tolist():
                 own = np.flatnonzero(shard == s)
                 own = own[np.argsort(workload[own], kind="stable")]
                 chosen = batch.take(pa.array(rows[own])).append_column(WORK, pa.array(workload[own]))
                 events = pa.Table.from_batches([chosen])
                 yield from _answers(route.leases[s].open(), events, id, names, details, begun)
+        if reports is not None:
+            reports.add(number, visits)
 
     return match
 

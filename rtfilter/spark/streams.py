@@ -7,10 +7,8 @@ recognised by its number, so that its result is written once.
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -22,10 +20,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, SnapshotError
-from rtfilter.adaptive import Controller, LevelController
+from rtfilter.dtypes import FloatArray
 from rtfilter.spark import places
-from rtfilter.spark.blocks import quoted
-from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, WORKLOAD, matched
+from rtfilter.spark.balance import (
+    Balance,
+    Decision,
+    Reports,
+    checked,
+    choose,
+    cores_of,
+    counts,
+    decide,
+    settled,
+)
+from rtfilter.spark.blocks import Layout, quoted
+from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, WORKLOAD, laid_out, matched
 from rtfilter.spark.leases import Lease, context_of, lease_of, send
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
@@ -36,9 +45,6 @@ if TYPE_CHECKING:
 
     from rtfilter.spark.watch import StreamMetrics
 
-#: Samples of each number of partitions that the default controller compares, and changes of the index
-#: after which it does so again.
-ROUNDS, THRESHOLD = 4, 100_000
 #: Most seconds to wait for the counts of Spark.
 COUNTED = 1.0
 #: Versions of an index in shards that stay after a change.
@@ -118,8 +124,8 @@ class MatchStage:
     ...     events.writeStream.foreachBatch(stage).option("checkpointLocation", "state").start()
     ... )  # doctest: +SKIP
 
-    A controller decides into how many partitions a batch is dealt out, or that it is matched where it is, for
-    each class of batch sizes, by the seconds that batches take.
+    Whether a batch is matched where it is, or dealt out first, is decided from the work of each partition of
+    the batch before it, and from the number of events in each of its own.
 
     Parameters
     ----------
@@ -130,8 +136,8 @@ class MatchStage:
         result before it returns. If it has a method `has`, that is asked first whether to skip the batch.
     id : str
         The column that names an event.
-    controller : Controller, optional
-        Its levels stand for: 0 where the events are, 1 in one partition, 2 in two, 3 in four, and so on.
+    balance : bool or "auto"
+        As of `match_frame`.
     metrics : StreamMetrics, optional
     """
 
@@ -141,24 +147,20 @@ class MatchStage:
         sink: Callable[[DataFrame, int], None],
         *,
         id: str = "id",
-        controller: Controller | None = None,
+        balance: Balance = "auto",
         metrics: StreamMetrics | None = None,
     ) -> None:
         if not callable(sink):
             raise TypeError(f"a sink is a function of (matches, number), or Once(path), not {sink!r}")
         self.place, self.sink, self.id = places.absolute(index), sink, id
-        self.controller: Controller = (
-            LevelController(rounds=ROUNDS, threshold=THRESHOLD, tolerance=0.05)
-            if controller is None
-            else controller
-        )
+        self.balance = checked(balance)
         self.metrics = metrics
         self.subscriptions = 0
         self._version = ""
         self._held: Lease | None = None
-        self._lock = threading.Lock()  # of the controller, which is asked when metrics are scraped
+        self._reports: Reports | None = None
         if metrics is not None:
-            metrics.observe_state(self._state)
+            metrics.observe_index(lambda: self.subscriptions)
 
     def __call__(self, events: DataFrame, number: int) -> None:
         """Match micro-batch `number`."""
@@ -171,21 +173,16 @@ class MatchStage:
             return
         events = events.persist()
         try:
-            size = events.count()
+            numbers = counts(events)
+            size = int(numbers.sum())
             if size == 0:
                 return
             route = self._look(spark)
-            cores = context_of(spark).defaultParallelism
-            with self._lock:
-                ticket = self.controller.plan(size, 3 + math.ceil(math.log2(cores)))
-            level = ticket.plan.level
+            layout, names = laid_out(events, route, self.id)
+            decision = self._decide(events, route, layout, names, numbers)
+            reports = self._reports
             result = matched(
-                events,
-                route,
-                id=self.id,
-                partitions=2 ** (level - 1) if level else None,
-                details=True,
-                balance=level > 0,
+                events, route, layout, names, decision, id=self.id, details=True, reports=reports
             )
             observed = Observation()
             watched = result.observe(
@@ -196,12 +193,26 @@ class MatchStage:
             )
             self.sink(watched.drop(WORKLOAD, OFFSET), number)
             seconds = perf_counter() - began
-            with self._lock:
-                self.controller.report(ticket, seconds / size)
             if self.metrics is not None:
                 self.metrics.record(size, seconds, *_observed(observed))
+                self.metrics.decided(decision.dealt, decision.reason, decision.skew)
         finally:
             events.unpersist()
+
+    def _decide(
+        self, events: DataFrame, route: Route, layout: Layout, names: list[str], numbers: FloatArray
+    ) -> Decision:
+        """Decide for a batch, by what the batch before it showed."""
+        known = settled(route, self.balance)
+        if known is not None:
+            return known
+        if self._reports is None:
+            self._reports = Reports(context_of(events.sparkSession))
+        work = self._reports.work(numbers)
+        self._reports.clear()
+        if work is not None:
+            return decide(work, cores_of(events))
+        return choose(events, route, layout, names, self.balance)
 
     def _look(self, spark: SparkSession) -> Route:
         """Return the route to the newest version."""
@@ -229,16 +240,9 @@ class MatchStage:
         return lease.held()
 
     def _saw(self, version: str, subscriptions: int) -> None:
-        if self._version and version != self._version:
-            with self._lock:
-                self.controller.on_update(max(abs(subscriptions - self.subscriptions), 1))
-            if self.metrics is not None:
-                self.metrics.versions += 1
+        if self._version and version != self._version and self.metrics is not None:
+            self.metrics.versions += 1
         self._version, self.subscriptions = version, subscriptions
-
-    def _state(self) -> tuple[int, dict[str, Any]]:
-        with self._lock:
-            return self.subscriptions, self.controller.snapshot()
 
 
 def _observed(observation: Any) -> tuple[int, float, float]:

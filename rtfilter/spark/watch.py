@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from rtfilter.adaptive import powers_of_two
-from rtfilter.watch.metrics import SECONDS, Histogram, controller_metrics, serve
+from rtfilter.watch.metrics import SECONDS, Histogram, serve
 
 #: Micro-batches take longer than events.
 BATCH_SECONDS = (*SECONDS[SECONDS.index(0.01) :], 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0)
@@ -41,7 +41,9 @@ class StreamMetrics(Collector):
         self._events = self._matches = 0
         self._offset = self._slowest = 0.0
         self._queries: dict[str, dict[str, Any]] = {}
-        self._state: Callable[[], tuple[int, dict[str, Any]]] = lambda: (0, {})
+        self._decisions: dict[tuple[bool, str], int] = {}
+        self._skew = 1.0
+        self._subscriptions: Callable[[], int] = lambda: 0
         self.registry.register(self)
 
     def serve(self, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
@@ -54,9 +56,9 @@ class StreamMetrics(Collector):
         spark.streams.addListener(listener)
         return lambda: spark.streams.removeListener(listener)
 
-    def observe_state(self, state: Callable[[], tuple[int, dict[str, Any]]]) -> None:
-        """Let `state` give the number of subscriptions and the controller's snapshot at each scrape."""
-        self._state = state
+    def observe_index(self, subscriptions: Callable[[], int]) -> None:
+        """Let a function give the number of subscriptions at each scrape."""
+        self._subscriptions = subscriptions
 
     def record(self, size: int, seconds: float, matches: int, offset: float, slowest: float) -> None:
         """Note a micro-batch: events, seconds it took, matches, and of their offsets sum and greatest."""
@@ -67,6 +69,12 @@ class StreamMetrics(Collector):
             self._matches += matches
             self._offset += offset
             self._slowest = slowest
+
+    def decided(self, dealt: bool, reason: str, skew: float | None) -> None:
+        """Note whether a micro-batch was dealt out, and why; see `rtfilter.spark.balance.Decision`."""
+        with self._lock:
+            self._decisions[dealt, reason] = self._decisions.get((dealt, reason), 0) + 1
+            self._skew = self._skew if skew is None else skew
 
     def progressed(self, query: str, rows: int, per_second: float, phases: dict[str, int]) -> None:
         """Note the progress of a query: rows of a batch, rows per second, milliseconds of its phases."""
@@ -91,11 +99,11 @@ class StreamMetrics(Collector):
         """Yield every metric with its present value; called by the registry at a scrape."""
         with self._lock:
             yield from self._work()
-        subscriptions, controller = self._state()
         yield GaugeMetricFamily(
-            "rtfilter_spark_index_subscriptions", "Subscriptions that streams see", float(subscriptions)
+            "rtfilter_spark_index_subscriptions",
+            "Subscriptions that streams see",
+            float(self._subscriptions()),
         )
-        yield from controller_metrics(controller, "rtfilter_spark_controller")
 
     def _work(self) -> Iterable[Metric]:
         seconds = HistogramMetricFamily(
@@ -111,6 +119,19 @@ class StreamMetrics(Collector):
             batches.add_metric([str(size_class)], int(histogram.counts.sum()))
         yield seconds
         yield batches
+        decisions = CounterMetricFamily(
+            "rtfilter_spark_decisions",
+            "Micro-batches that were dealt out, or matched where they were, by the reason",
+            labels=["dealt", "reason"],
+        )
+        for (dealt, reason), number in sorted(self._decisions.items()):
+            decisions.add_metric(["yes" if dealt else "no", reason], number)
+        yield decisions
+        yield GaugeMetricFamily(
+            "rtfilter_spark_skew",
+            "Work of the slowest core, as a multiple of the mean, if the last micro-batch stays where it is",
+            self._skew,
+        )
         yield CounterMetricFamily("rtfilter_spark_events", "Events matched in micro-batches", self._events)
         yield CounterMetricFamily("rtfilter_spark_matches", "Matches found in micro-batches", self._matches)
         yield CounterMetricFamily(

@@ -251,7 +251,7 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
         yield CounterMetricFamily("rtfilter_index_updates", "Boxes inserted and deleted", index["updates"])
 
 
-def controller_metrics(controller: dict[str, Any], prefix: str = "rtfilter_controller") -> Iterable[Metric]:
+def controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
     """Metrics of a controller, from its snapshot."""
     classes = controller.get("classes", {})
     # Key in the snapshot, name and text of the metric. A group of None is the whole batch, shown as 0.
@@ -261,12 +261,12 @@ def controller_metrics(controller: dict[str, Any], prefix: str = "rtfilter_contr
         ("updates", "updates", "Index updates since the class became stable"),
     ]
     for key, name, text in gauges:
-        gauge = GaugeMetricFamily(f"{prefix}_{name}", text, labels=["size_class"])
+        gauge = GaugeMetricFamily(f"rtfilter_controller_{name}", text, labels=["size_class"])
         for size_class, state in classes.items():
             gauge.add_metric([size_class], state[key] or 0)
         yield gauge
     probing = GaugeMetricFamily(
-        f"{prefix}_probing",
+        "rtfilter_controller_probing",
         "1 while the class compares plans, 0 when stable",
         labels=["size_class"],
     )
@@ -274,7 +274,7 @@ def controller_metrics(controller: dict[str, Any], prefix: str = "rtfilter_contr
         probing.add_metric([size_class], float(state["mode"] != "STABLE"))
     yield probing
     yield GaugeMetricFamily(
-        f"{prefix}_threshold_updates",
+        "rtfilter_controller_threshold_updates",
         "Index updates after which a stable class probes again",
         controller.get("threshold") or 0,
     )
@@ -284,7 +284,7 @@ def controller_metrics(controller: dict[str, Any], prefix: str = "rtfilter_contr
         ("anomalies", "anomalies", "Probing loops in which both neighbours were better"),
     ]
     for key, name, text in counters:
-        counter = CounterMetricFamily(f"{prefix}_{name}", text, labels=["size_class"])
+        counter = CounterMetricFamily(f"rtfilter_controller_{name}", text, labels=["size_class"])
         for size_class, state in classes.items():
             counter.add_metric([size_class], state[key])
         yield counter

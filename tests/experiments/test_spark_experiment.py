@@ -12,19 +12,50 @@ import pytest
 from experiments.spark import job
 from experiments.spark import throughput as experiment
 from experiments.spark.memory import Watch, descendants
+from rtfilter import EventFilter
 
-SIZE = experiment.Size(2000, 3000, 100, (2,), 4000, 1)
+SIZE = experiment.Size(2000, 3000, 100, 4000, 1)
 
 
-def test_rows_are_compared_with_the_join_and_the_process_without_spark():
-    def row(events_s, cores=2, largest=0.5):
-        return {"events_s": events_s, "cores": cores, "largest": largest}
+def row(events_s, balance=None, place="local[2]", input="even", cores=2, **more):
+    found = {"input": input, "place": place, "cores": cores, "balance": balance, "events_s": events_s}
+    return {
+        **found,
+        "way": experiment.WAYS.get(balance, ""),
+        "events": 10,
+        "largest": 0.5,
+        "together": 1.0,
+        **more,
+    }
 
-    rows = [row(1000, 1), row(10), row(1600), row(1500), row(2000, largest=5.0), row(400)]
-    judged = experiment.judged(rows)[2:]
-    assert [row["times"] for row in judged] == [160, 150, 200, 40]
-    assert [row["overhead"] for row in judged] == pytest.approx([0.25, 1 / 3, 0, 4])
-    assert [row["verdict"] for row in judged] == ["met", "NOT MET", "NOT MET", "NOT MET"]
+
+ROWS = [
+    row(1000, place="one process, no Spark", cores=1),
+    row(10, place="join, local[2]"),
+    row(1600, False),
+    row(1000, True),
+    row(1550, "auto"),
+    row(500, place="one process, no Spark", input="uneven", cores=1),
+    row(600, False, input="uneven", slowest=1.9),
+    row(800, True, input="uneven", slowest=1.0),
+    row(790, "auto", input="uneven", slowest=1.0),
+]
+
+
+def test_ways_are_compared_with_the_join_the_process_without_spark_and_the_better_way():
+    judged = experiment.judged([dict(row) for row in ROWS])
+    ways = [row for row in judged if row["balance"] is not None]
+    assert [row["times"] for row in ways] == [160, 100, 155, 60, 80, 79]
+    assert [row["overhead"] for row in ways] == pytest.approx(
+        [0.25, 1, 2 / 1.55 - 1, 2 / 3, 0.25, 1 / 0.79 - 1]
+    )
+    assert [row.get("verdict") for row in ways] == [None, None, "met"] * 2
+
+
+@pytest.mark.parametrize("worse", [{"events_s": 1500}, {"largest": 5.0}, {"slowest": 1.2}], ids=str)
+def test_a_default_that_is_late_or_large_or_uneven_is_told(worse):
+    changed = [*ROWS[:4], {**ROWS[4], **worse}, *ROWS[5:]]
+    assert experiment.judged([dict(row) for row in changed])[4]["verdict"] == "NOT MET"
 
 
 def test_events_are_written_in_blocks(tmp_path, monkeypatch):
@@ -38,20 +69,13 @@ def test_events_are_written_in_blocks(tmp_path, monkeypatch):
     }
 
 
-def test_hot_spots_are_skewed():
-    filter, events = experiment.hot_spots(1, 6000, 40_000)
-    workload = filter.workload(events)
-    chunks = [chunk.sum() for chunk in np.array_split(workload, 8)]
-    assert max(chunks) > 1.3 * np.mean(chunks)
-    id = experiment.always(filter)
-    assert (filter.match_batch(events[:50]).pairs()[1] == id).sum() == 50
-
-
-def test_flights_are_matched_by_all_and_have_microseconds(tmp_path):
-    filter, events = experiment.flights(1, SIZE)
-    id = experiment.always(filter)
-    table = experiment.events_table(events, filter)
-    assert (filter.match_batch(table).pairs()[1] == id).sum() == len(table)
+def test_uneven_events_are_much_work_first(tmp_path):
+    data = experiment.prepare(tmp_path, "wide", 1, SIZE)
+    events = pq.read_table(data.uneven)
+    found = EventFilter.load(data.large).match_batch(events.select(data.names))
+    assert (found.pairs()[1] == data.always).sum() == len(events) == 1500
+    assert found.counts[:750].sum() > 900  # one of them is `always`
+    assert found.counts[750:].sum() == 750
 
 
 def test_memory_of_descendants_is_seen():
@@ -80,8 +104,9 @@ def test_the_ways_find_the_same(spark, tmp_path, monkeypatch):
     data = experiment.prepare(tmp_path, "dense", 1, SIZE)
     files = {"events": str(data.events), "index": str(data.index), "repeats": 1, "master": "local[2]"}
     (alone,), _ = experiment.run({**files, "way": "alone"})
-    (match,), watch = experiment.run({**files, "way": "match", "partitions": 3})
-    assert match["shuffled"] > 0
+    (match, left), watch = experiment.run({**files, "way": "match", "balances": [True, False]})
+    assert match["shuffled"] > 100 * left["shuffled"]  # the count of matches alone
+    assert (match["reason"], left["reason"]) == ("deal out (asked)", "match where they are (asked)")
     assert watch.use.largest > 50_000_000
     monkeypatch.setattr(job, "session", lambda job: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
@@ -91,16 +116,6 @@ def test_the_ways_find_the_same(spark, tmp_path, monkeypatch):
 
 
 def test_the_picture_is_drawn(tmp_path):
-    rows = [
-        {"way": "one process", "events_s": 1e5, "events": 10},
-        {"way": "join", "events_s": 10.0, "events": 5},
-        *(
-            {"way": way, "events_s": 1e4 * parts, "events": 10, "partitions": parts, "together": 1.0}
-            for way in ("match_frame, local[1]", "match_frame, local[2]")
-            for parts in (2, 8)
-        ),
-    ]
-    skews = [{"events": "flights", "partitions": 2, "slowest": 1.0, "in_turn": 1.7}]
-    experiment.save_picture(experiment.figure(rows, skews), tmp_path / "spark.png", dpi=40)
+    experiment.save_picture(experiment.figure(ROWS), tmp_path / "spark.png", dpi=40)
     assert (tmp_path / "spark.png").stat().st_size > 1000
-    assert json.dumps(experiment.shown(rows)) == json.dumps(rows)
+    assert json.dumps(experiment.shown(ROWS)) == json.dumps(ROWS)

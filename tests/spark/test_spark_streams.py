@@ -17,9 +17,9 @@ from pyspark.errors import PythonException, StreamingQueryException
 import stream_driver
 from experiments.ports import free_port
 from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
-from rtfilter.adaptive import FixedPlan
 from rtfilter.spark import ChangeStage, MatchStage, Once, ShardedIndex, build_sharded
 from rtfilter.spark.watch import StreamMetrics
+from spark_cases import temporary
 
 SCHEMA = Schema({"x": float})
 
@@ -101,7 +101,8 @@ def test_a_stream_gives_all_matches_once(spark, files, tmp_path, sharded):
     assert value("rtfilter_spark_phase_seconds_total", {"query": "alerts", "phase": "addBatch"}) > 0
     assert 0 < value("rtfilter_spark_last_offset_seconds") <= value("rtfilter_spark_offset_seconds_total")
     assert value("rtfilter_spark_index_subscriptions") == 50
-    assert value("rtfilter_spark_controller_level", {"size_class": "512"}) in (0, 1, 2, 3)
+    reason = {"dealt": "yes", "reason": "shards"} if sharded else {"dealt": "no", "reason": "cheap"}
+    assert value("rtfilter_spark_decisions_total", reason) == 7  # one of eight batches is empty
 
 
 def wait(condition, seconds=30):
@@ -157,19 +158,19 @@ def test_a_snapshot_that_is_replaced_meanwhile_stays_readable(spark, tmp_path):
     assert seen == [(7, 1)]
 
 
-@pytest.mark.parametrize("level", [0, 1, 2, 3])
-def test_every_level_of_the_controller_gives_the_same(spark, tmp_path, level):
+@pytest.mark.parametrize(("balance", "partitions"), [(True, 2), (False, 3), ("auto", 3)])
+def test_every_way_to_balance_gives_the_same(spark, tmp_path, balance, partitions):
     line(50).save(tmp_path / "index")
     seen = []
     stage = MatchStage(
         tmp_path / "index",
         lambda matches, n: seen.append((matches.rdd.getNumPartitions(), of(matches.toArrow()))),
-        controller=FixedPlan(level, None),
+        balance=balance,
     )
     stage(spark.createDataFrame(events(100)).repartition(3), 0)
-    ((partitions, found),) = seen
-    assert found == [(i, i % 50) for i in range(100)]
-    assert partitions == {0: 3, 1: 1, 2: 2, 3: 4}[level]
+    assert seen == [(partitions, [(i, i % 50) for i in range(100)])]
+    with pytest.raises(ValueError, match='balance is True, False or "auto", not 2'):
+        MatchStage(tmp_path / "index", print, balance=2)
 
 
 def test_a_batch_that_was_written_is_not_written_again(spark, tmp_path):
@@ -361,8 +362,9 @@ def test_a_killed_query_goes_on_and_loses_and_doubles_nothing(spark, tmp_path):
         added = {"id": [100 + k, k], "where": [f"x BETWEEN {k} AND {k + 1}", None], "removed": [False, True]}
         pq.write_table(pa.table(added), tmp_path / "changes" / f"{k}.parquet")
     driver = [sys.executable, stream_driver.__file__, str(tmp_path), "--changes-first"]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, **temporary(tmp_path), "PYSPARK_PYTHON": sys.executable}
     killed_after(tmp_path, driver, environment, 2)
+    assert len(list(tmp_path.glob("blockmgr-*"))) == 1  # a killed machine leaves its files
     # As if it had been killed after the result was written, before Spark noted so.
     commits = tmp_path / "events-state" / "commits"
     last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())

@@ -15,7 +15,7 @@ import panels
 from experiments.ports import free_port
 from overview import Prometheus, filled
 from rtfilter import EventFilter
-from rtfilter.adaptive import LevelController, PlanController
+from rtfilter.adaptive import PlanController
 from rtfilter.replay import Contender, Settings, replay
 from rtfilter.replay.workloads import workload
 from rtfilter.spark.watch import StreamMetrics
@@ -28,9 +28,9 @@ needs_prometheus = pytest.mark.needs("prometheus")
 
 def watched_stream():
     """Metrics as those of a `MatchStage` after its first micro-batch."""
-    controller, streams = LevelController(), StreamMetrics()
-    controller.plan(1000, 4)
-    streams.observe_state(lambda: (7, controller.snapshot()))
+    streams = StreamMetrics()
+    streams.observe_index(lambda: 7)
+    streams.decided(False, "even", 1.02)
     return streams
 
 
