@@ -61,6 +61,9 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
         at the wrong infinity or beyond float64, low above high, or a bounded string attribute; its `row`
         and `attribute` say where.
     """
+    one = _single(low, high, schema)
+    if one is not None:
+        return one
     lows, highs = read_side(low, schema, "low"), read_side(high, schema, "high")
     if isinstance(low, Mapping) and not low:  # no column: no bound on that side
         lows = open_side(len(highs.values), schema, "low")
@@ -89,6 +92,23 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
         _refuse(bounded, "bounds on a string, which arrays cannot hold", lows, highs, schema)
         low, high = (np.ascontiguousarray(np.repeat(side, widths, axis=1)) for side in (low, high))
     return Bounds(low, high, ends)
+
+
+def _single(low: Any, high: Any, schema: Schema) -> Bounds | None:
+    """One subscription over numbers, as most are that come one by one; None if it needs a closer look."""
+    if not (schema.plain and type(low) is type(high) is np.ndarray and low.dtype == high.dtype == np.float64):
+        return None
+    if not low.shape == high.shape == (1, len(schema.names)):
+        return None
+    lows, highs = low[0].tolist(), high[0].tolist()
+    for at, (a, b) in enumerate(zip(lows, highs, strict=True)):
+        if -EXACT < a <= b < EXACT:
+            lows[at], highs[at] = a + 0.0, b + 0.0  # -0.0 becomes 0.0
+        elif a == -inf and b == inf:
+            lows[at], highs[at] = MISSING, ALIEN
+        else:
+            return None
+    return Bounds(np.array([lows]), np.array([highs]), NO_ENDS)
 
 
 def _check(lows: Side, highs: Side, schema: Schema) -> None:

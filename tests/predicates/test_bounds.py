@@ -8,8 +8,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
 from hypothesis import given as drawn
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from predicate_cases import inside
@@ -212,3 +212,30 @@ def test_sizes_that_float64_tells_apart_need_no_columns():
     assert not len(ends.owners)
     _, _, ends = compile_bounds([[-limit - 1, 0]], [[math.inf, 1]], schema)
     assert ends.sides.tolist() == [0]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            *[st.sampled_from([-np.inf, -(2.0**53), -1.0, -0.0, 0.0, 2.5, 2.0**53, np.inf, np.nan])] * 2
+        )
+    )
+)
+def test_one_row_is_compiled_as_many_are(pairs):
+    schema = Schema({f"a{at}": float for at in range(len(pairs) + 1)})
+    rows = np.array([*pairs, (1.0, 2.0)])
+    low, high = rows[np.newaxis, :, 0].copy(), rows[np.newaxis, :, 1].copy()
+
+    def compiled(low, high):
+        try:
+            return compile_bounds(low, high, schema)
+        except PredicateError as error:
+            return str(error)
+
+    one, two = compiled(low, high), compiled(np.repeat(low, 2, axis=0), np.repeat(high, 2, axis=0))
+    if isinstance(two, str):
+        assert one == two
+        return
+    assert one.low.tobytes() == two.low[:1].tobytes()
+    assert one.high.tobytes() == two.high[:1].tobytes()
+    assert [column.tolist() for column in one.ends] == [column.tolist() for column in two.ends.of_row(0)]
