@@ -37,8 +37,8 @@ _SHORT_MASK: Final = 2**_SHORT_BITS - 1
 IDENTITY_MAX: Final = 2 ** (_SHORT_BITS + 1) - 1
 """Largest `identity` coordinate of a string; codes of short strings are the lower half."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
 _YEARS: Final = 290_000  # what int64 microseconds can hold, nearly
 _YEAR: Final = re.compile(r"(-?[0-9]+)(-.*)")
 _FAR: Final = re.compile(
@@ -56,7 +56,7 @@ class Timestamp(int):
 
     def __str__(self) -> str:
         try:
-            return (_EPOCH + int(self) * _MICROSECOND).isoformat().replace("+00:00", "Z")
+            return (EPOCH + int(self) * MICROSECOND).isoformat().replace("+00:00", "Z")
         except OverflowError:
             if abs(int(self)) >= 2**63:
                 return f"{int(self)} us"
@@ -128,9 +128,9 @@ def microseconds(value: object) -> int | None:
         if is_missing(value):
             return None
         aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        return int((aware - _EPOCH) // _MICROSECOND)
+        return int((aware - EPOCH) // MICROSECOND)
     if isinstance(value, date):
-        return (value.toordinal() - _EPOCH.toordinal()) * 86_400_000_000
+        return (value.toordinal() - EPOCH.toordinal()) * 86_400_000_000
     if isinstance(value, np.datetime64):
         if np.isnat(value) or abs(int(value.astype("datetime64[Y]").astype(np.int64))) > _YEARS:
             return None

@@ -421,12 +421,12 @@ def test_inference_looks_at_the_first_events_only(capsys, monkeypatch):
         ("{}", "schema.json: a schema needs at least one attribute"),
         (
             '{"a": "flaot"}',
-            "schema.json: attribute 'a' has the unknown type 'flaot'; use int, float, str, bool",
+            "schema.json: attribute 'a': the type 'flaot' is unknown; use int, float, str, bool",
         ),
-        ('{"a": 1}', "schema.json: attribute 'a' needs a type"),
+        ('{"a": 1}', "schema.json: attribute 'a': a type is needed"),
         (
             '{"a": {"type": "int", "min": 0}}',
-            "schema.json: attribute 'a' has 'min'; known are type, low and high",
+            "schema.json: attribute 'a': 'min' is unknown; known are type, low and high",
         ),
         ('{"a": {"type": "int", "low": 2, "high": 1}}', "schema.json: attribute 'a': the domain is empty"),
         ('{"a": {"type": "timestamp", "low": 5}}', "schema.json: attribute 'a': "),
