@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
-from rtfilter.errors import PredicateError, UnknownSubscriptionError
+from rtfilter.errors import PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Savable, refuse_untaken
@@ -20,6 +20,7 @@ from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept
+from rtfilter.text import shown
 
 
 class Draft(NamedTuple):
@@ -257,8 +258,8 @@ class Subscriptions:
     ) -> Subscriptions:
         """The subscriptions of `to_arrays`, with another matcher if one is given.
 
-        One that is not registered has to be given. Raises `ValueError` if it is not, or if another is given
-        although it saved arrays of its own.
+        One that is not registered has to be given. Raises `SnapshotError` if another is given although it
+        saved arrays of its own, and `ValueError` or `LookupError` for what `to_arrays` cannot have made.
         """
         saved = meta.get("matcher", "rtree")
         own = saved if saved in MATCHERS or matcher is None else matcher
@@ -267,11 +268,15 @@ class Subscriptions:
         known = Schema.from_json(meta["schema"]) if schema is None else schema
         made = chosen(known, **meta.get("options", {})) if isinstance(chosen, type) else chosen(known)
         predicates = PredicateStore.from_arrays(arrays)
+        if arrays["boxless_ids"].dtype.kind not in "iu":
+            raise ValueError("the ids without boxes are no integers")
         unmatchable = set(arrays["boxless_ids"].tolist())
         content = meta.get("content", "arrays")
+        if content not in ("arrays", "boxes", "predicates") or not 0 <= meta["next_id"] < 2**63:
+            raise ValueError(f"content {shown(content)} or next id {shown(meta['next_id'])} cannot be")
         if content == "arrays":
             if not isinstance(made, Savable):
-                raise ValueError(f"{saved!r} saved arrays of its own; open it with that matcher")
+                raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
             made = type(made).from_arrays(known, arrays)
         held._start(known, own, made, predicates, unmatchable, meta["next_id"])
         if content != "arrays":
@@ -281,6 +286,8 @@ class Subscriptions:
             else:  # an own class that saved boxes, replaced by a matcher of constraints
                 draft = held.draft([held._saved_predicate(filters, row) for row in range(len(filters))])
                 held._put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
+        if len(held) != meta.get("subscriptions", len(held)):
+            raise ValueError(f"there are {len(held)} subscriptions, not {meta['subscriptions']}")
         return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
 
     def _saved_predicate(self, filters: Filters, row: int) -> Predicate:
@@ -291,6 +298,15 @@ class Subscriptions:
         """What the matcher is built of again: boxes, or the predicates beside it."""
         if boxes:
             columns = BoxColumns(*(arrays[f"box_{name}"] for name in BoxColumns._fields))
+            shape = (len(columns.ids), self.schema.dimensions)
+            kinds = "".join(column.dtype.kind for column in columns)
+            if kinds != "iffb" or [column.shape for column in columns] != [
+                shape[:1],
+                shape,
+                shape,
+                shape[:1],
+            ]:
+                raise ValueError("the arrays of boxes do not fit together, or do not fit the schema")
             return Filters.of_boxes(self.schema, columns)
         ids = [id for id in self.predicates if id not in self._unmatchable]
         found = [self.predicate(id) for id in ids]

@@ -99,7 +99,7 @@ def _build(arguments: argparse.Namespace) -> int:
 
 def _refuse_occupied(path: str) -> None:
     """Refuse a path that `rtfilter.snapshots.arrays.write` would refuse, before the index is built."""
-    from rtfilter.snapshots.arrays import MANIFEST
+    from rtfilter.snapshots.manifest import MANIFEST
 
     if not os.path.lexists(path):
         return

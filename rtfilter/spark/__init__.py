@@ -4,6 +4,13 @@
 >>> pairs = match_frame(events, "rules.index")  # DataFrame: id, subscription  # doctest: +SKIP
 """
 
+from importlib.util import find_spec
+
+if find_spec("fcntl") is None:
+    raise ImportError(
+        "rtfilter.spark needs Linux or macOS: its processes share indexes by locked files; on Windows use WSL"
+    )
+
 try:
     from pyspark import __version__ as _version
 except ImportError as error:
