@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rtfilter.cli.arguments import natural, positive
+from rtfilter.cli.arguments import natural, port, positive
 from rtfilter.cli.terminal import CommandError, say
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ BATCH = 10_000
 EXAMPLES = """\
 examples:
   rtfilter replay wide --subscriptions 100000 --figure replay.png
-  rtfilter replay narrow --poisson 200 --insert 100 --delete 100 --metrics-port 9464
+  rtfilter replay narrow --poisson 200 --insert 100 --delete 100 --metrics-port 17464
   rtfilter replay flights --level 1 --group 16 --json replay.json
   rtfilter replay subscriptions.jsonl events.parquet --sizes 64,512
 """
@@ -83,7 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log", type=Path, metavar="FILE", help="write the controller's decisions as JSON lines"
     )
-    parser.add_argument("--metrics-port", type=int, metavar="PORT", help="serve Prometheus metrics meanwhile")
+    parser.add_argument(
+        "--metrics-port", type=port, metavar="PORT", help="serve Prometheus metrics meanwhile"
+    )
     parser.add_argument("--push", metavar="HOST:PORT", help="send metrics to a Pushgateway at the end")
     parser.add_argument("--progress", action="store_true", help="show progress even if this is no terminal")
 
@@ -135,7 +137,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     with contextlib.ExitStack() as stack:
         if filter.metrics is not None and arguments.metrics_port is not None:
-            stack.callback(filter.metrics.serve(arguments.metrics_port))
+            try:
+                stack.callback(filter.metrics.serve(arguments.metrics_port))
+            except OSError as error:
+                raise CommandError(
+                    f"--metrics-port {arguments.metrics_port}: {error.strerror or error}; choose another port"
+                ) from None
             say(f"metrics on http://127.0.0.1:{arguments.metrics_port}/metrics")
         contenders = [_contender(arguments, controller)]
         interrupt = None
@@ -150,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             filter.metrics.push(arguments.push, "rtfilter")
         except OSError as error:
-            raise CommandError(str(error)) from None
+            raise CommandError(f"--push {arguments.push}: {error}") from None
     if interrupt is not None:
         raise interrupt
     return 0

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,12 @@ def test_a_replay_that_is_interrupted_in_its_first_burst_writes_nothing(capsys, 
 def test_a_whole_replay_says_how_many_bursts_it_had(capsys):
     assert main(["replay", "wide", *QUICK]) == 0
     assert "; 6 bursts, " in capsys.readouterr().out
+
+
+def test_a_port_that_is_taken_or_none_is_said(capsys):
+    with socket.create_server(("", 0)) as taken:
+        number = taken.getsockname()[1]
+        said = fails(capsys, "wide", *QUICK, "--metrics-port", str(number))
+    assert said.endswith(f"--metrics-port {number}: Address already in use; choose another port\n")
+    assert "'70000' is no port" in fails(capsys, "wide", *QUICK, "--metrics-port", "70000")
+    assert "'-1' is not a whole number" in fails(capsys, "wide", *QUICK, "--metrics-port=-1")
