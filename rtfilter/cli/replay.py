@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rtfilter.cli.arguments import natural, port, positive
-from rtfilter.cli.terminal import CommandError, say
+from rtfilter.cli.arguments import natural, port, positive, row
+from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rtree-every", type=natural, default=0, metavar="N", help="let rtree run every Nth burst too"
     )
-    parser.add_argument("--seed", type=natural, default=1)
+    parser.add_argument("--seed", type=row, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write one line per burst as CSV")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="write a picture (PNG, SVG, PDF)")
@@ -137,12 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     with contextlib.ExitStack() as stack:
         if filter.metrics is not None and arguments.metrics_port is not None:
-            try:
-                stack.callback(filter.metrics.serve(arguments.metrics_port))
-            except OSError as error:
-                raise CommandError(
-                    f"--metrics-port {arguments.metrics_port}: {error.strerror or error}; choose another port"
-                ) from None
+            stack.callback(filter.metrics.serve(arguments.metrics_port))
             say(f"metrics on http://127.0.0.1:{arguments.metrics_port}/metrics")
         contenders = [_contender(arguments, controller)]
         interrupt = None
@@ -157,7 +152,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             filter.metrics.push(arguments.push, "rtfilter")
         except OSError as error:
-            raise CommandError(f"--push {arguments.push}: {error}") from None
+            raise CommandError(str(error)) from None
     if interrupt is not None:
         raise interrupt
     return 0
@@ -176,7 +171,7 @@ def _refuse_files(arguments: argparse.Namespace) -> None:
 def _write(arguments: argparse.Namespace, report: Report, entries: Sequence[dict[str, Any]]) -> None:
     from rtfilter.replay import draw
 
-    print(report.text(), flush=True)
+    show(report.text())
     if arguments.json:
         arguments.json.write_text(json.dumps(report.to_json(), indent=1))
     if arguments.csv:

@@ -97,6 +97,6 @@ def test_a_port_that_is_taken_or_none_is_said(capsys):
     with socket.create_server(("", 0)) as taken:
         number = taken.getsockname()[1]
         said = fails(capsys, "wide", *QUICK, "--metrics-port", str(number))
-    assert said.endswith(f"--metrics-port {number}: Address already in use; choose another port\n")
-    assert "'70000' is no port" in fails(capsys, "wide", *QUICK, "--metrics-port", "70000")
+    assert said.endswith(f":{number} (Address already in use); choose another port\n")
+    assert "70000 is too large; at most 65535" in fails(capsys, "wide", *QUICK, "--metrics-port", "70000")
     assert "'-1' is not a whole number" in fails(capsys, "wide", *QUICK, "--metrics-port=-1")
