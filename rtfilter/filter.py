@@ -19,7 +19,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.port import refuse_missing
-from rtfilter.matchers.registry import MATCHERS, Factory
+from rtfilter.matchers.registry import MATCHERS, Factory, factory_of
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching.aside import copied, replaced
 from rtfilter.matching.control import Control
@@ -425,10 +425,13 @@ class EventFilter:
         """
         found = snapshot.read(path, KIND)
         name = found.meta.get("matcher", "rtree")
-        if matcher is None and name not in MATCHERS:
+        if matcher is None and name not in list(MATCHERS):  # a list, because a damaged name may have no hash
             raise SnapshotError(f"{path} was saved with the matcher {name!r}; pass it to load as `matcher`")
+        if matcher is not None:
+            factory_of(matcher)  # a wrong name is no fault of the snapshot
         loaded = cls.__new__(cls)
-        held = Subscriptions.from_arrays(found.meta, found.arrays, matcher)
+        with snapshot.opening(path):
+            held = Subscriptions.from_arrays(found.meta, found.arrays, matcher)
         loaded._configure(held, policy, controller, metrics)
         return loaded
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.extras import needed
 
 
 class Hits(NamedTuple):
@@ -80,9 +81,7 @@ class Matches:
 
     def to_arrow(self) -> Any:
         """A `pyarrow.ListArray` of int64: one list of ids per event. Needs the extra `arrow`."""
-        try:
+        with needed("arrow", "to_arrow()"):
             import pyarrow as pa
-        except ImportError as error:
-            raise ImportError("to_arrow() needs pyarrow: pip install 'rtree-filter[arrow]'") from error
         # Large offsets: a batch may have more than 2**31 matches.
         return pa.LargeListArray.from_arrays(pa.array(self.offsets), pa.array(self.ids))

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from rtfilter.changes import Change, Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
-from rtfilter.errors import PredicateError, UnknownSubscriptionError
+from rtfilter.errors import PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Savable, Scannable, refuse_untaken
@@ -23,6 +23,7 @@ from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept
+from rtfilter.text import shown
 
 NO_IDS: Final = np.empty(0, np.int64)
 LAST_ID: Final = 2**63 - 2
@@ -413,8 +414,8 @@ class Subscriptions:
     ) -> Subscriptions:
         """The subscriptions of `to_arrays`, with another matcher if one is given.
 
-        One that is not registered has to be given. Raises `ValueError` if it is not, or if another is given
-        although it saved arrays of its own.
+        One that is not registered has to be given. Raises `SnapshotError` if another is given although it
+        saved arrays of its own, and `ValueError` or `LookupError` for what `to_arrays` cannot have made.
         """
         saved = meta.get("matcher", "rtree")
         own = saved if saved in MATCHERS or matcher is None else matcher
@@ -423,11 +424,15 @@ class Subscriptions:
         known = Schema.from_json(meta["schema"]) if schema is None else schema
         made = chosen(known, **meta.get("options", {})) if isinstance(chosen, type) else chosen(known)
         predicates = PredicateStore.from_arrays(arrays)
+        if arrays["boxless_ids"].dtype.kind not in "iu":
+            raise ValueError("the ids without boxes are no integers")
         unmatchable = set(arrays["boxless_ids"].tolist())
         content = meta.get("content", "arrays")
+        if content not in ("arrays", "boxes", "predicates") or not 0 <= meta["next_id"] < 2**63:
+            raise ValueError(f"content {shown(content)} or next id {shown(meta['next_id'])} cannot be")
         if content == "arrays":
             if not isinstance(made, Savable):
-                raise ValueError(f"{saved!r} saved arrays of its own; open it with that matcher")
+                raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
             made = type(made).from_arrays(known, arrays)
         held._start(known, own, made, predicates, unmatchable, meta["next_id"])
         held.version = meta.get("version", 0)
@@ -438,6 +443,8 @@ class Subscriptions:
             else:  # an own class that saved boxes, replaced by a matcher of constraints
                 draft = held.draft(list(filters.predicates()))
                 held._put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
+        if len(held) != meta.get("subscriptions", len(held)):
+            raise ValueError(f"there are {len(held)} subscriptions, not {meta['subscriptions']}")
         return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
 
     def _saved_filters(self, arrays: Mapping[str, AnyArray], boxes: bool) -> Filters:
@@ -445,6 +452,7 @@ class Subscriptions:
         columns: BoxColumns | None = None
         if boxes:
             columns = BoxColumns(*(arrays[f"box_{name}"] for name in BoxColumns._fields))
+            _require_boxes(columns, self.schema)
             if self.matcher.takes.boxes:
                 return Filters.of_boxes(self.schema, columns)
         ids = [id for id in self.predicates if id not in self._unmatchable]
@@ -468,3 +476,11 @@ def _told(listener: ref[Changes], change: Change) -> bool:
     """Tell a listener of a change; False if it listens no more."""
     changes = listener()
     return changes is not None and changes.tell(change)
+
+
+def _require_boxes(columns: BoxColumns, schema: Schema) -> None:
+    """Raise `ValueError` for saved columns that are no boxes of a schema."""
+    rows, shape = (len(columns.ids),), (len(columns.ids), schema.dimensions)
+    kinds = "".join(column.dtype.kind for column in columns)
+    if kinds != "iffb" or [column.shape for column in columns] != [rows, shape, shape, rows]:
+        raise ValueError("the arrays of boxes do not fit together, or do not fit the schema")

@@ -63,6 +63,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         reason = error.strerror or str(error)
         say(f"error: {error.filename}: {reason}" if error.filename is not None else f"error: {reason}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("", "rtfilter"):
+            raise
+        told = "pip install" in str(error)
+        say(
+            f"error: {error}"
+            if told
+            else f"error: the package {error.name} is missing: pip install rtree-filter"
+        )
     except MemoryError:
         say("error: not enough memory for this index; match a part of the subscriptions at a time")
     _flush_or_discard()

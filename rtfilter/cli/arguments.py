@@ -4,24 +4,50 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 
+from rtfilter.text import cut
+
+MOST = 1_000_000_000
+"""Largest count."""
+
 
 def natural(text: str) -> int:
-    """Read an integer from 0 on.
+    """Read a count from 0 on.
 
     Raises
     ------
     ArgumentTypeError
-        Something else.
+        Something else, or more than `MOST`.
     """
-    return _whole(text, 0)
+    return _whole(text, 0, MOST)
 
 
 def positive(text: str) -> int:
-    """Read an integer from 1 on; raises as `natural`."""
-    return _whole(text, 1)
+    """Read a count from 1 on; raises as `natural`."""
+    return _whole(text, 1, MOST)
 
 
-def _whole(text: str, least: int) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text) < least:
-        raise ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
-    return int(text)
+def port(text: str) -> int:
+    """Read the number of a port, 0 for any that is free; raises as `natural`."""
+    return _whole(text, 0, 65_535)
+
+
+def row(text: str) -> int:
+    """Read a row or a seed; raises as `natural`."""
+    return _whole(text, 0, 2**63 - 1)
+
+
+def subscription_id(text: str) -> int:
+    """Read the id of a subscription; raises as `natural`."""
+    try:
+        return _whole(text, 0, 2**63 - 2)
+    except ArgumentTypeError:
+        raise ArgumentTypeError(f"an id is an integer from 0 to 2**63 - 2; got {cut(text)!r}") from None
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    digits = text.lstrip("0") if text.isascii() and text.isdecimal() else ""
+    if len(digits) > 20 or (digits and int(digits) > most):
+        raise ArgumentTypeError(f"{cut(text)} is too large; at most {most} is possible")
+    if not (text.isascii() and text.isdecimal()) or int(digits or "0") < least:
+        raise ArgumentTypeError(f"{cut(text)!r} is not a whole number of at least {least}")
+    return int(digits or "0")

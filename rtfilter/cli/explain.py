@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from rtfilter.cli import files, inputs
-from rtfilter.cli.arguments import natural
-from rtfilter.cli.terminal import CommandError
+from rtfilter.cli.arguments import row, subscription_id
+from rtfilter.cli.terminal import CommandError, show
 
 BATCH = 1000
 
@@ -25,12 +25,16 @@ example: the event in row 3, the fourth of the file, and the subscription with t
     parser.add_argument(
         "--event",
         metavar="ROW",
-        type=natural,
+        type=row,
         required=True,
         help="row of the event, from 0, as match prints it",
     )
     parser.add_argument(
-        "--id", metavar="ID", type=natural, required=True, help="id of the subscription, as match prints it"
+        "--id",
+        metavar="ID",
+        type=subscription_id,
+        required=True,
+        help="id of the subscription, as match prints it",
     )
 
 
@@ -53,8 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
             event = batch.one(arguments.event - seen)
             with event.naming_places():
                 explanation = target.explain(event.events, arguments.id)
-            print(f"event {arguments.event} ({event.place(0)}) and subscription {arguments.id}: {predicate}")
-            print(explanation)
+            show(f"event {arguments.event} ({event.place(0)}) and subscription {arguments.id}: {predicate}")
+            show(str(explanation))
             return 0
         seen += len(batch)
     raise CommandError(_beyond(files.place(arguments.events), arguments.event, seen))

@@ -17,6 +17,7 @@ from errno import EISDIR
 from typing import IO, Any, cast
 
 from rtfilter.cli.terminal import CommandError
+from rtfilter.extras import needed
 
 STDIN = "-"
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
@@ -170,10 +171,11 @@ def pyarrow(path: str) -> Any:
         It is not installed.
     """
     try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise CommandError(f"{path}: Parquet needs pyarrow: pip install 'rtree-filter[arrow]'") from None
+        with needed("arrow", "Parquet"):
+            import pyarrow
+            import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{path}: {error}") from None
     return pyarrow
 
 

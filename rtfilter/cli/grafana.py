@@ -36,9 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
             file.write(data)
         say(f"wrote {path}")
     say(
-        "to go on, start Prometheus and Grafana, and serve metrics on port 9464, for example of a replay:\n"
+        "to go on, start Prometheus and Grafana, and serve metrics on port 17464, for example of a replay:\n"
         f"  docker compose -f {shlex.quote(str(arguments.out / 'compose.yaml'))} up --detach\n"
-        "  rtfilter replay narrow --bursts 100000 --poisson 300 --insert 20 --delete 20 --metrics-port 9464\n"
+        "  rtfilter replay narrow --bursts 100000 --poisson 300 --insert 20 --delete 20 "
+        "--metrics-port 17464\n"
         "then open http://127.0.0.1:3000/d/rtfilter"
     )
     return 0

@@ -12,7 +12,7 @@ from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
 from rtfilter.cli.schemas import read_schema, to_line
 from rtfilter.cli.subscriptions import build_filter, is_index, open_index
-from rtfilter.cli.terminal import CommandError, say
+from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
     from rtfilter.filter import EventFilter
@@ -99,7 +99,7 @@ def _build(arguments: argparse.Namespace) -> int:
 
 def _refuse_occupied(path: str) -> None:
     """Refuse a path that `rtfilter.snapshots.arrays.write` would refuse, before the index is built."""
-    from rtfilter.snapshots.arrays import MANIFEST
+    from rtfilter.snapshots.manifest import MANIFEST
 
     if not os.path.lexists(path):
         return
@@ -113,7 +113,7 @@ def _info(arguments: argparse.Namespace) -> int:
     target = open_index(arguments.index)
     stats = target.stats()
     if arguments.json:
-        print(json.dumps(_facts(arguments.index, target, stats), ensure_ascii=False))
+        show(json.dumps(_facts(arguments.index, target, stats), ensure_ascii=False))
         return 0
     lines = {"subscriptions": f"{stats['subscriptions']:,}"}
     if "capacity" in stats:
@@ -122,9 +122,9 @@ def _info(arguments: argparse.Namespace) -> int:
         "size": f"{_size(_disk(arguments.index))} on disk, {_size(stats['bytes'])} in memory",
         "schema": to_line(target.schema),
     }
-    print(arguments.index)
+    show(arguments.index)
     for name, text in lines.items():
-        print(f"  {name:<14} {text}")
+        show(f"  {name:<14} {text}")
     return 0
 
 
@@ -164,7 +164,7 @@ def _check(arguments: argparse.Namespace) -> int:
         # The checksums fit, so the index was saved like this.
         say(f"error: {arguments.index}: the tree is damaged: {error}; build it again")
         return DAMAGED
-    print(f"{arguments.index}: {len(target):,} subscriptions, checksums and tree are in order")
+    show(f"{arguments.index}: {len(target):,} subscriptions, checksums and tree are in order")
     return 0
 
 

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rtfilter.cli.arguments import natural, positive
-from rtfilter.cli.terminal import CommandError, say
+from rtfilter.cli.arguments import natural, port, positive, row
+from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller
-    from rtfilter.replay import Contender
+    from rtfilter.replay import Contender, Report
     from rtfilter.replay.workloads import Workload
 
 BATCH = 10_000
 EXAMPLES = """\
 examples:
   rtfilter replay wide --subscriptions 100000 --figure replay.png
-  rtfilter replay narrow --poisson 200 --insert 100 --delete 100 --metrics-port 9100
+  rtfilter replay narrow --poisson 200 --insert 100 --delete 100 --metrics-port 17464
   rtfilter replay flights --level 1 --group 16 --json replay.json
   rtfilter replay subscriptions.jsonl events.parquet --sizes 64,512
 """
@@ -30,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.description = (
         "Replay bursts of events against subscriptions that come and go, and report mean response times. "
-        "Workloads: wide and narrow (12-d boxes of unsigned shorts), flights and weather (New York 2013)."
+        "Workloads: wide and narrow (12-d boxes of unsigned shorts), flights and weather (New York 2013). "
+        "Interrupted, it writes the results of the bursts so far."
     )
     parser.epilog = EXAMPLES
     parser.add_argument("workload", help="wide, narrow, flights, weather, or a file of subscriptions")
@@ -73,43 +76,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rtree-every", type=natural, default=0, metavar="N", help="let rtree run every Nth burst too"
     )
-    parser.add_argument("--seed", type=natural, default=1)
+    parser.add_argument("--seed", type=row, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write one line per burst as CSV")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="write a picture (PNG, SVG, PDF)")
     parser.add_argument(
         "--log", type=Path, metavar="FILE", help="write the controller's decisions as JSON lines"
     )
-    parser.add_argument("--metrics-port", type=int, metavar="PORT", help="serve Prometheus metrics meanwhile")
+    parser.add_argument(
+        "--metrics-port", type=port, metavar="PORT", help="serve Prometheus metrics meanwhile"
+    )
     parser.add_argument("--push", metavar="HOST:PORT", help="send metrics to a Pushgateway at the end")
     parser.add_argument("--progress", action="store_true", help="show progress even if this is no terminal")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay."""
-    try:
-        return _replay(arguments)
-    except ModuleNotFoundError as error:
-        raise CommandError(f"replay needs {error.name}: pip install 'rtree-filter[replay]'") from None
-
-
-def _replay(arguments: argparse.Namespace) -> int:
-    import contextlib
-    import sys
-
+    """Replay; an interrupted one writes the results of the bursts that were complete."""
     from rtfilter import EventFilter, replay
+    from rtfilter.extras import needed
     from rtfilter.index.tree import DEFAULT_CAPACITY
     from rtfilter.replay.workloads import WORKLOADS, workload
 
+    # What cannot be is said before the replay, which takes minutes.
+    if arguments.figure is not None:
+        with needed("replay", "--figure"):
+            import matplotlib  # noqa: F401
+    if arguments.rtree_every:
+        with needed("replay", "--rtree-every"):
+            import rtree  # noqa: F401
     if arguments.figure is not None and arguments.figure.suffix not in (".png", ".svg", ".pdf"):
         raise CommandError(f"{arguments.figure}: a figure is a .png, .svg or .pdf")
     for path in (arguments.json, arguments.csv, arguments.figure, arguments.log):
-        if path is not None and not path.parent.is_dir():  # said before the replay, which takes minutes
+        if path is not None and not path.parent.is_dir():
             raise CommandError(f"{path}: there is no folder {path.parent}")
     entries: list[dict[str, Any]] = []
     controller = _controller(arguments, entries.append if arguments.log else None)
     try:
         if arguments.workload in WORKLOADS:
+            _refuse_files(arguments)
             source: Workload = workload(arguments.workload, arguments.seed, arguments.dimensions)
             count = 10_000 if arguments.subscriptions is None else arguments.subscriptions
         else:
@@ -136,10 +140,38 @@ def _replay(arguments: argparse.Namespace) -> int:
             stack.callback(filter.metrics.serve(arguments.metrics_port))
             say(f"metrics on http://127.0.0.1:{arguments.metrics_port}/metrics")
         contenders = [_contender(arguments, controller)]
-        report = replay.replay(
-            source, settings, contenders, filter, progress=arguments.progress or sys.stderr.isatty()
-        )
-    print(report.text())
+        interrupt = None
+        try:
+            report = replay.replay(
+                source, settings, contenders, filter, progress=arguments.progress or sys.stderr.isatty()
+            )
+        except replay.ReplayInterrupted as stopped:
+            report, interrupt = stopped.report, stopped
+    _write(arguments, report, entries)
+    if filter.metrics is not None and arguments.push is not None:
+        try:
+            filter.metrics.push(arguments.push, "rtfilter")
+        except OSError as error:
+            raise CommandError(str(error)) from None
+    if interrupt is not None:
+        raise interrupt
+    return 0
+
+
+def _refuse_files(arguments: argparse.Namespace) -> None:
+    name = arguments.workload
+    for given in (arguments.events, arguments.schema):
+        if given is not None:
+            raise CommandError(
+                f"the workload {name!r} has events and a schema of its own; leave out {given!r}, "
+                f"or write ./{name} for a file of this name"
+            )
+
+
+def _write(arguments: argparse.Namespace, report: Report, entries: Sequence[dict[str, Any]]) -> None:
+    from rtfilter.replay import draw
+
+    show(report.text())
     if arguments.json:
         arguments.json.write_text(json.dumps(report.to_json(), indent=1))
     if arguments.csv:
@@ -147,13 +179,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     if arguments.log:
         arguments.log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     if arguments.figure:
-        replay.draw([report], arguments.figure)
-    if filter.metrics is not None and arguments.push is not None:
-        try:
-            filter.metrics.push(arguments.push, "rtfilter")
-        except OSError as error:
-            raise CommandError(str(error)) from None
-    return 0
+        draw([report], arguments.figure)
 
 
 def _contender(arguments: argparse.Namespace, controller: Controller) -> Contender:
@@ -183,16 +209,18 @@ def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
 def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
     """Return a workload that repeats subscriptions and events in the order of the files, and its size."""
     from rtfilter.cli.inputs import open_inputs
-    from rtfilter.cli.subscriptions import is_index
-    from rtfilter.replay.workloads import file_workload
+    from rtfilter.replay.workloads import WORKLOADS, file_workload
 
     path = arguments.workload
-    if arguments.events is None:
+    if arguments.dimensions is not None:
         raise CommandError(
-            f"{path!r}: give a file of events too, or name a workload: wide, narrow, flights or weather"
+            "--dimensions is for workloads of boxes; files have the attributes of their schema"
         )
-    schema = None if is_index(path) else arguments.schema
-    known, batches = open_inputs(path, arguments.events, schema, batch=BATCH, progress=arguments.progress)
+    if arguments.events is None:
+        raise CommandError(f"{path!r}: give a file of events too, or name a workload: {', '.join(WORKLOADS)}")
+    known, batches = open_inputs(
+        path, arguments.events, arguments.schema, batch=BATCH, progress=arguments.progress
+    )
     predicates = [known.predicate(id) for id in known.ids().tolist()]
     rows = []
     for batch in batches:

@@ -1,7 +1,7 @@
 """The schema of a command: read from a JSON file, or inferred from the first events.
 
-A schema file is one JSON object, attribute to type: ``{"price": "float", "size": {"type": "int", "low": 0,
-"high": 65535}}``. Types are int, float, str, bool and timestamp.
+A schema file holds what `rtfilter.events.schema.Schema.from_json` reads, such as ``{"price": "float", "size":
+{"type": "int", "low": 0, "high": 65535}}``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rtfilter.cli.files import parse_json, place
 from rtfilter.cli.terminal import CommandError
 
 if TYPE_CHECKING:
-    from rtfilter.events.schema import Attribute, Schema
+    from rtfilter.events.schema import Schema
 
 SAMPLE = 10_000
 """Events that inference looks at."""
@@ -41,11 +41,8 @@ def read_schema(path: str) -> Schema:
 
     with open(path, "rb") as stream:
         data = parse_json(stream.read(), place(path), object_pairs_hook=lambda pairs: _unique(pairs, path))
-    if not isinstance(data, dict):
-        raise CommandError(f'{path}: a schema is a JSON object, such as {{"price": "float"}}')
-    attributes = {name: _attribute(path, name, given) for name, given in data.items()}
     try:
-        return Schema(attributes)
+        return Schema.from_json(data)
     except ValueError as error:
         raise CommandError(f"{path}: {error}") from None
 
@@ -56,26 +53,6 @@ def _unique(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
         name = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise CommandError(f"{path}: {name!r} occurs twice; keep one")
     return found
-
-
-def _attribute(path: str, name: str, given: Any) -> Attribute:
-    from rtfilter.events.schema import KINDS, Attribute
-
-    entry = {"type": given} if isinstance(given, str) else given
-    known = ", ".join(KINDS)
-    if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
-        raise CommandError(
-            f"{path}: attribute {name!r} needs a type, one of {known}; got {json.dumps(given)}"
-        )
-    if entry["type"] not in KINDS:
-        raise CommandError(f"{path}: attribute {name!r} has the unknown type {entry['type']!r}; use {known}")
-    extra = sorted(entry.keys() - {"type", "low", "high"})
-    if extra:
-        raise CommandError(f"{path}: attribute {name!r} has {extra[0]!r}; known are type, low and high")
-    try:
-        return Attribute.from_json(entry)
-    except (TypeError, ValueError) as error:
-        raise CommandError(f"{path}: attribute {name!r}: {error}") from None
 
 
 def to_line(schema: Schema) -> str:

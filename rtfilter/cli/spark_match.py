@@ -72,13 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
     if not remote and not is_index(arguments.index):
         raise CommandError(f"{arguments.index}: is no saved index; make one with rtfilter index build")
     try:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        from rtfilter.spark import match_frame
-        from rtfilter.spark.sessions import session
+        from rtfilter.spark import match_frame  # first, because it says what is missing
     except ImportError as error:
         raise CommandError(str(error)) from None
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from rtfilter.spark.sessions import session
+
     try:
         spark = session(arguments.master, progress=arguments.progress or sys.stderr.isatty())
     except RuntimeError as error:

@@ -18,6 +18,12 @@ def say(message: str) -> None:
     print(f"rtfilter: {message}", file=sys.stderr, flush=True)
 
 
+def show(text: str) -> None:
+    """Print a result on standard output; what it cannot encode, such as lone surrogates, is escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
 def progress_bar(unit: str, always: bool) -> Any:
     """Return a `tqdm` that counts on standard error, and shows only on a terminal unless `always`."""
     from tqdm import tqdm

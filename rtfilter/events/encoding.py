@@ -9,6 +9,7 @@ closed box per dimension covers absent and ill-typed values too. The normative t
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -38,8 +39,13 @@ _SHORT_MASK: Final = 2**_SHORT_BITS - 1
 IDENTITY_MAX: Final = 2 ** (_SHORT_BITS + 1) - 1
 """Largest `identity` coordinate of a string; codes of short strings are the lower half."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+_YEARS: Final = 290_000  # what int64 microseconds can hold, nearly
+_YEAR: Final = re.compile(r"(-?[0-9]+)(-.*)")
+_FAR: Final = re.compile(
+    r"([+-][0-9]{6})(-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)Z", re.ASCII
+)
 
 
 class Timestamp(int):
@@ -52,9 +58,12 @@ class Timestamp(int):
 
     def __str__(self) -> str:
         try:
-            return (_EPOCH + int(self) * _MICROSECOND).isoformat().replace("+00:00", "Z")
+            return (EPOCH + int(self) * MICROSECOND).isoformat().replace("+00:00", "Z")
         except OverflowError:
-            return f"{int(self)} us"
+            if abs(int(self)) >= 2**63:
+                return f"{int(self)} us"
+            year, rest = _YEAR.fullmatch(str(np.datetime64(int(self), "us"))).groups()  # type: ignore[union-attr]
+            return f"{int(year):+07}{rest}Z"
 
 
 Constant = bool | int | float | str | Timestamp
@@ -106,28 +115,41 @@ def string(value: object) -> str | None:
 def microseconds(value: object) -> int | None:
     """Read a timestamp as whole microseconds since 1970-01-01T00:00:00Z, rounded down.
 
-    Accepts datetime (naive means UTC), date (midnight UTC), numpy.datetime64 and ISO 8601 text;
-    None for anything else, and for a moment that int64 microseconds do not hold.
+    Accepts datetime (naive means UTC), date (midnight UTC), numpy.datetime64 and ISO 8601 text, with years
+    beyond 1 to 9999 as a sign and six digits; None for anything else, and for a moment that int64
+    microseconds do not hold.
     """
     if isinstance(value, Timestamp):
         return int(value)
     if isinstance(value, str):
+        text = value
         try:
-            value = datetime.fromisoformat(value)
+            value = datetime.fromisoformat(text)
         except ValueError:
-            return None
+            return _far_microseconds(text)
     if isinstance(value, datetime):
         if is_missing(value):
             return None
         # As Python has it, a zone that tells no offset is none.
         naive = value.tzinfo is None or value.utcoffset() is None
         aware = value.replace(tzinfo=UTC) if naive else value
-        return int((aware - _EPOCH) // _MICROSECOND)
+        return int((aware - EPOCH) // MICROSECOND)
     if isinstance(value, date):
-        return (value.toordinal() - _EPOCH.toordinal()) * 86_400_000_000
+        return (value.toordinal() - EPOCH.toordinal()) * 86_400_000_000
     if isinstance(value, np.datetime64):
         return microseconds_of(value)
     return None
+
+
+def _far_microseconds(text: str) -> int | None:
+    """Read a timestamp of a year that `datetime` does not have: ``+012345-01-31T12:00:00Z``."""
+    found = _FAR.fullmatch(text)
+    if found is None or abs(int(found[1])) > _YEARS:
+        return None
+    try:
+        return int(np.datetime64(f"{int(found[1]):04}{found[2]}", "us").astype(np.int64))
+    except ValueError:  # no such day
+        return None
 
 
 READERS: Final[dict[type, Callable[[object], Constant | None]]] = {

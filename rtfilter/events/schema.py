@@ -9,14 +9,14 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from rtfilter.dtypes import FloatArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import (
+    EPOCH,
     EXACT,
     HIGHEST,
     LOWEST,
+    MICROSECOND,
     READERS,
     Constant,
     Timestamp,
@@ -45,14 +45,16 @@ class Attribute:
         1.0, and an `int` attribute takes 5.5 as the number it is.
     low, high : int, float or datetime, optional
         Closed ends of the domain; by default all of float64. An event with a value outside is refused
-        with an `EventError`.
+        with an `EventError`. Whatever an event may have is read in the same way, and kept as int, float, or
+        datetime in UTC, which is what is saved.
 
     Raises
     ------
     TypeError
         Another type.
     ValueError
-        A domain of strings or booleans, an empty one, or an end of another type or beyond float64.
+        A domain of strings or booleans, an empty one, or an end of another type, beyond float64, or a
+        timestamp of a year before 1 or after 9999.
     """
 
     type: type
@@ -60,18 +62,17 @@ class Attribute:
     high: Any = None
 
     def __post_init__(self) -> None:
-        if self.type not in _KIND_OF:
+        if self.type not in list(_KIND_OF):  # a list, because what is given may have no hash
             known = ", ".join(kind.__name__ for kind in _KIND_OF)
             raise TypeError(f"an attribute's type must be one of {known}; got {self.type!r}")
-        for name, end in (("low", self.low), ("high", self.high)):
-            if isinstance(end, np.generic) and not isinstance(end, np.datetime64):
-                object.__setattr__(self, name, end.item())  # so that it can be saved as JSON
         if self.low is None and self.high is None:
             return
         if not self.ordinal:
             raise ValueError(f"a {self.kind} attribute has no domain; numbers and timestamps may have one")
-        low, high = self.bounds
-        if not low <= high:
+        for name, end in (("low", self.low), ("high", self.high)):
+            if end is not None:
+                object.__setattr__(self, name, self._end(end))
+        if self.low is not None and self.high is not None and self.low > self.high:
             raise ValueError(f"the domain is empty: low {self.low!r} is above high {self.high!r}")
 
     @property
@@ -97,15 +98,24 @@ class Attribute:
     @property
     def bounds(self) -> tuple[float, float]:
         """The closed domain, int or float, of timestamps in microseconds; else all of float64."""
-        low = LOWEST if self.low is None else self._coordinate(self.low)
-        high = HIGHEST if self.high is None else self._coordinate(self.high)
+        low = LOWEST if self.low is None else _coordinate(self.low)
+        high = HIGHEST if self.high is None else _coordinate(self.high)
         return low, high
 
-    def _coordinate(self, end: object) -> float:
-        value = microseconds(end) if self.type is datetime else number(end)
+    def _end(self, given: object) -> int | float | datetime:
+        """Return an end of the domain as it is kept."""
+        value = microseconds(given) if self.type is datetime else number(given)
         if value is None or not LOWEST <= value <= HIGHEST:
-            raise ValueError(f"the domain of a {self.kind} attribute cannot end at {end!r}")
-        return value
+            raise ValueError(f"the domain of a {self.kind} attribute cannot end at {shown(given)}")
+        if self.type is not datetime:
+            return value
+        try:
+            return EPOCH + value * MICROSECOND
+        except OverflowError:
+            raise ValueError(
+                f"the domain of a timestamp attribute cannot end at {shown(given)}: in UTC it is before the "
+                "year 1 or after 9999; leave the end out"
+            ) from None
 
     def to_json(self) -> dict[str, object]:
         """Return a JSON object that `from_json` turns into an equal attribute."""
@@ -118,13 +128,45 @@ class Attribute:
         return {"type": self.kind} | plain
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Attribute:
-        """Return the attribute that `to_json` described."""
-        python_type = KINDS[data["type"]]
-        ends = [data.get("low"), data.get("high")]
-        if python_type is datetime:
-            ends = [end if end is None else datetime.fromisoformat(end) for end in ends]
-        return cls(python_type, *ends)
+    def from_json(cls, data: object) -> Attribute:
+        """Return the attribute that a JSON value describes.
+
+        Parameters
+        ----------
+        data : str or mapping
+            A key of `KINDS`, or an object with it as ``type``, and ``low`` and ``high`` for a domain.
+
+        Raises
+        ------
+        ValueError
+            Something else.
+        """
+        entry = {"type": data} if isinstance(data, str) else data
+        known = ", ".join(KINDS)
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("type"), str):
+            raise ValueError(f"a type is needed, one of {known}; got {shown(data)}")
+        if entry["type"] not in KINDS:
+            raise ValueError(f"the type {shown(entry['type'])} is unknown; use {known}")
+        extra = [name for name in entry if name not in ("type", "low", "high")]
+        if extra:
+            raise ValueError(f"{shown(extra[0])} is unknown; known are type, low and high")
+        return cls(KINDS[entry["type"]], entry.get("low"), entry.get("high"))
+
+
+def _coordinate(end: int | float | datetime) -> float:
+    return (end - EPOCH) // MICROSECOND if isinstance(end, datetime) else end
+
+
+def require_name(name: object) -> None:
+    """Check the name of an attribute.
+
+    Raises
+    ------
+    ValueError
+        No attribute can have it.
+    """
+    if not isinstance(name, str) or not all(name.split(".")) or name == "$or":
+        raise ValueError(f"{shown(name)} cannot name an attribute: join non-empty parts with dots")
 
 
 class Schema:
@@ -151,8 +193,7 @@ class Schema:
             raise ValueError("a schema needs at least one attribute")
         self.attributes: dict[str, Attribute] = {}
         for name, given in attributes.items():
-            if not isinstance(name, str) or not all(name.split(".")) or name == "$or":
-                raise ValueError(f"{name!r} cannot name an attribute: join non-empty parts with dots")
+            require_name(name)
             self.attributes[name] = given if isinstance(given, Attribute) else Attribute(given)
         self.names: tuple[str, ...] = tuple(self.attributes)
         self.offsets: dict[str, int] = {}
@@ -267,9 +308,39 @@ class Schema:
         return [{"name": name} | attribute.to_json() for name, attribute in self.attributes.items()]
 
     @classmethod
-    def from_json(cls, data: list[dict[str, Any]]) -> Schema:
-        """Return the schema that `to_json` described."""
-        return cls({entry["name"]: Attribute.from_json(entry) for entry in data})
+    def from_json(cls, data: object) -> Schema:
+        """Return the schema that a JSON value describes.
+
+        Parameters
+        ----------
+        data : mapping or list of mapping
+            An object, attribute to type: ``{"price": "float", "size": {"type": "int", "low": 0}}``; or an
+            array of such entries with a ``name`` each, as of `to_json`. See `Attribute.from_json`.
+
+        Raises
+        ------
+        ValueError
+            Something else; names the attribute.
+        """
+        if isinstance(data, Mapping):
+            entries = list(data.items())
+        elif isinstance(data, list | tuple) and all(isinstance(entry, Mapping) for entry in data):
+            entries = [
+                (entry.get("name"), {key: value for key, value in entry.items() if key != "name"})
+                for entry in data
+            ]
+        else:
+            raise ValueError(f'a schema is a JSON object, such as {{"price": "float"}}; got {shown(data)}')
+        attributes: dict[str, type | Attribute] = {}
+        for name, entry in entries:
+            require_name(name)
+            if name in attributes:
+                raise ValueError(f"{name!r} occurs twice; keep one")
+            try:
+                attributes[name] = Attribute.from_json(entry)
+            except ValueError as error:
+                raise ValueError(f"attribute {name!r}: {error}") from None
+        return cls(attributes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):

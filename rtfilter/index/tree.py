@@ -23,6 +23,7 @@ from rtfilter.index.kernels import delete, descend, insert, layout, runs
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
 from rtfilter.index.kernels.interrupts import unwrapped
+from rtfilter.index.saved import FIELDS, require_form
 from rtfilter.results import Hits, Matches
 from rtfilter.snapshots import arrays as snapshot
 
@@ -517,14 +518,15 @@ class RStarTree:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, AnyArray]) -> RStarTree:
-        """The tree of `to_arrays`. Arrays are used as they are and must be writable."""
+        """The tree of `to_arrays`; others are ignored. Raises `ValueError` for arrays of another form."""
+        require_form(arrays)
         tree = cls.__new__(cls)
         state = arrays["state"]
         scratch = layout.empty(1, int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY])).todo
         records = {"slots": layout.SLOT, "links": layout.LINK, "nodes": layout.NODE}
         typed: dict[str, AnyArray] = {
             name: (array if array.flags.writeable else array.copy()).view(records.get(name, array.dtype))
-            for name, array in arrays.items()
+            for name, array in ((name, arrays[name]) for name in FIELDS)
         }
         tree._tree = layout.Tree(**typed, todo=scratch)
         return tree
@@ -536,7 +538,8 @@ class RStarTree:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> RStarTree:
         """Open a snapshot by memory mapping; changes stay in memory. Raises `SnapshotError`."""
-        return cls.from_arrays(snapshot.read(path, KIND).arrays)
+        with snapshot.opening(path):
+            return cls.from_arrays(snapshot.read(path, KIND).arrays)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: np.array(array) for name, array in self.to_arrays().items()}

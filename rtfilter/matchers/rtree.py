@@ -129,4 +129,6 @@ class RTreeMatcher:
         made = cls.__new__(cls)
         made._schema = schema
         made.tree = RStarTree.from_arrays({name.removeprefix("tree_"): array for name, array in own.items()})
+        if made.tree.dimensions != schema.dimensions:
+            raise ValueError(f"the tree has {made.tree.dimensions} dimensions, not {schema.dimensions}")
         return made

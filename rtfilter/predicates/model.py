@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
+from rtfilter.predicates.names import written
 from rtfilter.text import shown
 
 MAX_TERMS: Final = 10_000
@@ -85,7 +86,7 @@ class Constraint(_Constraint):
     Raises
     ------
     PredicateError
-        Unknown operator, or no usable constant.
+        Unknown operator, no usable constant, constants of several types, or a name that is no string.
 
     Notes
     -----
@@ -97,10 +98,15 @@ class Constraint(_Constraint):
 
     def __new__(cls, attribute: str, operator: str, value: Any = None) -> Constraint:
         """Check the operator, and bring the value into its canonical form."""
+        if not isinstance(attribute, str):
+            raise PredicateError(f"an attribute's name is a string; got {shown(attribute)}")
         if operator in PRESENCE:
             value = None
         elif operator in SETS:
-            value = frozenset(_canonical(item) for item in constants(value))
+            items = [_canonical(item) for item in constants(value)]
+            if len({READERS[type(item)] for item in items}) > 1:
+                raise PredicateError(f"a set has constants of one type; got {shown(items)}")
+            value = frozenset(items)
             if operator == "not in" and not value:
                 operator, value = "exists", None
         elif operator in COMPARE:
@@ -132,9 +138,7 @@ class Constraint(_Constraint):
         return found is not None and COMPARE[operator](found, constant)
 
     def __str__(self) -> str:
-        name, operator, value = self
-        if not name.replace(".", "_").isidentifier():
-            name = '"' + name.replace('"', '""') + '"'
+        name, operator, value = written(self.attribute), self.operator, self.value
         if operator in PRESENCE:
             return f"{name} IS NULL" if operator == "is null" else f"{name} IS NOT NULL"
         if operator in SETS:
@@ -206,10 +210,13 @@ class Predicate:
         """
         try:
             return cls(tuple(Filter(tuple(_constraint_from_json(*c) for c in f)) for f in data))
-        except (TypeError, AttributeError) as error:
+        except PredicateError:
+            raise
+        except (TypeError, AttributeError, ValueError) as error:
             raise PredicateError(f"this is not a predicate's JSON: {error}") from None
 
     def __str__(self) -> str:
+        """Return the predicate as an SQL condition, which `rtfilter.predicates.parse.parse` reads again."""
         if len(self.filters) == 1:
             return str(self.filters[0])
         return " OR ".join(f"({conjunction})" for conjunction in self.filters) or "FALSE"
@@ -233,8 +240,9 @@ def constants(value: Any) -> Sequence[Any] | frozenset[Any]:
 
 def _canonical(value: object) -> Constant:
     if type(value) is Timestamp:
-        return value
-    found = canonical(value)
+        found: Constant | None = value if abs(value) < 2**63 else None
+    else:
+        found = canonical(value)
     if found is None:
         raise PredicateError(
             f"{shown(value)} cannot be a constant; use a bool, finite number, string or datetime"

@@ -10,6 +10,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import all_of, any_of, one
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.pattern import parse_pattern
+from rtfilter.predicates.sql import parse_sql
 
 Source = str | Mapping[str, Any] | Predicate
 """What `parse` accepts."""
@@ -32,8 +33,6 @@ def parse(source: Source, schema: Schema) -> Predicate:
         not supported, or too many filters, constants or levels. The message shows the place.
     """
     if isinstance(source, str):
-        from rtfilter.predicates.sql import parse_sql  # sqlglot is loaded only when SQL is used
-
         return Predicate(parse_sql(source, schema))
     if isinstance(source, Mapping):
         return Predicate(parse_pattern(source, schema))

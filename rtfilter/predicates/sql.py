@@ -1,60 +1,46 @@
-"""SQL conditions, as in JMS message selectors, read by `sqlglot` (normative text: `docs/predicates.md`).
+"""SQL conditions, as in JMS message selectors (normative text: `docs/predicates.md`).
 
-sqlglot parses; this module accepts the constructs that filters have, and refuses everything else by name
-and with its place. NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction
-of conjunctions of constraints.
+The grammar is that of the page, and nothing else is read. The parser of an SQL library reads whatever some
+dialect has, and each release more; what the page does not list would become a subscription that nobody meant.
+
+::
+
+    condition = conjunction {"OR" conjunction}
+    conjunction = factor {"AND" factor}
+    factor  = "NOT" factor | "(" condition ")" | "TRUE" | "FALSE" | test
+    test    = operand ("=" | "<>" | "<" | "<=" | ">" | ">=") operand
+            | operand ["NOT"] "BETWEEN" operand "AND" operand
+            | operand ["NOT"] "IN" "(" [operand {"," operand}] ")"
+            | operand ["NOT"] "LIKE" operand ["ESCAPE" text]
+            | operand "IS" ["NOT"] "NULL"
+    operand = "(" operand ")" | name {"." name} | ("+" | {"-"}) number | text | "TRUE" | "FALSE"
+            | ("DATE" | "TIMESTAMP") text
+
+NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction of conjunctions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import takewhile
-from typing import Any, Final, NoReturn
-
-from sqlglot import Token, TokenType, exp
-from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, NoReturn
 
 from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import Timestamp, microseconds
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import ALWAYS, MAX_DEPTH, NOTHING, Filters, all_of, any_of, one
 from rtfilter.predicates.model import NEGATED
+from rtfilter.predicates.names import quoted, written
+from rtfilter.predicates.sql_words import SUPPORTED, Word, words_of
 from rtfilter.text import shown
 
 MAX_LENGTH: Final = 65_536
 """Longest condition, in characters."""
-SUPPORTED: Final = (
-    "supported are =, <>, <, <=, >, >=, BETWEEN, IN, LIKE 'prefix%', IS NULL, AND, OR, NOT, TRUE, FALSE"
-)
 
-_DIALECT: Final = Dialect.get_or_raise(None)
-_COMPARISONS: Final[dict[type[exp.Expr], str]] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
-_CONSTANTS: Final = (exp.Literal, exp.Boolean, exp.Neg, exp.Null, exp.Cast)
-_NAMES: Final[dict[type[exp.Expr], str]] = {
-    **dict.fromkeys(_COMPARISONS, "a comparison of a comparison"),
-    exp.Boolean: "a constant alone",
-    exp.ILike: "ILIKE",
-    exp.Literal: "a constant alone",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
-    exp.Parameter: "a parameter",
-    exp.Placeholder: "a placeholder",
-    exp.RegexpLike: "a regular expression",
-    exp.Subquery: "a subquery",
-}
-"""Names of refused constructs in messages, where the parser's own word would not do."""
-_MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_MOMENTS: Final = frozenset(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME", "DATE"))
-_OPENING: Final = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE))
-_CLOSING: Final = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE))
-_UNARY: Final = frozenset((TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS))
+_COMPARISONS: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Each comparison, and the same one with its sides exchanged."""
+_TESTS: Final = frozenset(("BETWEEN", "IN", "IS", "LIKE", "NOT"))
+"""What else follows an operand."""
+_MOMENTS: Final = frozenset(("DATE", "TIMESTAMP"))
 
 
 def parse_sql(source: str, schema: Schema) -> Filters:
@@ -69,295 +55,354 @@ def parse_sql(source: str, schema: Schema) -> Filters:
         raise PredicateError(f"the condition has {len(source)} characters; at most {MAX_LENGTH} are allowed")
     if source.lstrip().startswith("{"):
         raise PredicateError("text is read as SQL; pass an event pattern as a mapping: json.loads(text)")
+    words = words_of(source)
+    if len(words) == 1:
+        raise PredicateError("the condition is empty; write TRUE to match every event")
     try:
-        return _SqlReader(source, schema).filters(_syntax_tree(source, schema), negated=False)
+        return _SqlReader(source, words, schema).filters()
     except RecursionError:
         raise PredicateError("the condition is nested too deeply; use fewer parentheses and NOTs") from None
 
 
-def _syntax_tree(source: str, schema: Schema) -> exp.Expr:
-    try:
-        tokens = _DIALECT.tokenize(source)
-        _check_depth(tokens, source)
-        if not tokens:
-            raise PredicateError("the condition is empty; write TRUE to match every event")
-        parser = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
-        # A condition, not a statement: an attribute may be called update or set.
-        trees = parser.parse_into(exp.Condition, tokens, source)
-    except ParseError as error:
-        found: dict[str, Any] = error.errors[0] if error.errors else {}
-        reason = found.get("description") or "it cannot be parsed"
-        at = _offset(source, found)
-        word = "".join(takewhile(_is_word, source[at:]))
-        hint = f'; put the name into double quotes, "{word}"' if word in schema.attributes else ""
-        raise PredicateError(f"not an SQL condition: {_plain(reason)}{hint}", source, at) from None
-    except SqlglotError:
-        raise PredicateError(
-            "not an SQL condition: a quote or a comment is not closed", source, len(source)
-        ) from None
-    if len(trees) != 1 or trees[0] is None:
-        raise PredicateError("expected one condition, without semicolons", source, source.find(";"))
-    return trees[0]
+class _Operand(NamedTuple):
+    """One side of a test: an attribute, or a constant."""
 
-
-def _check_depth(tokens: list[Token], source: str) -> None:
-    """Refuse nesting that would exhaust the stack of the parser, which recurses."""
-    levels: list[int] = []
-    depth = pending = 0
-    for token in tokens:
-        if token.token_type in _UNARY:
-            pending += 1
-        elif token.token_type in _OPENING:
-            levels.append(pending + 1)
-            depth += pending + 1
-            pending = 0
-        else:
-            pending = 0
-            if token.token_type in _CLOSING and levels:
-                depth -= levels.pop()
-        if depth + pending > MAX_DEPTH:
-            raise PredicateError(
-                f"parentheses and NOTs are nested deeper than {MAX_DEPTH} levels", source, token.start
-            )
-
-
-def _plain(reason: str) -> str:
-    """Put the parser's message into a user's words."""
-    if reason.startswith("Required keyword"):
-        return "something is missing here"
-    return "this is unexpected" if reason.startswith("Invalid expression") else reason
-
-
-def _offset(source: str, found: dict[str, Any]) -> int:
-    """Return where a parse error is: sqlglot gives the line and the column of the token's last character."""
-    lines = source.splitlines(keepends=True)
-    before = sum(map(len, lines[: found.get("line", 1) - 1]))
-    column: int = found.get("col", 1)
-    return before + max(column - len(found.get("highlight") or " "), 0)
+    place: int
+    name: str | None
+    value: Any = None
+    is_quoted: bool = False
 
 
 class _SqlReader:
-    def __init__(self, source: str, schema: Schema) -> None:
-        self.source = source
-        self.schema = schema
+    """Reads words from left to right; ``negated``: what is read is under an odd number of NOTs."""
 
-    def filters(self, node: exp.Expr, negated: bool) -> Filters:
-        """Return a condition, or its negation, as a disjunction of filters."""
-        while isinstance(node, exp.Paren | exp.Not):
-            negated ^= isinstance(node, exp.Not)
-            node = node.this
+    def __init__(self, source: str, words: list[Word], schema: Schema) -> None:
+        self.source, self.words, self.schema = source, words, schema
+        self.at = 0
+        self.closing = self._parentheses()
+
+    def _parentheses(self) -> dict[int, int]:
+        """Return the place of the parenthesis that closes each opening one."""
+        closing: dict[int, int] = {}
+        open_ones: list[int] = []
+        for place, word in enumerate(self.words):
+            if word.kind == "symbol" and word.text == "(":
+                open_ones.append(place)
+            elif word.kind == "symbol" and word.text == ")" and open_ones:
+                closing[open_ones.pop()] = place
+        return closing
+
+    def filters(self) -> Filters:
+        """Return the filters of the whole condition."""
+        found = self._condition(False, 0)
+        if self.word.kind != "end":
+            self._unexpected()
+        return found
+
+    # -- conditions ------------------------------------------------------------------------------------
+
+    def _condition(self, negated: bool, depth: int) -> Filters:
+        return self._chain("OR", self._conjunction, any_of if not negated else all_of, negated, depth)
+
+    def _conjunction(self, negated: bool, depth: int) -> Filters:
+        return self._chain("AND", self._factor, all_of if not negated else any_of, negated, depth)
+
+    def _chain(
+        self,
+        connective: str,
+        part: Callable[[bool, int], Filters],
+        join: Callable[[list[Filters]], Filters],
+        negated: bool,
+        depth: int,
+    ) -> Filters:
+        start = self.word.start
+        parts = [part(negated, depth)]
+        while self._skip(connective):
+            parts.append(part(negated, depth))
         try:
-            if isinstance(node, exp.And | exp.Or):
-                parts = [self.filters(part, negated) for part in _operands(node)]
-                return all_of(parts) if isinstance(node, exp.And) is not negated else any_of(parts)
-            if isinstance(node, exp.Boolean):
-                return ALWAYS if bool(node.this) is not negated else NOTHING
-            return self._comparison(node, negated)
+            return join(parts)
         except PredicateError as error:
-            if error.position is None:
-                error.source, error.position = self.source, _start(node)
+            error.source, error.position = self.source, start
             raise
 
-    def _comparison(self, node: exp.Expr, negated: bool) -> Filters:
-        operator = _COMPARISONS.get(type(node))
-        if operator is not None:
-            self._only(node, "this", "expression")
-            left, right = _inner(node.this), _inner(node.expression)
-            if not _parts(left):
-                if not _parts(right):
-                    odd = right if isinstance(left, _CONSTANTS) else left
-                    self._fail(
-                        f"{_construct(odd)} is not supported; a comparison has an attribute on one side and "
-                        f"a constant on the other; {SUPPORTED}",
-                        odd,
-                    )
-                left, right, operator = right, left, _MIRRORED[operator]
-            return self._one(left, operator, self._constant(right), negated, right)
-        if isinstance(node, exp.Between):
-            self._only(node, "this", "low", "high")
-            parts = [
-                self._one(node.this, operator, self._constant(end), negated, end)
-                for operator, end in ((">=", _inner(node.args["low"])), ("<=", _inner(node.args["high"])))
-            ]
+    def _factor(self, negated: bool, depth: int) -> Filters:
+        word = self.word
+        if self._skip("NOT"):
+            return self._factor(not negated, self._deeper(depth, word))
+        if self._is_symbol("(") and not self._has_operand():
+            self.at += 1
+            found = self._condition(negated, self._deeper(depth, word))
+            self._close(word)
+            return found
+        if word.kind == "keyword" and word.text in ("TRUE", "FALSE") and not self._compares(self.at + 1):
+            self.at += 1
+            return ALWAYS if (word.text == "TRUE") is not negated else NOTHING
+        return self._test(negated, depth)
+
+    def _has_operand(self) -> bool:
+        """Whether the parenthesis here encloses a side of a test, not a condition."""
+        end = self.closing.get(self.at)
+        return end is not None and self._compares(end + 1)
+
+    def _compares(self, place: int) -> bool:
+        word = self.words[place]
+        return word.text in (
+            _COMPARISONS if word.kind == "symbol" else _TESTS if word.kind == "keyword" else ()
+        )
+
+    def _test(self, negated: bool, depth: int) -> Filters:
+        left, word = self._operand(depth), self.word
+        if word.kind == "symbol" and word.text in _COMPARISONS:
+            return self._comparison(left, negated, depth)
+        if self._skip("IS"):
+            wants_null = not self._skip("NOT")
+            if not self._skip("NULL"):
+                self._fail(
+                    "IS is supported as IS NULL and IS NOT NULL only; write = TRUE or = FALSE", word.start
+                )
+            return self._one(left, "is null", None, negated is wants_null, left.place)
+        negated ^= self._skip("NOT")
+        if self._skip("BETWEEN"):
+            low = self._constant(depth)
+            if not self._skip("AND"):
+                self._unexpected()
+            high = self._constant(depth)
+            ends = [(">=", low), ("<=", high)]
+            parts = [self._one(left, operator, end.value, negated, end.place) for operator, end in ends]
             return any_of(parts) if negated else all_of(parts)
-        if isinstance(node, exp.In):
-            if node.args.get("query"):
-                self._fail(f"a subquery is not supported; {SUPPORTED}", node)
-            self._only(node, "this", "expressions")
-            if not node.expressions:
-                self._fail("IN needs a list of at least one constant", node)
-            values = [self._constant(_inner(item)) for item in node.expressions]
-            for item, value in zip(node.expressions, values, strict=True):
-                self._one(node.this, "=", value, False, item)  # shows which one is of a wrong type
-            return self._one(node.this, "in", values, negated, node)
-        if isinstance(node, exp.Like | exp.Escape):
-            return self._like(node, negated)
-        if isinstance(node, exp.Is):
-            self._only(node, "this", "expression")
-            if not isinstance(node.expression, exp.Null):
-                self._fail("IS is supported as IS NULL and IS NOT NULL only; write = TRUE or = FALSE", node)
-            return self._one(node.this, "is null", None, negated, node)
-        if _parts(node):
-            self._fail(f"an attribute alone is not a condition; write {self._name(node)} = TRUE", node)
-        self._fail(f"{_construct(node)} is not supported; {SUPPORTED}", node)
+        if self._skip("IN"):
+            return self._set(left, negated, depth)
+        if self._skip("LIKE"):
+            return self._like(left, negated, depth)
+        if word.kind == "end" or (word.kind, word.text) in (
+            ("symbol", ")"),
+            ("keyword", "AND"),
+            ("keyword", "OR"),
+        ):
+            self._alone(left)
+        if left.name is not None and left.name not in self.schema.attributes and not left.is_quoted:
+            self._fail(f"{left.name.upper()} is not supported; {SUPPORTED}", left.place)
+        self._unexpected()
 
-    def _like(self, node: exp.Expr, negated: bool) -> Filters:
-        escape = "\\"
-        whole = node
-        if isinstance(node, exp.Escape):
-            escape = self._constant(node.expression)
-            if not isinstance(escape, str) or len(escape) != 1:
-                self._fail("ESCAPE needs a string of one character", node)
-            node = node.this
-        if not isinstance(node, exp.Like):
-            self._fail(f"{_construct(node)} is not supported; {SUPPORTED}", whole)
-        self._only(node, "this", "expression", "negate")
-        pattern = _inner(node.expression)
-        if not (isinstance(pattern, exp.Literal) and pattern.is_string):
-            self._fail("LIKE needs a string constant", node)
+    def _alone(self, operand: _Operand) -> NoReturn:
+        if operand.name is None:
+            self._fail(f"a constant alone is not a condition; {SUPPORTED}", operand.place)
+        self.schema.attribute(operand.name)
+        self._fail(
+            f"an attribute alone is not a condition; write {written(operand.name)} = TRUE", operand.place
+        )
+
+    def _comparison(self, left: _Operand, negated: bool, depth: int) -> Filters:
+        operator = self.word.text
+        self.at += 1
+        right = self._operand(depth)
+        if self._compares(self.at):
+            self._fail(f"a comparison of a comparison is not supported; {SUPPORTED}", self.word.start)
+        if left.name is None:
+            if right.name is None:
+                self._fail(
+                    f"a comparison has an attribute on one side and a constant on the other; {SUPPORTED}",
+                    left.place,
+                )
+            left, right, operator = right, left, _COMPARISONS[operator]
+        self._require_constant(right)
+        return self._one(left, operator, right.value, negated, right.place)
+
+    def _set(self, left: _Operand, negated: bool, depth: int) -> Filters:
+        opening = self.word
+        if not self._pass("("):
+            self._fail("IN needs a list of constants in parentheses", opening.start)
+        values = []
+        more = not self._is_symbol(")")
+        while more:
+            item = self._constant(depth)
+            self._one(left, "=", item.value, False, item.place)  # shows which one is of a wrong type
+            values.append(item.value)
+            more = self._pass(",")
+        self._close(opening)
+        return self._one(left, "in", values, negated, left.place)
+
+    def _like(self, left: _Operand, negated: bool, depth: int) -> Filters:
+        pattern, escape = self._operand(depth), "\\"
+        if not isinstance(pattern.value, str):
+            self._fail("LIKE needs a string constant", pattern.place)
+        word = self.word
+        if word.kind == "name" and word.text.upper() == "ESCAPE" and not word.quoted:
+            given = self.words[self.at + 1]
+            if given.kind != "text" or len(given.text) != 1:
+                self._fail("ESCAPE needs a string of one character", given.start)
+            escape = given.text
+            self.at += 2
         text, is_prefix = self._prefix(pattern, escape)
-        negated ^= bool(node.args.get("negate"))
-        return self._one(node.this, "prefix" if is_prefix else "=", text, negated, pattern)
+        return self._one(left, "prefix" if is_prefix else "=", text, negated, pattern.place)
 
-    def _prefix(self, pattern: exp.Expr, escape: str) -> tuple[str, bool]:
+    def _prefix(self, pattern: _Operand, escape: str) -> tuple[str, bool]:
         """Return the text of a LIKE pattern, and whether it ends in the wildcard %."""
         text: list[str] = []
-        chars = iter(str(pattern.this))
+        chars = iter(pattern.value)
         for char in chars:
             if char == escape:
                 char = next(chars, "")
                 if char not in ("%", "_", escape):
-                    self._fail(f"in LIKE, {escape} must be followed by %, _ or {escape}", pattern)
+                    self._fail(f"in LIKE, {escape} must be followed by %, _ or {escape}", pattern.place)
                 text.append(char)
             elif char == "%":
                 if any(rest != "%" for rest in chars):
                     self._fail(
-                        "LIKE supports % at the end only (a prefix); write \\% for a percent sign", pattern
+                        "LIKE supports % at the end only (a prefix); write \\% for a percent sign",
+                        pattern.place,
                     )
                 return "".join(text), True
             elif char == "_":
-                self._fail("LIKE does not support _ for any character; write \\_ for an underscore", pattern)
+                self._fail(
+                    "LIKE does not support _ for any character; write \\_ for an underscore", pattern.place
+                )
             else:
                 text.append(char)
         return "".join(text), False
 
-    def _one(self, name: exp.Expr, operator: str, value: Any, negated: bool, place: exp.Expr) -> Filters:
-        attribute = self._name(_inner(name))
+    def _one(self, left: _Operand, operator: str, value: Any, negated: bool, place: int) -> Filters:
+        if left.name is None:
+            self._fail("expected an attribute here, not a constant", left.place)
         try:
-            return one(self.schema, attribute, NEGATED[operator] if negated else operator, value)
+            return one(self.schema, left.name, NEGATED[operator] if negated else operator, value)
         except PredicateError as error:
-            known = attribute in self.schema.attributes
-            error.source, error.position = self.source, _start(place if known else name)
+            known = left.name in self.schema.attributes
+            error.source, error.position = self.source, place if known else left.place
             raise
 
-    def _name(self, node: exp.Expr) -> str:
-        parts = _parts(node)
-        if not parts:
-            self._fail(f"expected an attribute here; {_construct(node)} is not supported", node)
-        return ".".join(part.name for part in parts)
+    # -- operands --------------------------------------------------------------------------------------
 
-    def _constant(self, node: exp.Expr) -> Any:
-        sign = 1
-        inner = node
-        while isinstance(inner, exp.Neg | exp.Paren):
-            sign = -sign if isinstance(inner, exp.Neg) else sign
-            inner = inner.this
-        if isinstance(inner, exp.Literal) and not inner.is_string:
-            return sign * _number(str(inner.this))
-        if inner is not _inner(node):
-            self._fail("a minus sign needs a number", node)
-        if isinstance(inner, exp.Literal):
-            return str(inner.this)
-        if isinstance(inner, exp.Boolean):
-            return bool(inner.this)
-        if isinstance(inner, exp.Cast) and inner.to.this.name in _MOMENTS:
-            text = inner.this
-            if isinstance(text, exp.Literal) and text.is_string:
-                return self._moment(text)
-        if isinstance(inner, exp.Null):
-            self._fail("a comparison with NULL is never true; use IS NULL or IS NOT NULL", node)
-        if _parts(inner):
-            quoted = any(part.args.get("quoted") for part in _parts(inner))
-            hint = "; put text in single quotes" if quoted else ""
-            self._fail(f"two attributes cannot be compared; expected a constant{hint}", inner)
-        self._fail(f"expected a constant; {_construct(inner)} is not supported", node)
+    def _operand(self, depth: int) -> _Operand:
+        word = self.word
+        if self._pass("("):
+            found = self._operand(self._deeper(depth, word))._replace(place=word.start)
+            self._close(word)
+        else:
+            found = self._plain_operand()
+        if self._is_symbol("+") or self._is_symbol("-"):
+            self._fail(f"arithmetic is not supported; {SUPPORTED}", self.word.start)
+        return found
 
-    def _moment(self, literal: exp.Expr) -> Any:
-        from rtfilter.events.encoding import Timestamp, microseconds
+    def _plain_operand(self) -> _Operand:
+        word = self.word
+        if word.kind == "name":
+            return self._named()
+        if self._is_symbol("-") or self._is_symbol("+"):
+            return self._number()
+        if word.kind == "number":
+            value: Any = _number(word.text)
+        elif word.kind == "text":
+            value = word.text
+        elif word.kind == "keyword" and word.text in ("TRUE", "FALSE"):
+            value = word.text == "TRUE"
+        elif word.kind == "keyword" and word.text == "NULL":
+            self._fail("a comparison with NULL is never true; use IS NULL or IS NOT NULL", word.start)
+        else:
+            self._unexpected()
+        self.at += 1
+        return _Operand(word.start, None, value)
 
-        found = microseconds(str(literal.this))
-        if found is None:
-            self._fail("not an ISO 8601 timestamp, such as 2024-05-31T12:00:00Z", literal)
-        return Timestamp(found)
+    def _number(self) -> _Operand:
+        """Read a number with a plus or any number of minuses before it."""
+        first, sign = self.word, 1
+        if not self._pass("+"):
+            while self._pass("-"):
+                sign = -sign
+        if self.word.kind != "number":
+            kind = "minus" if first.text == "-" else "plus"
+            self._fail(f"a {kind} sign needs a number; arithmetic is not supported", first.start)
+        value = sign * _number(self.word.text)
+        self.at += 1
+        return _Operand(first.start, None, value)
 
-    def _only(self, node: exp.Expr, *expected: str) -> None:
-        """Refuse options of a construct that this module does not know, rather than ignore them."""
-        extra = [key for key, value in node.args.items() if value and key not in expected]
-        if extra:
-            self._fail(f"{_construct(node)} with {extra[0].upper()} is not supported; {SUPPORTED}", node)
+    def _named(self) -> _Operand:
+        """Read what begins with a name: an attribute, or a moment."""
+        word = self.word
+        self.at += 1
+        if self.word.kind == "text" and word.text.upper() in _MOMENTS and not word.quoted:
+            found = microseconds(self.word.text)
+            if found is None:
+                self._fail("not an ISO 8601 timestamp, such as 2024-05-31T12:00:00Z", self.word.start)
+            self.at += 1
+            return _Operand(word.start, None, Timestamp(found))
+        if self._is_symbol("("):
+            self._fail(f"the function {word.text.upper()} is not supported; {SUPPORTED}", word.start)
+        parts = [word]
+        while self._pass("."):
+            if self.word.kind != "name":
+                self._unexpected()
+            parts.append(self.word)
+            self.at += 1
+        name = ".".join(part.text for part in parts)
+        return _Operand(word.start, name, is_quoted=any(part.quoted for part in parts))
 
-    def _fail(self, message: str, node: exp.Expr) -> NoReturn:
-        raise PredicateError(message, self.source, _start(node))
+    def _constant(self, depth: int) -> _Operand:
+        found = self._operand(depth)
+        self._require_constant(found)
+        return found
 
+    def _require_constant(self, found: _Operand) -> None:
+        if found.name is None:
+            return
+        if found.name in self.schema.attributes and not found.is_quoted:
+            self._fail("two attributes cannot be compared; expected a constant", found.place)
+        self._fail(f"expected a constant, not {shown(found.name)}; put text in single quotes", found.place)
 
-def _operands(node: exp.Expr) -> list[exp.Expr]:
-    """Return the operands of a chain of one connective; iteratively, chains may be long."""
-    operands: list[exp.Expr] = []
-    kind = type(node)
-    while type(node) is kind:
-        operands.append(node.expression)
-        node = node.this
-    return [node, *reversed(operands)]
+    # -- words -----------------------------------------------------------------------------------------
 
+    @property
+    def word(self) -> Word:
+        """The next word."""
+        return self.words[self.at]
 
-def _inner(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
+    def _is_symbol(self, text: str) -> bool:
+        word = self.words[self.at]
+        return word.kind == "symbol" and word.text == text
 
+    def _pass(self, symbol: str) -> bool:
+        """Whether a symbol is next, which is then read."""
+        found = self._is_symbol(symbol)
+        self.at += found
+        return found
 
-def _parts(node: exp.Expr) -> list[exp.Identifier]:
-    """Return the parts of an attribute's name, or none for anything else."""
-    # Up to four parts are a Column; more are a Dot over one.
-    dotted = isinstance(node, exp.Column | exp.Dot)
-    parts: list[exp.Expr] = list(node.parts) if dotted else []  # type: ignore[attr-defined]
-    names = [part for part in parts if isinstance(part, exp.Identifier)]
-    return names if len(names) == len(parts) else []
+    def _skip(self, keyword: str) -> bool:
+        """Whether a keyword is next, which is then read."""
+        word = self.words[self.at]
+        found = word.kind == "keyword" and word.text == keyword
+        self.at += found
+        return found
+
+    def _close(self, opening: Word) -> None:
+        if self.word.kind == "end":
+            self._fail("not an SQL condition: this parenthesis is not closed", opening.start)
+        if not self._pass(")"):
+            self._unexpected()
+
+    def _deeper(self, depth: int, word: Word) -> int:
+        if depth == MAX_DEPTH:
+            self._fail(f"parentheses and NOTs are nested deeper than {MAX_DEPTH} levels", word.start)
+        return depth + 1
+
+    def _unexpected(self) -> NoReturn:
+        word = self.word
+        if word.kind == "end":
+            self._fail("not an SQL condition: something is missing here", word.start)
+        written_as = self.source[word.start : word.start + len(word.text)]
+        if word.kind == "keyword" and written_as in self.schema.attributes:
+            hint = f"; put the name into double quotes, {quoted(written_as)}"
+        elif word.kind == "name" and not word.quoted and word.text not in self.schema.attributes:
+            self._fail(f"{word.text.upper()} is not supported; {SUPPORTED}", word.start)
+        else:
+            hint = ""
+        self._fail(f"not an SQL condition: this is unexpected{hint}", word.start)
+
+    def _fail(self, message: str, place: int) -> NoReturn:
+        raise PredicateError(message, self.source, place)
 
 
 def _number(text: str) -> int | float:
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:  # not of this form, or too many digits for an int
-            continue
-    raise PredicateError(f"{shown(text)} is not a number")
-
-
-def _start(node: exp.Expr) -> int:
-    """Return the offset of the first token of a node that has one; 0 where none does."""
-    return min(_starts(node), default=0)
-
-
-def _starts(node: exp.Expr) -> Iterator[int]:
-    for part in node.walk():
-        start = part.meta.get("start")
-        if start is not None:
-            yield start
-
-
-def _construct(node: exp.Expr) -> str:
-    """Name a construct for a message."""
-    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod | exp.Neg):
-        return "arithmetic"
-    if isinstance(node, exp.Query | exp.Exists):
-        return "a subquery"
-    if isinstance(node, exp.Func) and not isinstance(node, exp.Cast | exp.Case | exp.If):
-        return (
-            f"the function {str(node.name if isinstance(node, exp.Anonymous) else node.sql_name()).upper()}"
-        )
-    return _NAMES.get(type(node), node.key.upper())
-
-
-def _is_word(char: str) -> bool:
-    return char.isalnum() or char == "_"
+    try:
+        return int(text)
+    except ValueError:  # not of this form, or too many digits for an int
+        return float(text)

@@ -105,10 +105,18 @@ class PredicateStore:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> PredicateStore:
-        """Return the store that `to_arrays` described; other arrays are ignored."""
+        """Return the store that `to_arrays` described; other arrays are ignored.
+
+        Raises `ValueError` for arrays that are not such.
+        """
+        ids, offsets, text = (arrays[f"predicate_{name}"] for name in ("ids", "offsets", "text"))
+        if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in (ids, offsets, text)):
+            raise ValueError("the arrays of predicates are no columns of integers")
+        if len(offsets) != len(ids) + 1 or offsets[0] != 0 or offsets[-1] != len(text):
+            raise ValueError("the arrays of predicates do not fit together")
         store = cls()
-        store._ids = arrays["predicate_ids"].astype(np.int64, copy=False)
-        store._offsets = arrays["predicate_offsets"].astype(np.int64, copy=False)
-        store._text = arrays["predicate_text"].astype(np.uint8, copy=False)
+        store._ids = ids.astype(np.int64, copy=False)
+        store._offsets = offsets.astype(np.int64, copy=False)
+        store._text = text.astype(np.uint8, copy=False)
         store.ends = EndStore.from_arrays(arrays)
         return store

@@ -8,8 +8,8 @@ of real data, and for nothing else.
 """
 
 from rtfilter.replay.picture import draw
-from rtfilter.replay.report import Report
+from rtfilter.replay.report import ReplayInterrupted, Report
 from rtfilter.replay.run import replay
 from rtfilter.replay.settings import PEER, Contender, Settings
 
-__all__ = ["PEER", "Contender", "Report", "Settings", "draw", "replay"]
+__all__ = ["PEER", "Contender", "ReplayInterrupted", "Report", "Settings", "draw", "replay"]

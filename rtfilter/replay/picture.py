@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rtfilter.extras import needed
 from rtfilter.replay.output import save_picture
 from rtfilter.replay.report import Report, size_class
 
@@ -29,7 +30,8 @@ def draw(reports: Sequence[Report], path: Path) -> None:
     ModuleNotFoundError
         `matplotlib` is not installed.
     """
-    from matplotlib.figure import Figure
+    with needed("replay", "a picture"):
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 4.2 * len(reports)), layout="constrained")
     axes = figure.subplots(len(reports), 2, squeeze=False)

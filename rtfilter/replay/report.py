@@ -51,6 +51,11 @@ class Report:
     index: dict[str, Any] = field(default_factory=dict)
     controllers: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def bursts(self) -> int:
+        """Number of bursts that were complete."""
+        return 1 + max((row["burst"] for row in self.rows), default=-1)
+
     def summary(self) -> list[Row]:
         """One row per contender.
 
@@ -72,7 +77,7 @@ class Report:
         shared = [row for row in own if row["burst"] in peer]
         theirs = sum(peer[row["burst"]]["response"] * row["size"] for row in shared)
         ours = sum(row["response"] * row["size"] for row in shared)
-        late = [row for row in own if row["burst"] >= self.settings.bursts // 2 and name != PEER]
+        late = [row for row in own if row["burst"] >= self.bursts // 2 and name != PEER]
         return {
             "contender": name,
             "bursts": len(own),
@@ -86,9 +91,12 @@ class Report:
     def text(self) -> str:
         """The summary as a table with a heading."""
         index = self.index
+        bursts = f"{self.bursts:,} bursts"
+        if self.bursts < self.settings.bursts:
+            bursts = f"interrupted after {self.bursts:,} of {self.settings.bursts:,} bursts"
         heading = (
             f"{self.workload}: {index['subscriptions']:,} subscriptions, {index['dimensions']} dimensions, "
-            f"height {index['height']}; {self.settings.bursts} bursts, {self.matches:,} matches, "
+            f"height {index['height']}; {bursts}, {self.matches:,} matches, "
             f"{self.updates:,} updates; {self.checked:,} events checked against brute force"
         )
         columns = {
@@ -116,6 +124,20 @@ class Report:
             writer = csv.DictWriter(file, fieldnames=list(self.rows[0]))
             writer.writeheader()
             writer.writerows(self.rows)
+
+
+class ReplayInterrupted(KeyboardInterrupt):
+    """A replay was interrupted.
+
+    Attributes
+    ----------
+    report : Report
+        Of the bursts that were complete, at least one.
+    """
+
+    def __init__(self, report: Report) -> None:
+        super().__init__()
+        self.report = report
 
 
 def size_class(row: Row) -> int:

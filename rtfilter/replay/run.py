@@ -14,11 +14,12 @@ from tqdm import tqdm
 
 from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
+from rtfilter.extras import needed
 from rtfilter.filter import EventFilter
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import parse
 from rtfilter.replay.output import Row
-from rtfilter.replay.report import Report
+from rtfilter.replay.report import ReplayInterrupted, Report
 from rtfilter.replay.settings import PEER, Contender, Settings
 from rtfilter.replay.workloads.base import Bounds, Workload
 from rtfilter.scheduler import resolve
@@ -46,61 +47,102 @@ def replay(
 
     Raises
     ------
+    ReplayInterrupted
+        Interrupted after at least one burst; has the report of the bursts that were complete.
     AssertionError
         Contenders found different matches, or others than brute force: the times would mean nothing.
     ModuleNotFoundError
         The peer is wanted, but `rtree` is not installed.
     """
-    report = Report(workload.name, settings, [*(contender.name for contender in contenders), PEER])
     rng = np.random.default_rng(settings.seed)
     sizes = _sizes(settings, rng)
-    supply = _Supply(workload, settings.subscriptions + settings.bursts * settings.insert)
-    checked = _CheckedFilter(filter)
-    live = checked.subscribe(supply.take(settings.subscriptions)).tolist()
-    peer = None
-    if settings.peer_every:
-        from rtfilter.replay.rtree_peer import RtreePeer
-
-        with _bar("building rtree", len(filter.tree.content()[0]), progress) as bar:
-            peer = RtreePeer(filter, bar.update)
+    running = _Replay(workload, settings, contenders, filter, rng, progress)
     _warm_up(filter, workload)
-    event = 0
-    with _bar(f"replaying {workload.name}", settings.bursts, progress) as bar:
-        for burst, size in enumerate(sizes):
-            events = filter.schema.read(workload.events(event, size))
-            event += size
-            answers = []
-            for i in range(len(contenders)):  # in turn, because the first one finds cold caches
-                contender = contenders[(burst + i) % len(contenders)]
-                row, answer = _run(filter, contender, events)
-                report.rows.append({"burst": burst, "contender": contender.name, "size": size, **row})
-                answers.append(answer)
-            assert all(answer == answers[0] for answer in answers), "contenders disagree"
-            report.matches += sum(map(len, answers[0]))
-            report.checked += checked.check(events, answers[0], settings.check, rng)
-            if peer is not None and burst % settings.peer_every == 0:
-                ended, boxes = peer.response(events.points)
-                assert all(a <= b for a, b in zip(answers[0], boxes, strict=True)), "rtree disagrees"
-                report.rows.append(
-                    {"burst": burst, "contender": PEER, "size": size, **_row(float(ended.mean()))}
-                )
-            if settings.insert or settings.delete:
-                new = checked.subscribe(supply.take(settings.insert))
-                gone = np.array(live[: settings.delete], np.int64)
-                checked.unsubscribe(gone)
-                if peer is not None:
-                    peer.add(new)
-                    peer.remove(gone)
-                live = live[len(gone) :] + new.tolist()
-                changes = len(new) + len(gone)
-                report.updates += changes
-                for contender in contenders:
-                    if contender.controller is not filter.controller:  # that one has heard it from the filter
-                        contender.controller.on_update(changes)
-            bar.update()
-    report.index = filter.stats()
-    report.controllers = {contender.name: contender.controller.snapshot() for contender in contenders}
-    return report
+    try:
+        with _bar(f"replaying {workload.name}", settings.bursts, progress) as bar:
+            for burst, size in enumerate(sizes):
+                running.burst(burst, size)
+                running.change()
+                bar.update()
+    except KeyboardInterrupt:
+        if not running.report.rows:
+            raise
+        raise ReplayInterrupted(running.finished()) from None
+    return running.finished()
+
+
+class _Replay:
+    """A replay that is running."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        settings: Settings,
+        contenders: Sequence[Contender],
+        filter: EventFilter,
+        rng: np.random.Generator,
+        progress: bool,
+    ) -> None:
+        self.workload, self.settings, self.contenders = workload, settings, contenders
+        self.filter, self.rng = filter, rng
+        self.report = Report(workload.name, settings, [*(contender.name for contender in contenders), PEER])
+        self.supply = _Supply(workload, settings.subscriptions + settings.bursts * settings.insert)
+        self.checked = _CheckedFilter(filter)
+        self.live = self.checked.subscribe(self.supply.take(settings.subscriptions)).tolist()
+        self.events = 0  # so many of the workload have been used
+        self.peer = None
+        if settings.peer_every:
+            with needed("replay", "the comparison with rtree"):
+                from rtfilter.replay.rtree_peer import RtreePeer
+
+            with _bar("building rtree", len(filter.tree.content()[0]), progress) as bar:
+                self.peer = RtreePeer(filter, bar.update)
+
+    def burst(self, burst: int, size: int) -> None:
+        """Run a burst; it is in the report when it is complete."""
+        events = self.filter.schema.read(self.workload.events(self.events, size))
+        self.events += size
+        rows: list[Row] = []
+        answers = []
+        for i in range(len(self.contenders)):  # in turn, because the first one finds cold caches
+            contender = self.contenders[(burst + i) % len(self.contenders)]
+            row, answer = _run(self.filter, contender, events)
+            rows.append({"burst": burst, "contender": contender.name, "size": size, **row})
+            answers.append(answer)
+        assert all(answer == answers[0] for answer in answers), "contenders disagree"
+        count = self.checked.check(events, answers[0], self.settings.check, self.rng)
+        if self.peer is not None and burst % self.settings.peer_every == 0:
+            ended, boxes = self.peer.response(events.points)
+            assert all(a <= b for a, b in zip(answers[0], boxes, strict=True)), "rtree disagrees"
+            rows.append({"burst": burst, "contender": PEER, "size": size, **_row(float(ended.mean()))})
+        self.report.rows += rows
+        self.report.matches += sum(map(len, answers[0]))
+        self.report.checked += count
+
+    def change(self) -> None:
+        """Let subscriptions come and go."""
+        if not self.settings.insert and not self.settings.delete:
+            return
+        new = self.checked.subscribe(self.supply.take(self.settings.insert))
+        gone = np.array(self.live[: self.settings.delete], np.int64)
+        self.checked.unsubscribe(gone)
+        if self.peer is not None:
+            self.peer.add(new)
+            self.peer.remove(gone)
+        self.live = self.live[len(gone) :] + new.tolist()
+        changes = len(new) + len(gone)
+        self.report.updates += changes
+        for contender in self.contenders:
+            if contender.controller is not self.filter.controller:  # that one has heard it from the filter
+                contender.controller.on_update(changes)
+
+    def finished(self) -> Report:
+        """Return the report, with what is known at the end."""
+        self.report.index = self.filter.stats()
+        self.report.controllers = {
+            contender.name: contender.controller.snapshot() for contender in self.contenders
+        }
+        return self.report
 
 
 def _sizes(settings: Settings, rng: np.random.Generator) -> list[int]:

@@ -8,10 +8,10 @@ new one, also when the writer is killed or the disk is full. All processes on a 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
+import stat
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 
 from rtfilter.dtypes import AnyArray
-from rtfilter.errors import SnapshotError
+from rtfilter.errors import RTFilterError, SnapshotError
+from rtfilter.snapshots import manifest as manifests
+from rtfilter.snapshots.lock import FOLDERS, locked
+from rtfilter.snapshots.manifest import MANIFEST, VERSION, checksum
 
-VERSION = 2
-MANIFEST = "manifest.json"
 OURS = re.compile(r"[a-z_]+\.[0-9a-f]{12}\.bin|manifest\.json\.[0-9a-f]{12}")
 """Names of files that belong to a snapshot, besides its manifest."""
 
@@ -45,7 +46,7 @@ def write(
 ) -> None:
     """Write a snapshot; an older one at the same path is replaced once the new one is whole.
 
-    Writers of one path wait for each other.
+    Writers of one path wait for each other, on Windows only those of one process.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def write(
     if root.exists() and (not root.is_dir() or not all(map(_is_ours, root.iterdir()))):
         raise SnapshotError(f"{root} exists and is no snapshot; choose another path or remove it")
     root.mkdir(parents=True, exist_ok=True)
-    with _locked(root) as directory:
+    with locked(root) as sync:
         stamp = uuid.uuid4().hex[:12]
         try:
             entries = {name: _write_array(root, name, stamp, array) for name, array in arrays.items()}
@@ -80,7 +81,7 @@ def write(
                 text.flush()
                 os.fsync(text.fileno())
             os.replace(draft, root / MANIFEST)
-            os.fsync(directory)
+            sync()
         except BaseException:
             if not _is_current(root, stamp):  # an interruption may come after the replacement
                 _remove(root, lambda name: stamp in name)
@@ -109,24 +110,13 @@ def _write_array(root: Path, name: str, stamp: str, array: AnyArray) -> dict[str
     }
 
 
-@contextmanager
-def _locked(root: Path) -> Iterator[int]:
-    """Keep other writers out; yields the directory's descriptor."""
-    directory = os.open(root, os.O_RDONLY)
-    try:
-        fcntl.flock(directory, fcntl.LOCK_EX)
-        yield directory
-    finally:
-        os.close(directory)
-
-
 def _is_ours(file: Path) -> bool:
     return file.name == MANIFEST or OURS.fullmatch(file.name) is not None
 
 
 def _is_current(root: Path, stamp: str) -> bool:
     try:
-        return stamp in (root / MANIFEST).read_text(encoding="utf-8")
+        return stamp.encode() in (root / MANIFEST).read_bytes()
     except OSError:
         return False
 
@@ -134,7 +124,22 @@ def _is_current(root: Path, stamp: str) -> bool:
 def _remove(root: Path, unwanted: Callable[[str], bool]) -> None:
     for file in root.iterdir():
         if OURS.fullmatch(file.name) and unwanted(file.name):
-            file.unlink(missing_ok=True)
+            # On Windows a mapped file cannot be removed; the next writer does that.
+            with contextlib.suppress(*() if FOLDERS else (PermissionError,)):
+                file.unlink(missing_ok=True)
+
+
+@contextmanager
+def opening(path: str | PathLike[str]) -> Iterator[None]:
+    """Raise what refuses the content of a snapshot, whose checksums fit, as `SnapshotError`."""
+    try:
+        yield
+    except RTFilterError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise SnapshotError(
+            f"{path} holds something else than is saved: {type(error).__name__}: {error}; save it again"
+        ) from error
 
 
 def read(path: str | PathLike[str], kind: str) -> Snapshot:
@@ -146,7 +151,7 @@ def read(path: str | PathLike[str], kind: str) -> Snapshot:
         Not a snapshot, another kind or version, or a missing, truncated or altered file.
     """
     root = Path(path)
-    manifest = _manifest(root)
+    manifest = manifests.read(root)
     while True:
         if manifest["format"] != kind:
             raise SnapshotError(f"{root} is a snapshot of {manifest['format']}, not of {kind}")
@@ -154,7 +159,7 @@ def read(path: str | PathLike[str], kind: str) -> Snapshot:
             arrays = {name: _map(root / entry["file"], entry) for name, entry in manifest["arrays"].items()}
             return Snapshot(manifest["meta"], arrays)
         except FileNotFoundError as error:
-            newer = _manifest(root)  # a writer may have replaced the snapshot meanwhile
+            newer = manifests.read(root)  # a writer may have replaced the snapshot meanwhile
             if newer == manifest:
                 name = Path(error.filename).name
                 raise SnapshotError(f"{root} is incomplete: {name} is missing; save it again") from None
@@ -163,7 +168,10 @@ def read(path: str | PathLike[str], kind: str) -> Snapshot:
 
 def _map(file: Path, entry: Mapping[str, Any]) -> AnyArray:
     """Return one array, mapped copy-on-write: changes stay in memory."""
-    size = file.stat().st_size
+    found = file.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise SnapshotError(f"{file} is no file; save it again")
+    size = found.st_size
     if size != entry["bytes"]:
         raise SnapshotError(
             f"{file} is truncated or altered: {size} bytes instead of {entry['bytes']}; save it again"
@@ -178,39 +186,4 @@ def _map(file: Path, entry: Mapping[str, Any]) -> AnyArray:
 
 def info(path: str | PathLike[str]) -> dict[str, Any]:
     """Return the manifest of a snapshot; no array is read. Raises `SnapshotError`."""
-    return _manifest(Path(path))
-
-
-def files(manifest: bytes) -> list[str]:
-    """Return the names of the files that a manifest lists; no other snapshot has files of these names."""
-    return [entry["file"] for entry in json.loads(manifest)["arrays"].values()]
-
-
-def _manifest(root: Path) -> dict[str, Any]:
-    try:
-        content = (root / MANIFEST).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise SnapshotError(f"{root} is no snapshot: it has no {MANIFEST}") from None
-    return parse(content, root)
-
-
-def parse(content: bytes, root: Path | str) -> dict[str, Any]:
-    """Return the manifest of a snapshot at `root` from the content of its file. Raises `SnapshotError`."""
-    try:
-        manifest: dict[str, Any] = json.loads(content)
-        written = manifest.pop("crc32")
-    except (ValueError, KeyError, TypeError) as error:
-        raise SnapshotError(f"{root}/{MANIFEST} is truncated or altered: {error}") from None
-    if manifest.get("version") != VERSION:
-        raise SnapshotError(
-            f"{root} has format version {manifest.get('version')}, this rtfilter reads version {VERSION}; "
-            "save it again with this version"
-        )
-    if written != checksum(manifest):
-        raise SnapshotError(f"{root}/{MANIFEST} is altered: its checksum does not fit; save it again")
-    return manifest
-
-
-def checksum(manifest: Mapping[str, Any]) -> int:
-    """Return the CRC-32 of a manifest."""
-    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
+    return manifests.read(Path(path))

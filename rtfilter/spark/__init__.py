@@ -4,10 +4,21 @@
 >>> pairs = match_frame(events, "rules.index")  # DataFrame: id, subscription  # doctest: +SKIP
 """
 
-try:
+from importlib.util import find_spec
+
+from rtfilter.extras import needed
+
+if find_spec("fcntl") is None:
+    raise ImportError(
+        "rtfilter.spark needs Linux or macOS: its processes share indexes by locked files; on Windows use WSL"
+    )
+
+with needed("spark", "rtfilter.spark"):
     from pyspark import __version__ as _version
-except ImportError as error:
-    raise ImportError("rtfilter.spark needs PySpark: pip install 'rtree-filter[spark]'") from error
+
+    for _package in ("py4j", "pyarrow", "pandas"):  # looked for only: it takes long to import them
+        if find_spec(_package) is None:
+            raise ModuleNotFoundError(name=_package)
 
 if tuple(map(int, _version.split(".")[:2])) < (4, 1):
     raise ImportError(

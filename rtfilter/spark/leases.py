@@ -29,7 +29,7 @@ from weakref import WeakKeyDictionary
 
 from rtfilter import EventFilter, Schema, SnapshotError
 from rtfilter.filter import KIND
-from rtfilter.snapshots import arrays as snapshot
+from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from rtfilter import EventFilter, Schema, SnapshotError
 from rtfilter.dtypes import IntArray
 from rtfilter.index.tree import DEFAULT_CAPACITY
-from rtfilter.snapshots import arrays as snapshot
+from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease, context_of
@@ -351,8 +351,10 @@ class ShardedIndex:
                 [_shard_from_json(shard) for shard in content["shards"]],
                 _shard_from_json(content["leaves"]),
             )
-        except (ValueError, KeyError, TypeError) as error:
-            raise SnapshotError(f"{file} is truncated or altered: {error}") from None
+        except SnapshotError:
+            raise
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise SnapshotError(f"{file} is truncated or altered: {error}; build the index again") from None
 
 
 def build_sharded(

@@ -19,7 +19,7 @@ from rtfilter.predicates.bound_columns import SIDES, BoundColumn, Columns, bound
 from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.parse import parse
-from rtfilter.snapshots import arrays as snapshot
+from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
 from rtfilter.spark.cuts import Cuts

@@ -437,12 +437,12 @@ def test_inference_looks_at_the_first_events_only(capsys, monkeypatch):
         ("{}", "schema.json: a schema needs at least one attribute"),
         (
             '{"a": "flaot"}',
-            "schema.json: attribute 'a' has the unknown type 'flaot'; use int, float, str, bool",
+            "schema.json: attribute 'a': the type 'flaot' is unknown; use int, float, str, bool",
         ),
-        ('{"a": 1}', "schema.json: attribute 'a' needs a type"),
+        ('{"a": 1}', "schema.json: attribute 'a': a type is needed"),
         (
             '{"a": {"type": "int", "min": 0}}',
-            "schema.json: attribute 'a' has 'min'; known are type, low and high",
+            "schema.json: attribute 'a': 'min' is unknown; known are type, low and high",
         ),
         ('{"a": {"type": "int", "low": 2, "high": 1}}', "schema.json: attribute 'a': the domain is empty"),
         ('{"a": {"type": "timestamp", "low": 5}}', "schema.json: attribute 'a': "),
@@ -793,3 +793,87 @@ def test_standard_output_on_a_full_disk(files):
         _, said = process.communicate()
     assert said == "rtfilter: error: standard output: cannot be written: No space left on device\n"
     assert process.returncode == 2
+
+
+# -- odd numbers and odd text ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", [2**63 - 1, 2**64, 10**25, "9" * 5000, "7.0", "-1", "\u0661"])
+@pytest.mark.parametrize("subscriptions", ["subs.jsonl", "bounds.csv", "index"])
+def test_an_id_that_none_can_have_is_refused_alike(index, capsys, subscriptions, id):
+    Path("bounds.csv").write_text("id,low.price\n7,1\n")
+    assert main(["explain", subscriptions, "events.jsonl", "--event", "0", f"--id={id}"]) == 2
+    said = capsys.readouterr().err
+    assert "argument --id: an id is an integer from 0 to 2**63 - 2; got '" in said
+    assert len(said.splitlines()[-1]) < 200
+
+
+def test_the_largest_id_is_one_like_others(files, capsys):
+    largest = 2**63 - 2
+    write_lines("large.jsonl", [{"id": largest, "where": "TRUE"}])
+    assert main(["index", "build", "large.jsonl", "--schema", "schema.json", "--out", "large"]) == 0
+    capsys.readouterr()
+    assert {id for _, id in run_match(capsys, "large", "events.jsonl")} == {largest}
+    assert main(["explain", "large", "events.jsonl", "--event", "0", "--id", str(largest)]) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["match", "a", "b", "--batch"],
+        ["explain", "a", "b", "--id", "1", "--event"],
+        ["replay", "wide", "--bursts"],
+        ["replay", "wide", "--subscriptions"],
+        ["replay", "wide", "--sizes"],
+        ["replay", "wide", "--seed"],
+    ],
+)
+def test_numbers_that_are_too_large_are_refused(capsys, arguments):
+    assert main([*arguments, "9" * 5000]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "is too large; at most" in last
+    assert len(last) < 200
+
+
+def test_lone_surrogates_in_files_are_shown_escaped(files, capsys, monkeypatch):
+    output = io.TextIOWrapper(io.BytesIO(), "utf-8")  # strict, as a terminal is
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    Path("odd.jsonl").write_text("\"symbol = '\\ud800'\"\n")
+    Path("odd-events.jsonl").write_text('{"symbol": "\\ud800\\udfff", "price": 1}\n')
+    given = ["odd.jsonl", "odd-events.jsonl", "--schema", "schema.json"]
+    assert main(["explain", *given, "--event", "0", "--id", "0"]) == 0
+    Path("odd.json").write_text('{"\\ud800": "float"}')
+    write_lines("all.jsonl", ["TRUE"])
+    assert main(["index", "build", "all.jsonl", "--schema", "odd.json", "--out", "i\udcff"]) == 0
+    assert main(["index", "info", "i\udcff"]) == 0
+    assert main(["index", "info", "i\udcff", "--json"]) == 0
+    assert main(["index", "check", "i\udcff"]) == 0
+    output.flush()
+    printed = output.buffer.getvalue().decode()
+    assert "symbol = '\\ud800'" in printed
+    assert "i\\udcff\n" in printed
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["match", "no\udcff.jsonl", "events.jsonl", "--schema", "schema.json"],
+        ["match", "subs.jsonl", "no\udcff.jsonl"],
+        ["match", "subs.jsonl", "events.jsonl", "--out", "no\udcff/o.csv"],
+        ["match", "subs.jsonl", "events.jsonl", "--batch", "\udcff"],
+        ["index", "info", "no\udcff"],
+        ["index", "check", "no\udcff"],
+        ["explain", "subs.jsonl", "events.jsonl", "--event", "0", "--id", "\udcff"],
+        ["replay", "\udcff"],
+        ["replay", "wide", "--level", "\udcff"],
+        ["spark-match", "no\udcff", "e", "--out", "o"],
+        ["fly\udcff"],
+    ],
+)
+def test_lone_surrogates_in_arguments_are_no_traceback(files, monkeypatch, arguments):
+    said = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace")  # as Python opens it
+    monkeypatch.setattr(sys, "stderr", said)
+    assert main(arguments) == 2
+    said.flush()
+    assert b"\\udcff" in said.buffer.getvalue()

@@ -66,7 +66,7 @@ def test_python_runs_in_its_order(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     for block in blocks(page, "python"):
-        run(block.replace("serve(9464)", "serve(0)"), names, capsys)
+        run(block.replace("serve(17464)", "serve(0)"), names, capsys)
     if "stop" in names:
         names["stop"]()
 

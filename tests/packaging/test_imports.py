@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"matplotlib", "pandas", "prometheus_client", "pyarrow", "pyspark", "scipy", "sqlglot", "tqdm"}
+HEAVY = {"matplotlib", "pandas", "prometheus_client", "pyarrow", "pyspark", "scipy", "tqdm"}
 
 
 def in_a_fresh_process(*arguments, cwd):

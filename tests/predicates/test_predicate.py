@@ -264,3 +264,149 @@ def test_parse_of_a_predicate_that_does_not_fit(constraint, message):
 def test_parse_of_something_else():
     with pytest.raises(PredicateError, match="got list"):
         parse(["severity > 5"], LOG)
+
+
+# Predicates as text
+
+TYPES = {"number": float, "count": int, "text": str, "flag": bool, "moment": datetime}
+WORDS_OF_SQL = [
+    "select",
+    "IN",
+    "not",
+    "Null",
+    "when",
+    "order by",
+    "date",
+    "timestamp",
+    "escape",
+    "case",
+    "a.in",
+]
+INT64 = 2**63 - 1
+
+
+@st.composite
+def any_names(draw):
+    """Names of every kind, also words of SQL."""
+    part = st.text(min_size=1, max_size=6).map(lambda text: text.replace(".", "_"))
+    parts = draw(st.lists(part | st.sampled_from(WORDS_OF_SQL), min_size=1, max_size=3))
+    return draw(st.sampled_from(["a", "x.y", *WORDS_OF_SQL])) if draw(st.booleans()) else ".".join(parts)
+
+
+def any_constants(kind):
+    """Constants of every size and form."""
+    if kind in (int, float):
+        return st.integers(-(10**300), 10**300) | st.floats(allow_nan=False, allow_infinity=False)
+    if kind is datetime:
+        return st.datetimes() | st.integers(-200_000 * 10**12, 200_000 * 10**12).map(
+            lambda us: np.datetime64(us, "us")
+        )
+    if kind is str:
+        return st.text(st.characters(codec=None) | st.sampled_from("'\"\\%_\n\r\0-/*;\ud800"), max_size=8)
+    return st.booleans()
+
+
+@st.composite
+def any_predicates(draw):
+    """A schema of one to three attributes, and a predicate over it."""
+    names = draw(
+        st.lists(any_names().filter(lambda name: name != "$or"), min_size=1, max_size=3, unique=True)
+    )
+    kinds = {name: draw(st.sampled_from(list(TYPES.values()))) for name in names}
+
+    def constraint(name):
+        constants = any_constants(kinds[name])
+        forms = [
+            st.tuples(st.sampled_from(["is null", "exists"])),
+            st.tuples(st.sampled_from(["=", "<>"]), constants),
+            st.tuples(st.sampled_from(["in", "not in"]), st.lists(constants, max_size=4)),
+        ]
+        if kinds[name] is not bool:
+            forms.append(st.tuples(st.sampled_from(["<", "<=", ">", ">="]), constants))
+        if kinds[name] is str:
+            forms.append(st.tuples(st.sampled_from(["prefix", "not prefix"]), constants))
+        return st.one_of(forms).map(lambda form: Constraint(name, *form))
+
+    conjunctions = st.lists(st.sampled_from(names).flatmap(constraint), max_size=3).map(
+        lambda found: Filter(tuple(found))
+    )
+    return Schema(kinds), Predicate(tuple(draw(st.lists(conjunctions, max_size=3))))
+
+
+@given(any_predicates())
+@settings(max_examples=150, deadline=None)
+def test_the_text_of_a_predicate_is_an_sql_condition_that_means_the_same(case):
+    schema, predicate = case
+    assert parse(str(predicate), schema) == parse(predicate, schema)
+
+
+@given(st.data())
+@settings(max_examples=50, deadline=None)
+def test_the_text_of_a_parsed_condition_is_read_again(data):
+    schema = data.draw(schemas())
+    parsed = parse(sql(data.draw(conditions(schema))), Schema(schema))
+    assert parse(str(parsed), Schema(schema)) == parsed
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("select", "select = 1"),
+        ("date", "date = 1"),
+        ("a.b", "a.b = 1"),
+        ("in", '"in" = 1'),
+        ("Null", '"Null" = 1'),
+        ("url.not", '"url.not" = 1'),
+        ("a b", '"a b" = 1'),
+        ('a"b', '"a""b" = 1'),
+        ("1a", '"1a" = 1'),
+        ("ünï", "ünï = 1"),
+    ],
+)
+def test_names_are_quoted_where_sql_needs_it(name, text):
+    assert str(Constraint(name, "=", 1)) == text
+    assert str(parse(text, Schema({name: int}))) == text
+
+
+@pytest.mark.parametrize("us", [-INT64 // 2, -62_135_596_800_000_001, 253_402_300_800_000_000, INT64 // 2])
+def test_timestamps_of_far_years_are_written_and_read(us):
+    text = f"at = TIMESTAMP '{Timestamp(us)}'"
+    assert str(parse(text, Schema({"at": datetime}))) == text
+    assert parse(text, Schema({"at": datetime})).filters[0].constraints[0].value == us
+
+
+def test_the_text_of_a_far_year_has_a_sign_and_six_digits():
+    assert str(Timestamp(253_402_300_800_000_000)) == "+010000-01-01T00:00:00.000000Z"
+    assert str(Timestamp(-62_167_219_200_000_001)) == "-000001-12-31T23:59:59.999999Z"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("x", "in", [1, "a"]), "constants of one type"),
+        (("x", "in", [1, True, 2.5]), "constants of one type"),
+        ((5, "=", 1), "name is a string"),
+        (("x", "=", Timestamp(2**63)), "cannot be a constant"),
+    ],
+)
+def test_a_constraint_that_no_text_could_hold_is_refused(arguments, message):
+    with pytest.raises(PredicateError, match=message):
+        Constraint(*arguments)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [[["x", "=", {"us": "soon"}]]],
+        [[["x", "=", {"us": 10**30}]]],
+        [[["x", "=", {"us": None}]]],
+        [[[5, "=", 1]]],
+        [["xyz"]],
+        [[["x", "in", 5]]],
+        5,
+        [5],
+    ],
+)
+def test_json_that_is_no_predicate_is_refused(data):
+    with pytest.raises(PredicateError):
+        Predicate.from_json(data)

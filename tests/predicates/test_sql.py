@@ -1,5 +1,6 @@
 """SQL conditions: what is read, and how everything else is refused."""
 
+import re
 from datetime import datetime
 
 import pytest
@@ -9,13 +10,14 @@ from hypothesis import strategies as st
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import MAX_DEPTH
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.names import RESERVED
 from rtfilter.predicates.parse import parse
 from rtfilter.predicates.sql import MAX_LENGTH
 
 SCHEMA = Schema(
     {"price": float, "qty": int, "symbol": str, "ok": bool, "at": datetime, "url.resource": str}
-    | {"a.b.c.d.e": int, "update": int, "a b": int, "when": int, 'qu"ote': int}
+    | {"a.b.c.d.e": int, "update": int, "a b": int, "when": int, 'qu"ote': int, "date": str, "url.in": int}
 )
 
 
@@ -43,6 +45,12 @@ def refused(source):
         ("price NOT BETWEEN 1 AND 3", "(price < 1) OR (price > 3)"),
         ("qty IN (1, (2), -3)", "qty IN (-3, 1, 2)"),
         ("qty NOT IN (1, 2)", "qty NOT IN (1, 2)"),
+        ("qty IN ()", "qty IN ()"),
+        ("qty NOT IN ()", "qty IS NOT NULL"),
+        ("NOT qty NOT IN (1)", "qty IN (1)"),
+        ("price == 1", "price = 1"),
+        ("price < 5.", "price < 5.0"),
+        ("price < 1e+2", "price < 100.0"),
         ("symbol LIKE 'ab%'", "symbol LIKE 'ab%'"),
         ("symbol LIKE 'ab%%'", "symbol LIKE 'ab%'"),
         ("symbol LIKE '%'", "symbol LIKE '%'"),
@@ -72,6 +80,12 @@ def refused(source):
         ('"a b" = 1', '"a b" = 1'),
         ('"qu""ote" = 1', '"qu""ote" = 1'),
         ('"when" = 1', "when = 1"),
+        ("when = 1", "when = 1"),
+        ("date = 'x'", "date = 'x'"),
+        ("'x' = date", "date = 'x'"),
+        ("url.in = 1", '"url.in" = 1'),
+        ("at = date '2024-05-31'", "at = TIMESTAMP '2024-05-31T00:00:00Z'"),
+        ("symbol LIKE ('a%')", "symbol LIKE 'a%'"),
         ("update = 1", "update = 1"),
         ("TRUE", "TRUE"),
         ("FALSE", "FALSE"),
@@ -101,11 +115,11 @@ def test_meaning(source, meaning):
         ("f(qty) = 1", "the function F is not supported"),
         ("qty = price", "two attributes cannot be compared"),
         ('symbol = "ab"', "put text in single quotes"),
-        ("1 = 1", "a constant alone is not supported"),
+        ("1 = 1", "an attribute on one side and a constant on the other"),
         ("symbol ILIKE 'a%'", "ILIKE is not supported"),
         ("symbol NOT ILIKE 'a%'", "ILIKE is not supported"),
-        ("symbol SIMILAR TO 'a'", "SIMILARTO is not supported"),
-        ("symbol LIKE ANY ('a', 'b')", "LIKE needs a string constant"),
+        ("symbol SIMILAR TO 'a'", "SIMILAR is not supported"),
+        ("symbol LIKE ANY ('a', 'b')", "the function ANY is not supported"),
         ("symbol LIKE '%a'", "at the end only"),
         ("symbol LIKE 'a%b%'", "at the end only"),
         ("symbol LIKE 'a_'", "does not support _"),
@@ -113,16 +127,15 @@ def test_meaning(source, meaning):
         ("symbol LIKE 'a\\'", r"must be followed by %, _ or \\"),
         ("symbol LIKE 'a' ESCAPE 'xy'", "ESCAPE needs a string of one character"),
         ("qty LIKE 'a%'", "'qty' is number, which has no operator 'prefix'"),
-        ("qty IN (SELECT 1)", "a subquery is not supported"),
-        ("qty IN ()", "at least one constant"),
+        ("qty IN (SELECT 1)", "expected a constant, not 'SELECT'"),
         ("qty IN (1, 'x')", "cannot be compared with the str 'x'"),
-        ("qty BETWEEN SYMMETRIC 1 AND 2", "BETWEEN with SYMMETRIC is not supported"),
+        ("qty BETWEEN SYMMETRIC 1 AND 2", "expected a constant, not 'SYMMETRIC'"),
         ("CASE WHEN ok THEN 1 END", "CASE is not supported"),
         ("qty = ?", "a placeholder is not supported"),
         ("ok IS TRUE", "IS NULL and IS NOT NULL only"),
         ("ok", "write ok = TRUE"),
         ("NOT ok", "write ok = TRUE"),
-        ("qty IS DISTINCT FROM 1", "IS DISTINCT FROM is not supported"),
+        ("qty IS DISTINCT FROM 1", "IS NULL and IS NOT NULL only"),
         ("qty = NULL", "use IS NULL"),
         ("qty IN (1, NULL)", "use IS NULL"),
         ("ok < TRUE", "'ok' is bool, which has no operator '<'"),
@@ -142,17 +155,16 @@ def test_meaning(source, meaning):
         ("QTY = 1", "did you mean 'qty'"),
         ("zzz = 1", "the schema has price, qty"),
         ("url.* = 1", "is not supported"),
-        ("qty = CAST('1' AS INT)", "CAST is not supported"),
-        ("when = 1", 'put the name into double quotes, "when"'),
+        ("qty = CAST('1' AS INT)", "the function CAST is not supported"),
         ("", "write TRUE"),
         ("  -- nothing", "write TRUE"),
         ("qty = 1; qty = 2", "without semicolons"),
         ("qty =", "something is missing here"),
         ("qty = 1 AND", "something is missing here"),
-        ("(qty = 1", r"Expecting \)"),
+        ("(qty = 1", "this parenthesis is not closed"),
         ("qty = 1 2", "this is unexpected"),
-        ("SELECT 1", "this is unexpected"),
-        ("symbol = 'a", "a quote or a comment is not closed"),
+        ("SELECT 1", "SELECT is not supported"),
+        ("symbol = 'a", "this quote is not closed"),
         ('{"qty": [1]}', "json.loads"),
         ("qty = 1" + " " * MAX_LENGTH, "characters"),
     ],
@@ -160,6 +172,171 @@ def test_meaning(source, meaning):
 def test_refusals(source, message):
     with pytest.raises(PredicateError, match=message):
         parse(source, SCHEMA)
+
+
+UNLISTED = {
+    "qty IS UNKNOWN": "IS is supported as IS NULL and IS NOT NULL only; write = TRUE or = FALSE",
+    "qty IS NOT UNKNOWN": "IS is supported as IS NULL and IS NOT NULL only; write = TRUE or = FALSE",
+    "qty IS 1": "IS is supported as IS NULL and IS NOT NULL only; write = TRUE or = FALSE",
+    "ok IS NOT TRUE": "IS is supported as IS NULL and IS NOT NULL only; write = TRUE or = FALSE",
+    "qty ISNULL": "ISNULL is not supported",
+    "qty NOTNULL": "NOTNULL is not supported",
+    "qty NOT NULL": "not an SQL condition: this is unexpected",
+    "!(qty = 1)": "! is not supported; write NOT",
+    "! qty = 1": "! is not supported; write NOT",
+    "qty !< 1": "! is not supported; write NOT",
+    "qty IN (1, 2,)": "not an SQL condition: this is unexpected",
+    "qty IN (, 1)": "not an SQL condition: this is unexpected",
+    "qty IN (1,, 2)": "not an SQL condition: this is unexpected",
+    "qty IN [1, 2]": "'[' is not supported",
+    "qty IN 1": "IN needs a list of constants in parentheses",
+    "qty IN (1 2)": "not an SQL condition: this is unexpected",
+    "qty = 1;": "expected one condition, without semicolons",
+    "; qty = 1": "expected one condition, without semicolons",
+    "+qty = 1": "a plus sign needs a number; arithmetic is not supported",
+    "qty = + -1": "a plus sign needs a number; arithmetic is not supported",
+    "qty = +(1)": "a plus sign needs a number; arithmetic is not supported",
+    "-qty = 1": "a minus sign needs a number; arithmetic is not supported",
+    "qty <=> 1": "not an SQL condition: this is unexpected",
+    "qty = 1::int": "':' is not supported",
+    "at = '2024-05-31'::timestamp": "':' is not supported",
+    "at = CAST('2024-05-31' AS TIMESTAMP)": "the function CAST is not supported",
+    "at = TIMESTAMP('2024-05-31')": "the function TIMESTAMP is not supported",
+    "at = DATETIME '2024-05-31'": "expected a constant, not 'DATETIME'",
+    "at = TIMESTAMPTZ '2024-05-31'": "expected a constant, not 'TIMESTAMPTZ'",
+    "at = TIMESTAMP WITH TIME ZONE '2024-05-31'": "expected a constant, not 'TIMESTAMP'",
+    "at = {ts '2024-05-31'}": "'{' is not supported",
+    "at > CURRENT_TIMESTAMP": "expected a constant, not 'CURRENT_TIMESTAMP'",
+    "at > NOW()": "the function NOW is not supported",
+    "at > INTERVAL '1 day'": "expected a constant, not 'INTERVAL'",
+    "at AT TIME ZONE 'UTC' < '2024-05-31'": "AT is not supported",
+    "qty BETWEEN ASYMMETRIC 1 AND 2": "expected a constant, not 'ASYMMETRIC'",
+    "symbol RLIKE 'a'": "RLIKE is not supported",
+    "symbol GLOB 'a*'": "GLOB is not supported",
+    "symbol ~ 'a'": "'~' is not supported",
+    "symbol LIKE 'a' 'b'": "not an SQL condition: this is unexpected",
+    "symbol LIKE 'a%' COLLATE x": "COLLATE is not supported",
+    "symbol NOT LIKE ALL ('a')": "the function ALL is not supported",
+    "symbol = 'a' 'b'": "not an SQL condition: this is unexpected",
+    "symbol = 'a' || 'b'": "arithmetic is not supported",
+    "symbol = N'a'": "expected a constant, not 'N'",
+    "symbol = E'a'": "expected a constant, not 'E'",
+    "symbol = $$a$$": "a placeholder is not supported; write the constant itself",
+    "qty DIV 2 = 1": "DIV is not supported",
+    "qty // 2 = 1": "arithmetic is not supported",
+    "qty >> 1 = 1": "not an SQL condition: this is unexpected",
+    "qty & 1 = 1": "'&' is not supported",
+    "qty = 1 && price = 1": "'&' is not supported",
+    "qty = 1 XOR price = 1": "XOR is not supported",
+    "qty = 1 = 1": "a comparison of a comparison is not supported",
+    "(qty = 1) IS NULL": "not an SQL condition: this is unexpected",
+    "qty = 0x1F": "not an SQL condition: this is no number",
+    "qty = x'1F'": "expected a constant, not 'x'",
+    "qty = 1_000": "not an SQL condition: this is no number",
+    "qty = 1d": "not an SQL condition: this is no number",
+    "qty = 1.5.5": "not an SQL condition: this is no number",
+    "qty = 1e": "not an SQL condition: this is no number",
+    "qty = ANY (1, 2)": "the function ANY is not supported",
+    "qty = :x": "':' is not supported",
+    "qty = @x": "a placeholder is not supported; write the constant itself",
+    "qty = $1": "a placeholder is not supported; write the constant itself",
+    "qty = 1 AS x": "AS is not supported",
+    "qty = 1 ORDER BY qty": "ORDER is not supported",
+    "qty = 1 LIMIT 1": "LIMIT is not supported",
+    "WHERE qty = 1": "WHERE is not supported",
+    "EXISTS (SELECT 1)": "the function EXISTS is not supported",
+    "qty = 1, price = 2": "not an SQL condition: this is unexpected",
+    "(qty, price) = (1, 2)": "not an SQL condition: this is unexpected",
+    "qty = (1,)": "not an SQL condition: this is unexpected",
+    "qty = 1 # x": "'#' is not supported",
+    "qty = 1 {# x #}": "'{' is not supported",
+    "qty = 1 /* /* x */ */": "arithmetic is not supported",
+    "`qty` = 1": "'`' is not supported",
+    "[qty] = 1": "'[' is not supported",
+    "qty[0] = 1": "'[' is not supported",
+    "url->resource = 'a'": "arithmetic is not supported",
+    "url:resource = 'a'": "':' is not supported",
+    "qty(+) = 1": "the function QTY is not supported",
+    "PRIOR qty = 1": "PRIOR is not supported",
+    "DISTINCT qty = 1": "DISTINCT is not supported",
+    "qty = ALL (1)": "the function ALL is not supported",
+    "TRUE = TRUE": "a comparison has an attribute on one side and a constant on the other",
+    "NULL": "a comparison with NULL is never true; use IS NULL or IS NOT NULL",
+    "NULL IS NULL": "a comparison with NULL is never true; use IS NULL or IS NOT NULL",
+}
+"""What SQL has, some of it silently taken by the parser, but the page does not list."""
+
+
+@pytest.mark.parametrize("source", UNLISTED)
+def test_what_the_page_does_not_list_is_refused(source):
+    error = refused(source)
+    assert UNLISTED[source] in error.message
+    assert error.position is not None
+
+
+def test_a_word_without_a_meaning_here_is_a_name_wherever_it_stands():
+    words = (
+        "select isnull unknown cast call show case any all xor div ilike interval asymmetric escape date end"
+    )
+    for word in words.split():
+        condition = f"{word} = 1 AND x.{word} IN ({word.upper()!r})"
+        schema = Schema({word: int, f"x.{word}": str})
+        assert str(parse(condition, schema)) == condition
+        for form in ("qty {} 1", "qty = 1 {} qty = 2", "{} qty = 1", "qty = 1 {}", "qty {}", "{} '1' = qty"):
+            refused(form.format(word))
+
+
+def test_reserved_words_are_names_in_double_quotes_and_after_a_dot():
+    for word in RESERVED:
+        wanted = Predicate((Filter((Constraint(f"{word}.{word}", "=", 1),)),))
+        schema = Schema({f"{word}.{word}": int})
+        assert parse(f'"{word}".{word} = 1', schema) == wanted
+        with pytest.raises(PredicateError):
+            parse(f"{word}.{word} = 1", schema)
+    with pytest.raises(PredicateError, match='put the name into double quotes, "In"'):
+        parse("In = 1", Schema({"In": int}))
+
+
+CONSTRUCTS = [
+    "qty",
+    "symbol",
+    "ok",
+    "1",
+    "'a'",
+    "TRUE",
+    "NULL",
+    "=",
+    "<",
+    "<>",
+    "==",
+    "(",
+    ")",
+    ",",
+    "-",
+    "+",
+    ".",
+]
+CONSTRUCTS += ["AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "ESCAPE", "DATE", "TIMESTAMP"]
+
+
+@given(st.lists(st.sampled_from(CONSTRUCTS), min_size=2, max_size=9).map(" ".join))
+@settings(max_examples=300, deadline=None)
+def test_what_is_read_has_the_grammar_of_the_page(source):
+    """Of random words, only what the page's grammar, written down here once more, derives is read."""
+    try:
+        parse(source, SCHEMA)
+    except PredicateError:
+        return
+    number = r"(?:[-+] ?)*1(?: \.)?|(?:[-+] ?)*\. 1"
+    atom = r"(?:\( )*(?:qty|symbol|ok|'a'|TRUE|" + number + r")(?: \))*"
+    test = (
+        rf"{atom} (?:=|<|<>|==) {atom}|{atom} (?:NOT )?BETWEEN {atom} AND {atom}"
+        rf"|{atom} (?:NOT )?IN \((?: {atom}(?: , {atom})*)? \)|{atom} (?:NOT )?LIKE {atom}(?: ESCAPE 'a')?"
+        rf"|{atom} IS (?:NOT )?NULL|TRUE"
+    )
+    assert re.fullmatch(
+        rf"(?:(?:NOT |\( )*(?:{test})(?: \))*)(?: (?:AND|OR) (?:NOT |\( )*(?:{test})(?: \))*)*", source
+    )
 
 
 @pytest.mark.parametrize(

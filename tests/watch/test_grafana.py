@@ -87,8 +87,8 @@ def server(tmp_path):
     ports = free_port(), free_port()
     config = (HOME / "prometheus.yml").read_text().replace("5s", "500ms")
     targets = ", ".join(f'"127.0.0.1:{port}"' for port in ports)
-    assert '"127.0.0.1:9464"' in config
-    (tmp_path / "prometheus.yml").write_text(config.replace('"127.0.0.1:9464"', targets))
+    assert '"127.0.0.1:17464"' in config
+    (tmp_path / "prometheus.yml").write_text(config.replace('"127.0.0.1:17464"', targets))
     rules = (HOME / "rules.yml").read_text()
     for long, short in (("[5m]", "[3s]"), ("[1h]", "[5s]"), ("for: 2m", "for: 0s"), ("for: 10m", "for: 0s"),
                         ("for: 5m", "for: 0s"), ("> 2000", "> 5"), ("offset 1h", "offset 5s")):  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
+from rtfilter.extras import needed
 from rtfilter.replay.workloads.base import Workload
 from rtfilter.replay.workloads.boxes import BOXES
 
@@ -46,5 +47,6 @@ def workload(name: str, seed: int = 1, dimensions: int | None = None) -> Workloa
         raise ValueError(f"unknown workload {name!r}; there are {', '.join(WORKLOADS)}")
     if dimensions is not None:
         raise ValueError(f"the workload {name!r} has a schema of its own; leave dimensions out")
-    made: Workload = import_module(MODULES[name]).make(seed)
+    with needed("replay", f"the workload {name!r}"):
+        made: Workload = import_module(MODULES[name]).make(seed)
     return made

@@ -1,0 +1,58 @@
+"""Arrays from outside: whether they can be those of a tree, before a kernel reads them without looking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rtfilter.dtypes import AnyArray
+from rtfilter.index.kernels import layout
+
+FIELDS: Final = tuple(name for name in layout.Tree._fields if name != "todo")
+"""Names of the arrays that are saved."""
+
+_ROWS: Final = {
+    "bounds": layout.USED_BOX,
+    "slots": layout.USED_BOX,
+    "links": layout.USED_LINK,
+    "nodes": layout.USED_NODE,
+    "mbr": layout.USED_NODE,
+    "grid": layout.USED_NODE,
+    "ranking": layout.USED_NODE,
+    "entries": layout.USED_ENTRY,
+    "masks": layout.USED_MASK,
+}
+"""Where the state has the number of rows that are in use."""
+
+
+def require_form(arrays: Mapping[str, AnyArray]) -> None:
+    """Check names, types and shapes of the arrays of a tree; what they hold is for `check_tree`.
+
+    Raises
+    ------
+    ValueError
+        One is missing, or of another form; names it.
+    """
+    missing = set(FIELDS) - arrays.keys()
+    if missing:
+        raise ValueError(f"the array {min(missing)!r} is missing")
+    frame = arrays["frame"]
+    wanted = layout.empty(frame.shape[1] if frame.ndim == 2 and frame.shape[1] else 1, 4, 4)
+    for name in FIELDS:
+        array, like = arrays[name], getattr(wanted, name)
+        fits = array.shape[1:] == like.shape[1:] and array.itemsize == like.itemsize
+        if array.ndim != like.ndim or not fits or (like.dtype.names is None and array.dtype != like.dtype):
+            raise ValueError(f"the array {name!r} has the form {array.dtype} {array.shape}")
+    state = arrays["state"]
+    sizes = {name: len(arrays[name]) for name in FIELDS}
+    if sizes["state"] != layout.STATE_SIZE or sizes["frame"] != len(wanted.frame):
+        raise ValueError("the array 'state' or 'frame' has another length")
+    for name, used in _ROWS.items():
+        if not 0 <= state[used] <= sizes[name]:
+            raise ValueError(f"the array {name!r} has {sizes[name]} rows, not {state[used]}")
+    for name, count in (("box_table", state[layout.BOXES]), ("id_table", state[layout.IDS])):
+        if not 0 <= count < sizes[name] or sizes[name] & (sizes[name] - 1):  # a search ends at a free place
+            raise ValueError(f"the array {name!r} has {sizes[name]} rows for {count} entries")
+    capacities = state[[layout.INNER_CAPACITY, layout.LEAF_CAPACITY]]
+    if not ((capacities >= 4) & (capacities <= 2**20)).all() or not 0 <= state[layout.ROOT] < sizes["nodes"]:
+        raise ValueError("the array 'state' has capacities or a root that cannot be")

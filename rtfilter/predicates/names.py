@@ -1,0 +1,24 @@
+"""How SQL conditions write the names of attributes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+WORD: Final = r"[^\W\d]\w*"
+"""Regular expression of a name, or a part of one, that needs no double quotes."""
+RESERVED: Final = frozenset(("AND", "BETWEEN", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "TRUE"))
+"""Words that name an attribute only in double quotes, in any case."""
+
+_WORD: Final = re.compile(WORD)
+
+
+def written(name: str) -> str:
+    """Return a name as a condition has it, in double quotes where it needs them."""
+    plain = all(_WORD.fullmatch(part) and part.upper() not in RESERVED for part in name.split("."))
+    return name if plain else quoted(name)
+
+
+def quoted(name: str) -> str:
+    """Return a name in double quotes; a double quote in it is doubled."""
+    return '"' + name.replace('"', '""') + '"'

