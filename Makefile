@@ -19,7 +19,7 @@ test: ready ## everything, with Spark, Prometheus and killed processes
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 ready: .venv/installed ## style, types and layers; meanwhile kernels are compiled, if they are not yet
-	@PYTHONPATH=tests $(BIN)/python -m compile_kernels & compiling=$$!; \
+	@$(BIN)/python -m rtfilter warm & compiling=$$!; \
 		$(MAKE) --no-print-directory lint; linted=$$?; wait $$compiling && exit $$linted
 
 prove: .venv/installed ## what takes longer: kills, damage, interrupts, long random runs; writes tests/proofs/results

@@ -11,7 +11,6 @@ from time import perf_counter
 from experiments.timing import one_core
 from rtfilter import EventFilter
 from rtfilter.adaptive import FixedPlan, LevelController, PlanController
-from rtfilter.index.kernels.jit import compilation_announced
 from rtfilter.replay import Contender, Report, Settings, draw, replay
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.workloads import workload
@@ -53,7 +52,7 @@ def main(arguments: list[str]) -> int:
     reports: list[Report] = []
     for name, chosen in settings(given.quick).items():
         source = workload(name, chosen.seed)
-        with one_core(), compilation_announced(lambda text: print(text, file=sys.stderr, flush=True)):
+        with one_core():
             report = replay(source, chosen, contenders(), EventFilter(source.schema), sys.stderr.isatty())
         print(f"\n{report.text()}", flush=True)
         reports.append(report)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,6 @@ from experiments.arguments import natural
 from experiments.output import ResultError, content, keep, require_same
 from experiments.paper.settings import PROFILES, SETTINGS, Profile, Setting
 from experiments.timing import one_core
-from rtfilter.index.kernels.jit import compilation_announced
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture
 
@@ -177,7 +175,7 @@ def measure(experiment: Experiment, setting: Setting, profile: Profile, out: Pat
     """
     path = out / f"{experiment.name}-{setting.name}.json"
     own = Run(experiment.name, setting, profile.divided(setting.divisor), seed, path)
-    with one_core(), compilation_announced(lambda text: tqdm.write(text, file=sys.stderr)):
+    with one_core():
         try:
             experiment.measure(own)
         finally:

@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "why one event does or does not match one subscription",
     "replay": "time bursts of a workload or of files, with an adaptive or a fixed plan",
     "grafana": "write a dashboard for Grafana, and what Prometheus needs for it",
+    "warm": "compile all kernels now, for an image or a service without a home",
     "spark-match": "which subscriptions match each event, on Spark",
 }
 """Commands and their one-line help; the module of each has its name, with _ for -."""
@@ -83,13 +84,7 @@ def _run(argv: Sequence[str] | None) -> int:
         arguments = _parser().parse_args(argv)
     except SystemExit as done:  # after --help, --version, or a usage message
         return int(done.code or 0)
-    command = _module(arguments.command)
-    if not sys.stderr.isatty():
-        return int(command.run(arguments))
-    from rtfilter.index.kernels.jit import compilation_announced
-
-    with compilation_announced(say):
-        return int(command.run(arguments))
+    return int(_module(arguments.command).run(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,11 +1,16 @@
-"""Compiled kernels are kept on disk, and those of another version are not taken for one's own."""
+"""Compiled kernels are kept where they can be, and those of another version are not taken for one's own."""
 
 import importlib
+import logging
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from numba.core import caching
 
-from rtfilter.index.kernels import jit
+from rtfilter.index.kernels import cache
 
 MODULE = """
 from typing import NamedTuple
@@ -25,8 +30,10 @@ def load(tmp_path, monkeypatch):
     """Imports a module of kernels as another process would, from the same file and cache."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(cache, "_said", set())
+    monkeypatch.setattr(cache, "_warned", set())
 
-    def load(name, more):
+    def load(name="Pair", more=1):
         (tmp_path / "some_kernels.py").write_text(MODULE.format(name=name, more=more))
         monkeypatch.delitem(sys.modules, "some_kernels", raising=False)
         importlib.invalidate_caches()
@@ -35,10 +42,25 @@ def load(tmp_path, monkeypatch):
     return load
 
 
+@pytest.fixture
+def nowhere(monkeypatch, tmp_path):
+    """Neither the source's folder nor the home can be written; root can, so numba is told that it cannot."""
+
+    def refuse(locator):
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(caching.InTreeCacheLocator, "ensure_cache_path", refuse)
+    monkeypatch.setattr(caching.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/no")  # not even root can make a folder there
+    monkeypatch.setattr(cache.tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    return cache.private_folder()
+
+
 def test_kernels_are_compiled_once(load):
-    first = load("Pair", 1)
+    first = load()
     assert first.total(first.Pair(1)) == 2
-    again = load("Pair", 1)
+    again = load()
     assert again.total(again.Pair(1)) == 2
     assert sum(again.total.stats.cache_hits.values()) == 1
 
@@ -47,7 +69,113 @@ def test_kernels_are_compiled_once(load):
 def test_what_another_version_compiled_is_left_alone(load, monkeypatch, name, more):
     earlier = load("Pair", 1)
     assert earlier.total(earlier.Pair(1)) == 2
-    monkeypatch.setattr(jit, "_DIGEST", "of other sources")
+    monkeypatch.setattr(cache, "_DIGEST", "of other sources")
     later = load(name, more)
     assert later.total(getattr(later, name)(1)) == 1 + more
     assert not later.total.stats.cache_hits
+
+
+def test_compiling_is_announced_once_and_loading_is_not(load, caplog, monkeypatch):
+    with caplog.at_level(logging.WARNING, "rtfilter"):
+        first = load()
+        first.total(first.Pair(1))
+        first.total(first.Pair(1.5))
+    assert [record.name for record in caplog.records] == ["rtfilter"]
+    assert "compiling kernels" in caplog.text
+    caplog.clear()
+    monkeypatch.setattr(cache, "_said", set())
+    again = load()
+    again.total(again.Pair(1))
+    assert not caplog.records
+
+
+def test_a_damaged_cache_is_compiled_again(load, tmp_path):
+    first = load()
+    first.total(first.Pair(1))
+    for kept in Path(first.total.stats.cache_path).glob("some_kernels*.nb?"):
+        kept.write_bytes(kept.read_bytes()[:40])
+    again = load()
+    assert again.total(again.Pair(1)) == 2
+    assert not again.total.stats.cache_hits
+
+
+def test_without_a_place_to_write_kernels_are_kept_in_a_private_folder(load, nowhere):
+    first = load()
+    with pytest.warns(RuntimeWarning, match=r"NUMBA_CACHE_DIR .* `rtfilter warm`") as warned:
+        first.total(first.Pair(1))
+    assert len(warned) == 1
+    assert str(nowhere) in str(warned[0].message)
+    assert nowhere.stat().st_mode & 0o777 == 0o700
+    again = load()
+    assert again.total(again.Pair(1)) == 2  # and warns no second time
+    assert sum(again.total.stats.cache_hits.values()) == 1
+
+
+def open_to_all(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def somebody_elses(folder):
+    folder.mkdir(mode=0o700)
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    os.chown(folder, 12345, 12345)
+
+
+def linked(folder):
+    (folder.parent / "other").mkdir(mode=0o700)
+    folder.symlink_to(folder.parent / "other")
+
+
+def a_file(folder):
+    folder.touch(mode=0o600)
+
+
+@pytest.mark.parametrize("make", [open_to_all, somebody_elses, linked, a_file])
+def test_a_folder_that_others_may_fill_is_not_used(load, nowhere, make):
+    make(nowhere)
+    kernels = load()
+    with pytest.warns(RuntimeWarning, match=r"compiled again in each process.*NUMBA_CACHE_DIR"):
+        assert kernels.total(kernels.Pair(1)) == 2
+    assert nowhere.is_file() or not list(nowhere.iterdir())
+    assert kernels.total(kernels.Pair(1.5)) == 2.5  # and warns no second time
+
+
+def test_no_folder_called_tilde_is_made_for_a_user_without_a_home(load, nowhere, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "~/.cache")  # what an unknown home expands to
+    kernels = load()
+    with pytest.warns(RuntimeWarning):
+        kernels.total(kernels.Pair(1))
+    assert not (tmp_path / "~").exists()
+
+
+def test_a_full_disk_is_warned_of(load, monkeypatch):
+    def full(index, path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_open_for_write", full)
+    kernels = load()
+    with pytest.warns(RuntimeWarning, match=r"No space left.*NUMBA_CACHE_DIR"):
+        assert kernels.total(kernels.Pair(1)) == 2
+    assert kernels.total(kernels.Pair(1.5)) == 2.5
+
+
+def test_importing_needs_no_cache(tmp_path):
+    (tmp_path / "refusing.py").write_text(
+        "from numba.core.caching import InTreeCacheLocator\n"
+        "class Refusing(InTreeCacheLocator):\n"
+        "    def ensure_cache_path(self):\n        raise PermissionError('read-only')\n"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("HOME", "NUMBA_CACHE_DIR")
+    } | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])]),
+        "NUMBA_CACHE_LOCATOR_CLASSES": "refusing.Refusing",  # numba asks no other
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "import rtfilter"],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

@@ -6,21 +6,92 @@ more than the work to be done. Nothing of this is needed for what the caller kee
 """
 
 from collections.abc import Callable
-from functools import cache, partial
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numba.core import cgutils
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    intrinsic,
+    lower_getattr_generic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
 
 _I64 = ir.IntType(64)
 
 
+class Opened(types.Type):
+    """A named tuple of arrays as addresses and lengths: less to pass on than arrays, and nothing to count."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        super().__init__(name=f"Opened({kind.name})")
+
+
+@register_model(Opened)
+class _Model(models.StructModel):
+    def __init__(self, manager: Any, opened: Any) -> None:
+        members: list[Any] = []
+        for name, part in zip(opened.kind.fields, opened.kind.types, strict=True):
+            members.append((name, types.CPointer(part.dtype)))
+            members += [(f"{name}.{axis}", types.int64) for axis in range(part.ndim)]
+        super().__init__(manager, opened, members)
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    key = Opened
+
+    def generic_resolve(self, opened: Any, name: str) -> Any:  # type: ignore[override]
+        return dict(zip(opened.kind.fields, opened.kind.types, strict=True)).get(name)
+
+
+@lower_getattr_generic(Opened)
+def _field(context: Any, builder: Any, opened: Any, value: Any, name: str) -> Any:
+    """One of the arrays, uncounted."""
+    part = opened.kind.types[opened.kind.fields.index(name)]
+    parts = cgutils.create_struct_proxy(opened)(context, builder, value)
+    shape = [getattr(parts, f"{name}.{axis}") for axis in range(part.ndim)]
+    size = _I64(part.dtype.size if isinstance(part.dtype, types.Record) else part.dtype.bitwidth // 8)
+    strides = [size]
+    for side in reversed(shape[1:]):
+        strides.insert(0, builder.mul(strides[0], side))
+    array, populate = context.make_array(part)(context, builder), cast(Any, populate_array)
+    data = getattr(parts, name)
+    populate(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+    return array._getvalue()
+
+
+@unbox(Opened)
+def _unboxed(opened: Any, given: Any, c: Any) -> Any:
+    """What a caller in Python hands over as a named tuple, and keeps alive."""
+    parts = cgutils.create_struct_proxy(opened)(c.context, c.builder)
+    failed = cgutils.false_bit
+    for place, (name, part) in enumerate(zip(opened.kind.fields, opened.kind.types, strict=True)):
+        found = c.unbox(part, c.pyapi.tuple_getitem(given, place))
+        array = c.context.make_array(part)(c.context, c.builder, found.value)
+        setattr(parts, name, array.data)
+        for axis in range(part.ndim):
+            setattr(parts, f"{name}.{axis}", c.builder.extract_value(array.shape, axis))
+        c.context.nrt.decref(c.builder, part, found.value)
+        failed = c.builder.or_(failed, found.is_error)
+    return NativeValue(parts._getvalue(), is_error=failed)
+
+
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, Opened):
+        return value
     if hasattr(kind, "types"):
         parts = [
             _uncounted(context, builder, part, builder.extract_value(value, i))
@@ -47,17 +118,29 @@ class ByAddress:
     """Hands named tuples of arrays, like those of `example()`, to kernels called from Python.
 
     Such a kernel gets `addresses(arrays)` and calls `opened` on them. It returns none of the arrays; the
-    caller keeps them alive.
+    caller keeps them alive. Once addresses were asked for, a kernel that gets the named tuple itself sees
+    the same; numba then takes 2 us to look at it.
     """
 
     def __init__(self, example: Callable[[], tuple[NDArray[Any], ...]]) -> None:
-        self._example = cache(example)
+        self._examples = cache(lambda: self._known(example()))
         self.opened: Any = intrinsic(self._opened)
+
+    def _known(self, example: tuple[NDArray[Any], ...]) -> tuple[tuple[NDArray[Any], ...], Opened]:
+        typeof: Any = numba.typeof
+        kind = Opened(typeof(example))
+
+        @typeof_impl.register(type(example))
+        def opened_also_from_python(value: Any, context: Any) -> Opened:
+            self.addresses(value)  # raises where kernels expect others
+            return kind
+
+        return example, kind
 
     def addresses(self, arrays: tuple[NDArray[Any], ...]) -> NDArray[np.int64]:
         """Where arrays lie and how long they are, int64. TypeError if kernels expect others."""
         numbers = []
-        for array, example in zip(arrays, self._example(), strict=True):
+        for array, example in zip(arrays, self._examples()[0], strict=True):
             if array.dtype != example.dtype or array.ndim != example.ndim or not array.flags.carray:
                 raise TypeError(
                     f"kernels take writable, contiguous arrays of {example.dtype} with {example.ndim} axes, "
@@ -67,28 +150,21 @@ class ByAddress:
         return np.array(numbers, np.int64)
 
     def _opened(self, typing_context: Any, where: Any) -> Any:
-        typeof: Any = numba.typeof
-        kind = typeof(self._example())
-        return kind(where), partial(_open, kind)
+        return self._examples()[1](where), _open
 
 
-def _open(kind: Any, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """The tuple of arrays at some `addresses`."""
+def _open(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """The arrays at some `addresses`."""
+    kind = signature.return_type.kind
     numbers = context.make_array(signature.args[0])(context, builder, arguments[0]).data
     rows = iter(range(sum(1 + part.ndim for part in kind.types)))
 
     def following() -> Any:
         return builder.load(builder.gep(numbers, [_I64(next(rows))]))
 
-    arrays = []
-    for part in kind.types:
-        array = context.make_array(part)(context, builder)
-        data, shape = builder.inttoptr(following(), array.data.type), [following() for _ in range(part.ndim)]
-        size = _I64(part.dtype.size if isinstance(part.dtype, types.Record) else part.dtype.bitwidth // 8)
-        strides = [size]
-        for side in reversed(shape[1:]):
-            strides.insert(0, builder.mul(strides[0], side))
-        populate: Any = populate_array
-        populate(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
-        arrays.append(array._getvalue())
-    return context.make_tuple(builder, kind, arrays)
+    opened = cgutils.create_struct_proxy(signature.return_type)(context, builder)
+    for name, part in zip(kind.fields, kind.types, strict=True):
+        setattr(opened, name, builder.inttoptr(following(), getattr(opened, name).type))
+        for axis in range(part.ndim):
+            setattr(opened, f"{name}.{axis}", following())
+    return opened._getvalue()

@@ -21,6 +21,7 @@ from rtfilter.index.kernels.layout import (
     words_for,
     words_of,
 )
+from rtfilter.index.kernels.sorting import ascending
 from rtfilter.index.kernels.vector import some_left
 
 UP_TO_DATE = -2  # of `Node.stale`
@@ -151,13 +152,15 @@ def build_grid(tree: Tree, node: int) -> None:
             for j in range(head.count):
                 put_code(tree, codes, j, code(source[entries[j], 0, k], low, scale))
                 put_code(tree, codes + stride * (WORD // 8), j, code(source[entries[j], 1, k], low, scale))
-    tree.ranking[node] = np.argsort(overlapped)
+    tree.ranking[node] = ascending(overlapped.astype(np.float64))
     clustered = np.argmax(empty)
     if empty[clustered] * LANES > EMPTIED * CELLS * used:
         rank = np.argmax(tree.ranking[node] == clustered)
         tree.ranking[node, 1 : rank + 1] = tree.ranking[node, :rank].copy()
         tree.ranking[node, 0] = clustered
-    head.tested = (overlapped < CELLS * head.count).sum()
+    head.tested = 0
+    for k in range(dimensions):  # numba's `sum` alone would take a second to compile
+        head.tested += overlapped[k] < CELLS * head.count
     head.sure, left = 0, float(min(head.count, LANES * WORD))
     while head.sure < head.tested and left >= LEFT:
         left *= overlapped[tree.ranking[node, head.sure]] / (CELLS * head.count)

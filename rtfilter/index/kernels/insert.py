@@ -33,6 +33,7 @@ from rtfilter.index.kernels.layout import (
 )
 from rtfilter.index.kernels.nodes import has_room, wait
 from rtfilter.index.kernels.select_point import candidates, locate
+from rtfilter.index.kernels.sorting import ascending
 from rtfilter.index.kernels.split import overflow
 from rtfilter.index.kernels.vector import trailing_zeros
 
@@ -91,7 +92,7 @@ def choose_child(tree: Tree, node: int, sides: Float2) -> int:
     if head.level > 1 or growth[best] == 0.0:  # an entry that holds the box already adds no overlap
         return best
     least = np.inf
-    for j in np.argsort(growth)[:NEAR]:
+    for j in ascending(growth)[:NEAR]:
         added = overlap_growth(children, j, box, least)
         if added < least:
             best, least = j, added

@@ -1,57 +1,107 @@
-"""The decorator of every kernel: compiled by numba, cached on disk, without the GIL."""
+"""The decorator of every kernel: compiled by numba, cached on disk, without the GIL.
 
-import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+A kernel may be compiled in two ways. For callers in Python it becomes machine code, which is cached. For
+other kernels it is a part: optimised, then put into the code of those that call it. numba would make machine
+code of every part too, and what unpacks Python's arguments for it: none of that would ever run, and it takes
+longer than all the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numba
-from numba.core import event
+from numba import types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.registry import CPUDispatcher
+
+from rtfilter.index.kernels.cache import cache_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# numba's cache notices a changed file, but not a change in another file whose kernels were inlined.
-# One digest over all kernels here is the stamp of each, so a cached kernel is never older than its parts; a
-# kernel that lies elsewhere, as those of matchers do, may use these and others of its own file.
-# numba looks at the stamp only after unpickling it beside the kernels' types, which fails where a class of an
-# earlier version is gone; it looks at its own version before, so that is where the digest must be as well.
-_DIGEST = hashlib.blake2b(
-    b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-).hexdigest()
+_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 def kernel(function: F) -> F:
     """Compile `function` on first call (nopython, GIL released) and cache the machine code on disk."""
-    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    index: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if hasattr(index, "_source_stamp") and hasattr(index, "_version"):
-        own = hashlib.blake2b(Path(function.__code__.co_filename).read_bytes()).hexdigest()
-        index._source_stamp = _DIGEST + own
-        index._version += _DIGEST + own
-    result: F = compiled
-    return result
+    return cast(F, Kernel(function, targetoptions=_OPTIONS))
 
 
-class _Announcement(event.Listener):
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+class Kernel(CPUDispatcher):
+    """A kernel as Python calls it."""
 
-    def on_start(self, event: Any) -> None:
-        if event.data["dispatcher"].py_func.__module__.startswith("rtfilter."):
-            self._say("compiling the kernels for this machine; takes up to a minute, once")
-            self._say = lambda text: None
+    known: list[Kernel] = []  # noqa: RUF012
+    """All kernels that were imported."""
 
-    def on_end(self, event: Any) -> None:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        parts = {**self.targetoptions, "no_cpython_wrapper": True}
+        self.part = _Part(self.py_func, targetoptions=parts, pipeline_class=_PartCompiler)
+        self._looked = False
+        Kernel.known.append(self)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What other kernels call."""
+        return self.part._numba_type_
+
+    def compile(self, signature: Any) -> Any:
+        """Load or compile the kernel for arguments of these types."""
+        if not self._looked:  # not while importing: most kernels are only called by kernels
+            self._looked = True
+            found = cache_of(self.py_func)
+            if found is not None:
+                self._cache = found
+        return super().compile(signature)
+
+
+class _Part(CPUDispatcher):
+    """A kernel as other kernels call it."""
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        return super().get_call_template(tuple(map(_widest, args)), kws)
+
+
+def _widest(kind: Any) -> Any:
+    """int64 for all signed integers and constants, so that a part is not compiled for each."""
+    plain: Any = getattr(kind, "literal_type", kind)
+    whole = plain in (types.int8, types.int16, types.int32, types.int64)
+    return types.int64 if whole else kind
+
+
+class _PartCompiler(Compiler):
+    def __init__(self, typing: Any, target: Any, library: Any, *rest: Any) -> None:
+        super().__init__(typing, target, _PartLibrary(target.codegen(), "part"), *rest)
+
+
+class _PartLibrary(JITCodeLibrary):
+    """Code of a part: not given to the engine that makes machine code."""
+
+    def finalize(self) -> None:
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._optimize_final_module()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        return _WithoutEnvironment(self._codegen)
+
+
+class _WithoutEnvironment:
+    """numba's code generator, which does not look for a part's constants where there is no machine code."""
+
+    def __init__(self, codegen: Any) -> None:
+        self._codegen = codegen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codegen, name)
+
+    def set_env(self, name: str, environment: Any) -> None:
         pass
-
-
-@contextmanager
-def compilation_announced(say: Callable[[str], None]) -> Iterator[None]:
-    """Call `say` once if kernels must be compiled meanwhile because no cached ones are there."""
-    listener, events = _Announcement(say), cast(Any, event)
-    events.register("numba:compile", listener)
-    try:
-        yield
-    finally:
-        events.unregister("numba:compile", listener)

@@ -8,6 +8,7 @@ from rtfilter.index.kernels.geometry import area, framed, overlap
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import HEIGHT, REINSERTED, ROOT, Tree, capacity_of, rectangles
 from rtfilter.index.kernels.nodes import minimum_of, new_node, wait
+from rtfilter.index.kernels.sorting import ascending
 
 REINSERTED_SHARE = 0.3
 REINSERTED_MOST = 64  # of a wide node: more improve nothing and cost as much as all the rest
@@ -28,7 +29,7 @@ def split_order(boxes: Float3, minimum: int) -> tuple[Int1, int]:
     for k in range(dimensions):
         margin = 0.0
         for end in range(2):
-            left, right = running_boxes(some, np.argsort(some[:, end, k], kind="mergesort"))
+            left, right = running_boxes(some, ascending(some[:, end, k].copy()))
             for cut in range(fewest, len(some) - fewest + 1):
                 for m in range(dimensions):
                     margin += left[cut - 1, 1, m] - left[cut - 1, 0, m] + right[cut, 1, m] - right[cut, 0, m]
@@ -37,7 +38,7 @@ def split_order(boxes: Float3, minimum: int) -> tuple[Int1, int]:
     best_order = np.arange(n)
     best_cut, best_overlap, best_area = minimum, np.inf, np.inf
     for end in range(2):
-        order = np.argsort(boxes[:, end, axis], kind="mergesort")
+        order = ascending(boxes[:, end, axis].copy())
         left, right = running_boxes(boxes, order)
         for cut in range(minimum, n - minimum + 1):
             shared = overlap(left[cut - 1], right[cut])
@@ -72,7 +73,7 @@ def reinsert(tree: Tree, node: int, rows: Int32_1, boxes: Float3) -> None:
     for k in range(boxes.shape[2]):
         centre = (boxes[:, 0, k].min() + boxes[:, 1, k].max()) / 2
         distance += ((boxes[:, 0, k] + boxes[:, 1, k]) / 2 - centre) ** 2
-    order = np.argsort(distance, kind="mergesort")
+    order = ascending(distance)
     kept = n - min(max(1, int(n * REINSERTED_SHARE)), REINSERTED_MOST)
     level = tree.nodes[node].level
     tree.state[REINSERTED] |= 1 << level

@@ -1,0 +1,72 @@
+"""``rtfilter warm``: compile all kernels, so that no later process must."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from time import perf_counter
+
+from rtfilter.cli.terminal import CommandError, say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "Compile all kernels into numba's cache, which takes about a minute, so that no later process must.\n"
+        "For an image: run it as one step of the build, and set NUMBA_CACHE_DIR to the same folder then and\n"
+        "when the image runs. The cache serves machines with the same kind of processor."
+    )
+    parser.epilog = "example:\n  NUMBA_CACHE_DIR=/var/cache/rtfilter rtfilter warm\n"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; returns 0."""
+    from rtfilter.index.kernels.jit import Kernel
+
+    begun = perf_counter()
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        compile_tree()
+        compile_matchers()
+    if complaints:
+        raise CommandError(str(complaints[0].message))
+    used = [kernel for kernel in Kernel.known if kernel.overloads]
+    compiled = sum(sum(kernel.stats.cache_misses.values()) for kernel in used)
+    loaded = sum(sum(kernel.stats.cache_hits.values()) for kernel in used)
+    folders = sorted({str(kernel.stats.cache_path) for kernel in used})
+    say(
+        f"{compiled} kernels compiled in {perf_counter() - begun:.0f} s, {loaded} were there; "
+        f"kept in {', '.join(folders)}"
+    )
+    return 0
+
+
+def compile_tree() -> None:
+    """Change and search a small tree in every way."""
+    import numpy as np
+
+    from rtfilter import RStarTree
+
+    rng = np.random.default_rng(0)
+    low = rng.random((200, 2))
+    tree = RStarTree.bulk_load(low, low + 0.1, capacity=(4, 8))
+    tree.insert(200, low[0], low[0] + 0.5)
+    tree.insert_many(np.arange(201, 241), low[:40], low[:40] + 0.2)
+    tree.delete_many(np.arange(0, 240, 2))
+    tree.repack()
+    for points in (low, low[:1]):
+        tree.any(points)
+        frontier = tree.frontier(points, 1)
+        tree.resume(frontier)
+        tree.resume_part(frontier.split(np.arange(len(points)), np.array([0, len(points)])), 0)
+    tree.search_boxes(low, low + 0.2, "within")
+
+
+def compile_matchers() -> None:
+    """Match with those that have kernels of their own."""
+    from rtfilter import EventFilter, Schema
+
+    for matcher in ("masks", "counting"):
+        filter = EventFilter(Schema({"x": float, "s": str}), matcher=matcher)
+        filter.subscribe_many(["x > 1 OR s LIKE 'long-prefix-%'", "x < 5", "x BETWEEN 1 AND 2"])
+        list(filter.stream([{"x": 1.5}, {"s": "long-prefix-1"}]))
