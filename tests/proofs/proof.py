@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from proofs import agreement, damage, gates, kills, matchers, sequences
+from proofs import agreement, damage, gates, interrupts, kills, matchers, sequences
 
 
 class Proof(NamedTuple):
@@ -23,5 +23,8 @@ PROOFS = {
     "sequences": Proof("any sequence of changes and batches matches as brute force", 200, sequences.run),
     "agreement": Proof("the R*-tree finds what rtree finds, after any changes", 300, agreement.run),
     "gates": Proof("no change meets a batch, and nobody waits for ever", 2000, gates.run),
+    "interrupts": Proof(
+        "a call that is interrupted is made or not made, and nobody waits", 300, interrupts.run
+    ),
     "matchers": Proof("every matcher keeps the promises of the port", 60, matchers.run),
 }

@@ -8,7 +8,9 @@ longer than all the rest.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 from numba import types
@@ -47,7 +49,24 @@ class Kernel(CPUDispatcher):
         return self.part._numba_type_
 
     def compile(self, signature: Any) -> Any:
-        """Load or compile the kernel for arguments of these types."""
+        """Load or compile the kernel for arguments of these types; interrupts only stop waiting for it."""
+        if threading.current_thread() is not threading.main_thread():
+            return self._compile(signature)
+        # Signals come to the main thread, and an interrupted numba fails in all later calls.
+        done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        threading.Thread(target=self._compile_for, args=(signature, done)).start()
+        compiled, error = done.get()
+        if error is not None:
+            raise error
+        return compiled
+
+    def _compile_for(self, signature: Any, done: SimpleQueue[tuple[Any, BaseException | None]]) -> None:
+        try:
+            done.put((self._compile(signature), None))
+        except BaseException as error:
+            done.put((None, error))
+
+    def _compile(self, signature: Any) -> Any:
         if not self._looked:  # not while importing: most kernels are only called by kernels
             self._looked = True
             found = cache_of(self.py_func)
