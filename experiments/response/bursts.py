@@ -32,6 +32,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import BOXES, BoxWorkload
+from rtfilter.text import plain
 
 DIMENSIONS = 12
 GROUPS = (1, 4, 16, 32, 64, 128, 256, 512)
@@ -273,7 +274,7 @@ def judge(taken: Times, finalists: Sequence[str], alone: str, twin: str) -> Row:
         "verdict_better": outcome(over[better] <= WORSE),
         "gain_whole": gains[0],
         "gain_alone": gains[1],
-        "possible": f"{possible[0]:.3g}, {possible[1]:.3g}",
+        "possible": ", ".join(plain(bound, 3, ",") for bound in possible),
         "verdict_gain": "out of reach" if min(possible) < GAIN else outcome(min(gains) >= GAIN),
     }
 

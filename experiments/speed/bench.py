@@ -30,6 +30,7 @@ from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
 from rtfilter.results import Matches
+from rtfilter.text import plain
 
 BATCHES = (1000, 100, 1)
 """Numbers of events that are searched together."""
@@ -348,9 +349,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         for shift, label in ((-0.27, "rtree, its best"), (0, "next best of all"), (0.27, "rtfilter")):
             times = [_bar(row, label) for row in searches]
             bars = axes.bar(places + shift, times, 0.25, label=label)
-            axes.bar_label(
-                bars, fmt=lambda time: f"{time:,.0f}" if time >= 100 else f"{time:.3g}", fontsize=7
-            )
+            axes.bar_label(bars, fmt=lambda time: plain(time, 3, ","), fontsize=7)
         axes.set_xticks(places, [row["measure"].removeprefix("search, ") for row in searches])
         axes.set(title=f"{name} (next: {searches[0].get('next', '')})", yscale="log", ylabel="us per event")
         axes.title.set_fontsize(9)

@@ -109,4 +109,4 @@ def _float(value: Any) -> float:
 
 
 def _end(value: float) -> str:
-    return {LOWEST: "-inf", HIGHEST: "inf"}.get(value, f"{value:g}")
+    return {LOWEST: "-inf", HIGHEST: "inf"}.get(value, repr(value).removesuffix(".0"))
