@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.arguments import add_workloads, positive
+from experiments.arguments import add_workloads, new_file, positive
 from experiments.output import keep, outcome
 from experiments.response import estimates
 from experiments.response.listener import Listener, stream
@@ -330,8 +330,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     add_workloads(parser, WORKLOADS)
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
-    parser.add_argument("--figure", type=Path, help="picture file for the mean response by group size")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results")
+    parser.add_argument("--figure", type=new_file, help="picture file for the mean response by group size")
     given = parser.parse_args(arguments)
     size = QUICK if given.quick else FULL
     size = size._replace(

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments import peers
-from experiments.arguments import add_workloads, positive
+from experiments.arguments import above_zero, add_workloads, new_file, positive
 from experiments.output import keep, outcome
 from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
@@ -380,14 +380,14 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument(
         "--build-seconds",
-        type=float,
+        type=above_zero,
         default=FULL.build_seconds,
         help="leave out a peer that would take longer to build (%(default)s)",
     )
     add_workloads(parser, list(BOXES))
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
-    parser.add_argument("--figure", type=Path, help="picture file for the time per event")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results")
+    parser.add_argument("--figure", type=new_file, help="picture file for the time per event")
     given = parser.parse_args(arguments)
     size = QUICK if given.quick else FULL
     size = size._replace(
