@@ -8,6 +8,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
+from experiments.errors import ResultError
+
 
 class Experiment(NamedTuple):
     """One experiment.
@@ -62,17 +64,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", choices=EXPERIMENTS, metavar="NAME", help="one of the experiments below")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its own arguments")
     given = parser.parse_args(arguments)
-    chosen = EXPERIMENTS[given.name]
     try:
-        module = import_module(f"experiments.{chosen.module}")
+        return _run(EXPERIMENTS[given.name], given.arguments)
+    except KeyboardInterrupt:
+        print(f"{given.name}: interrupted", file=sys.stderr)
+        return 130  # what a shell reports for SIGINT
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("experiments", "rtfilter"):
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "experiments", "rtfilter"):
             raise
-        extras = "replay,spark" if given.name == "spark" else "replay"
-        print(f"{given.name} needs {error.name}: pip install 'rtree-filter[{extras}]'", file=sys.stderr)
+        extras = "peers,spark" if given.name == "spark" else "peers"
+        print(f"{given.name} needs {package}: pip install 'rtree-filter[{extras}]'", file=sys.stderr)
         return 1
-    run: Callable[[list[str]], int] = getattr(module, chosen.function)
-    return run(given.arguments)
+    except (OSError, ResultError) as error:
+        print(f"{given.name}: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(chosen: Experiment, arguments: list[str]) -> int:
+    run: Callable[[list[str]], int] = getattr(import_module(f"experiments.{chosen.module}"), chosen.function)
+    return run(arguments)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from math import inf
+from pathlib import Path
 
 from rtfilter.replay.workloads import BOXES
 
@@ -22,6 +24,36 @@ def _at_least(least: int, text: str) -> int:
     if not text.strip().isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be {least} or more, not {text}")
     return int(text)
+
+
+def above_zero(text: str) -> float:
+    """Type of an argument: a finite number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < inf:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text}")
+    return number
+
+
+def new_folder(text: str) -> Path:
+    """Type of an argument: a folder to write to; made now, so that what cannot be is said first."""
+    path = Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text} is no folder to write to: {error.strerror}") from None
+    return path
+
+
+def new_file(text: str) -> Path:
+    """Type of an argument: a file to write; its folder is made, as by `new_folder`."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder, not a file to write")
+    new_folder(str(path.parent))
+    return path
 
 
 def add_workloads(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
+from experiments.arguments import new_folder
 from experiments.timing import one_core
 from rtfilter import EventFilter
 from rtfilter.adaptive import FixedPlan, LevelController, PlanController
@@ -44,7 +45,7 @@ def settings(quick: bool) -> dict[str, Settings]:
 def main(arguments: list[str]) -> int:
     """Run the demo; see ``--help``."""
     parser = argparse.ArgumentParser(prog="python -m experiments demo", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for picture and JSON")
+    parser.add_argument("--out", type=new_folder, default=Path("out"), help="folder for picture and JSON")
     parser.add_argument("--quick", action="store_true", help="a few seconds, for tests")
     given = parser.parse_args(arguments)
     begun = perf_counter()

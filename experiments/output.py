@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.errors import ResultError
 from rtfilter.replay.machine import describe
 from rtfilter.replay.output import Row
 
@@ -15,10 +16,6 @@ from rtfilter.replay.output import Row
 def outcome(met: bool) -> str:
     """The verdict on a target, as text."""
     return "met" if met else "NOT MET"
-
-
-class ResultError(ValueError):
-    """A file of results cannot be used. The message says what to do."""
 
 
 def keep(

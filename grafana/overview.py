@@ -25,6 +25,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from panels import ROWS, Panel
+from rtfilter.text import plain
 
 Series = dict[str, Any]
 Answer = tuple[str, Series]
@@ -97,7 +98,7 @@ def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: f
     axes.set_ylabel(unit, fontsize=9)
     if panel.kind == "number":
         value = _last(found[0][1])
-        axes.text(0.5, 0.5, f"{value * 1e3:.3g} ms", ha="center", va="center", fontsize=22)
+        axes.text(0.5, 0.5, f"{plain(value * 1e3, 3)} ms", ha="center", va="center", fontsize=22)
         axes.set(xticks=[], yticks=[], ylabel="")
         return
     if panel.kind == "bars":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor, log10
 
 _VALUE = 60
 """Longest value, in characters."""
@@ -27,6 +28,24 @@ def shown(value: object) -> str:
         return cut(repr(value[:_VALUE] if isinstance(value, str) else value))
     except ValueError:  # a huge integer inside
         return f"<{type(value).__name__}>"
+
+
+def plain(value: float, digits: int, separator: str = "") -> str:
+    """Return a number with about so many significant digits, and with no exponent where people read numbers.
+
+    Parameters
+    ----------
+    value : float
+    digits : int
+        Significant digits after which decimals are cut; the whole part is never cut.
+    separator : str
+        Between thousands.
+    """
+    if not 1e-6 <= abs(value) < 1e15:
+        return f"{value:.{digits}g}"
+    decimals = max(0, digits - 1 - floor(log10(abs(value))))
+    text = f"{value:,.{decimals}f}".replace(",", separator)
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def listed(names: Sequence[str]) -> str:

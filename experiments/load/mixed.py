@@ -30,7 +30,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.arguments import add_workloads, positive
+from experiments.arguments import above_zero, add_workloads, new_file, positive
 from experiments.load.others import Others
 from experiments.output import keep, outcome
 from experiments.peers.scans import brute_force, require_equal
@@ -534,9 +534,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--boxes", type=positive, help=f"number of boxes in the index ({FULL.boxes:,})")
     parser.add_argument("--events", type=positive, help=f"number of events of a batch ({FULL.events})")
-    parser.add_argument("--seconds", type=float, help=f"how long operations arrive ({FULL.seconds:g})")
+    parser.add_argument("--seconds", type=above_zero, help=f"how long operations arrive ({FULL.seconds:g})")
     parser.add_argument(
-        "--load", type=float, help=f"rate of arrivals, as a share of the capacity ({FULL.load:g})"
+        "--load", type=above_zero, help=f"rate of arrivals, as a share of the capacity ({FULL.load:g})"
     )
     parser.add_argument(
         "--matchers", type=positive, help=f"number of threads that match, each on a core ({FULL.matchers})"
@@ -546,8 +546,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     add_workloads(parser, ["wide", "narrow"])
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
-    parser.add_argument("--figure", type=Path, help="picture file for the response times")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results")
+    parser.add_argument("--figure", type=new_file, help="picture file for the response times")
     given = parser.parse_args(arguments)
     asked = {name: value for name, value in vars(given).items() if name in Size._fields and value is not None}
     size = (QUICK if given.quick else FULL)._replace(**asked)

@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from experiments.arguments import add_workloads, positive
+from experiments.arguments import add_workloads, new_file, positive
 from experiments.load.others import Others, wait_for_quiet
 from experiments.output import keep, outcome
 from experiments.peers.cost import peak_memory, seconds
@@ -409,7 +409,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     add_workloads(parser, ["wide", "narrow"])
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results")
     given = parser.parse_args(arguments)
     size = QUICK if given.quick else FULL
     size = size._replace(

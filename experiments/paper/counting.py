@@ -24,6 +24,7 @@ from experiments.speed import trial
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import BOXES
+from rtfilter.text import plain
 
 PEERS = (peers.OURS, PaperNodes.name, Counting.name, NumPy.name, BitMasks.name, RtreeInsertedSmall.name)
 BATCHES = (1, 1000)
@@ -157,7 +158,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         if not every:
             continue
         told = "; ".join(
-            f"batch {batch}: " + ", ".join(f"{name} {ratio:.3g}" for name, ratio in own.items())
+            f"batch {batch}: " + ", ".join(f"{name} {plain(ratio, 3, ',')}" for name, ratio in own.items())
             for batch, own in ratios.items()
         )
         best = max(every)
@@ -172,7 +173,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
             Claim(
                 f"with {nodes}, the R*-tree is faster by orders of magnitude",
                 "by about four (a UB-tree, in earlier work)",
-                f"{best:.3g} times at most",
+                f"{plain(best, 3, ',')} times at most",
                 "holds" if best >= 1e4 else "partly" if best >= 100 else "fails",
             ),
             Claim(
@@ -202,7 +203,7 @@ def _lost(rows: Sequence[Row], peer: str) -> Iterable[str]:
             best = min(times, key=times.__getitem__, default="")
             if own and best and times[best] < own:
                 where = f"{row['workload']} {row['subscriptions']:,}, batch {batch}"
-                yield f"{where}: {best} {own / times[best]:.2g} times"
+                yield f"{where}: {best} {plain(own / times[best], 2, ',')} times"
 
 
 def draw(rows: Sequence[Row], _title: str) -> Figure:

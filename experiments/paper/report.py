@@ -13,7 +13,8 @@ from os.path import relpath
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.output import ResultError, content
+from experiments.errors import ResultError
+from experiments.output import content
 from experiments.paper import runner
 from experiments.paper.runner import Claim, Experiment
 from experiments.paper.settings import PROFILES, SETTINGS

@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments.arguments import natural
-from experiments.output import ResultError, content, keep, require_same
+from experiments.errors import ResultError
+from experiments.output import content, keep, require_same
 from experiments.paper.settings import PROFILES, SETTINGS, Profile, Setting
 from experiments.timing import one_core
 from rtfilter.replay import machine

@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.arguments import add_workloads, positive
+from experiments.arguments import add_workloads, new_file, positive
 from experiments.output import keep, outcome
 from experiments.response import estimates
 from experiments.response.listener import Listener, stream
@@ -32,6 +32,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import BOXES, BoxWorkload
+from rtfilter.text import plain
 
 DIMENSIONS = 12
 GROUPS = (1, 4, 16, 32, 64, 128, 256, 512)
@@ -273,7 +274,7 @@ def judge(taken: Times, finalists: Sequence[str], alone: str, twin: str) -> Row:
         "verdict_better": outcome(over[better] <= WORSE),
         "gain_whole": gains[0],
         "gain_alone": gains[1],
-        "possible": f"{possible[0]:.3g}, {possible[1]:.3g}",
+        "possible": ", ".join(plain(bound, 3, ",") for bound in possible),
         "verdict_gain": "out of reach" if min(possible) < GAIN else outcome(min(gains) >= GAIN),
     }
 
@@ -329,8 +330,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     add_workloads(parser, WORKLOADS)
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
-    parser.add_argument("--figure", type=Path, help="picture file for the mean response by group size")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results")
+    parser.add_argument("--figure", type=new_file, help="picture file for the mean response by group size")
     given = parser.parse_args(arguments)
     size = QUICK if given.quick else FULL
     size = size._replace(

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from experiments.arguments import positive
+from experiments.arguments import new_file, positive
 from experiments.output import keep, outcome
 from experiments.spark.cluster import Cluster, cluster
 from experiments.spark.memory import Watch
@@ -347,8 +347,8 @@ def main(arguments: list[str] | None = None) -> int:
         "--repeats", type=positive, help=f"number of runs; their median counts ({FULL.repeats})"
     )
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
-    parser.add_argument("--figure", type=Path, help="picture of the results, .png or .svg")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results")
+    parser.add_argument("--figure", type=new_file, help="picture of the results, .png or .svg")
     given = parser.parse_args(arguments)
     size = QUICK if given.quick else FULL
     size = size._replace(

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments import peers
-from experiments.arguments import add_workloads, positive
+from experiments.arguments import above_zero, add_workloads, new_file, positive
 from experiments.output import keep, outcome
 from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
@@ -30,6 +30,7 @@ from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
 from rtfilter.results import Matches
+from rtfilter.text import plain
 
 BATCHES = (1000, 100, 1)
 """Numbers of events that are searched together."""
@@ -348,9 +349,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         for shift, label in ((-0.27, "rtree, its best"), (0, "next best of all"), (0.27, "rtfilter")):
             times = [_bar(row, label) for row in searches]
             bars = axes.bar(places + shift, times, 0.25, label=label)
-            axes.bar_label(
-                bars, fmt=lambda time: f"{time:,.0f}" if time >= 100 else f"{time:.3g}", fontsize=7
-            )
+            axes.bar_label(bars, fmt=lambda time: plain(time, 3, ","), fontsize=7)
         axes.set_xticks(places, [row["measure"].removeprefix("search, ") for row in searches])
         axes.set(title=f"{name} (next: {searches[0].get('next', '')})", yscale="log", ylabel="us per event")
         axes.title.set_fontsize(9)
@@ -381,14 +380,14 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument(
         "--build-seconds",
-        type=float,
+        type=above_zero,
         default=FULL.build_seconds,
         help="leave out a peer that would take longer to build (%(default)s)",
     )
     add_workloads(parser, list(BOXES))
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
-    parser.add_argument("--figure", type=Path, help="picture file for the time per event")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results")
+    parser.add_argument("--figure", type=new_file, help="picture file for the time per event")
     given = parser.parse_args(arguments)
     size = QUICK if given.quick else FULL
     size = size._replace(

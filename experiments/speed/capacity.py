@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 
 from tqdm import tqdm
 
-from experiments.arguments import positive
+from experiments.arguments import new_file, positive
 from experiments.output import keep
 from experiments.speed.bench import search
 from experiments.timing import medians, one_core
@@ -81,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--repeats", type=positive, default=5, help="number of rounds; their median counts (%(default)s)"
     )
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results")
     given = parser.parse_args(arguments)
     cases = [(name, boxes, leaf) for boxes in given.boxes for name in NAMES for leaf in given.leaves]
     with one_core():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 from urllib.request import urlopen
 
+from experiments.arguments import new_file
 from experiments.output import keep
 from experiments.ports import free_port
 from experiments.timing import one_core
@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments overheads", description=__doc__)
     parser.add_argument("--boxes", type=int, default=100_000, help="number of boxes in the index (100000)")
     parser.add_argument("--repeats", type=int, default=15, help="number of rounds; their median counts (15)")
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results")
     given = parser.parse_args(arguments)
     print(one_line())
     with one_core():

@@ -14,7 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from experiments import peers
-from experiments.arguments import positive
+from experiments.arguments import above_zero, new_file, positive
 from experiments.output import keep, kept_rows
 from experiments.speed import trial
 from experiments.speed.survey_plan import FULL, QUICK
@@ -94,13 +94,13 @@ def main(arguments: list[str] | None = None) -> int:
         "--peers", nargs="+", choices=peers.PEERS, default=list(peers.PEERS), help="all by default"
     )
     parser.add_argument("--subscriptions", type=positive, nargs="+", help="instead of the plan's")
-    parser.add_argument("--build-seconds", type=float, help="a peer may take to build an index")
+    parser.add_argument("--build-seconds", type=above_zero, help="a peer may take to build an index")
     parser.add_argument(
-        "--ask-seconds", type=float, help="a peer may take for an event, and for a batch size"
+        "--ask-seconds", type=above_zero, help="a peer may take for an event, and for a batch size"
     )
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON file for the results; continued if it is there")
-    parser.add_argument("--figure", type=Path, help="picture file")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results; continued if it is there")
+    parser.add_argument("--figure", type=new_file, help="picture file")
     given = parser.parse_args(arguments)
     plan = QUICK if given.quick else FULL
     plan = plan._replace(

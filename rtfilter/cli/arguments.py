@@ -28,7 +28,10 @@ def positive(text: str) -> int:
 
 def port(text: str) -> int:
     """Read the number of a port, 0 for any that is free; raises as `natural`."""
-    return _whole(text, 0, 65_535)
+    try:
+        return _whole(text, 0, 65_535)
+    except ArgumentTypeError:
+        raise ArgumentTypeError(f"{cut(text)!r} is no port, 0 to 65535; choose another port") from None
 
 
 def row(text: str) -> int:

@@ -111,6 +111,4 @@ def _float(value: Any) -> float:
 def _end(field: Field, value: float) -> str:
     if field.family == "timestamp" and isinstance(value, int):
         return str(Timestamp(value))
-    if isinstance(value, int):
-        return str(value)
-    return {LOWEST: "-inf", HIGHEST: "inf"}.get(value, f"{value:g}")
+    return {LOWEST: "-inf", HIGHEST: "inf"}.get(value, repr(value).removesuffix(".0"))

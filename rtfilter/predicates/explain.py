@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rtfilter.events.encoding import READERS, Timestamp, is_missing
 from rtfilter.predicates.model import Constraint, Filter, Predicate
-from rtfilter.text import shown
+from rtfilter.text import plain, shown
 
 _MICROSECONDS = 1_000_000
 
@@ -50,7 +50,7 @@ class ConstraintExplanation:
         else:
             side = "too low by" if self.constraint.operator in (">", ">=") else "off by"
         unit = " s" if isinstance(_sample(self.constraint), Timestamp) else ""
-        return f"{text}, {side} {self.distance:g}{unit}"
+        return f"{text}, {side} {plain(self.distance, 6)}{unit}"
 
     def __str__(self) -> str:
         return f"{'yes' if self.satisfied else 'no '}  {self.constraint}: {self.reason}"

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rtfilter.text import plain
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -47,5 +49,5 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return plain(value, 3, ",")
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -11,6 +11,7 @@ import numpy as np
 from rtfilter.extras import needed
 from rtfilter.replay.output import save_picture
 from rtfilter.replay.report import Report, size_class
+from rtfilter.text import plain
 
 
 def draw(reports: Sequence[Report], path: Path) -> None:
@@ -55,7 +56,7 @@ def _draw_response(axes: Any, report: Report) -> None:
         bars = axes.bar(
             np.arange(len(classes)) + (i - (len(names) - 1) / 2) * width, means, width, label=name
         )
-        axes.bar_label(bars, [f"{mean:.2g}" if mean < 100 else f"{mean:.0f}" for mean in means], fontsize=7)
+        axes.bar_label(bars, [plain(mean, 2, ",") for mean in means], fontsize=7)
     axes.set_yscale("log")
     axes.set_xticks(np.arange(len(classes)), [f"{size:,}" for size in classes])
     axes.set_xlabel("events in a burst")

@@ -2,11 +2,12 @@
 
 import pytest
 
-from rtfilter.errors import PredicateError
-from rtfilter.events.schema import Schema
+from rtfilter.errors import EventError, PredicateError
+from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.explain import explain
 from rtfilter.predicates.parse import parse
-from rtfilter.text import listed, shown
+from rtfilter.replay.output import table
+from rtfilter.text import listed, plain, shown
 
 HUGE = 10**5000  # Python refuses to write it out
 
@@ -30,6 +31,42 @@ HUGE = 10**5000  # Python refuses to write it out
 def test_values_are_cut(value, text):
     assert shown(value) == text
     assert len(text) <= 60
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (3350.0, 2, "3350"),
+        (3349.6, 3, "3350"),
+        (999.7, 3, "1000"),
+        (1234567.0, 3, "1234567"),
+        (12.345, 3, "12.3"),
+        (2.0, 3, "2"),
+        (100.0, 3, "100"),
+        (0.5, 3, "0.5"),
+        (0.0000123, 3, "0.0000123"),
+        (-0.25, 1, "-0.2"),
+        (0.0, 3, "0"),
+        (float("inf"), 3, "inf"),
+        (1e300, 3, "1e+300"),
+    ],
+)
+def test_numbers_are_written_without_exponents(value, digits, text):
+    assert plain(value, digits) == text
+
+
+def test_no_cell_of_a_table_has_an_exponent():
+    values = [digit * 10.0**power for digit in (1, 3.35, -9.996) for power in range(-6, 14)]
+    text = table([{"x": value} for value in values], {"x": "number"})
+    assert "e" not in text.replace("number", "")
+    assert "3,350,000" in text
+
+
+def test_messages_tell_numbers_in_full():
+    schema = Schema({"x": Attribute(int, 0, 16_777_216)})
+    with pytest.raises(EventError, match=r"outside its domain \[0, 16777216\]"):
+        schema.read([{"x": -1}])
+    assert "too high by 1234567" in str(explain(parse("x < 1", schema), {"x": 1_234_568}))
 
 
 def test_lists_of_names_are_cut():

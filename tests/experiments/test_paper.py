@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import __main__ as experiments
-from experiments.output import ResultError
+from experiments.errors import ResultError
 from experiments.paper import confidence, counting, fig4a, fig4b, fig4c, fig4d, regret, report, runner
 from experiments.paper.index import GrowingFilter, GrowingPoints, Levels, growing
 from experiments.paper.settings import CI, FULL, MEDIUM, SETTINGS
