@@ -36,6 +36,8 @@ level x group, n=256 (in the tests)    670 / 107 / 1.3 %        600 / 69 / 1.3 %
 
 from dataclasses import dataclass
 
+from rtfilter.adaptive.student import lower_tail
+
 
 @dataclass(slots=True)
 class Samples:
@@ -102,8 +104,6 @@ class EarlyStop:
             +1 if it is larger, -1 if it is smaller, each with an error of at most `alpha`; 0 if neither is
             shown.
         """
-        from scipy.special import stdtr  # takes a tenth of the time to import scipy.stats
-
         difference = first.mean - factor * second.mean
         own, other = first.variance_of_mean, factor * factor * second.variance_of_mean
         variance = own + other
@@ -112,5 +112,5 @@ class EarlyStop:
             return direction  # without noise the means are exact
         share = own / variance
         freedom = 1 / (share**2 / (first.count - 1) + (1 - share) ** 2 / (second.count - 1))
-        error = float(stdtr(freedom, -abs(difference) / variance**0.5))
+        error = lower_tail(freedom, -abs(difference) / variance**0.5)
         return direction if error <= alpha else 0

@@ -339,7 +339,7 @@ class EventFilter:
 
         Parameters
         ----------
-        events : list of dict, ndarray, masked array, pandas.DataFrame or pyarrow.Table
+        events : list of dict or of rows, ndarray, masked array, DataFrame or pyarrow.Table
             See `Schema.read`, whose result is taken as well.
         """
         arrival = perf_counter()

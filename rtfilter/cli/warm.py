@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "For an image: run it as one step of the build, and set NUMBA_CACHE_DIR to the same folder then and\n"
         "when the image runs. The cache serves machines with the same kind of processor."
     )
-    parser.epilog = "example:\n  NUMBA_CACHE_DIR=/var/cache/rtfilter rtfilter warm\n"
+    parser.epilog = "examples:\n  rtfilter warm\n  NUMBA_CACHE_DIR=/var/cache/rtfilter rtfilter warm\n"
 
 
 def run(arguments: argparse.Namespace) -> int:

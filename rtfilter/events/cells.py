@@ -30,7 +30,7 @@ def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
     return points
 
 
-def encode_objects(field: Field, values: list[Any]) -> FloatArray:
+def encode_objects(field: Field, values: Sequence[Any]) -> FloatArray:
     """Encode n Python objects; returns float64 (n,), for strings (n, 2).
 
     Raises

@@ -1,12 +1,15 @@
 """Reading events from columns: NumPy arrays, masked arrays, pandas DataFrames, Arrow tables.
 
-Neither pandas nor pyarrow is imported here: a caller who passes such an object has imported it already.
+Neither pandas nor pyarrow is imported here: a caller who passes such an object has imported it already. Only
+what hands out Arrow's columns without pyarrow, as Polars does, has it imported.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +21,7 @@ from rtfilter.events.cells import assemble, encode_objects, refusal
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.exact import instants, rests
 from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values
-from rtfilter.events.table import EventTable, Field, inward, rests_one_by_one
+from rtfilter.events.table import EventTable, Field, Fields, inward, rests_one_by_one
 from rtfilter.text import listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
@@ -38,7 +41,7 @@ class Column(NamedTuple):
     """(n,), of integers or float64: the numbers exactly, of timestamps microseconds; None for objects."""
 
 
-def read_columns(fields: tuple[Field, ...], events: Any) -> EventTable:
+def read_columns(fields: Fields, events: Any) -> EventTable:
     """Read n events from an array, a DataFrame, or an Arrow table or record batch.
 
     Raises
@@ -59,13 +62,40 @@ def read_columns(fields: tuple[Field, ...], events: Any) -> EventTable:
     if ("pyarrow", "Table") in kinds:
         _require_known(fields, events.column_names)
         return _read_arrow(fields, events)
+    if hasattr(events, "__arrow_c_stream__"):
+        table = _streamed(events)
+        _require_known(fields, table.column_names)
+        return _read_arrow(fields, table)
     raise EventError(
-        f"cannot read events from {type(events).__name__}; pass a dict, a list of dicts, "
-        "a NumPy array, a pandas DataFrame or an Arrow table"
+        f"cannot read events from {type(events).__name__}; pass a dict, a list of dicts or of rows, "
+        "a NumPy array, a DataFrame of pandas or Polars, or an Arrow table"
     )
 
 
-def _require_known(fields: tuple[Field, ...], names: Iterable[str]) -> None:
+def _streamed(events: Any) -> Any:
+    """The Arrow table that Polars, and whatever else speaks Arrow's language for C, hands out."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        kind = f"{type(events).__module__.partition('.')[0]}.{type(events).__name__}"
+        raise EventError(f"reading a {kind} needs pyarrow; pip install 'rtree-filter[arrow]'") from None
+    table = pa.table(events)
+    for place, name in enumerate(table.column_names):
+        table = table.set_column(place, name, _with_plain_text(pa, table.column(place)))
+    return table
+
+
+def _with_plain_text(pa: Any, column: Any) -> Any:
+    """The column with text in the form that all of pyarrow's functions take; Polars hands out another."""
+    if column.type == pa.string_view():
+        return column.cast(pa.large_string())
+    if pa.types.is_dictionary(column.type) and column.type.value_type == pa.string_view():
+        chunks = [chunk.dictionary.cast(pa.large_string()).take(chunk.indices) for chunk in column.chunks]
+        return pa.chunked_array(chunks, pa.large_string())
+    return column
+
+
+def _require_known(fields: Fields, names: Iterable[str]) -> None:
     """Refuse a table that has none of the attributes: it is another table, or its columns are misspelt.
 
     A table that has some of them is read: attributes may be missing, and other columns are ignored.
@@ -103,7 +133,7 @@ class _Columns(NamedTuple):
 class _Numbers(NamedTuple):
     """An array of numbers (n, number of attributes), none missing."""
 
-    names: list[str]
+    names: tuple[str, ...]
     array: AnyArray
 
     def row(self, index: int) -> dict[str, object]:
@@ -117,13 +147,13 @@ class _Numbers(NamedTuple):
         return rests(self.array[rows, self.names.index(field.name)], coordinates)
 
 
-def _table(columns: list[Column], fields: tuple[Field, ...], count: int) -> EventTable:
+def _table(columns: list[Column], fields: Fields, count: int) -> EventTable:
     named = {field.name: column for field, column in zip(fields, columns, strict=True)}
     points = assemble([column.coordinates for column in columns], count)
     return EventTable(points, _Columns(named, count), fields)
 
 
-def _read_array(fields: tuple[Field, ...], events: AnyArray) -> EventTable:
+def _read_array(fields: Fields, events: AnyArray) -> EventTable:
     if events.ndim != 2 or events.shape[1] != len(fields):
         names = ", ".join(field.name for field in fields)
         raise EventError(f"expected an array of shape (n, {len(fields)}) [{names}]; got {events.shape}")
@@ -131,7 +161,7 @@ def _read_array(fields: tuple[Field, ...], events: AnyArray) -> EventTable:
     values = np.ma.getdata(events)
     if values.dtype.kind not in "OUST":
         kind = _FAMILIES.get(values.dtype.kind)
-        for field in fields:
+        for field in () if fields.family == kind else fields:
             # No value of the array can be of this attribute's type, so the array is a mistake.
             if field.family != kind:
                 raise EventError.about(
@@ -140,13 +170,14 @@ def _read_array(fields: tuple[Field, ...], events: AnyArray) -> EventTable:
                     "pass dicts, a DataFrame, an Arrow table or an array of objects",
                 )
         if kind == "number" and mask is None:
-            with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite
+            long = values.dtype.char == "g"
+            with np.errstate(over="ignore") if long else nullcontext():  # beyond float64 it becomes infinite
                 points = np.array(values, np.float64, order="C")  # never the caller's own memory
             if _within(fields, points, values):
                 points += 0.0  # -0.0 and 0.0 become the same coordinate
                 # Large integers are exact in the rows only; floats are the same in both.
                 kept = values.copy() if values.dtype.kind != "f" else points
-                return EventTable(points, _Numbers([field.name for field in fields], kept), fields)
+                return EventTable(points, _Numbers(fields.names, kept), fields)
     columns = [
         encode_array(field, values[:, j], None if mask is None else mask[:, j])
         for j, field in enumerate(fields)
@@ -154,12 +185,14 @@ def _read_array(fields: tuple[Field, ...], events: AnyArray) -> EventTable:
     return _table(columns, fields, len(values))
 
 
-def _within(fields: tuple[Field, ...], points: FloatArray, values: AnyArray) -> bool:
+def _within(fields: Fields, points: FloatArray, values: AnyArray) -> bool:
     """Whether every number is finite and inside its domain; two passes, no temporary arrays."""
     if not len(points):
         return True
+    if len(points) == 1 and not fields.bounded and math.isfinite(sum(points[0].tolist())):
+        return True  # a sum with NaN or infinity is not finite
     # NaN makes both comparisons false, infinity lies outside every domain.
-    if all(field.low == LOWEST and field.high == HIGHEST for field in fields):
+    if not fields.bounded:
         return bool(points.min() >= LOWEST and points.max() <= HIGHEST)
     if values.dtype.kind != "f" and not all(field.sharp for field in fields):
         return not any(field.outside(values[:, j]).any() for j, field in enumerate(fields))
@@ -246,7 +279,7 @@ def _absent(field: Field, count: int) -> Column:
     return encode_array(field, np.zeros(count, np.int8), np.ones(count, np.bool_))
 
 
-def _read_arrow(fields: tuple[Field, ...], table: Any) -> EventTable:
+def _read_arrow(fields: Fields, table: Any) -> EventTable:
     types = sys.modules["pyarrow"].types
     for _ in range(max(field.name.count(".") for field in fields)):
         if not any(types.is_struct(kind) for kind in table.schema.types):

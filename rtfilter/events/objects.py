@@ -1,8 +1,11 @@
-"""Reading events from dicts, nested or flat."""
+"""Reading events from dicts, nested or flat, and from rows of values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,12 +13,13 @@ import numpy as np
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_cell, encode_objects
-from rtfilter.events.encoding import is_missing, string_code
-from rtfilter.events.table import EventTable, Field, rests_one_by_one
+from rtfilter.events.encoding import HIGHEST, LOWEST, is_missing, string_code
+from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
 
 MAX_NESTING = 64
 """Deepest nesting of objects in one event."""
 _ATOMS = frozenset((int, float, str, bool, type(None)))
+_PLAIN = frozenset((int, float))
 
 
 def flatten(event: Mapping[Any, object], names: frozenset[str], row: int = 0) -> dict[str, object]:
@@ -49,19 +53,12 @@ def _leaves(event: Mapping[Any, object], row: int) -> Iterator[tuple[str, object
                 yield prefix + key, value
 
 
-def _flat_names(fields: tuple[Field, ...]) -> frozenset[str] | None:
-    """Return the names when an event must be flattened for them, else None."""
-    if any("." in field.name for field in fields):
-        return frozenset(field.name for field in fields)
-    return None
-
-
 class _Dicts:
     """Events as the caller gave them, flattened where names have dots."""
 
     __slots__ = ("events", "fields")
 
-    def __init__(self, fields: tuple[Field, ...], events: Sequence[Mapping[Any, object]]) -> None:
+    def __init__(self, fields: Fields, events: Sequence[Mapping[Any, object]]) -> None:
         self.fields = fields
         self.events = events
 
@@ -81,37 +78,111 @@ class _Dicts:
         return rests_one_by_one(value, field, rows, coordinates)
 
 
-def read_dict(fields: tuple[Field, ...], event: Mapping[Any, object]) -> EventTable:
+def read_dict(fields: Fields, event: Mapping[Any, object]) -> EventTable:
     """Read one event. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
-    names = _flat_names(fields)
-    if names is not None:
-        event = flatten(event, names)
-    point: list[float] = []
-    for field in fields:
-        value: Any = event.get(field.name)
-        kind = type(value)
-        if field.family == "number" and (kind is float or kind is int) and field.low <= value <= field.high:
-            point.append(value)
-        elif field.family == "str" and kind is str:
-            point += string_code(value)
-        else:
-            point += encode_cell(field, value, 0)
-    points = np.array((point,), np.float64)
+    if fields.paths is not None:
+        event = flatten(event, fields.paths)
+    points = _plain_numbers(fields, event) if fields.numbers and type(event) is dict else None
+    if points is None:
+        points = np.array((_point(fields, event),), np.float64)
     points += 0.0  # -0.0 and 0.0 become the same coordinate
     return EventTable(points, _Dicts(fields, (event,)), fields)
 
 
-def read_dicts(fields: tuple[Field, ...], events: Sequence[Any]) -> EventTable:
-    """Read n events. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
-    for kind in set(map(type, events)):
+def _plain_numbers(fields: Fields, event: dict[Any, Any]) -> FloatArray | None:
+    """The point, float64 (1, D), of an event of floats and integers; None if anything is odd."""
+    if fields.take is None:
+        return None
+    try:
+        values = fields.take(event)
+        kinds = set(map(type, values))
+        # A sum of floats with NaN or infinity is not finite.
+        if not (kinds <= _PLAIN and math.isfinite(sum(values))):
+            return None
+        if int in kinds and not (min(values) >= LOWEST and max(values) <= HIGHEST):
+            return None
+        for place, field in fields.bounded:
+            if not field.low <= values[place] <= field.high:
+                return None
+        return np.array((values,), np.float64)
+    except (KeyError, OverflowError):
+        return None
+
+
+def _point(fields: Fields, event: Mapping[Any, Any]) -> list[float]:
+    point: list[float] = []
+    for field in fields:
+        name, family, _, low, high, _ = field
+        value: Any = event.get(name)
+        kind = type(value)
+        if family == "number" and (kind is float or kind is int) and low <= value <= high:
+            point.append(value)
+        elif family == "str" and kind is str:
+            point += string_code(value)
+        elif family == "bool" and kind is bool:
+            point.append(value)
+        else:
+            point += encode_cell(field, value, 0)
+    return point
+
+
+def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
+    """Read n events, dicts or rows. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
+    kinds = set(map(type, events))
+    if kinds and all(issubclass(kind, list | tuple) for kind in kinds):
+        events, kinds = _named(fields, events), {dict}
+    for kind in kinds:
         if kind is not dict and not issubclass(kind, Mapping):
             row = next(row for row, event in enumerate(events) if type(event) is kind)
             reason = f"is of type {kind.__name__}; expected a mapping of names to values"
             error = EventError(f"event {row} {reason}", reason=reason)
             error.row = row
             raise error
-    names = _flat_names(fields)
-    if names is not None:
-        events = [flatten(event, names, row) for row, event in enumerate(events)]
-    parts = [encode_objects(field, [event.get(field.name) for event in events]) for field in fields]
-    return EventTable(assemble(parts, len(events)), _Dicts(fields, events), fields)
+    if fields.paths is not None:
+        events = [flatten(event, fields.paths, row) for row, event in enumerate(events)]
+    rows: list[tuple[Any, ...]] | None = None
+    if fields.take is not None and kinds == {dict}:
+        with contextlib.suppress(KeyError):  # an attribute is missing
+            rows = list(map(fields.take, events))
+    points = _plain_rows(fields, rows) if rows is not None and fields.numbers else None
+    if points is None:
+        columns: Iterable[Sequence[Any]]
+        if rows is None:
+            columns = ([event.get(name) for event in events] for name in fields.names)
+        else:
+            columns = zip(*rows, strict=True)
+        parts = [encode_objects(field, column) for field, column in zip(fields, columns, strict=True)]
+        points = assemble(parts, len(events))
+    return EventTable(points, _Dicts(fields, events), fields)
+
+
+def _named(fields: Fields, rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:
+    """Rows of values in the order of the attributes, as dicts."""
+    names, count = fields.names, len(fields)
+    for place, row in enumerate(rows):
+        if len(row) != count:
+            reason = f"has {len(row)} values; expected {count}: {', '.join(names)}"
+            error = EventError(f"event {place} {reason}", reason=reason)
+            error.row = place
+            raise error
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _plain_rows(fields: Fields, rows: list[tuple[Any, ...]]) -> FloatArray | None:
+    """The points, float64 (n, D), of events of float64 and integers; None if anything is odd."""
+    values = list(chain.from_iterable(rows))
+    if not _PLAIN.issuperset(map(type, values)):
+        return None
+    try:
+        points = np.fromiter(values, np.float64, len(values)).reshape(len(rows), len(fields))
+    except OverflowError:
+        return None
+    # NaN makes both comparisons false, infinity lies outside every domain.
+    if not (points.min() >= LOWEST and points.max() <= HIGHEST):
+        return None
+    for place, field in fields.bounded:
+        column = points[:, place]
+        if not (column.min() >= field.low and column.max() <= field.high):
+            return None
+    points += 0.0  # -0.0 and 0.0 become the same coordinate
+    return points

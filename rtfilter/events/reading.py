@@ -6,23 +6,23 @@ from collections.abc import Mapping
 
 from rtfilter.errors import EventError
 from rtfilter.events.columns import read_columns
-from rtfilter.events.objects import read_dict, read_dicts
-from rtfilter.events.table import EventTable, Field
+from rtfilter.events.objects import read_dict, read_list
+from rtfilter.events.table import EventTable, Fields
 from rtfilter.text import listed
 
 
-def read_events(fields: tuple[Field, ...], events: object) -> EventTable:
+def read_events(fields: Fields, events: object) -> EventTable:
     """Read one event or many; see `rtfilter.events.schema.Schema.read`."""
     if type(events) is dict or isinstance(events, Mapping):
         return read_dict(fields, events)
     if isinstance(events, list | tuple):
-        return read_dicts(fields, events)
+        return read_list(fields, events)
     if isinstance(events, EventTable):
         return _own(fields, events)
     return read_columns(fields, events)
 
 
-def _own(fields: tuple[Field, ...], table: EventTable) -> EventTable:
+def _own(fields: Fields, table: EventTable) -> EventTable:
     """Return a table that was read already. Raises `EventError` where that was for other attributes."""
     if table.fields is fields or table.fields == fields:
         return table
@@ -32,5 +32,5 @@ def _own(fields: tuple[Field, ...], table: EventTable) -> EventTable:
     )
 
 
-def _described(fields: tuple[Field, ...]) -> str:
+def _described(fields: Fields) -> str:
     return f"({listed([f'{field.name}: {field.family}' for field in fields])})"

@@ -24,7 +24,7 @@ from rtfilter.events.encoding import (
     number,
 )
 from rtfilter.events.reading import read_events
-from rtfilter.events.table import EventTable, Field
+from rtfilter.events.table import EventTable, Field, Fields
 from rtfilter.text import listed, shown
 
 KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "timestamp": datetime}
@@ -203,7 +203,7 @@ class Schema:
         for name, attribute in self.attributes.items():
             self.offsets[name] = self.dimensions
             self.dimensions += attribute.width
-        self.fields: tuple[Field, ...] = tuple(
+        self.fields = Fields(
             Field(
                 name,
                 attribute.family,
@@ -225,12 +225,14 @@ class Schema:
 
         Parameters
         ----------
-        events : dict, list of dict, ndarray, masked array, pandas.DataFrame, pyarrow.Table or EventTable
-            One event or n of them. Nested objects are flattened with dots, attributes outside the
-            schema are ignored. An array has shape (n, number of attributes), in the order of `names`;
-            an array of numbers needs a schema of numbers only. Missing are: an absent key or None in a
-            dict, a masked cell, NaT, NaN and None in pandas, null in Arrow. A table that was read
-            already is returned as it is.
+        events : dict, list, ndarray, masked array, DataFrame, pyarrow.Table or EventTable
+            One event or n of them. A list holds dicts, or rows: lists or tuples of a value for each
+            attribute, in the order of `names`. Nested objects are flattened with dots, attributes outside
+            the schema are ignored. An array has shape (n, number of attributes), in the order of `names`;
+            an array of numbers needs a schema of numbers only. A DataFrame is of pandas, or of Polars or
+            another library that hands out Arrow's stream of columns, for which pyarrow is needed. Missing
+            are: an absent key or None in a dict or row, a masked cell, NaT, NaN and None in pandas, null in
+            Arrow and Polars. A table that was read already is returned as it is.
 
         Returns
         -------

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import accumulate
 from math import ceil, floor, inf, nextafter
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.events.encoding import HIGHEST, LOWEST
 from rtfilter.events.exact import rest_of
 
 
@@ -41,6 +44,42 @@ class Field(NamedTuple):
             low, high = ceil(low), floor(high)
         found: BoolArray = ~((values >= low) & (values <= high))
         return found
+
+
+class Fields(tuple[Field, ...]):
+    """The attributes of a schema, and what is known of all of them before any event is read."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names, in order."""
+        return tuple(field.name for field in self)
+
+    @cached_property
+    def paths(self) -> frozenset[str] | None:
+        """The names, where an event must be flattened for them; else None."""
+        return frozenset(self.names) if any("." in name for name in self.names) else None
+
+    @cached_property
+    def take(self) -> Callable[[Any], tuple[Any, ...]] | None:
+        """What takes all values out of a flat dict at once; None where there is no such thing."""
+        return itemgetter(*self.names) if len(self) > 1 and self.paths is None else None
+
+    @cached_property
+    def family(self) -> str | None:
+        """The family of all attributes, if it is one."""
+        return self[0].family if len({field.family for field in self}) == 1 else None
+
+    @cached_property
+    def numbers(self) -> bool:
+        """Whether all are numbers, with domains whose ends are plain float64."""
+        return self.family == "number" and all(field.sharp for field in self)
+
+    @cached_property
+    def bounded(self) -> tuple[tuple[int, Field], ...]:
+        """Place and attribute of those with a domain."""
+        return tuple(
+            (place, field) for place, field in enumerate(self) if field.low > LOWEST or field.high < HIGHEST
+        )
 
 
 def inward(low: float, high: float) -> tuple[float, float]:
@@ -79,13 +118,13 @@ class EventTable:
     ----------
     points : float64 (n, D), C-contiguous
         Coordinates; `MISSING` and `ALIEN` mark absent and ill-typed values.
-    fields : tuple of Field
+    fields : Fields
         The attributes of the schema that read it.
     """
 
     __slots__ = ("_rows", "fields", "points")
 
-    def __init__(self, points: FloatArray, rows: Rows, fields: tuple[Field, ...]) -> None:
+    def __init__(self, points: FloatArray, rows: Rows, fields: Fields) -> None:
         self.points = points
         self.fields = fields
         self._rows = rows

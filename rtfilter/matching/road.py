@@ -67,11 +67,12 @@ class Road:
     def match(self, events: EventTable, arrival: float) -> Matches:
         """Match a batch as a whole; `arrival` is its `perf_counter`."""
         with self.gate.reading():
-            batch = Batch(self, events, WHOLE, None, arrival)
-            batch.advance()
-        if self.metrics is not None:  # no controller made this plan, so none waits for a report
-            self.report(batch)
-        return batch.outcome.matches()
+            with self.turn:
+                hits = self.matcher.match(events)
+            offsets, ids = refine(hits, events, self.subscriptions)
+        if self.metrics is not None and len(events):
+            self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
+        return Matches(offsets, ids)
 
     def stream(self, events: EventTable, arrival: float) -> tuple[Batch, Hold]:
         """Begin a batch by the controller's plan; it may be computed while the index is held."""

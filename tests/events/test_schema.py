@@ -8,10 +8,12 @@ import sys
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
+from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -32,7 +34,7 @@ from rtfilter.events.encoding import (
     string_code,
 )
 from rtfilter.events.exact import instants, microseconds_of
-from rtfilter.events.schema import Attribute, Schema
+from rtfilter.events.schema import KINDS, Attribute, Schema
 from rtfilter.filter import EventFilter
 
 NUMBERS = Schema({"x": float, "n": int})
@@ -401,6 +403,93 @@ def test_one_dict_equals_a_list_of_dicts(data):
         assert one.points.tolist() == [table.points[i].tolist()]
         expected = {name: value for name, value in event.items() if value is not None and name in types}
         assert one.row(0) == table.row(i) == expected
+
+
+class Text(str):
+    __slots__ = ()
+
+
+ODD = [
+    0.5, -0.0, 3, True, False, None, "a", Text("1"), b"1", 2**53 + 1, 10**18 + 1, 10**400, -(10**400),
+    math.nan, math.inf, -math.inf, sys.float_info.max, int(sys.float_info.max) + 1, -1e308, np.float64(2),
+    np.float32(0.1), np.int8(5), np.True_, decimal.Decimal("0.1"), datetime(2024, 1, 1), {"x": 1}, [1],
+]  # fmt: skip
+
+
+def outcome(schema, events):
+    try:
+        table = schema.read(events)
+    except EventError as error:
+        return str(error), error.row, error.attribute
+    return table.points.tobytes(), [table.row(k) for k in range(len(table))]
+
+
+TYPES = [*KINDS.values(), Attribute(float, 0, 10), Attribute(int, -5, 2**53)]
+
+
+@given(st.lists(st.sampled_from(TYPES), min_size=2, max_size=4), st.data())
+def test_the_quick_ways_are_the_slow_way(kinds, data):
+    schema = Schema({f"a{k}": kind for k, kind in enumerate(kinds)})
+    values = st.tuples(*[st.sampled_from([0.5, 3, *ODD]) for _ in kinds])
+    rows = data.draw(st.lists(values, min_size=1, max_size=3))
+    dicts = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    slow = outcome(schema, [MappingProxyType(event) for event in dicts])
+    assert outcome(schema, dicts) == slow
+    assert outcome(schema, rows) == slow
+    assert outcome(schema, list(map(list, rows))) == slow
+    assert outcome(schema, dicts[0]) == outcome(schema, MappingProxyType(dicts[0]))
+    dicts[0].popitem()
+    assert outcome(schema, dicts) == outcome(schema, [MappingProxyType(event) for event in dicts])
+
+
+def test_rows_of_values_are_read_in_the_order_of_the_schema():
+    schema = Schema({"price": float, "at.depth": int, "symbol": str})
+    rows = [(1.5, 2, "A"), [3, None, "B"]]
+    dicts = [{"price": 1.5, "at": {"depth": 2}, "symbol": "A"}, {"price": 3, "symbol": "B"}]
+    assert schema.read(rows).points.tolist() == schema.read(dicts).points.tolist()
+    assert schema.read(rows).row(1) == {"price": 3, "symbol": "B"}
+
+
+@pytest.mark.parametrize("rows", [[(1, 2), (1,)], [(1, 2), (1, 2, 3)]])
+def test_a_row_of_another_length_is_named(rows):
+    with pytest.raises(EventError, match=r"event 1 has \d values; expected 2: x, y") as caught:
+        Schema({"x": float, "y": float}).read(rows)
+    assert caught.value.row == 1
+
+
+def test_polars():
+    schema = Schema({"x": float, "n": int, "s": str, "ok": bool, "t": datetime, "at.depth": int})
+    events = [
+        {
+            "x": 0.5,
+            "n": 2**53 + 1,
+            "s": "long enough",
+            "ok": True,
+            "t": datetime(2024, 1, 2),
+            "at": {"depth": 3},
+        },
+        {"x": None, "n": None, "s": None, "ok": None, "t": None, "at": None},
+        {"x": -1.0, "n": 5, "s": "a", "ok": False, "t": datetime(1969, 1, 2, 3), "at": {"depth": None}},
+    ]
+    frame = polars.DataFrame(events)
+    table, expected = schema.read(frame), schema.read(events)
+    assert table.points.tolist() == expected.points.tolist()
+    assert [table.row(k)["n"] for k in (0, 2)] == [2**53 + 1, 5]
+    coded = frame.with_columns(polars.col("s").cast(polars.Categorical))
+    assert schema.read(coded).points.tolist() == expected.points.tolist()
+    with pytest.raises(EventError, match="none of the attributes"):
+        schema.read(polars.DataFrame({"y": [1]}))
+    with pytest.raises(EventError, match="NaN") as caught:
+        schema.read(polars.DataFrame({"x": [1.0, math.nan]}))
+    assert caught.value.row == 1
+
+
+def test_without_pyarrow_polars_is_told_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(
+        EventError, match=r"polars\.DataFrame needs pyarrow; pip install 'rtree-filter\[arrow\]'"
+    ):
+        Schema({"x": float}).read(polars.DataFrame({"x": [1.0]}))
 
 
 def test_arrays_give_points_and_rows():

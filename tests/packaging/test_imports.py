@@ -37,6 +37,14 @@ def test_importing_is_light(tmp_path, module):
     assert not {name.partition(".")[0] for name in imported} & HEAVY
 
 
+def test_scipy_is_never_imported():
+    # It takes half as much room as all else together, and only tests and experiments declare it.
+    grimp = pytest.importorskip("grimp")
+    graph = grimp.build_graph("rtfilter", include_external_packages=True, cache_dir=None)
+    assert "numba" in graph.modules
+    assert "scipy" not in graph.modules
+
+
 def test_no_module_imports_the_top_level_names(tmp_path):
     script = Path(__file__).with_name("import_everything.py")
     found = json.loads(in_a_fresh_process(script, cwd=tmp_path))
