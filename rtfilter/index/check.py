@@ -9,7 +9,6 @@ import numpy as np
 from rtfilter.index.kernels import layout
 from rtfilter.index.kernels.array_types import Float3, Int1, Int32_1
 from rtfilter.index.kernels.layout import CELLS, WORD, Tree
-from rtfilter.index.kernels.nodes import MINIMUM_FILL
 
 
 def require(holds: Any, otherwise: str) -> None:
@@ -49,7 +48,7 @@ def _check_node(tree: Tree, node: int, is_root: bool) -> Int32_1:
     head = tree.nodes[node]
     level, count = int(head["level"]), int(head["count"])
     capacity = int(tree.state[layout.LEAF_CAPACITY if level == 0 else layout.INNER_CAPACITY])
-    fewest = max(2, int(capacity * MINIMUM_FILL))
+    fewest = max(2, int(capacity * layout.MINIMUM_FILL))
     if is_root:
         fewest = 2 if level > 0 else 0
     require(fewest <= count <= capacity, f"node {node} has {count} entries, not {fewest}..{capacity}")
@@ -108,6 +107,12 @@ def _check_pools(tree: Tree, seen: list[int]) -> None:
     used = int(tree.state[layout.USED_NODE])
     require(sorted(seen + free) == list(range(used)), "a node row is neither in the tree nor free")
     require(len(set(tree.nodes["masks"][:used].tolist())) == used, "two nodes share a block")
+    boxes, leaf, inner = (
+        int(tree.state[c]) for c in (layout.USED_BOX, layout.LEAF_CAPACITY, layout.INNER_CAPACITY)
+    )
+    most = layout.rows_for(boxes, leaf, inner, tree.frame.shape[1])
+    rows = tree.state[[layout.USED_NODE, layout.USED_ENTRY, layout.USED_MASK]]
+    require((rows <= most).all(), "there are more nodes than room is made for")
 
 
 def _check_rows(tree: Tree, boxes: Int1) -> None:

@@ -122,11 +122,7 @@ class RStarTree:
         lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
         key, shape = index(id), (self.dimensions,)
         inserted = lower.shape == upper.shape == shape and arguments.is_id(key)
-        try:
-            inserted = inserted and insert.insert_one(self._where, key, lower, upper, bool(exact))
-        finally:
-            if self._tree.state[layout.TODO] > 0:
-                self._place_waiting()
+        inserted = inserted and insert.insert_one(self._where, key, lower, upper, bool(exact))
         if not inserted:  # because of what this complains about, or for want of room
             self.insert_many([key], lower[np.newaxis], upper[np.newaxis], exact=[exact])
 
@@ -138,8 +134,9 @@ class RStarTree:
         self._insert(arguments.ids(ids, len(lower)), lower, upper, arguments.flags(exact, len(lower)))
 
     def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
-        self._reserve(len(ids))
-        self._run(lambda done: insert.insert(self._where, done, ids, low, high, exact), len(ids))
+        if not insert.insert(self._where, ids, low, high, exact):
+            self._make_room(len(ids))
+            insert.insert(self._where, ids, low, high, exact)
 
     def extend(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
@@ -160,14 +157,41 @@ class RStarTree:
 
     def delete(self, id: int) -> bool:
         """Remove an id with all its boxes; False when it is unknown."""
-        return bool(self.delete_many([index(id)])[0])
+        key = index(id)
+        if not arguments.is_id(key):
+            arguments.ids([key], 1)  # complains
+        known = delete.delete_one(self._where, key)
+        if known < 0:
+            self._make_room(1)
+            known = delete.delete_one(self._where, key)
+        return bool(known)
 
     def delete_many(self, ids: ArrayLike) -> BoolArray:
         """Remove ids with all their boxes; bool (n,): which were known."""
         identifiers = arguments.ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
-        self._run(lambda done: delete.delete(self._where, done, identifiers, removed), len(identifiers))
+        if not delete.delete(self._where, identifiers, removed):
+            self._make_room(1)
+            delete.delete(self._where, identifiers, removed)
         return removed
+
+    def replace(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None) -> bool:
+        """Give an id n other boxes instead of all that it has; False when it was unknown.
+
+        Parameters
+        ----------
+        low, high : array_like of float64 (n, d)
+        exact : array_like of bool (n,), optional
+            See `bulk_load`.
+        """
+        lower, upper = arguments.boxes(low, high, self.dimensions)
+        key = int(arguments.ids([index(id)], 1)[0])
+        flags = arguments.flags(exact, len(lower))
+        known = delete.replace(self._where, key, lower, upper, flags)
+        if known < 0:
+            self._make_room(len(lower))
+            known = delete.replace(self._where, key, lower, upper, flags)
+        return bool(known)
 
     def repack(self) -> None:
         """Pack all boxes anew, as `bulk_load` does: an index grown by insertions may answer twice as fast.
@@ -177,50 +201,19 @@ class RStarTree:
         """
         self._pack(*self.content())
 
-    def _run(self, step: Callable[[int], int], total: int) -> None:
-        """Run a kernel that stops between two entries when the node pools could run short."""
-        try:
-            done = step(0)
-            while done < total or self._tree.state[layout.TODO] > 0:
-                self._grow()
-                done = step(done)
-        except BaseException:  # interrupted: entries that wait would be lost to searches
-            self._place_waiting()
-            raise
-
-    def _place_waiting(self) -> None:
-        """Place the entries that wait; an interruption is put off until that is done."""
-        nobody, unknown = np.empty(0, np.int64), np.empty(0, np.bool_)
-        interruption: BaseException | None = None
-        while self._tree.state[layout.TODO] > 0:
-            try:
-                self._grow()
-                delete.delete(self._where, 0, nobody, unknown)
-            except BaseException as error:
-                if interruption is not None:
-                    raise
-                interruption = error
-        delete.delete(self._where, 0, nobody, unknown)  # masks may be behind
-        if interruption is not None:
-            raise interruption
-
-    def _grow(self) -> None:
-        height = int(self._tree.state[layout.HEIGHT])
-        self._tree = layout.with_nodes(self._tree, leaves=4, inner=4 + height)
-
     def _require_whole(self) -> None:
         state = self._arrays.state
         if state.item(layout.TODO) > 0 or state.item(layout.STALE) >= 0:
             raise MemoryError("the index lost entries when memory ran out during a change; load a snapshot")
 
-    def _reserve(self, count: int) -> None:
-        """Make room for so many more boxes and links."""
-        state, tree = self._tree.state, self._tree
-        if state[layout.USED_BOX] + count > len(tree.slots) or state[layout.USED_LINK] + count > len(
-            tree.links
-        ):
-            self._tree = layout.with_boxes(tree, count)
-        rows = int(state[layout.LINKS]) + count
+    def _make_room(self, count: int) -> None:
+        """Make room for so many more boxes and links, before a change: also what deletes may need new nodes.
+
+        An interruption leaves the tree as it was: pools that are mapped from a file are not yet written to
+        when they are first moved.
+        """
+        self._tree = layout.with_room(self._tree, count, count)
+        rows = int(self._tree.state[layout.LINKS]) + count
         if 2 * rows > len(self._tree.id_table):
             size = _power_of_two(2 * rows)
             box_table, id_table = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
@@ -230,9 +223,9 @@ class RStarTree:
     def _pack(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
         """Replace the content by these boxes."""
         fresh = RStarTree(low.shape[1], self.capacity)
-        fresh._reserve(len(ids))
+        fresh._make_room(len(ids))
         if len(ids):
-            fresh._tree = bulk.load(fresh._tree, ids, low, high, exact)
+            bulk.load(fresh._tree, ids, low, high, exact)
         fresh._tree.state[layout.UPDATES] = self.updates + len(ids) - int(self._tree.state[layout.LINKS])
         self._tree = fresh._tree
 
@@ -409,8 +402,8 @@ class RStarTree:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the arrays take, in bytes."""
-        return sum(array.nbytes for array in self._tree)
+        """Memory that the rows in use take, in bytes."""
+        return sum(array.nbytes for array in layout.trimmed(self._tree))
 
     def __len__(self) -> int:
         """Number of ids."""
