@@ -19,7 +19,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.index import arguments, bulk, room
 from rtfilter.index.arguments import How, QueryBoxes
 from rtfilter.index.frontier import Frontier, Parts, Version
-from rtfilter.index.kernels import delete, descend, insert, layout, runs
+from rtfilter.index.kernels import delete, descend, insert, layout, pools, runs
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
 from rtfilter.results import Hits, Matches
@@ -43,6 +43,10 @@ DEFAULT_CAPACITY = (512, 4096)
 #: Points searched together at most; more brings no further sharing and larger scratch arrays.
 CHUNK = 4096
 KIND = "rtfilter.tree"
+#: Places of hash tables that are moved to larger ones in one go.
+MOVED_AT_ONCE = 1 << 12
+#: Arrays of a tree that are not saved.
+NOT_KEPT = ("old_box_table", "old_id_table", "moved", "todo")
 
 
 class RStarTree:
@@ -125,6 +129,8 @@ class RStarTree:
         inserted = inserted and insert.insert_one(self._where, key, lower, upper, bool(exact))
         if not inserted:  # because of what this complains about, or for want of room
             self.insert_many([key], lower[np.newaxis], upper[np.newaxis], exact=[exact])
+        elif self._arrays.old_id_table.size:
+            self._drop_old_tables()
 
     def insert_many(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
@@ -137,6 +143,7 @@ class RStarTree:
         if not insert.insert(self._where, ids, low, high, exact):
             self._make_room(len(ids))
             insert.insert(self._where, ids, low, high, exact)
+        self._drop_old_tables()
 
     def extend(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
@@ -191,6 +198,7 @@ class RStarTree:
         if known < 0:
             self._make_room(len(lower))
             known = delete.replace(self._where, key, lower, upper, flags)
+        self._drop_old_tables()
         return bool(known)
 
     def repack(self) -> None:
@@ -215,10 +223,29 @@ class RStarTree:
         self._tree = layout.with_room(self._tree, count, count)
         rows = int(self._tree.state[layout.LINKS]) + count
         if 2 * rows > len(self._tree.id_table):
-            size = _power_of_two(2 * rows)
-            box_table, id_table = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
-            tables.rehash(self._tree, box_table, id_table)
-            self._tree = self._tree._replace(box_table=box_table, id_table=id_table)
+            self._grow_tables(2 * rows)
+
+    def _grow_tables(self, least: int) -> None:
+        """Make larger hash tables; what is in large ones is moved there bit by bit, by insertions."""
+        tables.move(self._tree, len(self._tree.old_id_table))
+        old, size = self._tree, 1 << max(4, (least - 1).bit_length())
+        moved = [tables.first_gap(old.box_table) + 1, 0, tables.first_gap(old.id_table) + 1, 0]
+        self._tree = old._replace(
+            box_table=pools.zeros(size),
+            id_table=pools.zeros(size),
+            old_box_table=old.box_table,
+            old_id_table=old.id_table,
+            moved=np.array(moved),
+        )
+        if len(old.id_table) <= MOVED_AT_ONCE:
+            tables.move(self._tree, MOVED_AT_ONCE)
+            self._drop_old_tables()
+
+    def _drop_old_tables(self) -> None:
+        """Drop the old hash tables, if all in them is moved."""
+        tree, nothing = self._arrays, np.zeros(0, np.int32)
+        if 0 < len(tree.old_id_table) <= tree.moved[1::2].min():
+            self._tree = tree._replace(old_box_table=nothing, old_id_table=nothing)
 
     def _pack(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
         """Replace the content by these boxes."""
@@ -480,22 +507,30 @@ class RStarTree:
     def to_arrays(self) -> dict[str, AnyArray]:
         """The arrays the tree consists of, by name, without spare rows."""
         self._require_whole()
-        kept = layout.trimmed(self._tree)._asdict()
-        del kept["todo"]
-        return kept
+        tree = self._arrays
+        box_table, id_table = tree.box_table, tree.id_table
+        if len(tree.old_id_table):
+            box_table, id_table = np.zeros_like(box_table), np.zeros_like(id_table)
+            tables.fill_whole(tree, box_table, id_table)
+        kept = layout.trimmed(tree)._asdict()
+        for name in NOT_KEPT:
+            del kept[name]
+        return kept | {"box_table": ~box_table, "id_table": ~id_table}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, AnyArray]) -> RStarTree:
         """The tree of `to_arrays`. Arrays are used as they are and must be writable."""
         tree = cls.__new__(cls)
         state = arrays["state"]
-        scratch = layout.empty(1, int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY])).todo
+        made = layout.empty(1, int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY]))._asdict()
         records = {"slots": layout.SLOT, "links": layout.LINK, "nodes": layout.NODE}
         typed: dict[str, AnyArray] = {
             name: (array if array.flags.writeable else array.copy()).view(records.get(name, array.dtype))
             for name, array in arrays.items()
         }
-        tree._tree = layout.Tree(**typed, todo=scratch)
+        for name in ("box_table", "id_table"):
+            typed[name] = ~typed[name]
+        tree._tree = layout.Tree(**typed, **{name: made[name] for name in NOT_KEPT})
         return tree
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -515,7 +550,3 @@ class RStarTree:
 
     def __repr__(self) -> str:
         return f"RStarTree({self.dimensions} dimensions, {len(self)} ids, height {self.height})"
-
-
-def _power_of_two(least: int) -> int:
-    return 1 << max(4, (int(least) - 1).bit_length())

@@ -11,7 +11,7 @@ from rtfilter.index.kernels.array_types import Bool1, Float1, Float2, Int1
 from rtfilter.index.kernels.entries import append_entry, extend, refresh_entry
 from rtfilter.index.kernels.geometry import area, area_of_union, covers, framed, overlap_growth, widen_frame
 from rtfilter.index.kernels.grid import redraw
-from rtfilter.index.kernels.hash_tables import add_box, add_link, place_of_box
+from rtfilter.index.kernels.hash_tables import add_box, add_link, move, place_of_box, row_at
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import (
     LINKS,
@@ -34,6 +34,7 @@ from rtfilter.index.kernels.select_point import candidates, locate
 from rtfilter.index.kernels.split import overflow
 from rtfilter.index.kernels.vector import trailing_zeros
 
+MOVED = 16  # places of an old hash table that an insertion moves: it is empty long before the next one
 NEAR = 32  # candidates of least area enlargement whose overlap is computed
 
 
@@ -127,10 +128,12 @@ def enter(tree: Tree, identifier: int, low: Float1, high: Float1, exact: bool, s
     """Add a box and find it its place; `sides` (2, d) is scratch."""
     for k in range(len(low)):
         sides[0, k], sides[1, k] = low[k] + 0.0, high[k] + 0.0  # no negative zeros
-    box = tree.box_table[place_of_box(tree, sides)]
+    move(tree, MOVED)
+    table, at = place_of_box(tree, sides)
+    box = row_at(table, at)
     if box < 0:
         widen_frame(tree, sides)
-        box = add_box(tree, sides)
+        box = add_box(tree, sides, table, at)
         tree.state[REINSERTED] = 0
         wait(tree, box, 0)
         add_link(tree, identifier, box, exact)

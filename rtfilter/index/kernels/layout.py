@@ -92,8 +92,11 @@ class Tree(NamedTuple):
     ranking: Int16_2  # int16 (nodes, d): dimensions of each node in the order of testing, untested ones last
     entries: Int32_1  # int32, flat: a block of `capacity` rows per node
     masks: Word1  # uint64, flat: `block` words per node: CELLS masks for each dimension, then codes (`grid`)
-    box_table: Int32_1  # int32, power of two: open-addressing hash of the boxes
-    id_table: Int32_1  # int32, power of two: open-addressing hash of the ids, to their first link
+    box_table: Int32_1  # int32, power of two: hash of the boxes, see `hash_tables`
+    id_table: Int32_1  # int32, as long: hash of the ids, to their first link
+    old_box_table: Int32_1  # int32, power of two or 0: what is not yet moved to a larger `box_table`
+    old_id_table: Int32_1  # int32, as long: the same for ids
+    moved: Int1  # int64 (4,): first place of the old table of boxes, places moved from there; of ids
     state: Int1  # int64 (STATE_SIZE,)
     frame: Float2  # float64 (3, d): low, high and 1 / width of all finite sides ever seen
     todo: Int32_2  # int32 (k, 2): (row, level) of entries waiting for their place; scratch
@@ -167,8 +170,11 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
         ranking=np.empty((0, dimensions), np.int16),
         entries=np.empty(0, np.int32),
         masks=np.empty(0, np.uint64),
-        box_table=np.full(16, -1, np.int32),
-        id_table=np.full(16, -1, np.int32),
+        box_table=np.zeros(16, np.int32),
+        id_table=np.zeros(16, np.int32),
+        old_box_table=np.zeros(0, np.int32),
+        old_id_table=np.zeros(0, np.int32),
+        moved=np.zeros(4, np.int64),
         state=state,
         frame=frame,
         todo=np.empty((waiting, 2), np.int32),
@@ -235,7 +241,7 @@ def has_room(tree: Tree, boxes: int, links: int) -> bool:
 def with_room(tree: Tree, boxes: int, links: int) -> Tree:
     """`tree` with room for so many more boxes and links, and all nodes that they may need.
 
-    So a change never has to stop for want of room. Hash tables are grown by `hash_tables.rehash`.
+    So a change never has to stop for want of room. Hash tables have room of their own (`hash_tables`).
     """
     state, dimensions = tree.state, tree.frame.shape[1]
     capacities = int(state[LEAF_CAPACITY]), int(state[INNER_CAPACITY])
