@@ -37,6 +37,7 @@ EXPERIMENTS = {
     "compare": Experiment("speed.compare", "compare two kept results of bench or of peers"),
     "bursts": Experiment("response.bursts", "mean response of a burst: fixed plans and the adaptive one"),
     "mixed": Experiment("load.mixed", "response times while other threads change subscriptions"),
+    "stalls": Experiment("load.stalls", "the longest change of the index, and memory after many"),
     "scale": Experiment("load.scale", "two threads, and indexes of millions of boxes"),
     "spark": Experiment("spark.throughput", "events per second and memory on Spark"),
     "fig4a": Experiment("paper.fig4a", "the paper, Fig. 4-a: the best level while the index grows"),

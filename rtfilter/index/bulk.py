@@ -27,11 +27,8 @@ LEAST_SAMPLE, MOST_SAMPLE = 64, 512
 NODE_SAMPLE = 128
 
 
-def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> Tree:
-    """Fill an empty tree, which has room for the boxes and links, with n > 0 of them (`RStarTree.bulk_load`).
-
-    Returns it with larger pools of nodes.
-    """
+def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> None:
+    """Fill an empty tree, which has room for n > 0 boxes and links, with them (`RStarTree.bulk_load`)."""
     inner, leaf = (int(tree.state[c]) for c in (layout.INNER_CAPACITY, layout.LEAF_CAPACITY))
     table = np.full(len(tree.box_table), -1, np.int32)
     first = tables.distinct(low, high, table)
@@ -43,14 +40,13 @@ def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> Tree
     entries, level = np.arange(len(rows)), 0
     while True:
         count = len(cuts) - 1
-        tree = layout.with_nodes(tree, leaves=count if level == 0 else 0, inner=count if level > 0 else 0)
         nodes = pack.new_nodes(tree, level, count)
         fill = partial(pack.fill_nodes, tree, nodes, entries.astype(np.int32), cuts)
         middle = count // threads
         _in_parallel(fill, [(0, middle), (middle, count)] if 0 < middle < count else [(0, count)])
         if count == 1:
             pack.crown(tree, nodes[0])
-            return tree
+            return
         entries, level = nodes, level + 1
         cuts = _group(pack.frame_nodes(tree, entries), entries, int(inner * FILL), threads=1)
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rtfilter.index.kernels import layout
+from rtfilter.index.kernels import hash_tables, layout
 from rtfilter.index.kernels.array_types import Float3, Int1, Int32_1
 from rtfilter.index.kernels.layout import CELLS, WORD, Tree
-from rtfilter.index.kernels.nodes import MINIMUM_FILL
 
 
 def require(holds: Any, otherwise: str) -> None:
@@ -49,7 +48,7 @@ def _check_node(tree: Tree, node: int, is_root: bool) -> Int32_1:
     head = tree.nodes[node]
     level, count = int(head["level"]), int(head["count"])
     capacity = int(tree.state[layout.LEAF_CAPACITY if level == 0 else layout.INNER_CAPACITY])
-    fewest = max(2, int(capacity * MINIMUM_FILL))
+    fewest = max(2, int(capacity * layout.MINIMUM_FILL))
     if is_root:
         fewest = 2 if level > 0 else 0
     require(fewest <= count <= capacity, f"node {node} has {count} entries, not {fewest}..{capacity}")
@@ -108,6 +107,12 @@ def _check_pools(tree: Tree, seen: list[int]) -> None:
     used = int(tree.state[layout.USED_NODE])
     require(sorted(seen + free) == list(range(used)), "a node row is neither in the tree nor free")
     require(len(set(tree.nodes["masks"][:used].tolist())) == used, "two nodes share a block")
+    boxes, leaf, inner = (
+        int(tree.state[c]) for c in (layout.USED_BOX, layout.LEAF_CAPACITY, layout.INNER_CAPACITY)
+    )
+    most = layout.rows_for(boxes, leaf, inner, tree.frame.shape[1])
+    rows = tree.state[[layout.USED_NODE, layout.USED_ENTRY, layout.USED_MASK]]
+    require((rows <= most).all(), "there are more nodes than room is made for")
 
 
 def _check_rows(tree: Tree, boxes: Int1) -> None:
@@ -133,14 +138,26 @@ def _check_rows(tree: Tree, boxes: Int1) -> None:
     require(chained == state[layout.LINKS], "a link is in no chain")
     inexact = (links["box"] >= 0) & (links["exact"] == 0)
     require(inexact.sum() == state[layout.INEXACT], "wrong count of inexact links")
-    heads = tree.id_table[tree.id_table >= 0].tolist()
+    heads = _entered(tree.old_id_table, tree.id_table).tolist()
     require(len(heads) == state[layout.IDS], "wrong count of ids")
     siblings = 0
-    for link in heads:
-        own = int(links["id"][link])
+    for head in heads:
+        link, own = head, int(links["id"][head])
+        require(hash_tables.first_link(tree, own) == head, f"id {own} cannot be looked up")
         while link >= 0:
             require(links["id"][link] == own, f"a link of id {own} names another id")
             link = int(links["sibling"][link])
             siblings += 1
     require(siblings == state[layout.LINKS], "a link cannot be found by its id")
-    require((np.sort(tree.box_table[tree.box_table >= 0]) == live).all(), "the hash of boxes is incomplete")
+    entered = _entered(tree.old_box_table, tree.box_table)
+    require(np.array_equal(np.sort(entered), live), "the hash of boxes is incomplete")
+    for box in live.tolist():
+        table, place = hash_tables.place_of_box(tree, tree.bounds[box])
+        require(table[place] == ~box, f"box {box} cannot be looked up")
+
+
+def _entered(*tables: Int32_1) -> Int32_1:
+    """The rows that are in hash tables."""
+    both = np.concatenate(tables)
+    rows: Int32_1 = ~both[both != 0]
+    return rows

@@ -8,7 +8,9 @@ from typing import Final
 from rtfilter.dtypes import AnyArray
 from rtfilter.index.kernels import layout
 
-FIELDS: Final = tuple(name for name in layout.Tree._fields if name != "todo")
+NOT_KEPT: Final = ("old_box_table", "old_id_table", "moved", "todo")
+"""Arrays of a tree that are not saved."""
+FIELDS: Final = tuple(name for name in layout.Tree._fields if name not in NOT_KEPT)
 """Names of the arrays that are saved."""
 
 _ROWS: Final = {

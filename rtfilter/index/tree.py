@@ -19,11 +19,11 @@ from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.index import arguments, bulk, room
 from rtfilter.index.arguments import How, QueryBoxes
 from rtfilter.index.frontier import Frontier, Parts, Version
-from rtfilter.index.kernels import delete, descend, insert, layout, runs
+from rtfilter.index.kernels import delete, descend, insert, layout, pools, runs
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
 from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.saved import FIELDS, require_form
+from rtfilter.index.saved import FIELDS, NOT_KEPT, require_form
 from rtfilter.results import Hits, Matches
 from rtfilter.snapshots import arrays as snapshot
 
@@ -45,6 +45,8 @@ DEFAULT_CAPACITY = (512, 4096)
 #: Points searched together at most; more brings no further sharing and larger scratch arrays.
 CHUNK = 4096
 KIND = "rtfilter.tree"
+#: Places of hash tables that are moved to larger ones in one go.
+MOVED_AT_ONCE = 1 << 12
 
 
 class RStarTree:
@@ -124,13 +126,11 @@ class RStarTree:
         lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
         key, shape = index(id), (self.dimensions,)
         inserted = lower.shape == upper.shape == shape and arguments.is_id(key)
-        try:
-            inserted = inserted and insert.insert_one(self._where, key, lower, upper, bool(exact))
-        finally:
-            if self._tree.state[layout.TODO] > 0:
-                self._place_waiting()
+        inserted = inserted and insert.insert_one(self._where, key, lower, upper, bool(exact))
         if not inserted:  # because of what this complains about, or for want of room
             self.insert_many([key], lower[np.newaxis], upper[np.newaxis], exact=[exact])
+        elif self._arrays.old_id_table.size:
+            self._drop_old_tables()
 
     def insert_many(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
@@ -140,8 +140,10 @@ class RStarTree:
         self._insert(arguments.ids(ids, len(lower)), lower, upper, arguments.flags(exact, len(lower)))
 
     def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
-        self._reserve(len(ids))
-        self._run(lambda done: insert.insert(self._where, done, ids, low, high, exact), len(ids))
+        if not insert.insert(self._where, ids, low, high, exact):
+            self._make_room(len(ids))
+            insert.insert(self._where, ids, low, high, exact)
+        self._drop_old_tables()
 
     def extend(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
@@ -162,19 +164,47 @@ class RStarTree:
 
     def delete(self, id: int) -> bool:
         """Remove an id with all its boxes; False when it is unknown."""
-        return bool(self.delete_many([index(id)])[0])
+        key = index(id)
+        if not arguments.is_id(key):
+            arguments.ids([key], 1)  # complains
+        known = delete.delete_one(self._where, key)
+        if known < 0:
+            self._make_room(1)
+            known = delete.delete_one(self._where, key)
+        return bool(known)
 
     def delete_many(self, ids: ArrayLike) -> BoolArray:
         """Remove ids with all their boxes; bool (n,): which were known."""
         identifiers = arguments.ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
-        self._run(lambda done: delete.delete(self._where, done, identifiers, removed), len(identifiers))
+        if not delete.delete(self._where, identifiers, removed):
+            self._make_room(1)
+            delete.delete(self._where, identifiers, removed)
         return removed
 
     def adopt(self, other: RStarTree) -> None:
         """Take the content of another tree, which must not be used any more."""
         other._tree.state[layout.UPDATES] = self.updates
         self._tree = other._tree
+
+    def replace(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None) -> bool:
+        """Give an id n other boxes instead of all that it has; False when it was unknown.
+
+        Parameters
+        ----------
+        low, high : array_like of float64 (n, d)
+        exact : array_like of bool (n,), optional
+            See `bulk_load`.
+        """
+        lower, upper = arguments.boxes(low, high, self.dimensions)
+        key = int(arguments.ids([index(id)], 1)[0])
+        flags = arguments.flags(exact, len(lower))
+        known = delete.replace(self._where, key, lower, upper, flags)
+        if known < 0:
+            self._make_room(len(lower))
+            known = delete.replace(self._where, key, lower, upper, flags)
+        self._drop_old_tables()
+        return bool(known)
 
     def repack(self) -> None:
         """Pack all boxes anew, as `bulk_load` does: an index grown by insertions may answer twice as fast.
@@ -184,63 +214,51 @@ class RStarTree:
         """
         self._pack(*self.content())
 
-    def _run(self, step: Callable[[int], int], total: int) -> None:
-        """Run a kernel that stops between two entries when the node pools could run short."""
-        try:
-            done = step(0)
-            while done < total or self._tree.state[layout.TODO] > 0:
-                self._grow()
-                done = step(done)
-        except BaseException:  # interrupted: entries that wait would be lost to searches
-            self._place_waiting()
-            raise
-
-    def _place_waiting(self) -> None:
-        """Place the entries that wait; an interruption is put off until that is done."""
-        nobody, unknown = np.empty(0, np.int64), np.empty(0, np.bool_)
-        interruption: BaseException | None = None
-        while self._tree.state[layout.TODO] > 0:
-            try:
-                self._grow()
-                delete.delete(self._where, 0, nobody, unknown)
-            except BaseException as error:
-                if interruption is not None:
-                    raise
-                interruption = error
-        delete.delete(self._where, 0, nobody, unknown)  # masks may be behind
-        if interruption is not None:
-            raise interruption
-
-    def _grow(self) -> None:
-        height = int(self._tree.state[layout.HEIGHT])
-        self._tree = layout.with_nodes(self._tree, leaves=4, inner=4 + height)
-
     def _require_whole(self) -> None:
         state = self._arrays.state
         if state.item(layout.TODO) > 0 or state.item(layout.STALE) >= 0:
             raise MemoryError("the index lost entries when memory ran out during a change; load a snapshot")
 
-    def _reserve(self, count: int) -> None:
-        """Make room for so many more boxes and links."""
-        state, tree = self._tree.state, self._tree
-        if state[layout.USED_BOX] + count > len(tree.slots) or state[layout.USED_LINK] + count > len(
-            tree.links
-        ):
-            self._tree = layout.with_boxes(tree, count)
-        rows = int(state[layout.LINKS]) + count
+    def _make_room(self, count: int) -> None:
+        """Make room for so many more boxes and links, before a change: also what deletes may need new nodes.
+
+        An interruption leaves the tree as it was: pools that are mapped from a file are not yet written to
+        when they are first moved.
+        """
+        self._tree = layout.with_room(self._tree, count, count)
+        rows = int(self._tree.state[layout.LINKS]) + count
         if 2 * rows > len(self._tree.id_table):
-            size = _power_of_two(2 * rows)
-            box_table, id_table = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
-            tables.rehash(self._tree, box_table, id_table)
-            self._tree = self._tree._replace(box_table=box_table, id_table=id_table)
+            self._grow_tables(2 * rows)
+
+    def _grow_tables(self, least: int) -> None:
+        """Make larger hash tables; what is in large ones is moved there bit by bit, by insertions."""
+        tables.move(self._tree, len(self._tree.old_id_table))
+        old, size = self._tree, 1 << max(4, (least - 1).bit_length())
+        moved = [tables.first_gap(old.box_table) + 1, 0, tables.first_gap(old.id_table) + 1, 0]
+        self._tree = old._replace(
+            box_table=pools.zeros(size),
+            id_table=pools.zeros(size),
+            old_box_table=old.box_table,
+            old_id_table=old.id_table,
+            moved=np.array(moved),
+        )
+        if len(old.id_table) <= MOVED_AT_ONCE:
+            tables.move(self._tree, MOVED_AT_ONCE)
+            self._drop_old_tables()
+
+    def _drop_old_tables(self) -> None:
+        """Drop the old hash tables, if all in them is moved."""
+        tree, nothing = self._arrays, np.zeros(0, np.int32)
+        if 0 < len(tree.old_id_table) <= tree.moved[1::2].min():
+            self._tree = tree._replace(old_box_table=nothing, old_id_table=nothing)
 
     @unwrapped
     def _pack(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
         """Replace the content by these boxes."""
         fresh = RStarTree(low.shape[1], self.capacity)
-        fresh._reserve(len(ids))
+        fresh._make_room(len(ids))
         if len(ids):
-            fresh._tree = bulk.load(fresh._tree, ids, low, high, exact)
+            bulk.load(fresh._tree, ids, low, high, exact)
         fresh._tree.state[layout.UPDATES] = self.updates + len(ids) - int(self._tree.state[layout.LINKS])
         self._tree = fresh._tree
 
@@ -421,8 +439,8 @@ class RStarTree:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the arrays take, in bytes."""
-        return sum(array.nbytes for array in self._tree)
+        """Memory that the rows in use take, in bytes."""
+        return sum(array.nbytes for array in layout.trimmed(self._tree))
 
     def __len__(self) -> int:
         """Number of ids."""
@@ -512,9 +530,15 @@ class RStarTree:
     def to_arrays(self) -> dict[str, AnyArray]:
         """The arrays the tree consists of, by name, without spare rows."""
         self._require_whole()
-        kept = layout.trimmed(self._tree)._asdict()
-        del kept["todo"]
-        return kept
+        tree = self._arrays
+        box_table, id_table = tree.box_table, tree.id_table
+        if len(tree.old_id_table):
+            box_table, id_table = np.zeros_like(box_table), np.zeros_like(id_table)
+            tables.fill_whole(tree, box_table, id_table)
+        kept = layout.trimmed(tree)._asdict()
+        for name in NOT_KEPT:
+            del kept[name]
+        return kept | {"box_table": ~box_table, "id_table": ~id_table}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, AnyArray]) -> RStarTree:
@@ -522,13 +546,15 @@ class RStarTree:
         require_form(arrays)
         tree = cls.__new__(cls)
         state = arrays["state"]
-        scratch = layout.empty(1, int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY])).todo
+        made = layout.empty(1, int(state[layout.INNER_CAPACITY]), int(state[layout.LEAF_CAPACITY]))._asdict()
         records = {"slots": layout.SLOT, "links": layout.LINK, "nodes": layout.NODE}
         typed: dict[str, AnyArray] = {
             name: (array if array.flags.writeable else array.copy()).view(records.get(name, array.dtype))
             for name, array in ((name, arrays[name]) for name in FIELDS)
         }
-        tree._tree = layout.Tree(**typed, todo=scratch)
+        for name in ("box_table", "id_table"):
+            typed[name] = ~typed[name]
+        tree._tree = layout.Tree(**typed, **{name: made[name] for name in NOT_KEPT})
         return tree
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -549,7 +575,3 @@ class RStarTree:
 
     def __repr__(self) -> str:
         return f"RStarTree({self.dimensions} dimensions, {len(self)} ids, height {self.height})"
-
-
-def _power_of_two(least: int) -> int:
-    return 1 << max(4, (int(least) - 1).bit_length())

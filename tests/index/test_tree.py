@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from boxes import random_boxes, random_points
 from oracle import as_sets, matches
-from rtfilter.index.kernels import runs
+from rtfilter.index.kernels import layout, pools, runs
 from rtfilter.index.tree import RStarTree
 
 CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130)]
@@ -288,6 +288,13 @@ class TreeMachine(RuleBasedStateMachine):
     def delete(self, id):
         assert self.tree.delete(id) == (self.model.pop(id, None) is not None)
 
+    @rule(data=st.data(), id=st.integers(0, 60), n=st.integers(0, 3))
+    def replace(self, data, id, n):
+        boxes = self.sides(data, n) if n else np.empty((0, 2, self.d))
+        assert self.tree.replace(id, boxes[:, 0], boxes[:, 1]) == (self.model.pop(id, None) is not None)
+        if n:
+            self.model[id] = list(boxes)
+
     @precondition(lambda self: self.model)
     @rule(data=st.data())
     def delete_known(self, data):
@@ -358,46 +365,42 @@ def test_wrong_input_says_what_is_wrong(act, message):
         act()
 
 
-def test_an_interrupted_insertion_loses_no_box_that_was_there(monkeypatch):
-    """Interrupted while entries wait for their place: these must be found again."""
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tree: tree.insert_many(np.arange(100, 400), *random_boxes(np.random.default_rng(9), 300, 2)),
+        lambda tree: tree.insert(100, [0, 0], [1, 1]),
+        lambda tree: tree.replace(7, np.zeros((150, 2)), np.arange(300.0).reshape(150, 2)),
+        lambda tree: tree.delete(7),
+    ],
+    ids=["insert_many", "insert", "replace", "delete"],
+)
+def test_a_change_that_gets_no_room_changes_nothing(monkeypatch, change, failure):
     rng = np.random.default_rng(9)
-    low, high = random_boxes(rng, 400, 2)
+    low, high = random_boxes(rng, 100, 2)
     points = random_points(rng, 60, 2)
-    from rtfilter.index.kernels import layout
+    tree = RStarTree.from_arrays(RStarTree.bulk_load(low, high, capacity=(4, 4)).to_arrays())
 
-    for at in range(1, 8):
-        tree = RStarTree(2, (4, 4))
-        tree.insert_many(np.arange(100), low[:100], high[:100])
-        original, calls = layout.with_nodes, []
+    def fails(pool, *_):
+        if pool is tree._tree.masks:  # the last of them
+            raise failure
+        return pools.grown(pool, *_)
 
-        def interrupted(tree, leaves, inner, original=original, calls=calls, at=at):
-            calls.append(1)
-            if len(calls) == at:
-                raise KeyboardInterrupt
-            return original(tree, leaves, inner)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(layout, "with_nodes", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                tree.insert_many(np.arange(100, 400), low[100:], high[100:])
-        tree.check()
-        assert (tree.ids()[:100] == np.arange(100)).all()
-        kept = tree.ids()
-        assert as_sets(tree.search(points)) == matches(low[kept], high[kept], points, kept)
+    with monkeypatch.context() as patch:
+        patch.setattr(layout, "grown", fails)
+        with pytest.raises(failure):
+            change(tree)
+    tree.check()
+    assert as_sets(tree.search(points)) == matches(low, high, points)
+    change(tree)
+    tree.check()
 
 
-def test_a_tree_that_lost_entries_for_want_of_memory_refuses_to_answer(monkeypatch):
-    from rtfilter.index.kernels import layout
-
+def test_a_tree_that_lost_entries_refuses_to_answer():
+    """A kernel that gets no memory stops in the middle."""
     tree = RStarTree(1, (4, 4))
-
-    def full(*_, **__):
-        raise MemoryError
-
-    monkeypatch.setattr(layout, "with_nodes", full)
-    sides = np.arange(100.0)[:, None]
-    with pytest.raises(MemoryError):
-        tree.insert_many(np.arange(100), sides, sides)
+    tree._tree.state[layout.TODO] = 1
     with pytest.raises(MemoryError, match="load a snapshot"):
         tree.search([[1.0]])
     with pytest.raises(MemoryError, match="load a snapshot"):
@@ -438,30 +441,18 @@ def test_ids_are_integers(stranger):
         tree.insert_many(np.array([2**63 + 5], np.uint64), [[0.0]], [[1.0]])
 
 
-def test_an_interruption_while_one_box_finds_its_place_loses_nothing(monkeypatch):
-    rng = np.random.default_rng(12)
-    low = rng.random((400, 2))
-    tree = RStarTree(2, capacity=(4, 4))
-    grow, interruptions = RStarTree._grow, 0
-
-    def interrupted(self):
-        nonlocal interruptions
-        monkeypatch.setattr(RStarTree, "_grow", grow)
-        interruptions += 1
-        raise KeyboardInterrupt
-
-    for i in range(400):
-        monkeypatch.setattr(RStarTree, "_grow", interrupted)
-        try:
-            tree.insert(i, low[i], low[i] + 0.1)
-        except KeyboardInterrupt:
-            tree.search(low[:1])
-        monkeypatch.setattr(RStarTree, "_grow", grow)
-        if i not in tree:  # interrupted before it was begun
-            tree.insert(i, low[i], low[i] + 0.1)
-    assert interruptions > 10
+def test_replacing_gives_an_id_other_boxes():
+    tree = RStarTree(1)
+    assert not tree.replace(7, [[0.0], [5.0]], [[1.0], [6.0]], exact=[True, False])
+    assert tree.replace(7, [[5.0], [8.0]], [[6.0], [9.0]])
+    assert [side.ravel().tolist() for side in tree.boxes_of(7)] == [[8, 5], [9, 6]]
+    assert tree.search([[0.5], [5.5]]).ids.tolist() == [7]
+    assert tree.replace(7, np.empty((0, 1)), np.empty((0, 1)))
+    assert 7 not in tree
+    assert tree.updates == 8
     tree.check()
-    assert len(tree) == 400
+    with pytest.raises(ValueError, match="not a box"):
+        tree.replace(8, [[1.0]], [[0.0]])
 
 
 def test_a_large_result_after_a_first_part_with_all_the_hits(monkeypatch):

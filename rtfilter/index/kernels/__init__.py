@@ -2,8 +2,8 @@
 
 Imports go one way, each of these uses those above it:
 
-- `jit` compiles, `borrow` hands arrays over, `array_types` and `layout` name them, `vector` does what numba
-  cannot;
+- `jit` compiles, `borrow` hands arrays over, `pools` makes them, `array_types` and `layout` name them, and
+  `vector` does what numba cannot;
 - `geometry` measures boxes, `hash_tables` finds boxes and ids, `grid` draws the masks of a node;
 - `select_point` and `select_box` read the masks;
 - `nodes` is the pool of nodes, `entries` what a node holds;

@@ -1,7 +1,12 @@
 """Rows of boxes and links: two open-addressing hash tables and the chains between them.
 
-`box_table` finds the row of an identical box, `id_table` the first link of an id; -1 is an empty place.
-Deleting shifts later entries back, so that probing needs no tombstones.
+`box_table` finds the row of an identical box, `id_table` the first link of an id. A place holds the
+complement of a row: 0 is an empty one, so that a table is made of new memory in no time. Deleting shifts
+later entries back, so that probing needs no tombstones.
+
+A full table hands over to a larger one, bit by bit: each insertion moves the entries of a few places of the
+old table, in their order, up to the next empty one. What hashes to a place before that is in the new table,
+what hashes behind it in the old one: a look-up reads one of them.
 """
 
 import numpy as np
@@ -20,6 +25,7 @@ from rtfilter.index.kernels.layout import (
     Tree,
 )
 
+MOVED_BOX, MOVED_ID = 0, 2  # positions in `Tree.moved`
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(29)
 
@@ -57,29 +63,51 @@ def same_box(tree: Tree, box: int, sides: Float2) -> bool:
 
 
 @kernel
-def place_of_box(tree: Tree, sides: Float2) -> int:
-    """Place in the table of the box with these sides, or of the empty place where it would go."""
-    last = np.uint64(len(tree.box_table) - 1)
-    place = hash_box(sides) & last
-    while tree.box_table[place] >= 0 and not same_box(tree, tree.box_table[place], sides):
-        place = (place + np.uint64(1)) & last
-    return np.int64(place)
+def row_at(table: Int32_1, place: int | np.uint64) -> int:
+    """The row that a place holds, -1 when it is empty."""
+    return np.int64(~table[place])
 
 
 @kernel
-def place_of_id(tree: Tree, identifier: int) -> int:
-    """Place in the table of this id, or of the empty place where it would go."""
-    last = np.uint64(len(tree.id_table) - 1)
-    place = hash_id(identifier) & last
-    while tree.id_table[place] >= 0 and tree.links[tree.id_table[place]].id != identifier:
+def serving(tree: Tree, of_box: bool, hashed: np.uint64) -> Int32_1:
+    """The table that has what hashes so, or would have it."""
+    old, at = (tree.old_box_table, MOVED_BOX) if of_box else (tree.old_id_table, MOVED_ID)
+    if len(old) > 0:
+        place = (hashed - np.uint64(tree.moved[at])) & np.uint64(len(old) - 1)
+        if place >= np.uint64(tree.moved[at + 1]):
+            return old
+    return tree.box_table if of_box else tree.id_table
+
+
+@kernel
+def place_of_box(tree: Tree, sides: Float2) -> tuple[Int32_1, int]:
+    """Table and place of the box with these sides, or of the empty place where it would go."""
+    hashed = hash_box(sides)
+    table = serving(tree, True, hashed)
+    last = np.uint64(len(table) - 1)
+    place = hashed & last
+    while table[place] != 0 and not same_box(tree, row_at(table, place), sides):
         place = (place + np.uint64(1)) & last
-    return np.int64(place)
+    return table, np.int64(place)
+
+
+@kernel
+def place_of_id(tree: Tree, identifier: int) -> tuple[Int32_1, int]:
+    """Table and place of this id, or of the empty place where it would go."""
+    hashed = hash_id(identifier)
+    table = serving(tree, False, hashed)
+    last = np.uint64(len(table) - 1)
+    place = hashed & last
+    while table[place] != 0 and tree.links[row_at(table, place)].id != identifier:
+        place = (place + np.uint64(1)) & last
+    return table, np.int64(place)
 
 
 @kernel
 def first_link(tree: Tree, identifier: int) -> int:
     """First link of an id, -1 when it is unknown."""
-    return tree.id_table[place_of_id(tree, identifier)]
+    table, place = place_of_id(tree, identifier)
+    return row_at(table, place)
 
 
 @kernel
@@ -95,32 +123,76 @@ def _vacate(tree: Tree, table: Int32_1, place: int, of_box: bool) -> None:
     probe = hole
     while True:
         probe = (probe + np.uint64(1)) & last
-        if table[probe] < 0:
+        if table[probe] == 0:
             break
-        home = _home(tree, table[probe], of_box) & last
+        home = _home(tree, row_at(table, probe), of_box) & last
         if ((probe - home) & last) >= ((probe - hole) & last):  # the hole lies between its home and it
             table[hole] = table[probe]
             hole = probe
-    table[hole] = -1
+    table[hole] = 0
 
 
 @kernel
-def rehash(tree: Tree, box_table: Int32_1, id_table: Int32_1) -> None:
-    """Fill new, empty tables from the live rows."""
-    last = np.uint64(len(box_table) - 1)
+def _enter(tree: Tree, table: Int32_1, row: int, of_box: bool) -> None:
+    """Enter a row that is in no table."""
+    last = np.uint64(len(table) - 1)
+    place = _home(tree, row, of_box) & last
+    while table[place] != 0:
+        place = (place + np.uint64(1)) & last
+    table[place] = ~row
+
+
+@kernel
+def first_gap(table: Int32_1) -> int:
+    """The first empty place."""
+    place = 0
+    while table[place] != 0:
+        place += 1
+    return place
+
+
+@kernel
+def _move(tree: Tree, of_box: bool, places: int) -> None:
+    """Move the entries of at least so many places from the old table to the new one, while there are any.
+
+    It begins behind an empty place and ends behind one, so that no entry lies before its home. At the end,
+    entries that were put beyond the last place, which is the one before the first, are moved as well.
+    """
+    old, at = (tree.old_box_table, MOVED_BOX) if of_box else (tree.old_id_table, MOVED_ID)
+    new = tree.box_table if of_box else tree.id_table
+    moved = tree.moved[at + 1]
+    end = min(moved + places, len(old))
+    if moved >= len(old):
+        return
+    while True:
+        place = (tree.moved[at] + moved) & (len(old) - 1)
+        moved += 1
+        row = row_at(old, place)
+        if row >= 0:
+            _enter(tree, new, row, of_box)
+            old[place] = 0
+        elif moved >= end:
+            break
+    tree.moved[at + 1] = moved
+
+
+@kernel
+def move(tree: Tree, places: int) -> None:
+    """Move the entries of so many places, and a few more, from old tables to new ones, if there are any."""
+    _move(tree, True, places)
+    _move(tree, False, places)
+
+
+@kernel
+def fill_whole(tree: Tree, box_table: Int32_1, id_table: Int32_1) -> None:
+    """Enter all boxes and ids in empty tables."""
     for box in range(tree.state[USED_BOX]):
         if tree.slots[box].link >= 0:
-            place = _home(tree, box, True) & last
-            while box_table[place] >= 0:
-                place = (place + np.uint64(1)) & last
-            box_table[place] = box
-    last = np.uint64(len(id_table) - 1)
-    for old in tree.id_table:
-        if old >= 0:
-            place = _home(tree, old, False) & last
-            while id_table[place] >= 0:
-                place = (place + np.uint64(1)) & last
-            id_table[place] = old
+            _enter(tree, box_table, box, True)
+    for table in (tree.old_id_table, tree.id_table):
+        for place in range(len(table)):
+            if table[place] != 0:
+                _enter(tree, id_table, row_at(table, place), False)
 
 
 @kernel
@@ -148,8 +220,8 @@ def distinct(low: Float2, high: Float2, table: Int32_1) -> Int1:
 
 
 @kernel
-def add_box(tree: Tree, sides: Float2) -> int:
-    """A new row for a box that is not in the table yet, entered there, without links or leaf."""
+def add_box(tree: Tree, sides: Float2, table: Int32_1, place: int) -> int:
+    """A new row for a box, entered at the empty `place_of_box`, without links or leaf."""
     box = tree.state[FREE_BOX]
     if box >= 0:
         tree.state[FREE_BOX] = tree.slots[box].leaf
@@ -159,7 +231,7 @@ def add_box(tree: Tree, sides: Float2) -> int:
     tree.bounds[box] = sides
     tree.slots[box].link = -1
     tree.slots[box].leaf = -1
-    tree.box_table[place_of_box(tree, sides)] = box
+    table[place] = ~box
     tree.state[BOXES] += 1
     return box
 
@@ -167,8 +239,8 @@ def add_box(tree: Tree, sides: Float2) -> int:
 @kernel
 def add_link(tree: Tree, identifier: int, box: int, exact: bool) -> None:
     """Tie an id to a box; nothing new when it is tied already (then exactness may only be gained)."""
-    place = place_of_id(tree, identifier)
-    first = tree.id_table[place]
+    table, place = place_of_id(tree, identifier)
+    first = row_at(table, place)
     by_id, by_box = first, tree.slots[box].link  # walked in step: an end of the shorter chain is enough
     while by_id >= 0 and by_box >= 0:
         known = by_id if tree.links[by_id].box == box else by_box
@@ -191,7 +263,7 @@ def add_link(tree: Tree, identifier: int, box: int, exact: bool) -> None:
         tree.links[row.next].previous = link
     tree.slots[box].link, tree.slots[box].id = link, identifier
     row.sibling = first
-    tree.id_table[place] = link
+    table[place] = ~link
     tree.state[LINKS] += 1
     if not exact:
         tree.state[INEXACT] += 1
@@ -202,13 +274,13 @@ def add_link(tree: Tree, identifier: int, box: int, exact: bool) -> None:
 @kernel
 def remove_first_link(tree: Tree, identifier: int) -> int:
     """Drop one link of a known id. Returns the box that lost its last link, or -1."""
-    place = place_of_id(tree, identifier)
-    link = tree.id_table[place]
+    table, place = place_of_id(tree, identifier)
+    link = row_at(table, place)
     row = tree.links[link]
     if row.sibling >= 0:
-        tree.id_table[place] = row.sibling
+        table[place] = ~row.sibling
     else:
-        _vacate(tree, tree.id_table, place, False)
+        _vacate(tree, table, place, False)
         tree.state[IDS] -= 1
     box = row.box
     if row.previous >= 0:
@@ -231,7 +303,8 @@ def remove_first_link(tree: Tree, identifier: int) -> int:
 @kernel
 def remove_box(tree: Tree, box: int) -> None:
     """Free the row of a box without links that has left its leaf."""
-    _vacate(tree, tree.box_table, place_of_box(tree, tree.bounds[box]), True)
+    table, place = place_of_box(tree, tree.bounds[box])
+    _vacate(tree, table, place, True)
     tree.slots[box].leaf = tree.state[FREE_BOX]
     tree.state[FREE_BOX] = box
     tree.state[BOXES] -= 1

@@ -1,7 +1,6 @@
 """Inserting boxes one at a time (the R*-tree of Beckmann et al.).
 
-`drain` places the entries that wait until none is left, or stops *between* two entries when the node pools
-could run short; the caller then grows the pools and calls it again.
+`drain` places the entries that wait until none is left. The caller has made sure that all pools have room.
 
 No decision here needs masks that are up to date: they are drawn once, at the end (`redraw`).
 """
@@ -12,7 +11,7 @@ from rtfilter.index.kernels.array_types import Bool1, Float1, Float2, Int1
 from rtfilter.index.kernels.entries import append_entry, extend, refresh_entry
 from rtfilter.index.kernels.geometry import area, area_of_union, covers, framed, overlap_growth, widen_frame
 from rtfilter.index.kernels.grid import redraw
-from rtfilter.index.kernels.hash_tables import add_box, add_link, place_of_box
+from rtfilter.index.kernels.hash_tables import add_box, add_link, move, place_of_box, row_at
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import (
     LINKS,
@@ -21,22 +20,22 @@ from rtfilter.index.kernels.layout import (
     ROOT,
     TODO,
     UPDATES,
-    USED_BOX,
-    USED_LINK,
     WORD,
     Tree,
     capacity_of,
+    has_room,
     opened_tree,
     rectangles,
     words_for,
     words_of,
 )
-from rtfilter.index.kernels.nodes import has_room, wait
+from rtfilter.index.kernels.nodes import wait
 from rtfilter.index.kernels.select_point import candidates, locate
 from rtfilter.index.kernels.sorting import ascending
 from rtfilter.index.kernels.split import overflow
 from rtfilter.index.kernels.vector import trailing_zeros
 
+MOVED = 16  # places of an old hash table that an insertion moves: it is empty long before the next one
 NEAR = 32  # candidates of least area enlargement whose overlap is computed
 
 
@@ -118,63 +117,60 @@ def place(tree: Tree, row: int, level: int) -> None:
 
 
 @kernel
-def drain(tree: Tree) -> bool:
-    """Place all waiting entries; False when it stopped because the node pools must grow first."""
+def drain(tree: Tree) -> None:
+    """Place all waiting entries."""
     while tree.state[TODO] > 0:
-        if not has_room(tree):
-            return False
         tree.state[TODO] -= 1
         place(tree, tree.todo[tree.state[TODO], 0], tree.todo[tree.state[TODO], 1])
-    return True
 
 
 @kernel
 def enter(tree: Tree, identifier: int, low: Float1, high: Float1, exact: bool, sides: Float2) -> None:
-    """Add a box, which then waits for its place; `sides` (2, d) is scratch."""
+    """Add a box and find it its place; `sides` (2, d) is scratch."""
     for k in range(len(low)):
         sides[0, k], sides[1, k] = low[k] + 0.0, high[k] + 0.0  # no negative zeros
-    box = tree.box_table[place_of_box(tree, sides)]
+    move(tree, MOVED)
+    table, at = place_of_box(tree, sides)
+    box = row_at(table, at)
     if box < 0:
         widen_frame(tree, sides)
-        box = add_box(tree, sides)
+        box = add_box(tree, sides, table, at)
         tree.state[REINSERTED] = 0
         wait(tree, box, 0)
-    add_link(tree, identifier, box, exact)
+        add_link(tree, identifier, box, exact)
+        drain(tree)
+    else:
+        add_link(tree, identifier, box, exact)
     tree.state[UPDATES] += 1
 
 
 @kernel
-def insert(where: Int1, start: int, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> int:
-    """Insert boxes `start`.. of n in the tree at these addresses and return how many are in.
+def can_take(tree: Tree, count: int) -> bool:
+    """Whether all pools and tables have room for so many more boxes of any ids."""
+    return has_room(tree, count, count) and len(tree.id_table) >= 2 * (tree.state[LINKS] + count)
 
-    Fewer than n, or entries still waiting: the node pools must grow first. The pools of boxes and links and
-    the tables must have room for all n.
-    """
+
+@kernel
+def insert(where: Int1, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> bool:
+    """Insert n boxes in the tree at these addresses, all or, for want of room, none; whether they are in."""
     tree = opened_tree(where)
+    if not can_take(tree, len(ids)):
+        return False
     sides = np.empty((2, low.shape[1]))
-    for i in range(start, len(ids)):
-        if not drain(tree):
-            return i
+    for i in range(len(ids)):
         enter(tree, ids[i], low[i], high[i], exact[i], sides)
-    if drain(tree):
-        redraw(tree)
-    return len(ids)
+    redraw(tree)
+    return True
 
 
 @kernel
 def insert_one(where: Int1, identifier: int, low: Float1, high: Float1, exact: bool) -> bool:
-    """Insert one box (d,), (d,) if it is one and all pools have the room; whether it was.
-
-    Entries may still be waiting then. Less work to call than `insert`.
-    """
+    """Insert one box (d,), (d,) if it is one and there is room; whether it is in."""
     tree = opened_tree(where)
-    room = min(len(tree.slots) - tree.state[USED_BOX], len(tree.links) - tree.state[USED_LINK])
-    valid = room > 0 and len(tree.id_table) >= 2 * (tree.state[LINKS] + 1) and has_room(tree)
+    valid = can_take(tree, 1)
     for k in range(len(low)):
         valid &= low[k] <= high[k]
-    if not valid or not drain(tree):
-        return False
-    enter(tree, identifier, low, high, exact, np.empty((2, len(low))))
-    if drain(tree):
+    if valid:
+        enter(tree, identifier, low, high, exact, np.empty((2, len(low))))
         redraw(tree)
-    return True
+    return valid

@@ -6,10 +6,9 @@ identical boxes are stored once; a *node* holds up to its capacity of entries: b
 node rows above.
 """
 
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtfilter.index.kernels.array_types import (
     Float2,
@@ -25,15 +24,15 @@ from rtfilter.index.kernels.array_types import (
 )
 from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.jit import kernel
-
-Rows = TypeVar("Rows", bound=NDArray[Any])
+from rtfilter.index.kernels.pools import grown
 
 CELLS = 64  # cells of a node's grid in each dimension
 WORD = 64  # bits of a mask word
 CODES = 16  # words of codes for each mask word: 64 entries x 2 ends x 1 byte
-LINE = 64  # bytes of a cache line
 LANES = 8  # words of a vector, see `kernels.vector`
 DIMENSIONS = 2**15 - 1  # at most: `Tree.ranking`
+MINIMUM_FILL = 0.4  # share of its capacity that a node has at least, the root excepted
+MOST_BOXES = 2**28  # for which large pools reserve address space
 OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
 ONE = np.uint64(1)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -93,8 +92,11 @@ class Tree(NamedTuple):
     ranking: Int16_2  # int16 (nodes, d): dimensions of each node in the order of testing, untested ones last
     entries: Int32_1  # int32, flat: a block of `capacity` rows per node
     masks: Word1  # uint64, flat: `block` words per node: CELLS masks for each dimension, then codes (`grid`)
-    box_table: Int32_1  # int32, power of two: open-addressing hash of the boxes
-    id_table: Int32_1  # int32, power of two: open-addressing hash of the ids, to their first link
+    box_table: Int32_1  # int32, power of two: hash of the boxes, see `hash_tables`
+    id_table: Int32_1  # int32, as long: hash of the ids, to their first link
+    old_box_table: Int32_1  # int32, power of two or 0: what is not yet moved to a larger `box_table`
+    old_id_table: Int32_1  # int32, as long: the same for ids
+    moved: Int1  # int64 (4,): first place of the old table of boxes, places moved from there; of ids
     state: Int1  # int64 (STATE_SIZE,)
     frame: Float2  # float64 (3, d): low, high and 1 / width of all finite sides ever seen
     todo: Int32_2  # int32 (k, 2): (row, level) of entries waiting for their place; scratch
@@ -149,11 +151,6 @@ def rectangles(tree: Tree, level: int) -> Float3:
     return tree.bounds if level == 0 else tree.mbr
 
 
-def _block(tree: Tree, leaf: bool) -> tuple[int, int]:
-    capacity = int(tree.state[LEAF_CAPACITY if leaf else INNER_CAPACITY])
-    return capacity, block(tree.frame.shape[1], words(capacity))
-
-
 def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
     """A tree whose root is an empty leaf."""
     state = np.zeros(STATE_SIZE, np.int64)
@@ -173,21 +170,24 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
         ranking=np.empty((0, dimensions), np.int16),
         entries=np.empty(0, np.int32),
         masks=np.empty(0, np.uint64),
-        box_table=np.full(16, -1, np.int32),
-        id_table=np.full(16, -1, np.int32),
+        box_table=np.zeros(16, np.int32),
+        id_table=np.zeros(16, np.int32),
+        old_box_table=np.zeros(0, np.int32),
+        old_id_table=np.zeros(0, np.int32),
+        moved=np.zeros(4, np.int64),
         state=state,
         frame=frame,
         todo=np.empty((waiting, 2), np.int32),
     )
-    tree = with_nodes(tree, leaves=1, inner=0)
+    tree = with_room(tree, boxes=0, links=0)
     tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0, 0, 0, 0, -2)
     tree.ranking[0] = np.arange(dimensions)
     tree.mbr[0, 0], tree.mbr[0, 1] = np.inf, -np.inf
     tree.grid[0, 0], tree.grid[0, 1] = 0.0, 1.0
-    capacity, masks = _block(tree, leaf=True)
+    masks = block(dimensions, words(leaf_capacity))
     tree.masks[:masks] = 0
     state[ROOT], state[HEIGHT], state[USED_NODE] = 0, 1, 1
-    state[USED_ENTRY], state[USED_MASK] = capacity, masks
+    state[USED_ENTRY], state[USED_MASK] = leaf_capacity, masks
     return tree
 
 
@@ -195,50 +195,69 @@ TREE_BY_ADDRESS = ByAddress(lambda: empty(1, 4, 4))
 opened_tree = TREE_BY_ADDRESS.opened
 
 
-def aligned(rows: int, like: Rows) -> Rows:
-    """An uninitialised array of so many rows as those of `like`, which begins with a cache line.
-
-    NumPy begins big arrays 16 bytes into one, so that each vector of mask words would lie in two.
-    """
-    row = int(np.prod(like.shape[1:])) * like.itemsize
-    room = np.empty(rows * row + LINE, np.uint8)
-    start = -room.__array_interface__["data"][0] % LINE
-    return room[start : start + rows * row].view(like.dtype).reshape(rows, *like.shape[1:])
+@kernel
+def least_entries(capacity: int) -> int:
+    """Least entries of a node, the root excepted."""
+    return max(2, int(capacity * MINIMUM_FILL))
 
 
-def _grown(array: Rows, rows: int, factor: float = 1.5) -> Rows:
-    """`array` with room for `rows` rows, its content kept; itself when it has the room."""
-    if len(array) >= rows:
-        return array
-    larger = aligned(max(rows, int(len(array) * factor)), array)
-    larger[: len(array)] = array
-    return larger
+@kernel
+def most_nodes(boxes: int, leaf_capacity: int, inner_capacity: int) -> tuple[int, int]:
+    """Leaves and inner nodes that a tree of so many boxes has at most."""
+    leaves = max(1, boxes // least_entries(leaf_capacity))
+    inner, level = 1, leaves
+    while level > 1:
+        level = max(1, level // least_entries(inner_capacity))
+        inner += level
+    return leaves, inner
 
 
-def with_boxes(tree: Tree, count: int) -> Tree:
-    """`tree` with room for `count` more boxes and links (hash tables are grown by `hash_tables.rehash`)."""
-    boxes = int(tree.state[USED_BOX]) + count
-    return tree._replace(
-        bounds=_grown(tree.bounds, boxes),
-        slots=_grown(tree.slots, boxes),
-        links=_grown(tree.links, int(tree.state[USED_LINK]) + count),
+@kernel
+def rows_for(boxes: int, leaf_capacity: int, inner_capacity: int, dimensions: int) -> tuple[int, int, int]:
+    """Rows of `nodes`, of `entries` and of `masks` that are enough for so many boxes."""
+    leaves, inner = most_nodes(boxes, leaf_capacity, inner_capacity)
+    masks = leaves * block(dimensions, words(leaf_capacity)) + inner * block(
+        dimensions, words(inner_capacity)
+    )
+    return leaves + inner, leaves * leaf_capacity + inner * inner_capacity, masks
+
+
+@kernel
+def has_room(tree: Tree, boxes: int, links: int) -> bool:
+    """Whether there is room for so many more boxes and links, and all nodes that they may need."""
+    state = tree.state
+    count = state[USED_BOX] + boxes
+    nodes, entries, masks = rows_for(count, state[LEAF_CAPACITY], state[INNER_CAPACITY], tree.mbr.shape[2])
+    return (
+        count <= len(tree.slots)
+        and count <= len(tree.bounds)
+        and state[USED_LINK] + links <= len(tree.links)
+        and nodes <= min(len(tree.nodes), len(tree.mbr), len(tree.grid), len(tree.ranking))
+        and entries <= len(tree.entries)
+        and masks <= len(tree.masks)
     )
 
 
-def with_nodes(tree: Tree, leaves: int, inner: int) -> Tree:
-    """`tree` with room for so many more nodes."""
-    leaf_entries, leaf_masks = _block(tree, leaf=True)
-    inner_entries, inner_masks = _block(tree, leaf=False)
-    nodes = int(tree.state[USED_NODE]) + leaves + inner
-    entries = int(tree.state[USED_ENTRY]) + leaves * leaf_entries + inner * inner_entries
-    masks = int(tree.state[USED_MASK]) + leaves * leaf_masks + inner * inner_masks
+def with_room(tree: Tree, boxes: int, links: int) -> Tree:
+    """`tree` with room for so many more boxes and links, and all nodes that they may need.
+
+    So a change never has to stop for want of room. Hash tables have room of their own (`hash_tables`).
+    """
+    state, dimensions = tree.state, tree.frame.shape[1]
+    capacities = int(state[LEAF_CAPACITY]), int(state[INNER_CAPACITY])
+    count, ties = int(state[USED_BOX]) + boxes, int(state[USED_LINK]) + links
+    nodes, entries, masks = rows_for(count, *capacities, dimensions)
+    most_nodes, most_entries, most_masks = rows_for(MOST_BOXES, *capacities, dimensions)
     return tree._replace(
-        nodes=_grown(tree.nodes, nodes),
-        mbr=_grown(tree.mbr, nodes),
-        grid=_grown(tree.grid, nodes),
-        ranking=_grown(tree.ranking, nodes),
-        entries=_grown(tree.entries, entries),
-        masks=_grown(tree.masks, masks, factor=1.25),  # the largest array: less slack
+        bounds=grown(tree.bounds, count, MOST_BOXES),
+        slots=grown(tree.slots, count, MOST_BOXES),
+        links=grown(tree.links, ties, MOST_BOXES),
+        nodes=grown(tree.nodes, nodes, most_nodes),
+        mbr=grown(tree.mbr, nodes, most_nodes),
+        grid=grown(tree.grid, nodes, most_nodes),
+        ranking=grown(tree.ranking, nodes, most_nodes),
+        entries=grown(tree.entries, entries, most_entries),
+        masks=grown(tree.masks, masks, most_masks),
     )
 
 

@@ -9,7 +9,6 @@ from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import (
     FREE_INNER,
     FREE_LEAF,
-    HEIGHT,
     TODO,
     USED_ENTRY,
     USED_MASK,
@@ -17,21 +16,19 @@ from rtfilter.index.kernels.layout import (
     Tree,
     block_of,
     capacity_of,
+    least_entries,
 )
-
-#: Share of its capacity that a node has at least, the root excepted.
-MINIMUM_FILL = 0.4
 
 
 @kernel
 def minimum_of(tree: Tree, level: int) -> int:
     """Least entries of a node of this level, the root excepted."""
-    return max(2, int(capacity_of(tree, level) * MINIMUM_FILL))
+    return least_entries(capacity_of(tree, level))
 
 
 @kernel
 def new_node(tree: Tree, level: int) -> int:
-    """An empty node; the caller has made sure that there is room."""
+    """An empty node; see `layout.has_room`."""
     free = FREE_LEAF if level == 0 else FREE_INNER
     node = tree.state[free]
     if node >= 0:
@@ -58,18 +55,6 @@ def free_node(tree: Tree, node: int) -> None:
     tree.nodes[node].parent = tree.state[free]
     tree.nodes[node].level = -1
     tree.state[free] = node
-
-
-@kernel
-def has_room(tree: Tree) -> bool:
-    """Whether one entry can be placed: at worst every level splits and the tree grows."""
-    inner = tree.state[HEIGHT] + 1
-    masks = block_of(tree, 0) + inner * block_of(tree, 1)
-    return (
-        tree.state[USED_NODE] + 1 + inner <= len(tree.nodes)
-        and tree.state[USED_ENTRY] + capacity_of(tree, 0) + inner * capacity_of(tree, 1) <= len(tree.entries)
-        and tree.state[USED_MASK] + masks <= len(tree.masks)
-    )
 
 
 @kernel

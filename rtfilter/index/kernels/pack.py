@@ -268,7 +268,7 @@ def fill_tables(
             tree.bounds[box, 1, k] = high[row, k] + 0.0
         tree.slots[box].link = tree.slots[box].leaf = -1
     for place in range(len(table)):
-        tree.box_table[place] = box_of[table[place]] if table[place] >= 0 else -1
+        tree.box_table[place] = ~box_of[table[place]] if table[place] >= 0 else 0
     tree.state[USED_BOX] = tree.state[BOXES] = len(rows)
     for row in rows:  # links lie as the boxes do: searches stay local
         add_link(tree, ids[row], box_of[row], exact[row])

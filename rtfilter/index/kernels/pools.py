@@ -1,0 +1,138 @@
+"""Memory of pools: small ones are copied when they grow, large ones lie in address space that is reserved.
+
+Address space costs nothing. A page of it becomes memory when it is first written, and may be given back. So a
+large pool has from the beginning as many rows as it may ever need: to grow is to write the next row. Where
+the system reserves no address space (Windows, or a limit on it), large pools are copied as well.
+"""
+
+import ctypes
+import mmap
+import platform
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = TypeVar("Rows", bound=NDArray[Any])
+
+LINE = 64  # bytes of a cache line
+LARGE = 1 << 22  # bytes from which a pool lies in reserved address space
+MOST = 1 << 36  # bytes of address space of a pool, unless it needs more
+SPARE = 1.5  # a pool that is copied gets so many times its rows
+_KEEP_OLD, _FIXED, _MAY_MOVE = 4, 2, 1  # of mremap
+
+
+def grown(pool: Rows, rows: int, most: int) -> Rows:
+    """A pool with room for `rows` rows, its content kept; itself when it has the room.
+
+    A large one gets room for `most` rows where the system allows it.
+    """
+    if len(pool) >= rows:
+        return pool
+    row = int(np.prod(pool.shape[1:])) * pool.itemsize
+    larger = _reserved(rows * row, most * row) if rows * row >= LARGE else None
+    if larger is None:
+        larger = _aligned(max(rows, int(len(pool) * SPARE)) * row)
+    if not _pages_moved(pool, larger):
+        larger[: pool.nbytes] = pool.reshape(-1).view(np.uint8)
+    return larger[: len(larger) // row * row].view(pool.dtype).reshape(-1, *pool.shape[1:])
+
+
+def zeros(count: int) -> NDArray[np.int32]:
+    """So many zeros, int32, made in no time: pages become memory when they are first written."""
+    reserved = _reserved(4 * count, 4 * count) if 4 * count >= LARGE else None
+    return np.zeros(count, np.int32) if reserved is None else reserved[: 4 * count].view(np.int32)
+
+
+def _aligned(size: int) -> NDArray[np.uint8]:
+    """So many uninitialised bytes, which begin with a cache line.
+
+    NumPy begins big arrays 16 bytes into one, so that each vector of mask words would lie in two.
+    """
+    room = np.empty(size + LINE, np.uint8)
+    start = -room.__array_interface__["data"][0] % LINE
+    return room[start : start + size]
+
+
+def _reserved(least: int, most: int) -> NDArray[np.uint8] | None:
+    """Zero bytes in reserved address space: `most` where it is free, else 2 x `least`, else None."""
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return None
+    free = [max(least, min(most, max(MOST, 2 * least)))] if _address_space_is_free() else []
+    for size in [*free, 2 * least]:
+        with suppress(OSError, ValueError, OverflowError):
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _no_reserve()
+            mapping = mmap.mmap(-1, size, flags=flags)
+            if hasattr(mmap, "MADV_HUGEPAGE"):
+                with suppress(OSError):  # searches read pools all over
+                    mapping.madvise(mmap.MADV_HUGEPAGE)
+            return np.frombuffer(mapping, np.uint8)
+    return None
+
+
+@cache
+def _address_space_is_free() -> bool:
+    """Whether address space that is not used takes nothing from anybody."""
+    with suppress(OSError, ImportError):
+        import resource
+
+        if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+            return False
+    with suppress(OSError):
+        return Path("/proc/sys/vm/overcommit_memory").read_text().strip() != "2"
+    return True
+
+
+def _no_reserve() -> int:
+    """The flag by which pages count when they are written; 0 where it is not known."""
+    usual = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
+    return getattr(mmap, "MAP_NORESERVE", 0x4000 if usual else 0)
+
+
+def _mapping(array: Any) -> Any:
+    """The object whose memory an array shows."""
+    while isinstance(array, np.ndarray) and array.base is not None:
+        array = array.base
+    return array.obj if isinstance(array, memoryview) else array
+
+
+def _pages_moved(pool: NDArray[Any], larger: NDArray[np.uint8]) -> bool:
+    """Let the pages of a pool that is mapped from a file be the beginning of a larger one, without a copy.
+
+    The old pool then shows the file again, without what was written to it. False where this cannot be done.
+    """
+    move = _mremap()
+    begin = pool.__array_interface__["data"][0]
+    old, new = _mapping(pool), _mapping(larger)
+    if move is None or not isinstance(old, mmap.mmap) or not isinstance(new, mmap.mmap):
+        return False
+    if pool.nbytes < LARGE or begin % mmap.PAGESIZE or not _of_file(pool):
+        return False
+    into = larger.__array_interface__["data"][0]
+    return bool(move(begin, pool.nbytes, pool.nbytes, _KEEP_OLD | _FIXED | _MAY_MOVE, into) == into)
+
+
+def _of_file(array: Any) -> bool:
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return False
+
+
+@cache
+def _mremap() -> Callable[[int, int, int, int, int], int] | None:
+    if sys.platform != "linux":
+        return None
+    with suppress(OSError, AttributeError):
+        call = ctypes.CDLL(None, use_errno=True).mremap
+        call.restype = ctypes.c_void_p
+        call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        found: Callable[[int, int, int, int, int], int] = call
+        return found
+    return None
