@@ -16,7 +16,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import BoxColumns, Filters
-from rtfilter.matchers.port import Matcher, Savable, Scannable, refuse_untaken
+from rtfilter.matchers.port import Matcher, Replacing, Savable, Scannable, refuse_untaken
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.ends import EndStore
@@ -62,7 +62,7 @@ class Part(NamedTuple):
 
 
 class _Undo(NamedTuple):
-    """How to put in order a change that was cut short: remove these ids, then put what was there before."""
+    """How to put in order a change that was cut short: remove these ids, then put this."""
 
     ids: IntArray
     filters: Filters | None = None
@@ -201,13 +201,37 @@ class Subscriptions:
         """Give a subscription another predicate, or leave it as it is. Raises `UnknownSubscriptionError`."""
         if id not in self:
             raise UnknownSubscriptionError(id)
-        name, before = np.array([id]), self.predicates.kept(id)
+        name = np.array([id])
+        filters = draft.filters.named(name)
+        if isinstance(self.matcher, Replacing) and id not in self._unmatchable and len(filters.boxes().ids):
+            self._replace_at_once(name, filters, draft.predicates)
+            return
+        before = self.predicates.kept(id)
         old = self._content([id] if id in self.matcher else [])
         self._undo = _Undo(name, old, None if before is None else [before])
         try:
             self._forget(name)
-            filters = draft.filters.named(name)
             self._put(name, filters, draft.predicates)
+            self._undo = Change(self.version + 1, filters, name)
+        finally:
+            self.recover()
+
+    def _replace_at_once(self, name: IntArray, filters: Filters, predicates: Sequence[Kept] | None) -> None:
+        """Replace one that the matcher has: in the matcher first, which may refuse, then beside it."""
+        assert isinstance(self.matcher, Replacing)
+        self._undo = _Undo(name, filters, predicates)  # once begun, it is completed
+        try:
+            try:
+                self.matcher.replace(filters)
+            except Exception:
+                self._undo = None
+                raise
+            self.ends.remove(name)
+            self.ends.add(filters.ends)
+            if predicates is None:
+                self.predicates.remove(int(name[0]))
+            else:
+                self.predicates.put(int(name[0]), predicates[0])
             self._undo = Change(self.version + 1, filters, name)
         finally:
             self.recover()

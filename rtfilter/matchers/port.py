@@ -134,6 +134,14 @@ class Scannable(Matcher, Protocol):
 
 
 @runtime_checkable
+class Replacing(Matcher, Protocol):
+    """A matcher that can give a subscription other filters at once. With others it is removed and added."""
+
+    def replace(self, filters: Filters) -> None:
+        """Do so for one that it has. Where this fails, also by an interrupt, nothing or all has been done."""
+
+
+@runtime_checkable
 class Savable(Matcher, Protocol):
     """A matcher that saves its own arrays. Others are built again from their content."""
 

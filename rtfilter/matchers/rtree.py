@@ -46,6 +46,11 @@ class RTreeMatcher:
         elif len(ids):
             self.tree.extend(ids, low, high, exact=exact)
 
+    def replace(self, filters: Filters) -> None:
+        """See `Replacing`."""
+        ids, low, high, exact = filters.boxes()
+        self.tree.replace(int(ids[0]), low, high, exact=exact)
+
     def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""
         return self.tree.delete_many(ids)

@@ -222,10 +222,12 @@ def test_another_matcher_takes_exact_ends_over(matcher, other, tmp_path):
     assert as_sets(loaded.match_batch(events)) == between(low, high, events[:, 0])
 
 
-def test_a_failed_update_keeps_exact_ends(monkeypatch):
-    filter = EventFilter(Schema({"t": int}))
+@pytest.mark.parametrize(("matcher", "method"), [("rtree", "replace"), ("masks", "add")])
+def test_a_failed_update_keeps_exact_ends(monkeypatch, matcher, method):
+    filter = EventFilter(Schema({"t": int}), matcher=matcher)
     filter.subscribe_many([[BIG + 1]], [[BIG + 1]])
-    monkeypatch.setattr(filter._subscriptions.matcher, "add", fails_once(filter._subscriptions.matcher.add))
+    made = filter._subscriptions.matcher
+    monkeypatch.setattr(made, method, fails_once(getattr(made, method)))
     with pytest.raises(RuntimeError, match="once"):
         filter.update(0, "t > 1")
     assert [filter.match({"t": BIG + k}).tolist() for k in range(3)] == [[], [0], []]

@@ -516,7 +516,7 @@ def test_an_update_that_fails_restores_what_was(prices, monkeypatch):
     event = {"symbol": "longer than six bytes", "price": 9}
     for id in (text, never):
         with monkeypatch.context() as patch:
-            fails_once(patch, RStarTree, "insert", MemoryError())
+            fails_once(patch, RStarTree, "replace" if id == text else "insert", MemoryError())
             with pytest.raises(MemoryError):
                 prices.update(id, "price > 5")
         assert prices.match(event).tolist() == [text]
