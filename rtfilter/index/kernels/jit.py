@@ -46,8 +46,12 @@ class Kernel(CPUDispatcher):
         """What other kernels call."""
         return self.part._numba_type_
 
+    loads = 0
+    """How often a kernel was loaded or compiled in this process: a call that meets that is no measure."""
+
     def compile(self, signature: Any) -> Any:
         """Load or compile the kernel for arguments of these types."""
+        Kernel.loads += 1
         if not self._looked:  # not while importing: most kernels are only called by kernels
             self._looked = True
             found = cache_of(self.py_func)
