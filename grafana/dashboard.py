@@ -14,10 +14,16 @@ from grafana_foundation_sdk.builders import (
     timeseries,
 )
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.common import VizOrientation
-from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefresh
+from grafana_foundation_sdk.models.common import GraphTresholdsStyleMode, VizOrientation
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    DataSourceRef,
+    Threshold,
+    ThresholdsMode,
+    VariableRefresh,
+)
 
-from panels import ROWS, Panel
+from panels import LEVEL_CHANGES, ROWS, VARIABLES, Panel
 
 FILE = Path(__file__).parent / "dashboards" / "rtfilter.json"
 SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
@@ -35,22 +41,47 @@ def build() -> str:
         .timezone("browser")
         .refresh("10s")
         .time("now-30m", "now")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
         .with_variable(dashboard.DatasourceVariable("source").label("Prometheus").type("prometheus"))
-        .with_variable(
-            dashboard.QueryVariable("job")
-            .label("Job")
+        .annotation(
+            dashboard.AnnotationQuery()
+            .name("Changes of level")
             .datasource(SOURCE)
-            .query('label_values({__name__=~"rtfilter_(spark_)?index_subscriptions"}, job)')
-            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
-            .multi(True)
-            .include_all(True)
+            .enable(True)
+            .icon_color("orange")
+            .expr(LEVEL_CHANGES)
         )
     )
+    before: list[str] = []
+    for name in VARIABLES:
+        made.with_variable(_variable(name, before))
+        before.append(f'{name}=~"${name}"')
     for row in ROWS:
-        made.with_row(dashboard.Row(row.title))
+        titled = dashboard.Row(row.title)
+        if row.closed:  # holds its panels itself, and is closed then
+            for panel in row.panels:
+                titled.with_panel(_panel(panel))
+            made.with_row(titled)
+            continue
+        made.with_row(titled)
         for panel in row.panels:
             made.with_panel(_panel(panel))
     return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"
+
+
+def _variable(name: str, chosen: list[str]) -> dashboard.QueryVariable:
+    """A variable for a label; the values are those that go with what was chosen before."""
+    matchers = ", ".join(['__name__=~"rtfilter_(spark_)?index_subscriptions"', *chosen])
+    return (
+        dashboard.QueryVariable(name)
+        .label(name.capitalize())
+        .datasource(SOURCE)
+        .query(f"label_values({{{matchers}}}, {name})")
+        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .multi(True)
+        .include_all(True)
+        .all_value(".*")  # also where there is no such label
+    )
 
 
 def _panel(panel: Panel) -> timeseries.Panel | heatmap.Panel | bargauge.Panel | stat.Panel:
@@ -70,6 +101,11 @@ def _panel(panel: Panel) -> timeseries.Panel | heatmap.Panel | bargauge.Panel | 
         if panel.kind == "heatmap":
             query.format("heatmap")
         made.with_target(query)
+    if panel.limit is not None:
+        steps = [Threshold(None, "green"), Threshold(panel.limit, "red")]
+        made.thresholds(dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps))
+        if panel.kind == "lines":
+            made.thresholds_style(common.GraphThresholdsStyleConfig().mode(GraphTresholdsStyleMode.DASHED))
     if panel.kind == "bars":
         made.orientation(VizOrientation.HORIZONTAL)
     if panel.kind == "heatmap":

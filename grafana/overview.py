@@ -24,7 +24,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
-from panels import ROWS, Panel
+from panels import ROWS, VARIABLES, Panel
 from rtfilter.text import plain
 
 Series = dict[str, Any]
@@ -65,9 +65,12 @@ class Prometheus:
         return found
 
 
-def filled(query: str, rate: str, job: str = ".*") -> str:
-    """A query with the variables that Grafana would fill in."""
-    return query.replace("$__rate_interval", rate).replace("$job", job)
+def filled(query: str, rate: str) -> str:
+    """A query with the variables that Grafana would fill in: all jobs, instances and filters."""
+    query = query.replace("$__rate_interval", rate)
+    for name in VARIABLES:
+        query = query.replace(f"${name}", ".*")
+    return query
 
 
 def legend(text: str, labels: Mapping[str, str]) -> str:

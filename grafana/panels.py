@@ -8,8 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-RATE, CHOSEN = "[$__rate_interval]", '{job=~"$job"}'
-"""Grafana fills in the time over which rates are taken, and the chosen jobs."""
+RATE = "[$__rate_interval]"
+VARIABLES = ("job", "instance", "filter")
+"""Labels by which those who look at the dashboard choose."""
+
+
+def chosen(**labels: str) -> str:
+    """Label matchers: what was chosen on the dashboard, and these labels."""
+    picked = [f'{name}=~"${name}"' for name in VARIABLES] + [f'{k}="{v}"' for k, v in labels.items()]
+    return "{" + ", ".join(picked) + "}"
+
+
+CHOSEN = chosen()
 
 
 @dataclass(frozen=True)
@@ -26,6 +36,8 @@ class Panel:
         Grafana's name of the unit.
     kind : str
         "lines", "heatmap", "bars" (present values) or "number" (one present value).
+    limit : float, optional
+        Above it something is wrong: a line.
     """
 
     title: str
@@ -33,14 +45,16 @@ class Panel:
     queries: dict[str, str]
     unit: str = "short"
     kind: str = "lines"
+    limit: float | None = None
 
 
 @dataclass(frozen=True)
 class Row:
-    """A titled group of panels."""
+    """A titled group of panels, closed at first if not everybody has what they show."""
 
     title: str
     panels: list[Panel] = field(default_factory=list)
+    closed: bool = False
 
 
 def rate(name: str, by: str = "") -> str:
@@ -53,12 +67,6 @@ def mean(name: str, by: str = "") -> str:
     return f"{rate(name + '_sum', by)} / {rate(name + '_count', by)}"
 
 
-def quantile(share: float, name: str, by: str = "") -> str:
-    """A quantile of the values in a histogram."""
-    labels = f"le, {by}" if by else "le"
-    return f"histogram_quantile({share}, {rate(name + '_bucket', labels)})"
-
-
 def latest(name: str, by: str = "", how: str = "max") -> str:
     """Present value of a gauge: the greatest of all processes, or as `how` says."""
     return f"{how}{f' by ({by}) ' if by else ''}({name}{CHOSEN})"
@@ -66,12 +74,22 @@ def latest(name: str, by: str = "", how: str = "max") -> str:
 
 RESPONSE = "rtfilter_response_seconds"
 CLASS = "size_class"
-QUANTILES = {"median": 0.5, "90 %": 0.9, "99 %": 0.99}
+MOMENTS = {"0.1 ms": "0.0001", "1 ms": "0.001", "10 ms": "0.01", "100 ms": "0.1"}
 
 
-def quantiles(name: str) -> dict[str, str]:
-    """Queries for `QUANTILES` of a histogram, by legend."""
-    return {legend: quantile(share, name) for legend, share in QUANTILES.items()}
+def shares(name: str, bounds: dict[str, str]) -> dict[str, str]:
+    """Which share of a histogram's values is at most a bound, by legend; the bounds are some of its own.
+
+    Such shares are exact. Quantiles would be guessed from the ends of the bucket that they fall in.
+    """
+    return {
+        f"within {legend}": f"sum(rate({name}_bucket{chosen(le=bound)}{RATE})) / {rate(name + '_count')}"
+        for legend, bound in bounds.items()
+    }
+
+
+LEVEL_CHANGES = f"sum by ({CLASS}) (changes(rtfilter_controller_level{CHOSEN}[1m])) > 0"
+"""When the level of a class of batch sizes has changed: an annotation."""
 
 
 ROWS = [
@@ -85,13 +103,14 @@ ROWS = [
                 {"mean": mean(RESPONSE)},
                 "s",
                 "number",
+                limit=0.1,
             ),
             Panel(
                 "Response",
-                "Quantiles over events. If 99 % is far above the median, some batches are large, or one "
-                "class of batch sizes is slow.",
-                quantiles(RESPONSE),
-                "s",
+                "Share of the events that are released within a time of their batch's arrival. If some are "
+                "far behind the others, some batches are large, or one class of batch sizes is slow.",
+                shares(RESPONSE, MOMENTS),
+                "percentunit",
             ),
             Panel(
                 "Mean response by batch size",
@@ -107,17 +126,25 @@ ROWS = [
                 "heatmap",
             ),
             Panel(
-                "Mean response of a batch",
-                "Quantiles over batches. They show how much batches differ.",
-                quantiles("rtfilter_batch_response_seconds"),
-                "s",
+                "Batches by mean response",
+                "Share of the batches whose mean response is within a time: how much batches differ.",
+                shares("rtfilter_batch_response_seconds", MOMENTS),
+                "percentunit",
             ),
         ],
     ),
     Row(
         "Batches",
         [
-            Panel("Events", "Events matched per second.", {"events": rate("rtfilter_events_total")}, "ops"),
+            Panel(
+                "Events",
+                "Events matched per second, and refused with their batch: a value that no event may have.",
+                {
+                    "matched": rate("rtfilter_events_total"),
+                    "refused": rate("rtfilter_events_refused_total"),
+                },
+                "ops",
+            ),
             Panel(
                 "Batches by size",
                 "Batches per second, by class of batch sizes.",
@@ -183,19 +210,22 @@ ROWS = [
         [
             Panel(
                 "Estimation share",
-                "Share of the time of streams that estimates take. Above a fifth, the level is too deep: "
-                "estimates cost more than the order gains.",
+                "Share of the time of streams that estimates and ordering take. It falls to 0 where the "
+                "controller chooses the whole batch as the group. Above a half, compare with "
+                "`FixedPlan(0, None)`, the plan without an estimate.",
                 {
                     "share": f"{rate('rtfilter_estimation_seconds_sum')} / "
                     f"{rate('rtfilter_stream_seconds_total')}"
                 },
                 "percentunit",
+                limit=0.5,
             ),
             Panel(
                 "Estimated workload",
-                "Index nodes at which the search paths of an event stop, quantiles over events. If they are "
-                "all alike, the order gains nothing.",
-                quantiles("rtfilter_workload_nodes"),
+                "Share of the events whose search paths stop at no more than so many index nodes. If all "
+                "events are alike, the order gains nothing.",
+                shares("rtfilter_workload_nodes", {f"{n} nodes": f"{n}.0" for n in (1, 4, 16, 64, 256)}),
+                "percentunit",
             ),
             Panel(
                 "Visits by estimate",
@@ -222,15 +252,25 @@ ROWS = [
             ),
             Panel(
                 "Updates",
-                "Boxes inserted and deleted, subscriptions added and removed, per second.",
+                "Boxes inserted and deleted, subscriptions added, removed and refused, per second.",
                 {
                     "boxes": rate("rtfilter_index_updates_total"),
                     "added": rate("rtfilter_subscriptions_added_total"),
                     "removed": rate("rtfilter_subscriptions_removed_total"),
+                    "refused": rate("rtfilter_subscriptions_refused_total"),
                 },
                 "ops",
             ),
-            Panel("Memory", "Memory of the index.", {"bytes": latest("rtfilter_index_bytes")}, "bytes"),
+            Panel(
+                "Memory",
+                "Memory of the index, and of the whole process.",
+                {
+                    "index": latest("rtfilter_index_bytes"),
+                    "process": latest("process_resident_memory_bytes"),
+                },
+                "bytes",
+                limit=16e9,
+            ),
             Panel("Height", "Levels of the index.", {"levels": latest("rtfilter_index_height")}),
         ],
     ),
@@ -239,8 +279,9 @@ ROWS = [
         [
             Panel(
                 "Micro-batches",
-                "Time from the start of a micro-batch until its result is written, quantiles over batches.",
-                quantiles("rtfilter_spark_batch_seconds"),
+                "Time from the start of a micro-batch until its result is written: mean, by class of "
+                "micro-batch sizes.",
+                {"{{size_class}}": mean("rtfilter_spark_batch_seconds", CLASS)},
                 "s",
             ),
             Panel(
@@ -288,5 +329,6 @@ ROWS = [
                 },
             ),
         ],
+        closed=True,
     ),
 ]

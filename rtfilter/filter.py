@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from operator import index
 from os import PathLike
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 from rtfilter.adaptive import Controller, PlanController
 from rtfilter.changes import Changes
 from rtfilter.dtypes import BoolArray, IntArray
-from rtfilter.errors import EventError, SnapshotError
+from rtfilter.errors import EventError, PredicateError, SnapshotError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.tree import RStarTree
@@ -202,13 +203,18 @@ class EventFilter:
         PredicateError, ValueError
             A predicate, a bound or the ids cannot be used; nothing is changed. `row` tells which predicate.
         """
-        if high is not None:
-            draft = self._subscriptions.draft_bounds(low, high)
-        elif isinstance(low, str | Mapping | Predicate):
+        if high is None and isinstance(low, str | Mapping | Predicate):
             raise TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
-        else:
-            draft = self._subscriptions.draft(low)
-        return self._add(draft, ids)
+        try:
+            if high is not None:
+                draft = self._subscriptions.draft_bounds(low, high)
+            else:
+                draft = self._subscriptions.draft(low)
+            return self._add(draft, ids)
+        except (PredicateError, ValueError):
+            if self.metrics is not None:
+                self.metrics.refused += _count(low)
+            raise
 
     def _add(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
         with self._road.gate.writing():
@@ -241,7 +247,12 @@ class EventFilter:
         UnknownSubscriptionError, PredicateError
             Nothing is changed.
         """
-        draft = self._subscriptions.draft([predicate])
+        try:
+            draft = self._subscriptions.draft([predicate])
+        except PredicateError:
+            if self.metrics is not None:
+                self.metrics.refused += 1
+            raise
         with self._road.gate.writing():
             self._subscriptions.replace(id, draft)
 
@@ -306,21 +317,18 @@ class EventFilter:
     def _read(self, events: object) -> EventTable:
         if isinstance(events, Mapping):
             raise EventError("a batch is a list of dicts, an array or a table; for a single event use match")
-        return self._checked(self.schema.read(events))
+        return self._checked(events)
 
-    def _read_one(self, event: object, way: str) -> EventTable:
-        if isinstance(event, np.ndarray) and event.ndim == 1:
-            event = event[np.newaxis]
-        table = self.schema.read(event)
-        if len(table) != 1:
-            raise ValueError(f"{way} takes one event, not {len(table)}; match_batch takes several")
-        return table
-
-    def _checked(self, table: EventTable) -> EventTable:
-        takes = self._subscriptions.matcher.takes
-        if not takes.missing:
-            refuse_missing(self._subscriptions.name, table, self.schema)
-        return table
+    def _checked(self, events: object) -> EventTable:
+        try:
+            table = self.schema.read(events)
+            if not self._subscriptions.matcher.takes.missing:
+                refuse_missing(self._subscriptions.name, table, self.schema)
+            return table
+        except EventError:
+            if self.metrics is not None:
+                self.metrics.refused_events += _count(events)
+            raise
 
     def match(self, event: object) -> IntArray:
         """Ids of the subscriptions that match one event, int64 (k,).
@@ -331,8 +339,7 @@ class EventFilter:
             See `Schema.read`.
         """
         arrival = perf_counter()
-        table = self._checked(self._read_one(event, "match"))
-        return self._road.match(table, arrival).ids
+        return self._road.match(_one(self._checked(_lone(event)), "match"), arrival).ids
 
     def match_batch(self, events: object) -> Matches:
         """Match a batch as a whole: the least work, all results at once.
@@ -383,7 +390,7 @@ class EventFilter:
         ------
         UnknownSubscriptionError
         """
-        return explain(self.predicate(id), self._read_one(event, "explain").row(0))
+        return explain(self.predicate(id), _one(self.schema.read(_lone(event)), "explain").row(0))
 
     def predicate(self, id: int) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
@@ -447,3 +454,23 @@ class EventFilter:
 
     def __repr__(self) -> str:
         return f"EventFilter({self.schema!r}, {len(self)} subscriptions)"
+
+
+def _lone(event: object) -> object:
+    """One event as a batch, where it is the row of an array."""
+    return event[np.newaxis] if isinstance(event, np.ndarray) and event.ndim == 1 else event
+
+
+def _one(table: EventTable, way: str) -> EventTable:
+    if len(table) != 1:
+        raise ValueError(f"{way} takes one event, not {len(table)}; match_batch takes several")
+    return table
+
+
+def _count(given: Any) -> int:
+    """How many events or subscriptions were meant by what could not be read: one, if nobody knows."""
+    if isinstance(given, str | Mapping):
+        return 1
+    with contextlib.suppress(TypeError):
+        return len(given)
+    return 1

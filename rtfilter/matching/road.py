@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rtfilter.adaptive import Plan, Ticket
 from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
+from rtfilter.index.kernels.jit import Kernel
 from rtfilter.matchers.flat import leveled
 from rtfilter.matching.control import Control
 from rtfilter.matching.gate import Gate, Hold
@@ -90,7 +91,8 @@ class Road:
         if not len(batch) or not batch.reported.acquire(blocking=False):
             return
         outcome, ticket = batch.outcome, batch.ticket
-        if ticket is not None:
+        # Loading a kernel takes longer than hundreds of batches: that would be held against the plan.
+        if ticket is not None and batch.loads == Kernel.loads:
             self.control.report(ticket, outcome.mean_busy_response)
         if self.metrics is None:
             return
@@ -108,6 +110,8 @@ class Batch:
     plan : Plan
     ticket : Ticket or None
         The controller's, to report by; None for a batch that asked no controller.
+    loads : int
+        Kernels that were loaded before it.
     reported : Lock
         Taken for good by the first `Road.report`.
     workload, order, cuts : int64 (n,), int64 (n,), int64 (g + 1,), or None
@@ -134,6 +138,7 @@ class Batch:
     ) -> None:
         self._road, self._events, self._arrival = road, events, arrival
         self.plan, self.ticket = plan, ticket
+        self.loads = Kernel.loads
         self.reported, self._turns = threading.Lock(), Gate()
         self.outcome = Outcome(len(events))
         if plan.group is not None:

@@ -7,14 +7,16 @@ base units (seconds, bytes), and the number of their labels does not grow with t
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -56,13 +58,25 @@ class Metrics(Collector):
     Attributes
     ----------
     registry : CollectorRegistry
-        Holds these metrics, and by default no others. Expose it yourself, or let `serve` do so.
+        Holds these metrics, and by default no others than those of the process. Expose it yourself, or let
+        `serve` do so.
+    name : str
+        The label ``filter`` of all samples, which tells filters of one registry apart; without a name there
+        is no such label.
+    added, removed, refused : int
+        Subscriptions.
+    refused_events : int
+
+    Raises
+    ------
+    ValueError
+        The registry has metrics of a filter of this name already.
     """
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None, name: str = "") -> None:
         self.registry = registry if registry is not None else CollectorRegistry()
-        self.added = 0
-        self.removed = 0
+        self.name = name
+        self.added = self.removed = self.refused = self.refused_events = 0
         # Threads append to these while `fold` empties them: append and popleft of a deque are atomic.
         self._wholes: deque[tuple[int, float, int]] = deque()
         self._streams: deque[StreamRecord] = deque()
@@ -78,7 +92,9 @@ class Metrics(Collector):
         self._events = 0
         self._matches = 0
         self._state: Callable[[], tuple[dict[str, Any], dict[str, Any]]] | None = None
-        self.registry.register(self)
+        if registry is None:
+            ProcessCollector(registry=self.registry)
+        _join(self)
 
     def observe_state(self, state: Callable[[], tuple[dict[str, Any], dict[str, Any]]]) -> None:
         """Set what is called at each scrape for the statistics of the index and the controller's snapshot.
@@ -157,11 +173,11 @@ class Metrics(Collector):
         self._matches += matches
 
     def describe(self) -> Iterable[Metric]:
-        """The names: a registry refuses a second collector with the same ones."""
+        """The names: a registry refuses another collector with the same ones."""
         return self._work()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield each metric with its present value. The registry calls this at a scrape."""
+        """Yield each metric with its present value, without the label `filter`; called at a scrape."""
         self.fold()
         with self._lock:
             yield from self._work()
@@ -208,9 +224,70 @@ class Metrics(Collector):
             batches.add_metric([str(size_class)], count)
         yield batches
         yield CounterMetricFamily("rtfilter_events", "Events matched", self._events)
-        yield CounterMetricFamily("rtfilter_matches", "Matches found", self._matches)
-        yield CounterMetricFamily("rtfilter_subscriptions_added", "Subscriptions added", self.added)
-        yield CounterMetricFamily("rtfilter_subscriptions_removed", "Subscriptions removed", self.removed)
+        for name, text, count in (
+            ("events_refused", "Events refused, with the batch that they came in", self.refused_events),
+            ("matches", "Matches found", self._matches),
+            ("subscriptions_added", "Subscriptions added", self.added),
+            ("subscriptions_removed", "Subscriptions removed", self.removed),
+            ("subscriptions_refused", "Subscriptions refused, with those of the same call", self.refused),
+        ):
+            yield CounterMetricFamily(f"rtfilter_{name}", text, count)
+
+
+class _Filters(Collector):
+    """The metrics of all filters of one registry: each name may stand there once only."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Metrics] = {}
+
+    def describe(self) -> Iterable[Metric]:
+        yield _build_info()
+        yield from next(iter(self.members.values())).describe()
+
+    def collect(self) -> Iterable[Metric]:
+        yield _build_info()
+        families: dict[str, Metric] = {}
+        for name, metrics in list(self.members.items()):
+            for family in metrics.collect():
+                if name:
+                    family.samples = [
+                        sample._replace(labels={"filter": name} | sample.labels) for sample in family.samples
+                    ]
+                known = families.setdefault(family.name, family)
+                if known is not family:
+                    known.samples += family.samples
+        yield from families.values()
+
+
+def _build_info() -> Metric:
+    version = str(sys.modules["rtfilter"].__version__)
+    family = GaugeMetricFamily("rtfilter_build_info", "1, with the version of rtfilter", labels=["version"])
+    family.add_metric([version], 1)
+    return family
+
+
+_joining = threading.Lock()
+_joined: WeakValueDictionary[int, _Filters] = WeakValueDictionary()
+"""What each registry holds, by the registry's `id`."""
+
+
+def _join(metrics: Metrics) -> None:
+    """Add metrics to those of their registry."""
+    with _joining:
+        known = _joined.get(id(metrics.registry))
+        if known is not None and metrics.name in known.members:
+            called = f"called {metrics.name!r}" if metrics.name else "without a name"
+            raise ValueError(
+                f"the registry has metrics of a filter {called} already; "
+                "give each a name of its own: Metrics(registry, name=...)"
+            )
+        if known is not None:
+            known.members[metrics.name] = metrics
+            return
+        filters = _Filters()
+        filters.members[metrics.name] = metrics
+        metrics.registry.register(filters)
+        _joined[id(metrics.registry)] = filters
 
 
 def serve(registry: CollectorRegistry, port: int, address: str = "127.0.0.1") -> Callable[[], None]:

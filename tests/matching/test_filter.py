@@ -21,6 +21,7 @@ from rtfilter import (
     UnknownSubscriptionError,
 )
 from rtfilter.adaptive import FixedPlan
+from rtfilter.index.kernels.jit import Kernel
 from rtfilter.predicates.parse import parse
 
 
@@ -672,3 +673,27 @@ def test_a_controller_is_told_before_its_next_plan_what_came_and_went():
     list(filter.stream([{"x": 3.0}]))
     list(filter.stream([{"x": 3.0}]))
     assert told == [3]
+
+
+def test_a_batch_that_had_to_load_kernels_is_not_held_against_its_plan(monkeypatch):
+    class Told(FixedPlan):
+        reports = 0
+
+        def report(self, ticket, mean_response):
+            self.reports += 1
+
+    filter = EventFilter(Schema({"x": float}), controller=Told(0, 1))
+    list(filter.stream([{"x": 1.0}]))  # may load kernels itself
+    before = filter.controller.reports
+    resume = filter.tree.resume_part
+
+    def resume_after_loading(*arguments):
+        Kernel.loads += 1
+        return resume(*arguments)
+
+    monkeypatch.setattr(filter.tree, "resume_part", resume_after_loading)
+    list(filter.stream([{"x": 1.0}]))
+    assert filter.controller.reports == before
+    monkeypatch.undo()
+    list(filter.stream([{"x": 1.0}]))
+    assert filter.controller.reports == before + 1

@@ -60,13 +60,38 @@ def test_the_dashboard_is_what_its_generator_makes():
 
 def test_the_dashboard_shows_all_panels():
     shown = json.loads((HOME / "dashboards" / "rtfilter.json").read_text())
-    titles = [panel["title"] for panel in shown["panels"] if panel["type"] != "row"]
-    assert titles == [panel.title for row in panels.ROWS for panel in row.panels]
-    assert all(panel["description"] for panel in shown["panels"] if panel["type"] != "row")
+    within = [part for panel in shown["panels"] for part in (panel, *panel.get("panels", []))]
+    made = [panel for panel in within if panel["type"] != "row"]
+    assert [panel["title"] for panel in made] == [panel.title for row in panels.ROWS for panel in row.panels]
+    assert all(panel["description"] for panel in made)
+    assert [panel["title"] for panel in shown["panels"] if panel.get("collapsed")] == ["Spark"]
+
+
+def test_limits_are_lines_and_those_of_the_rules():
+    shown = json.loads((HOME / "dashboards" / "rtfilter.json").read_text())
+    steps = {
+        panel["title"]: panel["fieldConfig"]["defaults"]["thresholds"]["steps"][-1]["value"]
+        for panel in shown["panels"]
+        if "thresholds" in panel.get("fieldConfig", {}).get("defaults", {})
+    }
+    assert steps == {p.title: p.limit for row in panels.ROWS for p in row.panels if p.limit is not None}
+    rules = (HOME / "rules.yml").read_text()
+    assert f"vector({steps['Estimation share']})" in rules
+    assert f"vector({steps['Memory'] / 1e9:.0f}e9)" in rules
+    assert f'le="{steps["Mean response"]}"' in rules
+
+
+def test_no_query_guesses_a_quantile():
+    # Within a bucket a quantile is a guess: shares of the buckets are shown instead.
+    asked = [query for row in panels.ROWS for p in row.panels for query in p.queries.values()]
+    assert not [
+        query for query in [*asked, (HOME / "rules.yml").read_text()] if "histogram_quantile" in query
+    ]
 
 
 def test_every_metric_that_is_asked_for_is_exported():
-    asked = "\n".join(query for row in panels.ROWS for p in row.panels for query in p.queries.values())
+    queries = [query for row in panels.ROWS for p in row.panels for query in p.queries.values()]
+    asked = "\n".join([*queries, panels.LEVEL_CHANGES])
     rules = re.sub(r"#.*|summary:.*|description:.*", "", (HOME / "rules.yml").read_text())
     assert set(NAME.findall(asked + rules)) <= exported()
 
@@ -167,6 +192,8 @@ def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
                     values = [float(v) for series in found for _, v in series["values"]]
                     assert values, (panel.title, text)
                     assert np.isfinite(values).any(), (panel.title, text)
+        changes = filled(panels.LEVEL_CHANGES, "3s").replace("[1m]", "[30s]")
+        assert prometheus.over(changes, began, time.time())
         for group in prometheus.get("rules")["groups"]:
             for rule in group["rules"]:
                 assert rule["health"] == "ok", rule
@@ -210,7 +237,7 @@ def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
 def test_alerts_fire_and_clear(server):
     prometheus, ports = server
     metrics = Metrics()
-    state = {"bytes": 15e9, "mode": "UNSTABLE", "seconds": 0.5, "share": 0.5}
+    state = {"bytes": 15e9, "mode": "UNSTABLE", "seconds": 0.5, "share": 0.7}
     filter = EventFilter(workload("narrow").schema)
     filter.subscribe_many(np.zeros((9, 12)), np.ones((9, 12)))
     list(filter.stream(np.zeros((64, 12))))

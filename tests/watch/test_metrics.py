@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from rtfilter import EventFilter, Schema
+import rtfilter
+from rtfilter import EventError, EventFilter, PredicateError, Schema
 from rtfilter.adaptive import FixedPlan, LevelController
 from rtfilter.watch.metrics import FOLD_AT, Metrics
 
@@ -144,11 +145,67 @@ def test_metrics_are_served_and_a_closed_port_is_named():
         stop()
 
 
-def test_one_registry_takes_the_metrics_of_one_filter():
+def test_filters_of_one_registry_are_told_apart_by_their_names():
     registry = CollectorRegistry()
-    Metrics(registry)
-    with pytest.raises(ValueError, match="Duplicated"):
-        Metrics(registry)
+    schema = Schema({"a": float})
+    one, other = (EventFilter(schema, metrics=Metrics(registry, name)) for name in ("one", "other"))
+    one.match({"a": 1})
+    other.match_batch([{"a": 1}, {"a": 2}])
+    for name, count in (("one", 1), ("other", 2)):
+        assert registry.get_sample_value("rtfilter_events_total", {"filter": name}) == count
+        assert registry.get_sample_value("rtfilter_index_subscriptions", {"filter": name}) == 0
+    text = generate_latest(registry).decode()
+    assert text.count("# TYPE rtfilter_events_total ") == 1
+    assert text.count("rtfilter_build_info{") == 1
+
+
+@pytest.mark.parametrize("name", ["", "alerts"])
+def test_one_registry_has_one_filter_of_a_name(name):
+    registry = CollectorRegistry()
+    kept = Metrics(registry, name)
+    with pytest.raises(ValueError, match=r"already; give each a name of its own: Metrics\(registry, name="):
+        Metrics(registry, name)
+    kept.refused = 3
+    labels = {"filter": name} if name else {}
+    assert registry.get_sample_value("rtfilter_subscriptions_refused_total", labels) == 3
+
+
+def test_refused_events_and_subscriptions_are_counted():
+    filter = make()
+    for events in (
+        {"a": float("nan")},
+        [{"a": 1}, {"a": float("inf")}],
+        np.full((3, 2), np.nan),
+        5,
+        np.array(5),
+    ):
+        with pytest.raises(EventError):
+            filter.match(events)
+    assert value(filter, "rtfilter_events_refused_total") == 1 + 2 + 3 + 1 + 1
+    assert value(filter, "rtfilter_events_total") == 0
+    for refused in (
+        lambda: filter.subscribe("c > 1"),
+        lambda: filter.subscribe_many(["a > 1", "a >"]),
+        lambda: filter.subscribe_many([[1, 1]], [[0, 0]]),
+        lambda: filter.subscribe("a > 1", id=0),  # taken
+        lambda: filter.update(0, "c > 1"),
+    ):
+        with pytest.raises((PredicateError, ValueError)):
+            refused()
+    assert value(filter, "rtfilter_subscriptions_refused_total") == 1 + 2 + 1 + 1 + 1
+    assert value(filter, "rtfilter_subscriptions_added_total") == 200
+    with pytest.raises(EventError):
+        filter.explain({"a": float("nan")}, 0)
+    assert value(filter, "rtfilter_events_refused_total") == 8  # nobody wanted to match that one
+
+
+def test_an_own_registry_tells_of_the_process_and_of_the_version():
+    filter = make()
+    assert value(filter, "process_resident_memory_bytes") > 1e6
+    assert value(filter, "rtfilter_build_info", version=rtfilter.__version__) == 1
+    shared = CollectorRegistry()
+    Metrics(shared)
+    assert shared.get_sample_value("process_resident_memory_bytes") is None  # its owner decides
 
 
 def test_metrics_of_a_short_job_are_pushed():

@@ -48,8 +48,12 @@ class Kernel(CPUDispatcher):
         """What other kernels call."""
         return self.part._numba_type_
 
+    loads = 0
+    """How often a kernel was loaded or compiled in this process: a call that meets that is no measure."""
+
     def compile(self, signature: Any) -> Any:
         """Load or compile the kernel for arguments of these types; interrupts only stop waiting for it."""
+        Kernel.loads += 1
         if threading.current_thread() is not threading.main_thread():
             return self._compile(signature)
         # Signals come to the main thread, and an interrupted numba fails in all later calls.
