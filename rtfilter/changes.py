@@ -25,7 +25,8 @@ class Changes:
     """The changes since it was made, oldest first, until it is closed or forgotten.
 
     Iterating takes those that are there and then ends; it may be iterated again later. What is not taken is
-    kept, and takes memory. Any thread may iterate.
+    kept, and takes memory. Any thread may iterate. Who finds a gap in the versions, because an interrupt came
+    while a change was taken, has to begin anew.
 
     Attributes
     ----------
@@ -42,17 +43,21 @@ class Changes:
     def __iter__(self) -> Iterator[Change]:
         while True:
             try:
-                yield self._changes.popleft()
+                change = self._changes.popleft()
             except IndexError:
                 return
+            self._told = max(self._told, change.version)
+            yield change
 
     def tell(self, change: Change) -> bool:
         """Keep a change, once, however often it is told; False where nobody listens any more."""
         if self._closed:
             return False
-        if change.version > self._told:
+        # An interrupt may come between these lines, and the change is then told again.
+        last = self._changes[-1].version if self._changes else 0
+        if change.version > max(last, self._told):
             self._changes.append(change)
-            self._told = change.version
+        self._told = max(self._told, change.version)
         return True
 
     def close(self) -> None:

@@ -307,10 +307,12 @@ class EventFilter:
 
     def __len__(self) -> int:
         """Number of subscriptions."""
-        return len(self._subscriptions)
+        with self._road.gate.reading():
+            return len(self._subscriptions)
 
     def __contains__(self, id: int) -> bool:
-        return id in self._subscriptions
+        with self._road.gate.reading():
+            return id in self._subscriptions
 
     # -- matching ------------------------------------------------------------------------------------
 

@@ -255,7 +255,7 @@ class Subscriptions:
     def listen(self) -> Changes:
         """The changes from now on."""
         changes = Changes(self.version)
-        self._listeners = (*self._listeners, ref(changes))
+        self._listeners = (*(one for one in self._listeners if one() is not None), ref(changes))
         return changes
 
     def _new_ids(self, ids: ArrayLike | None, count: int) -> IntArray:
@@ -338,6 +338,7 @@ class Subscriptions:
         """All subscriptions with another matcher. Raises `PredicateError` for what it does not take."""
         other = Subscriptions(self.schema, matcher)
         self._copy(self.ids(), other)
+        other.version = self.version
         return other
 
     def _copy(self, own: IntArray, other: Subscriptions) -> None:

@@ -19,14 +19,17 @@ runs. A change that was cut short keeps its place until somebody has put in orde
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ref
+
+Entry = TypeVar("Entry", bound="_Entry")
 
 TURN = 0.002
 """Seconds that batches may wait while change follows change."""
@@ -52,6 +55,7 @@ class Gate:
         self._open: set[_Stream] = set()  # streams that hold the index
         self._changes: deque[Writing] = deque()  # the first one may run, all others wait
         self._waiting: deque[Reading] = deque()
+        self._process = os.getpid()
 
     @property
     def readers(self) -> int:
@@ -93,17 +97,29 @@ class Gate:
         with contextlib.suppress(IndexError):
             self._changes[0].wake()
 
+    def _forget_other_process(self) -> None:
+        """After a fork, nobody runs that is not of this thread."""
+        if self._process != os.getpid():
+            everybody = [*self._held, *self._waiting, *self._changes]
+            own = _own(everybody)
+            for entry in everybody:
+                if entry not in own:
+                    entry.frame = None
+            self._process = os.getpid()
+
     # -- batches ---------------------------------------------------------------------------------------
 
     def _wait_to_read(self, reading: Reading) -> None:
         """Changes were there first: wait until one lets this batch in, or until there are none."""
-        stack = _stack()
-        if any(other.frame in stack for other in list(self._held) if other is not reading):
-            return  # within a batch of this thread, which they wait for
-        if any(change.frame in stack for change in list(self._changes)):
-            self._held.discard(reading)
-            raise RuntimeError("this thread is changing subscriptions: match afterwards")
+        self._forget_other_process()
+        for other in _own(self._held, reading):
+            if other.inside:
+                reading.inside = True
+                return  # within a batch of this thread, which they wait for
+            self._held.discard(other)  # it only looked, and will look again
         self._held.discard(reading)
+        if _own(self._changes, reading):
+            raise RuntimeError("this thread is changing subscriptions: match afterwards")
         reading.since, reading.bell = perf_counter(), SimpleQueue()
         try:
             self._waiting.append(reading)
@@ -120,9 +136,15 @@ class Gate:
         if reading in self._held:  # a change that ended let it in
             _remove(self._waiting, reading)
             return True
+        if any(other.inside for other in _own(self._held, reading)):  # let in after this began to wait
+            reading.inside = True
+            self._held.add(reading)
+            _remove(self._waiting, reading)
+            return True
         if not self._changes:
             self._held.add(reading)
-            if not self._changes:
+            reading.inside = reading in self._held and not self._changes
+            if reading.inside:
                 _remove(self._waiting, reading)
                 return True
             self._held.discard(reading)  # a change has come just now, and may not have seen it
@@ -141,6 +163,7 @@ class Gate:
         """Let in all batches that wait."""
         for reading in list(self._waiting):
             if _remove(self._waiting, reading):
+                reading.inside = True
                 self._held.add(reading)
                 reading.wake()
 
@@ -148,13 +171,15 @@ class Gate:
 
     def _wait_to_write(self, change: Writing) -> None:
         change.bell = SimpleQueue()
-        stack = _stack()
-        if any(other.frame in stack for other in [*self._held, *self._changes] if other is not change):
-            raise RuntimeError(
-                "this thread is matching or changing already: an order, a controller or a signal handler "
-                "must not change subscriptions"
-            )
-        while not self._alone(change):
+        self._forget_other_process()
+        while True:
+            if _own([*self._held, *self._waiting, *self._changes], change):
+                raise RuntimeError(
+                    "this thread is matching or changing already: an order, a controller or a signal handler "
+                    "must not change subscriptions"
+                )
+            if self._alone(change):
+                return
             change.heard()
 
     def _alone(self, change: Writing) -> bool:
@@ -227,23 +252,27 @@ class _Stream(ref[Hold]):
 class _Entry:
     """Somebody at the gate."""
 
-    __slots__ = ("_gate", "bell", "frame", "since")
+    __slots__ = ("_gate", "bell", "frame", "inside", "since")
 
     frame: FrameType | None
     """The function with the ``with``; None once it has let the index go."""
+    inside: bool
+    """Of a batch: whether it holds the index, and does not only look whether it may."""
     since: float
     """When it began to wait."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self.bell: SimpleQueue[None] | None = None
+        self.inside = False
 
     def runs(self) -> bool:
         """Whether the call is still going on."""
-        if self.frame is None:
+        frame = self.frame
+        if frame is None:
             return False
         try:
-            self.frame.clear()  # refused for a frame that runs, wherever that is
+            frame.clear()  # refused for a frame that runs, wherever that is
         except RuntimeError:
             return True
         return False
@@ -272,7 +301,8 @@ class Reading(_Entry):
         gate = self._gate
         self.frame = sys._getframe(1)
         gate._held.add(self)
-        if gate._changes:
+        self.inside = self in gate._held and not gate._changes
+        if not self.inside:
             gate._wait_to_read(self)
 
     def __exit__(self, *_: object) -> None:
@@ -305,14 +335,16 @@ class Writing(_Entry):
         self.frame = None
 
 
-def _stack() -> set[FrameType]:
-    """The frames of this thread that run, from the caller's outwards."""
-    frames: set[FrameType] = set()
-    frame: FrameType | None = sys._getframe(1)
+def _own(entries: Iterable[Entry], but: _Entry | None = None) -> list[Entry]:
+    """Those of this thread besides one: their frames are on its stack. Keeps no frame alive."""
+    frames = {other.frame: other for other in list(entries) if other is not but}
+    found: list[Entry] = []
+    frame = sys._getframe(1) if frames else None
     while frame is not None:
-        frames.add(frame)
+        if frame in frames:
+            found.append(frames[frame])
         frame = frame.f_back
-    return frames
+    return found
 
 
 def _remove(queue: deque[Any], entry: _Entry) -> bool:

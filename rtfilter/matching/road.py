@@ -77,12 +77,10 @@ class Road:
 
     def stream(self, events: EventTable, arrival: float) -> tuple[Batch, Hold]:
         """Begin a batch by the controller's plan; it may be computed while the index is held."""
+        # Not while the index is held: a controller may use the filter.
+        height, updates = self.levels.height, self.matcher.updates
+        ticket = self.control.plan(len(events), height, updates) if len(events) else None
         with self.gate.reading():
-            ticket = (
-                self.control.plan(len(events), self.levels.height, self.matcher.updates)
-                if len(events)
-                else None
-            )
             batch = Batch(self, events, WHOLE if ticket is None else ticket.plan, ticket, arrival)
             return batch, self.gate.open_stream(batch.finish_for_change)
 
@@ -169,9 +167,16 @@ class Batch:
                 try:
                     self.advance()
                 except Exception as error:
-                    self._error = error
+                    self._try_again(error)
                     raise
             return self.outcome.groups[group]
+
+    def _try_again(self, error: Exception) -> None:
+        """Tell an error of the batch, which comes again, from one of a signal handler."""
+        try:
+            self.advance()
+        except Exception:
+            self._error = error
 
     def advance(self) -> None:
         """Compute the next group. Only for who is alone with the batch; others `step`."""

@@ -76,9 +76,10 @@ class Stream:
         if self._at == len(self._rows):
             self._load_group()
         at = self._at
-        self._at += 1
         ids = self._ids[self._offsets[at] : self._offsets[at + 1]]
-        return Completion(self._rows[at], ids, self._ended)
+        completion = Completion(self._rows[at], ids, self._ended)
+        self._at = at + 1
+        return completion
 
     def _load_group(self) -> None:
         if self._group == self._batch.group_count:

@@ -194,3 +194,22 @@ def test_who_is_forgotten_is_told_nothing():
     del changes
     filter.subscribe("x > 1")
     assert filter._subscriptions._listeners == ()
+
+
+def test_a_change_that_is_told_again_is_kept_once():
+    filter = EventFilter(Schema({"x": float}))
+    with filter.changes() as changes:
+        filter.subscribe("x > 1")
+        (again,) = changes._changes
+        assert changes.tell(again)
+        changes._told = 0  # as if an interrupt had come before it was noted
+        assert changes.tell(again)
+        assert [change.version for change in changes] == [1]
+        assert changes.tell(again)
+        assert list(changes) == []
+
+
+def test_another_matcher_is_of_the_same_version(tmp_path):
+    filter = random_filter("rtree", seed=1)
+    filter.save(tmp_path / "index")
+    assert EventFilter.load(tmp_path / "index", matcher="masks").version == filter.version > 0

@@ -22,6 +22,7 @@ from rtfilter import (
 )
 from rtfilter.adaptive import FixedPlan
 from rtfilter.index.kernels.jit import Kernel
+from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.predicates.parse import parse
 
 
@@ -697,3 +698,54 @@ def test_a_batch_that_had_to_load_kernels_is_not_held_against_its_plan(monkeypat
     monkeypatch.undo()
     list(filter.stream([{"x": 1.0}]))
     assert filter.controller.reports == before + 1
+
+
+def test_an_exception_of_a_handler_is_that_of_its_call_and_not_of_the_stream_it_finished(monkeypatch):
+    filter, events = wide_filter(controller=FixedPlan(1, 1))
+    expected = as_sets(filter.match_batch(events))
+    stream = filter.stream(events)
+    next(stream)
+    fails_once(monkeypatch, RTreeMatcher, "resume_part", TimeoutError("of a handler"))
+    with pytest.raises(TimeoutError, match="of a handler"):
+        filter.subscribe("TRUE", 10**6)
+    assert 10**6 not in filter
+    assert as_sets(stream.matches()) == expected
+
+
+def test_a_controller_may_use_the_filter_when_it_is_told():
+    class Subscribing(FixedPlan):
+        def report(self, ticket, mean_response):
+            filter.subscribe("TRUE")
+            filter.stats()
+
+    filter, events = wide_filter(controller=Subscribing(1, 1))
+    threads = [
+        threading.Thread(target=lambda: [list(filter.stream(events)) for _ in range(20)], daemon=True)
+        for _ in range(4)
+    ]
+    before = len(filter)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert len(filter) == before + 80
+
+
+def test_a_subscription_that_is_updated_is_there_all_the_time():
+    filter, stop = EventFilter(Schema({"x": float}), matcher="hashes"), threading.Event()
+    filter.subscribe("x = 1", 7)
+
+    def update():
+        while not stop.is_set():
+            filter.update(7, "x IN (1, 2, 3, 4, 5)")
+
+    thread = threading.Thread(target=update)
+    thread.start()
+    try:
+        for _ in range(3000):
+            assert 7 in filter
+            assert len(filter) == 1
+    finally:
+        stop.set()
+        thread.join()

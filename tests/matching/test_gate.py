@@ -1,5 +1,8 @@
 """Turns at the index: who waits for whom."""
 
+import gc
+import os
+import signal
 import threading
 import time
 
@@ -306,3 +309,111 @@ def test_a_change_that_was_cut_short_is_put_in_order_by_the_next_who_is_alone():
     assert calls[1:] == [reader.ident] * (len(calls) - 1)
     assert len(calls) >= 2
     assert not gate._changes
+
+
+def waits_in_a_handler(gate, monkeypatch, inner):
+    """A batch waits for a change; meanwhile a handler of its thread does `inner`, and the change ends."""
+    found = []
+    first = Holder(gate.writing)
+    assert first.inside.wait(WAIT)
+    second = Holder(gate.writing)
+    until(lambda: len(gate._changes) == 2)
+
+    def interrupted(entry):
+        monkeypatch.undo()
+        waiting = len(gate._changes) + len(gate._waiting)
+
+        def end_first():
+            until(lambda: found or len(gate._changes) + len(gate._waiting) > waiting)
+            first.end()
+
+        ender = start(end_first)
+        try:
+            inner()
+            found.append("done")
+        except RuntimeError as error:
+            found.append(str(error))
+        ender.join(WAIT)
+        return entry.heard()
+
+    monkeypatch.setattr(rtfilter.matching.gate.Reading, "heard", interrupted)
+    outer = start(lambda: pass_by(gate.reading()))
+    until(lambda: found)
+    second.end()
+    outer.join(WAIT)
+    assert not outer.is_alive()
+    until(lambda: not gate._changes)
+    assert gate.readers == 0
+    return found
+
+
+def test_a_handler_that_changes_while_its_thread_waits_to_match_is_told_so(monkeypatch):
+    gate = Gate(turn=0)
+    (found,) = waits_in_a_handler(gate, monkeypatch, lambda: pass_by(gate.writing()))
+    assert "matching or changing already" in found
+
+
+def test_a_handler_that_matches_while_its_thread_waits_to_match_is_let_in_with_it(monkeypatch):
+    gate = Gate(turn=0)
+    assert waits_in_a_handler(gate, monkeypatch, lambda: pass_by(gate.reading())) == ["done"]
+
+
+def test_a_batch_within_one_that_only_looks_waits_for_the_change(monkeypatch):
+    """A finalizer that matches may run between any two lines of another match."""
+    gate, order = Gate(), []
+    change = Holder(gate.writing)
+    assert change.inside.wait(WAIT)
+    wait = Gate._wait_to_read
+
+    def finalizer_first(self, reading):
+        monkeypatch.undo()
+        start(lambda: (until(lambda: gate._waiting), order.append("change ends"), change.end()))
+        pass_by(gate.reading())
+        order.append("inner")
+        wait(self, reading)
+
+    monkeypatch.setattr(Gate, "_wait_to_read", finalizer_first)
+    outer = start(lambda: pass_by(gate.reading()))
+    outer.join(WAIT)
+    assert not outer.is_alive()
+    assert order == ["change ends", "inner"]
+
+
+def test_waiting_leaves_no_garbage():
+    gate = Gate()
+    gc.collect()
+    gc.disable()
+    try:
+        for context in (gate.reading, gate.writing):
+            holder = Holder(gate.writing)
+            assert holder.inside.wait(WAIT)
+            waiting = start(lambda context=context: pass_by(context()))
+            until(lambda: gate._waiting or len(gate._changes) == 2)
+            holder.end()
+            waiting.join(WAIT)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        kept = [one for one in gc.garbage if type(one).__module__ == rtfilter.matching.gate.__name__]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert kept == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+@pytest.mark.parametrize("held", ["reading", "writing"])
+def test_a_forked_process_waits_for_nobody_of_the_other(held):
+    recovered = []
+    gate = Gate(lambda: recovered.append(os.getpid()))
+    holder = Holder(getattr(gate, held))
+    assert holder.inside.wait(WAIT)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(WAIT)
+        pass_by(gate.writing())
+        pass_by(gate.reading())
+        os._exit(0 if os.getpid() in recovered else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    holder.end()

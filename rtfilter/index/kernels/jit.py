@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
 from rtfilter.index.kernels.cache import cache_of
@@ -54,7 +55,8 @@ class Kernel(CPUDispatcher):
     def compile(self, signature: Any) -> Any:
         """Load or compile the kernel for arguments of these types; interrupts only stop waiting for it."""
         Kernel.loads += 1
-        if threading.current_thread() is not threading.main_thread():
+        # A finalizer may come here while this thread compiles something else: no other thread could, then.
+        if threading.current_thread() is not threading.main_thread() or global_compiler_lock.is_locked():
             return self._compile(signature)
         # Signals come to the main thread, and an interrupted numba fails in all later calls.
         done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
