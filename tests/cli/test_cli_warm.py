@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from rtfilter.cli import main, warm
+from rtfilter.cli import FAILED, main, warm
 from rtfilter.index.kernels.jit import Kernel
 
 
@@ -24,7 +24,7 @@ def test_where_nothing_can_be_kept_it_fails(monkeypatch, capsys):
 
     monkeypatch.setattr(warm, "compile_tree", compile_in_vain)
     monkeypatch.setattr(warm, "compile_matchers", lambda: None)
-    assert main(["warm"]) == 1
+    assert main(["warm"]) == FAILED
     assert "NUMBA_CACHE_DIR" in capsys.readouterr().err
 
 
