@@ -1,4 +1,4 @@
-"""Draws the dashboard without Grafana: each panel shows what a Prometheus answers to its queries.
+"""Draws a part of the dashboard without Grafana: each panel shows what a Prometheus answers to its queries.
 
 ``python grafana/overview.py http://127.0.0.1:9090 overview.png`` draws the last half hour.
 """
@@ -29,8 +29,10 @@ from rtfilter.text import plain
 
 Series = dict[str, Any]
 Answer = tuple[str, Series]
-COLUMNS = 3
-"""Panels in a row of the picture."""
+SHOWN = ("Mean response by batch size", "Events", "Group", "Updates")
+"""Titles of the panels in the picture."""
+COLUMNS = 2
+"""Panels in a row of it."""
 POINTS = 120
 """Points of a line."""
 _LABEL = re.compile(r"{{(\w+)}}")
@@ -89,16 +91,20 @@ def answers(server: Prometheus, panel: Panel, rate: str, start: float, end: floa
 
 def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: float) -> None:
     """Draw a panel. One without data says "no data"."""
-    axes.set_title(panel.title, fontsize=11)
-    axes.tick_params(labelsize=8)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.get_offset_text().set_size(8)
+    axes.set_title(panel.title, fontsize=13)
+    axes.tick_params(labelsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
     if not found:
         axes.text(0.5, 0.5, "no data", ha="center", transform=axes.transAxes, color="grey")
         axes.set(xticks=[], yticks=[])
         return
-    unit = {"s": "s", "bytes": "B", "ops": "1/s", "percentunit": "share"}.get(panel.unit, "")
-    axes.set_ylabel(unit, fontsize=9)
+    unit, scale = {
+        "s": ("ms", 1e3),
+        "bytes": ("MB", 1e-6),
+        "ops": ("a second", 1),
+        "percentunit": ("%", 100),
+    }.get(panel.unit, ("", 1))
+    axes.set_ylabel(unit, fontsize=11)
     if panel.kind == "number":
         value = _last(found[0][1])
         axes.text(0.5, 0.5, f"{plain(value * 1e3, 3)} ms", ha="center", va="center", fontsize=22)
@@ -109,21 +115,24 @@ def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: f
         axes.bar([name for name, _ in ordered], [_last(series) for _, series in ordered])
         return
     axes.set_xlim(_dates([start, end]))
-    locator = AutoDateLocator(maxticks=5)
+    locator = AutoDateLocator(minticks=3, maxticks=6)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     if panel.kind == "heatmap":
         _heatmap(axes, found)
         return
+    ends: list[tuple[float, float, str, Any]] = []
     for name, series in sorted(found, key=lambda one: (len(one[0]), one[0])):
         times, values = np.array(series["values"], float).T
-        axes.plot(_dates(times), values, label=name, linewidth=1)
-    positive = [float(v) for _, series in found for _, v in series["values"] if float(v) > 0]
-    if panel.unit == "s" and positive and max(positive) > 30 * min(positive):
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(0, 1.1 * max(positive, default=1.0))
-    axes.legend(fontsize=8, loc="best", ncols=2 if len(found) > 4 else 1)
+        (line,) = axes.plot(_dates(times), values * scale, linewidth=2)
+        ends.append((values[-1] * scale, _dates(times[-1]), name, line.get_color()))
+    positive = [float(v) * scale for _, series in found for _, v in series["values"] if float(v) > 0]
+    axes.set_ylim(0, 1.1 * max(positive, default=1.0))
+    axes.set_xlim(_dates([start, end + (end - start) / 6]))  # room for the names
+    apart, above = 0.06 * axes.get_ylim()[1], -math.inf
+    for height, moment, name, color in sorted(ends):
+        above = max(height, above + apart)
+        axes.annotate(f" {name}", (moment, above), fontsize=11, va="center", color=color)
 
 
 def _last(series: Series) -> float:
@@ -160,19 +169,14 @@ def _dates(times: Any) -> Any:
 
 
 def overview(server: Prometheus, minutes: float, rate: str) -> Figure:
-    """Draw all panels over the last `minutes`."""
+    """Draw the panels `SHOWN` over the last `minutes`."""
     end = time.time()
     start = end - 60 * minutes
-    panels = [(row.title, panel) for row in ROWS for panel in row.panels]
-    found = [(title, panel, answers(server, panel, rate, start, end)) for title, panel in panels]
-    shown = [one for one in found if one[0] != "Spark" or one[2]]  # programs without Spark have none of these
-    lines = math.ceil(len(shown) / COLUMNS)
-    figure = Figure((4.0 * COLUMNS, 2.4 * lines), layout="constrained")
-    grid = figure.subplots(lines, COLUMNS, squeeze=False).ravel()
-    for axes, (_, panel, series) in zip(grid, shown, strict=False):
-        draw(axes, panel, series, start, end)
-    for axes in grid[len(shown) :]:
-        axes.set_axis_off()
+    panels = {panel.title: panel for row in ROWS for panel in row.panels}
+    lines = math.ceil(len(SHOWN) / COLUMNS)
+    figure = Figure((6.0 * COLUMNS, 3.6 * lines), layout="constrained")
+    for axes, title in zip(figure.subplots(lines, COLUMNS).ravel(), SHOWN, strict=True):
+        draw(axes, panels[title], answers(server, panels[title], rate, start, end), start, end)
     return figure
 
 
@@ -192,7 +196,7 @@ def main(arguments: list[str] | None = None) -> int:
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    figure.savefig(given.out, dpi=80)
+    figure.savefig(given.out, dpi=100)
     return 0
 
 

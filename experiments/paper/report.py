@@ -7,6 +7,7 @@ numbers.
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
 from os.path import relpath
@@ -93,10 +94,12 @@ def page(found: Sequence[Result], pictures: str, reading: str) -> str:
     parts = [
         "# The paper's evaluation, repeated",
         INTRODUCTION,
+        _count(own),
+        _table(own),
+        "What was found for each claim is below, in the section of its experiment.",
         f"Profile {profiles}. " + "; ".join(machines) + ".",
         *([reading.strip()] if reading else []),
-        "## Claims",
-        _table(own),
+        "## Pictures",
         *(picture for result in found if result.setting in SHOWN for picture in _picture(result, pictures)),
         "## Verdicts by setting",
         "Settings: " + "; ".join(f"`{name}`: {SETTINGS[name].title}" for name in SETTINGS) + ".",
@@ -111,10 +114,20 @@ def page(found: Sequence[Result], pictures: str, reading: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _count(found: Sequence[Result]) -> str:
+    verdicts = Counter(claim.verdict for result in found for claim in result.claims)
+    return (
+        "Verdicts in the paper's own setting: "
+        + ", ".join(f"{verdict} {count}" for verdict, count in verdicts.most_common())
+        + "."
+    )
+
+
 def _table(found: Sequence[Result]) -> str:
-    lines = ["| | claim | paper | ours | verdict |", "|---|---|---|---|---|"]
+    """All claims and verdicts; what was found is too long for a cell."""
+    lines = ["| | claim | paper | verdict |", "|---|---|---|---|"]
     lines += [
-        f"| {result.experiment.name} | {claim.claim} | {claim.paper} | {claim.ours} | **{claim.verdict}** |"
+        f"| {result.experiment.name} | {claim.claim} | {claim.paper} | **{claim.verdict}** |"
         for result in found
         for claim in result.claims
     ]

@@ -121,5 +121,5 @@ def main(arguments: list[str] | None = None) -> int:
     if given.figure is not None:
         from experiments.speed.survey_figure import draw
 
-        draw(rows, plan, given.figure)
+        draw(rows, given.figure)
     return 0

@@ -2,12 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from experiments import peers
 from experiments.output import keep, kept_rows
 from experiments.speed import survey, trial
-from experiments.speed.survey_figure import columns
+from experiments.speed.survey_figure import spread
 from experiments.speed.survey_plan import FULL, QUICK
 from experiments.speed.trial import Case
 from rtfilter.replay import machine
@@ -156,11 +159,14 @@ def test_peers_are_compared_at_each_point():
     ]
 
 
-def test_only_what_varies_is_drawn():
-    assert [(c.title, c.variable) for c in columns(QUICK)] == [
-        (name, variable) for name in ("wide", "narrow") for variable in ("subscriptions", "batch")
-    ]
-    assert len(columns(FULL)) == 7
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=15).map(sorted))
+def test_names_at_lines_do_not_lie_over_each_other(heights):
+    found = np.array(spread(heights, 0.05))
+    assert len(found) == len(heights)
+    assert (np.diff(found) > 0.05 - 1e-9).all()
+    assert np.mean(found) == pytest.approx(np.mean(heights))
+    if (np.diff(heights) >= 0.05).all():
+        assert found == pytest.approx(heights)
 
 
 @pytest.mark.slow
