@@ -120,7 +120,10 @@ class Filters:
             own: Any = (column[wanted] for column in boxes)
             boxes = BoxColumns(*own)
             ends = ends.take(~np.isin(ends.owners, without))
-        return cls.of_boxes(schema, boxes).with_ends(ends)
+        # By id, so that equal subscriptions are always packed in the same way.
+        order = np.argsort(boxes.ids, kind="stable")
+        sorted_boxes: Any = (column[order] for column in boxes)
+        return cls.of_boxes(schema, BoxColumns(*sorted_boxes)).with_ends(ends)
 
     def with_ends(self, ends: Ends) -> Filters:
         """Boxes together with the exact ends of some of them, owned by `ids`, as `ends` gives them."""

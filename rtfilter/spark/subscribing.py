@@ -303,6 +303,7 @@ def written(
     import pyarrow as pa
 
     name = uuid.uuid4().hex
+    filter.repack()  # as what is saved: events are led to its leaves
     manifest = save(filter, f"{place}/{name}")
     sides = np.zeros((2, 0, filter.schema.dimensions))
     if len(filter.tree):

@@ -1,5 +1,6 @@
 """Copies made aside, and the log of changes that they and others follow."""
 
+import pickle
 import threading
 
 import numpy as np
@@ -111,6 +112,14 @@ def test_repacking_loses_nothing_that_changes_meanwhile(monkeypatch, changes):
     assert filter.stats()["updates"] == updates + 1
     list(filter.stream(random_events(np.random.default_rng(5), 3)))
     assert told[-1] == 1
+
+
+def test_copies_of_equal_subscriptions_are_equal():
+    filter = random_filter("rtree", seed=1)
+    filter.repack()
+    packed = filter.tree.boxes_at_level(filter.tree.height - 1)
+    for copy in (pickle.loads(pickle.dumps(filter)), filter.part(filter.ids())):
+        assert np.array_equal(packed, copy.tree.boxes_at_level(copy.tree.height - 1))
 
 
 def test_changes_that_never_end_do_not_keep_a_copy_from_its_end(monkeypatch, tmp_path):

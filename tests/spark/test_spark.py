@@ -123,6 +123,7 @@ def skewed():
     filter = EventFilter(Schema(dict.fromkeys("xyz", float)), capacity=(8, 16))
     filter.subscribe_many(low, low + 0.02)
     filter.subscribe_many(np.full((1, 3), -np.inf), np.full((1, 3), np.inf))
+    filter.repack()  # as the copies that tasks get
     return filter, np.concatenate([rng.random((500, 3)) * 0.1, rng.random((1000, 3))])
 
 

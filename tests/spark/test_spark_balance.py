@@ -71,6 +71,7 @@ def crowd():
     low = rng.random((3000, 3)) * 0.1
     filter.subscribe_many(low, low + 0.05)
     filter.subscribe_many(np.full((1, 3), -np.inf), np.full((1, 3), np.inf))
+    filter.repack()  # as the copies that tasks get
     return filter
 
 
