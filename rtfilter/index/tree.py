@@ -19,7 +19,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.index import arguments, bulk, room
 from rtfilter.index.arguments import How, QueryBoxes
 from rtfilter.index.frontier import Frontier, Parts, Version
-from rtfilter.index.kernels import delete, descend, insert, layout, pools, runs
+from rtfilter.index.kernels import changes, descend, layout, nodes, pools, runs
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
 from rtfilter.results import Hits, Matches
@@ -126,7 +126,7 @@ class RStarTree:
         lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
         key, shape = index(id), (self.dimensions,)
         inserted = lower.shape == upper.shape == shape and arguments.is_id(key)
-        inserted = inserted and insert.insert_one(self._where, key, lower, upper, bool(exact))
+        inserted = inserted and changes.insert_one(self._where, key, lower, upper, bool(exact))
         if not inserted:  # because of what this complains about, or for want of room
             self.insert_many([key], lower[np.newaxis], upper[np.newaxis], exact=[exact])
         elif self._arrays.old_id_table.size:
@@ -140,9 +140,9 @@ class RStarTree:
         self._insert(arguments.ids(ids, len(lower)), lower, upper, arguments.flags(exact, len(lower)))
 
     def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
-        if not insert.insert(self._where, ids, low, high, exact):
+        if not changes.insert(self._where, ids, low, high, exact):
             self._make_room(len(ids))
-            insert.insert(self._where, ids, low, high, exact)
+            changes.insert(self._where, ids, low, high, exact)
         self._drop_old_tables()
 
     def extend(
@@ -167,19 +167,19 @@ class RStarTree:
         key = index(id)
         if not arguments.is_id(key):
             arguments.ids([key], 1)  # complains
-        known = delete.delete_one(self._where, key)
+        known = changes.delete_one(self._where, key)
         if known < 0:
             self._make_room(1)
-            known = delete.delete_one(self._where, key)
+            known = changes.delete_one(self._where, key)
         return bool(known)
 
     def delete_many(self, ids: ArrayLike) -> BoolArray:
         """Remove ids with all their boxes; bool (n,): which were known."""
         identifiers = arguments.ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
-        if not delete.delete(self._where, identifiers, removed):
+        if not changes.delete(self._where, identifiers, removed):
             self._make_room(1)
-            delete.delete(self._where, identifiers, removed)
+            changes.delete(self._where, identifiers, removed)
         return removed
 
     def replace(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None) -> bool:
@@ -194,10 +194,10 @@ class RStarTree:
         lower, upper = arguments.boxes(low, high, self.dimensions)
         key = int(arguments.ids([index(id)], 1)[0])
         flags = arguments.flags(exact, len(lower))
-        known = delete.replace(self._where, key, lower, upper, flags)
+        known = changes.replace(self._where, key, lower, upper, flags)
         if known < 0:
             self._make_room(len(lower))
-            known = delete.replace(self._where, key, lower, upper, flags)
+            known = changes.replace(self._where, key, lower, upper, flags)
         self._drop_old_tables()
         return bool(known)
 
@@ -528,9 +528,11 @@ class RStarTree:
             name: (array if array.flags.writeable else array.copy()).view(records.get(name, array.dtype))
             for name, array in arrays.items()
         }
+        typed["nodes"] = typed["nodes"].copy()  # few bytes, of which not all are kept
         for name in ("box_table", "id_table"):
             typed[name] = ~typed[name]
         tree._tree = layout.Tree(**typed, **{name: made[name] for name in NOT_KEPT})
+        nodes.find_leaving(tree._tree)
         return tree
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -15,7 +15,7 @@ from oracle import as_sets, matches
 from rtfilter.index.kernels import layout, pools, runs
 from rtfilter.index.tree import RStarTree
 
-CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130)]
+CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130), (4, 210), (210, 4)]
 INF = np.inf
 
 

@@ -32,6 +32,7 @@ CODES = 16  # words of codes for each mask word: 64 entries x 2 ends x 1 byte
 LANES = 8  # words of a vector, see `kernels.vector`
 DIMENSIONS = 2**15 - 1  # at most: `Tree.ranking`
 MINIMUM_FILL = 0.4  # share of its capacity that a node has at least, the root excepted
+WIDE = 200  # entries of a node; those of papers have fewer
 MOST_BOXES = 2**28  # for which large pools reserve address space
 OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
 ONE = np.uint64(1)
@@ -52,7 +53,8 @@ LINK = np.dtype(
 #: `parent`: -1 for the root, or the next free node; `count`: entries; `drawn`: how many of the first of them
 #: are in the masks (all, but within a change); `built`: entries when its grid was made, `age`: changes since;
 #: `tested`: dimensions that any entry constrains; `sure`: so many of them are tested in any case; `stale`:
-#: the next node whose masks are behind, -1 for none, -2 when this one is up to date.
+#: the next node whose masks are behind, -1 for none, -2 when this one is up to date; `leaving`: the next node
+#: that is being dissolved, -1 for none, -2 when this one stays.
 NODE = np.dtype(
     [
         ("entries", "i8"),
@@ -66,6 +68,7 @@ NODE = np.dtype(
         ("sure", "i4"),
         ("drawn", "i4"),
         ("stale", "i4"),
+        ("leaving", "i4"),
     ],
     align=True,
 )
@@ -77,6 +80,8 @@ FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER = 8, 9, 10, 11  # heads of the free c
 USED_BOX, USED_LINK, USED_NODE, USED_ENTRY, USED_MASK = 12, 13, 14, 15, 16  # rows ever used
 TODO, REINSERTED = 17, 18  # entries waiting for their place; bit per level that was reinserted from
 INEXACT, STALE = 19, 20  # links that are not exact; first node whose masks are behind its entries, or -1
+LEAVING = 21  # first node that is being dissolved, or -1
+STAYS = -2  # of `Node.leaving`
 STATE_SIZE = 24
 
 
@@ -99,7 +104,7 @@ class Tree(NamedTuple):
     moved: Int1  # int64 (4,): first place of the old table of boxes, places moved from there; of ids
     state: Int1  # int64 (STATE_SIZE,)
     frame: Float2  # float64 (3, d): low, high and 1 / width of all finite sides ever seen
-    todo: Int32_2  # int32 (k, 2): (row, level) of entries waiting for their place; scratch
+    todo: Int32_2  # int32 (k, 3): row, level and former node (or -1) of entries waiting for their place
 
 
 @kernel
@@ -134,6 +139,12 @@ def capacity_of(tree: Tree, level: int) -> int:
 
 
 @kernel
+def is_wide(tree: Tree, level: int) -> bool:
+    """Whether nodes of this level are so wide that rules are adapted, see `split`."""
+    return capacity_of(tree, level) > WIDE
+
+
+@kernel
 def words_of(tree: Tree, level: int) -> int:
     """Mask words of a node of this level."""
     return words(capacity_of(tree, level))
@@ -155,7 +166,7 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
     """A tree whose root is an empty leaf."""
     state = np.zeros(STATE_SIZE, np.int64)
     state[[LEAF_CAPACITY, INNER_CAPACITY]] = leaf_capacity, inner_capacity
-    state[[FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER, STALE]] = -1
+    state[[FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER, STALE, LEAVING]] = -1
     frame = np.array([[np.inf], [-np.inf], [0.0]]) * np.ones((1, dimensions))
     frame[2] = 1.0
     # At most one node per level is dissolved or reinserted from before its entries are placed again.
@@ -177,10 +188,10 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
         moved=np.zeros(4, np.int64),
         state=state,
         frame=frame,
-        todo=np.empty((waiting, 2), np.int32),
+        todo=np.empty((waiting, 3), np.int32),
     )
     tree = with_room(tree, boxes=0, links=0)
-    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0, 0, 0, 0, -2)
+    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0, 0, 0, 0, -2, -2)
     tree.ranking[0] = np.arange(dimensions)
     tree.mbr[0, 0], tree.mbr[0, 1] = np.inf, -np.inf
     tree.grid[0, 0], tree.grid[0, 1] = 0.0, 1.0
@@ -203,13 +214,16 @@ def least_entries(capacity: int) -> int:
 
 @kernel
 def most_nodes(boxes: int, leaf_capacity: int, inner_capacity: int) -> tuple[int, int]:
-    """Leaves and inner nodes that a tree of so many boxes has at most."""
+    """Leaves and inner nodes that a tree of so many boxes has at most.
+
+    Those that are being dissolved have nearly as many entries as others, but for the first.
+    """
     leaves = max(1, boxes // least_entries(leaf_capacity))
     inner, level = 1, leaves
     while level > 1:
         level = max(1, level // least_entries(inner_capacity))
         inner += level
-    return leaves, inner
+    return leaves + leaves // 8 + int(leaves > 1), inner + inner // 8 + int(inner > 2)
 
 
 @kernel
