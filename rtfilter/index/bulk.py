@@ -30,7 +30,7 @@ NODE_SAMPLE = 128
 def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> None:
     """Fill an empty tree, which has room for n > 0 boxes and links, with them (`RStarTree.bulk_load`)."""
     inner, leaf = (int(tree.state[c]) for c in (layout.INNER_CAPACITY, layout.LEAF_CAPACITY))
-    table = np.full(len(tree.box_table), -1, np.int32)
+    table = np.full(tree.tables.shape[1], -1, np.int32)
     first = tables.distinct(low, high, table)
     rows = np.flatnonzero(first == np.arange(len(ids)))
     threads = 2 if len(rows) >= PARALLEL and _cores() > 1 else 1

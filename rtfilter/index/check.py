@@ -159,7 +159,7 @@ def _check_rows(tree: Tree, boxes: Int1) -> None:
     require(chained == state[layout.LINKS], "a link is in no chain")
     inexact = (links["box"] >= 0) & (links["exact"] == 0)
     require(inexact.sum() == state[layout.INEXACT], "wrong count of inexact links")
-    heads = _entered(tree.old_id_table, tree.id_table).tolist()
+    heads = _entered(tree, hash_tables.BY_ID).tolist()
     require(len(heads) == state[layout.IDS], "wrong count of ids")
     siblings = 0
     for head in heads:
@@ -170,15 +170,15 @@ def _check_rows(tree: Tree, boxes: Int1) -> None:
             link = int(links["sibling"][link])
             siblings += 1
     require(siblings == state[layout.LINKS], "a link cannot be found by its id")
-    entered = _entered(tree.old_box_table, tree.box_table)
+    entered = _entered(tree, hash_tables.BY_SIDES)
     require(np.array_equal(np.sort(entered), live), "the hash of boxes is incomplete")
     for box in live.tolist():
         table, place = hash_tables.place_of_box(tree, tree.bounds[box])
         require(table[place] == ~box, f"box {box} cannot be looked up")
 
 
-def _entered(*tables: Int32_1) -> Int32_1:
-    """The rows that are in hash tables."""
-    both = np.concatenate(tables)
+def _entered(tree: Tree, which: int) -> Int32_1:
+    """The rows that are in a hash table, old and new."""
+    both = np.concatenate([tree.old_tables[which], tree.tables[which]])
     rows: Int32_1 = ~both[both != 0]
     return rows

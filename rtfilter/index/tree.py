@@ -46,7 +46,7 @@ KIND = "rtfilter.tree"
 #: Places of hash tables that are moved to larger ones in one go.
 MOVED_AT_ONCE = 1 << 12
 #: Arrays of a tree that are not saved.
-NOT_KEPT = ("old_box_table", "old_id_table", "moved", "todo")
+NOT_KEPT = ("tables", "old_tables", "todo")
 
 
 class RStarTree:
@@ -129,7 +129,7 @@ class RStarTree:
         inserted = inserted and changes.insert_one(self._where, key, lower, upper, bool(exact))
         if not inserted:  # because of what this complains about, or for want of room
             self.insert_many([key], lower[np.newaxis], upper[np.newaxis], exact=[exact])
-        elif self._arrays.old_id_table.size:
+        elif self._arrays.old_tables.size:
             self._drop_old_tables()
 
     def insert_many(
@@ -222,30 +222,26 @@ class RStarTree:
         """
         self._tree = layout.with_room(self._tree, count, count)
         rows = int(self._tree.state[layout.LINKS]) + count
-        if 2 * rows > len(self._tree.id_table):
+        if 2 * rows > self._tree.tables.shape[1]:
             self._grow_tables(2 * rows)
 
     def _grow_tables(self, least: int) -> None:
         """Make larger hash tables; what is in large ones is moved there bit by bit, by insertions."""
-        tables.move(self._tree, len(self._tree.old_id_table))
+        tables.move(self._tree, self._tree.old_tables.shape[1])
+        self._drop_old_tables()
         old, size = self._tree, 1 << max(4, (least - 1).bit_length())
-        moved = [tables.first_gap(old.box_table) + 1, 0, tables.first_gap(old.id_table) + 1, 0]
-        self._tree = old._replace(
-            box_table=pools.zeros(size),
-            id_table=pools.zeros(size),
-            old_box_table=old.box_table,
-            old_id_table=old.id_table,
-            moved=np.array(moved),
-        )
-        if len(old.id_table) <= MOVED_AT_ONCE:
-            tables.move(self._tree, MOVED_AT_ONCE)
+        larger = old._replace(tables=pools.zeros(2, size), old_tables=old.tables)
+        tables.start_moving(larger)
+        self._tree = larger
+        if old.tables.shape[1] <= MOVED_AT_ONCE:
+            tables.move(larger, MOVED_AT_ONCE)
             self._drop_old_tables()
 
     def _drop_old_tables(self) -> None:
         """Drop the old hash tables, if all in them is moved."""
-        tree, nothing = self._arrays, np.zeros(0, np.int32)
-        if 0 < len(tree.old_id_table) <= tree.moved[1::2].min():
-            self._tree = tree._replace(old_box_table=nothing, old_id_table=nothing)
+        tree = self._arrays
+        if tree.old_tables.size and tables.moved_all(tree):
+            self._tree = tree._replace(old_tables=np.zeros((2, 0), np.int32))
 
     def _pack(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
         """Replace the content by these boxes."""
@@ -508,14 +504,14 @@ class RStarTree:
         """The arrays the tree consists of, by name, without spare rows."""
         self._require_whole()
         tree = self._arrays
-        box_table, id_table = tree.box_table, tree.id_table
-        if len(tree.old_id_table):
-            box_table, id_table = np.zeros_like(box_table), np.zeros_like(id_table)
-            tables.fill_whole(tree, box_table, id_table)
+        both = tree.tables
+        if tree.old_tables.size:
+            both = np.zeros_like(both)
+            tables.fill_whole(tree, both)
         kept = layout.trimmed(tree)._asdict()
         for name in NOT_KEPT:
             del kept[name]
-        return kept | {"box_table": ~box_table, "id_table": ~id_table}
+        return kept | {"box_table": ~both[tables.BY_SIDES], "id_table": ~both[tables.BY_ID]}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, AnyArray]) -> RStarTree:
@@ -529,8 +525,8 @@ class RStarTree:
             for name, array in arrays.items()
         }
         typed["nodes"] = typed["nodes"].copy()  # few bytes, of which not all are kept
-        for name in ("box_table", "id_table"):
-            typed[name] = ~typed[name]
+        typed["state"] = np.concatenate([state, np.zeros(layout.STATE_SIZE - len(state), np.int64)])
+        made["tables"] = ~np.stack([typed.pop("box_table"), typed.pop("id_table")])
         tree._tree = layout.Tree(**typed, **{name: made[name] for name in NOT_KEPT})
         nodes.find_leaving(tree._tree)
         return tree

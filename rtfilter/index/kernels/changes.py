@@ -17,7 +17,7 @@ from rtfilter.index.kernels.layout import LINKS, Tree, has_room, opened_tree
 @kernel
 def can_take(tree: Tree, count: int) -> bool:
     """Whether all pools and tables have room for so many more boxes of any ids."""
-    return has_room(tree, count, count) and len(tree.id_table) >= 2 * (tree.state[LINKS] + count)
+    return has_room(tree, count, count) and tree.tables.shape[1] >= 2 * (tree.state[LINKS] + count)
 
 
 @kernel

@@ -31,7 +31,7 @@ from rtfilter.index.kernels.select_point import candidates, locate
 from rtfilter.index.kernels.split import overflow
 from rtfilter.index.kernels.vector import trailing_zeros
 
-MOVED = 16  # places of an old hash table that an insertion moves: it is empty long before the next one
+MOVED_AT_ONCE = 16  # places of old hash tables that an insertion moves: none is left long before the next
 NEAR = 32  # candidates of least area enlargement whose overlap is computed
 
 
@@ -135,7 +135,7 @@ def enter(tree: Tree, identifier: int, low: Float1, high: Float1, exact: bool, s
     for k in range(len(low)):
         sides[0, k], sides[1, k] = low[k] + 0.0, high[k] + 0.0  # no negative zeros
     tree.state[REINSERTED] = 0
-    move(tree, MOVED)
+    move(tree, MOVED_AT_ONCE)
     table, at = place_of_box(tree, sides)
     box = row_at(table, at)
     if box < 0:

@@ -82,7 +82,8 @@ TODO, REINSERTED = 17, 18  # entries waiting for their place; bit per level that
 INEXACT, STALE = 19, 20  # links that are not exact; first node whose masks are behind its entries, or -1
 LEAVING = 21  # first node that is being dissolved, or -1
 STAYS = -2  # of `Node.leaving`
-STATE_SIZE = 24
+FIRST, MOVED = 24, 26  # of each old hash table: its first place, and how many are moved from there on
+STATE_SIZE = 32
 
 
 class Tree(NamedTuple):
@@ -97,11 +98,8 @@ class Tree(NamedTuple):
     ranking: Int16_2  # int16 (nodes, d): dimensions of each node in the order of testing, untested ones last
     entries: Int32_1  # int32, flat: a block of `capacity` rows per node
     masks: Word1  # uint64, flat: `block` words per node: CELLS masks for each dimension, then codes (`grid`)
-    box_table: Int32_1  # int32, power of two: hash of the boxes, see `hash_tables`
-    id_table: Int32_1  # int32, as long: hash of the ids, to their first link
-    old_box_table: Int32_1  # int32, power of two or 0: what is not yet moved to a larger `box_table`
-    old_id_table: Int32_1  # int32, as long: the same for ids
-    moved: Int1  # int64 (4,): first place of the old table of boxes, places moved from there; of ids
+    tables: Int32_2  # int32 (2, power of two): hash of the boxes, and of the ids, see `hash_tables`
+    old_tables: Int32_2  # int32 (2, power of two or 0): what is not yet moved to larger `tables`
     state: Int1  # int64 (STATE_SIZE,)
     frame: Float2  # float64 (3, d): low, high and 1 / width of all finite sides ever seen
     todo: Int32_2  # int32 (k, 3): row, level and former node (or -1) of entries waiting for their place
@@ -181,11 +179,8 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
         ranking=np.empty((0, dimensions), np.int16),
         entries=np.empty(0, np.int32),
         masks=np.empty(0, np.uint64),
-        box_table=np.zeros(16, np.int32),
-        id_table=np.zeros(16, np.int32),
-        old_box_table=np.zeros(0, np.int32),
-        old_id_table=np.zeros(0, np.int32),
-        moved=np.zeros(4, np.int64),
+        tables=np.zeros((2, 16), np.int32),
+        old_tables=np.zeros((2, 0), np.int32),
         state=state,
         frame=frame,
         todo=np.empty((waiting, 3), np.int32),

@@ -43,10 +43,13 @@ def grown(pool: Rows, rows: int, most: int) -> Rows:
     return larger[: len(larger) // row * row].view(pool.dtype).reshape(-1, *pool.shape[1:])
 
 
-def zeros(count: int) -> NDArray[np.int32]:
-    """So many zeros, int32, made in no time: pages become memory when they are first written."""
-    reserved = _reserved(4 * count, 4 * count) if 4 * count >= LARGE else None
-    return np.zeros(count, np.int32) if reserved is None else reserved[: 4 * count].view(np.int32)
+def zeros(rows: int, columns: int) -> NDArray[np.int32]:
+    """Zeros, int32 (rows, columns), made in no time: pages become memory when they are first written."""
+    size = 4 * rows * columns
+    reserved = _reserved(size, size) if size >= LARGE else None
+    if reserved is None:
+        return np.zeros((rows, columns), np.int32)
+    return reserved[:size].view(np.int32).reshape(rows, columns)
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:
