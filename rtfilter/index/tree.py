@@ -171,6 +171,8 @@ class RStarTree:
         if known < 0:
             self._make_room(1)
             known = changes.delete_one(self._where, key)
+        if self._arrays.state.item(layout.FREED):
+            layout.give_back_free_nodes(self._arrays)
         return bool(known)
 
     def delete_many(self, ids: ArrayLike) -> BoolArray:
@@ -180,6 +182,7 @@ class RStarTree:
         if not changes.delete(self._where, identifiers, removed):
             self._make_room(1)
             changes.delete(self._where, identifiers, removed)
+        layout.give_back_free_nodes(self._arrays)
         return removed
 
     def replace(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None) -> bool:

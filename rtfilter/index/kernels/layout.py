@@ -24,7 +24,7 @@ from rtfilter.index.kernels.array_types import (
 )
 from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.pools import grown
+from rtfilter.index.kernels.pools import give_back, grown
 
 CELLS = 64  # cells of a node's grid in each dimension
 WORD = 64  # bits of a mask word
@@ -80,8 +80,9 @@ FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER = 8, 9, 10, 11  # heads of the free c
 USED_BOX, USED_LINK, USED_NODE, USED_ENTRY, USED_MASK = 12, 13, 14, 15, 16  # rows ever used
 TODO, REINSERTED = 17, 18  # entries waiting for their place; bit per level that was reinserted from
 INEXACT, STALE = 19, 20  # links that are not exact; first node whose masks are behind its entries, or -1
-LEAVING = 21  # first node that is being dissolved, or -1
+LEAVING, FREED = 21, 22  # first node that is being dissolved, or -1; whether wide nodes were freed
 STAYS = -2  # of `Node.leaving`
+GIVEN_BACK = -1  # of `Node.built`, when a free node's memory is
 FIRST, MOVED = 24, 26  # of each old hash table: its first place, and how many are moved from there on
 STATE_SIZE = 32
 
@@ -268,6 +269,19 @@ def with_room(tree: Tree, boxes: int, links: int) -> Tree:
         entries=grown(tree.entries, entries, most_entries),
         masks=grown(tree.masks, masks, most_masks),
     )
+
+
+def give_back_free_nodes(tree: Tree) -> None:
+    """Give back the memory of the masks and entries of nodes that were freed since this was last done."""
+    for level, chain in ((0, FREE_LEAF), (1, FREE_INNER)):
+        node, words, capacity = int(tree.state[chain]), block_of(tree, level), capacity_of(tree, level)
+        while node >= 0 and tree.nodes[node]["built"] != GIVEN_BACK:
+            head = tree.nodes[node]
+            give_back(tree.masks, int(head["masks"]), int(head["masks"]) + words)
+            give_back(tree.entries, int(head["entries"]), int(head["entries"]) + capacity)
+            tree.nodes[node]["built"] = GIVEN_BACK
+            node = int(head["parent"])
+    tree.state[FREED] = 0
 
 
 def trimmed(tree: Tree) -> Tree:

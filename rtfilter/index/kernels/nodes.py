@@ -9,6 +9,7 @@ from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import (
     FREE_INNER,
     FREE_LEAF,
+    FREED,
     LEAVING,
     STAYS,
     TODO,
@@ -49,6 +50,7 @@ def new_node(tree: Tree, level: int) -> int:
     tree.nodes[node].parent = -1
     tree.nodes[node].count = 0
     tree.nodes[node].drawn = 0
+    tree.nodes[node].built = 0
     return node
 
 
@@ -56,6 +58,7 @@ def new_node(tree: Tree, level: int) -> int:
 def free_node(tree: Tree, node: int) -> None:
     """Give a node back to the pool."""
     free = FREE_LEAF if tree.nodes[node].level == 0 else FREE_INNER
+    tree.state[FREED] |= is_wide(tree, tree.nodes[node].level)
     tree.nodes[node].parent = tree.state[free]
     tree.nodes[node].level = -1
     tree.state[free] = node

@@ -52,6 +52,25 @@ def zeros(rows: int, columns: int) -> NDArray[np.int32]:
     return reserved[:size].view(np.int32).reshape(rows, columns)
 
 
+def give_back(pool: NDArray[Any], first: int, last: int) -> int:
+    """Give back the memory of rows `first` to `last` (exclusive), which read as anything then.
+
+    Only whole pages of a pool in reserved address space are given back. Returns how many bytes.
+    """
+    mapping = _mapping(pool)
+    if not isinstance(mapping, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return 0
+    row = pool.strides[0]
+    begin = -(-first * row // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = last * row // mmap.PAGESIZE * mmap.PAGESIZE
+    if begin >= end:
+        return 0
+    with suppress(OSError):
+        mapping.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+        return end - begin
+    return 0
+
+
 def _aligned(size: int) -> NDArray[np.uint8]:
     """So many uninitialised bytes, which begin with a cache line.
 
