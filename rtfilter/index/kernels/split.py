@@ -12,9 +12,7 @@ from rtfilter.index.kernels.entries import (
     append_entry,
     extend,
     fill_node,
-    measure,
     refresh_ancestors,
-    remove_entry,
 )
 from rtfilter.index.kernels.geometry import area, framed, overlap
 from rtfilter.index.kernels.jit import kernel
@@ -85,33 +83,26 @@ def running_boxes(boxes: Float3, order: Int1) -> tuple[Float3, Float3]:
 
 
 @kernel
-def reinsert(tree: Tree, node: int, extra: int, boxes: Float3) -> None:
+def reinsert(tree: Tree, node: int, rows: Int32_1, boxes: Float3) -> None:
     """Keep the entries nearest to the node's centre, let the farthest wait, nearest of them first.
 
-    `boxes`: those of its entries, framed, and then of the entry `extra`, which comes to them.
+    Those that are kept stay in their order: packing has put together what is alike.
     """
-    n = len(boxes)
+    n = len(rows)
     distance = np.zeros(n)
     for k in range(boxes.shape[2]):
         centre = (boxes[:, 0, k].min() + boxes[:, 1, k].max()) / 2
         distance += ((boxes[:, 0, k] + boxes[:, 1, k]) / 2 - centre) ** 2
-    head = tree.nodes[node]
     far = farthest(distance, min(max(1, int(n * REINSERTED_SHARE)), REINSERTED_MOST))
-    rows = np.empty(len(far), np.int32)
-    for i in range(len(far)):
-        rows[i] = extra if far[i] == n - 1 else tree.entries[head.entries + far[i]]
-    leaving = np.sort(far)
-    for i in range(len(far) - 1, -1, -1):
-        if leaving[i] < n - 1:
-            remove_entry(tree, node, leaving[i])
-    if leaving[-1] < n - 1:
-        append_entry(tree, node, extra)
-    measure(tree, node)
+    kept = np.ones(n, np.bool_)
+    kept[far] = False
+    level = tree.nodes[node].level
+    tree.state[REINSERTED] |= 1 << level
+    fill_node(tree, node, rows[kept])
     refresh_ancestors(tree, node)
-    tree.state[REINSERTED] |= 1 << head.level
-    former = node if is_wide(tree, head.level) else -1
-    for i in range(len(rows)):  # `todo` is a stack
-        wait(tree, rows[i], head.level, former)
+    former = node if is_wide(tree, level) else -1
+    for i in range(len(far)):  # `todo` is a stack
+        wait(tree, rows[far[i]], level, former)
 
 
 @kernel
@@ -143,7 +134,7 @@ def overflow(tree: Tree, node: int, extra: int) -> None:
         rows[head.count] = extra
         boxes = framed_entries(tree, level, rows)
         if parent >= 0 and not (tree.state[REINSERTED] >> level) & 1:
-            reinsert(tree, node, extra, boxes)
+            reinsert(tree, node, rows, boxes)
             return
         order, cut = split_order(boxes, minimum_of(tree, level))
         twin = new_node(tree, level)
