@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 Rows = TypeVar("Rows", bound=NDArray[Any])
 
 LINE = 64  # bytes of a cache line
-LARGE = 1 << 22  # bytes from which a pool lies in reserved address space
+LARGE = 1 << 21  # bytes from which a pool lies in reserved address space
 MOST = 1 << 36  # bytes of address space of a pool, unless it needs more
 SPARE = 1.5  # a pool that is copied gets so many times its rows
 _KEEP_OLD, _FIXED, _MAY_MOVE = 4, 2, 1  # of mremap
@@ -35,9 +35,10 @@ def grown(pool: Rows, rows: int, most: int) -> Rows:
     if len(pool) >= rows:
         return pool
     row = int(np.prod(pool.shape[1:])) * pool.itemsize
-    larger = _reserved(rows * row, most * row) if rows * row >= LARGE else None
+    spacious = max(rows, int(len(pool) * SPARE))
+    larger = _reserved(rows * row, most * row) if spacious * row >= LARGE else None
     if larger is None:
-        larger = _aligned(max(rows, int(len(pool) * SPARE)) * row)
+        larger = _aligned(spacious * row)
     if not _pages_moved(pool, larger):
         larger[: pool.nbytes] = pool.reshape(-1).view(np.uint8)
     return larger[: len(larger) // row * row].view(pool.dtype).reshape(-1, *pool.shape[1:])
