@@ -21,7 +21,7 @@ from rtfilter.index.kernels.nodes import minimum_of, new_node, wait
 
 REINSERTED_SHARE = 0.3
 REINSERTED_MOST = 64  # of a wide node: more improve nothing and cost as much as all the rest
-SAMPLE = 256  # entries from which a wide node chooses its split axis
+SAMPLE = 128  # entries from which a wide node chooses its split axis
 
 
 @kernel
