@@ -229,7 +229,11 @@ class RStarTree:
             self._grow_tables(2 * rows)
 
     def _grow_tables(self, least: int) -> None:
-        """Make larger hash tables; what is in large ones is moved there bit by bit, by insertions."""
+        """Make larger hash tables; what is in large ones is moved there bit by bit, by insertions.
+
+        What has grown since the last time is now written, so that it may lie in huge pages.
+        """
+        layout.use_huge_pages_for_rows(self._tree)
         tables.move(self._tree, self._tree.old_tables.shape[1])
         self._drop_old_tables()
         old, size = self._tree, 1 << max(4, (least - 1).bit_length())

@@ -24,7 +24,7 @@ from rtfilter.index.kernels.array_types import (
 )
 from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.pools import give_back, grown
+from rtfilter.index.kernels.pools import give_back, grown, use_huge_pages
 
 CELLS = 64  # cells of a node's grid in each dimension
 WORD = 64  # bits of a mask word
@@ -269,6 +269,12 @@ def with_room(tree: Tree, boxes: int, links: int) -> Tree:
         entries=grown(tree.entries, entries, most_entries),
         masks=grown(tree.masks, masks, most_masks),
     )
+
+
+def use_huge_pages_for_rows(tree: Tree) -> None:
+    """Let all rows in use lie in huge pages, where pools are large."""
+    for name, used in trimmed(tree)._asdict().items():
+        use_huge_pages(getattr(tree, name), len(used))
 
 
 def give_back_free_nodes(tree: Tree) -> None:
