@@ -3,7 +3,8 @@
 An index is packed. Then boxes are inserted one at a time, until it has a share more of them; then as many
 changes are made as there are boxes, insertions, deletions and replacements in turn; then most boxes are
 deleted, and what is left is packed anew. Each change is timed by itself, in the thread's own time and by the
-clock, and searches before and after are compared. Some answers are compared with brute force.
+clock, and searches before and after are compared. Some answers are compared with brute force. What the
+process holds includes what the experiment itself remembers, 20 to 40 bytes a box.
 """
 
 from __future__ import annotations
@@ -163,8 +164,7 @@ class Course:
             elif kind == 1:
                 tree.delete(deleted.item(i))
             else:
-                tree.delete(replaced.item(i))
-                tree.insert(replaced.item(i), again.low[i], again.high[i])
+                tree.replace(replaced.item(i), again.low[i : i + 1], again.high[i : i + 1])
 
         return "turning over", "insert delete replace", 3 * count, make
 

@@ -15,6 +15,7 @@ from rtfilter.index.kernels import layout, pack
 from rtfilter.index.kernels.array_types import Bool1, Float2, Float3, Int1
 from rtfilter.index.kernels.layout import Tree
 from rtfilter.index.kernels.nodes import free_node
+from rtfilter.index.kernels.pools import use_huge_pages
 
 #: How full bulk loading leaves its nodes: room for later insertions before the first split. Leaves of the
 #: default capacity hold seven whole vectors of mask words.
@@ -30,17 +31,20 @@ NODE_SAMPLE = 128
 def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> None:
     """Fill an empty tree, which has room for n > 0 boxes and links, with them (`RStarTree.bulk_load`)."""
     inner, leaf = (int(tree.state[c]) for c in (layout.INNER_CAPACITY, layout.LEAF_CAPACITY))
-    table = np.full(len(tree.box_table), -1, np.int32)
+    table = np.full(tree.tables.shape[1], -1, np.int32)
     first = tables.distinct(low, high, table)
     rows = np.flatnonzero(first == np.arange(len(ids)))
     threads = 2 if len(rows) >= PARALLEL and _cores() > 1 else 1
     cuts = _group(pack.frame_boxes(tree, low, high, rows), rows, int(leaf * FILL), threads)
+    for pool, count in ((tree.bounds, len(rows)), (tree.slots, len(rows)), (tree.links, len(ids))):
+        use_huge_pages(pool, count)
     pack.fill_tables(tree, ids, low, high, exact, first, table, rows)
     free_node(tree, 0)  # the empty root
     entries, level = np.arange(len(rows)), 0
     while True:
         count = len(cuts) - 1
         nodes = pack.new_nodes(tree, level, count)
+        layout.use_huge_pages_for_rows(tree)
         fill = partial(pack.fill_nodes, tree, nodes, entries.astype(np.int32), cuts)
         middle = count // threads
         _in_parallel(fill, [(0, middle), (middle, count)] if 0 < middle < count else [(0, count)])

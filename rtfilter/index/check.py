@@ -40,6 +40,16 @@ def check_tree(tree: Tree) -> None:
             require((children["parent"] == node).all(), f"a child of node {node} has another parent")
             require((children["level"] == tree.nodes[node]["level"] - 1).all(), "leaves differ in depth")
             pending.extend(entries.tolist())
+    leaving, node = [], int(state[layout.LEAVING])
+    while node >= 0:
+        leaving.append(node)
+        require(node != root, "the root is being dissolved")
+        require(
+            layout.is_wide(tree, tree.nodes[node]["level"]), f"node {node} is being dissolved, but not wide"
+        )
+        node = int(tree.nodes[node]["leaving"])
+    marked = [node for node in seen_nodes if tree.nodes[node]["leaving"] != layout.STAYS]
+    require(sorted(leaving) == sorted(marked), "other nodes are being dissolved than are marked so")
     _check_pools(tree, seen_nodes)
     _check_rows(tree, np.array(seen_boxes, np.int64))
 
@@ -51,14 +61,25 @@ def _check_node(tree: Tree, node: int, is_root: bool) -> Int32_1:
     fewest = max(2, int(capacity * layout.MINIMUM_FILL))
     if is_root:
         fewest = 2 if level > 0 else 0
+    leaving = head["leaving"] != layout.STAYS
+    if leaving or (layout.is_wide(tree, level) and not is_root and _siblings_leave(tree, node)):
+        fewest = 0
     require(fewest <= count <= capacity, f"node {node} has {count} entries, not {fewest}..{capacity}")
     entries: Int32_1 = tree.entries[head["entries"] :][:count]
     boxes = (tree.bounds if level == 0 else tree.mbr)[entries]
     if count:
         hull = np.stack([boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)])
-        require((tree.mbr[node] == hull).all(), f"the rectangle of node {node} is not that of its entries")
+        covered = (tree.mbr[node, 0] <= hull[0]).all() and (tree.mbr[node, 1] >= hull[1]).all()
+        fits = covered if leaving else (tree.mbr[node] == hull).all()
+        require(fits, f"the rectangle of node {node} is not that of its entries")
     _check_masks(tree, node, boxes)
     return entries
+
+
+def _siblings_leave(tree: Tree, node: int) -> bool:
+    above = tree.nodes[tree.nodes[node]["parent"]]
+    siblings = tree.entries[above["entries"] :][: above["count"]]
+    return bool((tree.nodes["leaving"][siblings[siblings != node]] != layout.STAYS).all())
 
 
 def _check_masks(tree: Tree, node: int, boxes: Float3) -> None:
@@ -138,7 +159,7 @@ def _check_rows(tree: Tree, boxes: Int1) -> None:
     require(chained == state[layout.LINKS], "a link is in no chain")
     inexact = (links["box"] >= 0) & (links["exact"] == 0)
     require(inexact.sum() == state[layout.INEXACT], "wrong count of inexact links")
-    heads = _entered(tree.old_id_table, tree.id_table).tolist()
+    heads = _entered(tree, hash_tables.BY_ID).tolist()
     require(len(heads) == state[layout.IDS], "wrong count of ids")
     siblings = 0
     for head in heads:
@@ -149,15 +170,15 @@ def _check_rows(tree: Tree, boxes: Int1) -> None:
             link = int(links["sibling"][link])
             siblings += 1
     require(siblings == state[layout.LINKS], "a link cannot be found by its id")
-    entered = _entered(tree.old_box_table, tree.box_table)
+    entered = _entered(tree, hash_tables.BY_SIDES)
     require(np.array_equal(np.sort(entered), live), "the hash of boxes is incomplete")
     for box in live.tolist():
         table, place = hash_tables.place_of_box(tree, tree.bounds[box])
         require(table[place] == ~box, f"box {box} cannot be looked up")
 
 
-def _entered(*tables: Int32_1) -> Int32_1:
-    """The rows that are in hash tables."""
-    both = np.concatenate(tables)
+def _entered(tree: Tree, which: int) -> Int32_1:
+    """The rows that are in a hash table, old and new."""
+    both = np.concatenate([tree.old_tables[which], tree.tables[which]])
     rows: Int32_1 = ~both[both != 0]
     return rows

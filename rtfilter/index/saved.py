@@ -8,10 +8,14 @@ from typing import Final
 from rtfilter.dtypes import AnyArray
 from rtfilter.index.kernels import layout
 
-NOT_KEPT: Final = ("old_box_table", "old_id_table", "moved", "todo")
-"""Arrays of a tree that are not saved."""
-FIELDS: Final = tuple(name for name in layout.Tree._fields if name not in NOT_KEPT)
+NOT_KEPT: Final = ("tables", "old_tables", "todo")
+"""Arrays of a tree that are not saved as they are."""
+TABLES: Final = ("box_table", "id_table")
+"""Names under which the two rows of `tables` are saved."""
+FIELDS: Final = (*(name for name in layout.Tree._fields if name not in NOT_KEPT), *TABLES)
 """Names of the arrays that are saved."""
+OLD_STATE_SIZE: Final = 24
+"""Length of the array `state` up to version 0.2; what is missing there is 0."""
 
 _ROWS: Final = {
     "bounds": layout.USED_BOX,
@@ -41,18 +45,18 @@ def require_form(arrays: Mapping[str, AnyArray]) -> None:
     frame = arrays["frame"]
     wanted = layout.empty(frame.shape[1] if frame.ndim == 2 and frame.shape[1] else 1, 4, 4)
     for name in FIELDS:
-        array, like = arrays[name], getattr(wanted, name)
+        array, like = arrays[name], wanted.tables[0] if name in TABLES else getattr(wanted, name)
         fits = array.shape[1:] == like.shape[1:] and array.itemsize == like.itemsize
         if array.ndim != like.ndim or not fits or (like.dtype.names is None and array.dtype != like.dtype):
             raise ValueError(f"the array {name!r} has the form {array.dtype} {array.shape}")
     state = arrays["state"]
     sizes = {name: len(arrays[name]) for name in FIELDS}
-    if sizes["state"] != layout.STATE_SIZE or sizes["frame"] != len(wanted.frame):
+    if sizes["state"] not in (OLD_STATE_SIZE, layout.STATE_SIZE) or sizes["frame"] != len(wanted.frame):
         raise ValueError("the array 'state' or 'frame' has another length")
     for name, used in _ROWS.items():
         if not 0 <= state[used] <= sizes[name]:
             raise ValueError(f"the array {name!r} has {sizes[name]} rows, not {state[used]}")
-    for name, count in (("box_table", state[layout.BOXES]), ("id_table", state[layout.IDS])):
+    for name, count in zip(TABLES, state[[layout.BOXES, layout.IDS]], strict=True):
         if not 0 <= count < sizes[name] or sizes[name] & (sizes[name] - 1):  # a search ends at a free place
             raise ValueError(f"the array {name!r} has {sizes[name]} rows for {count} entries")
     capacities = state[[layout.INNER_CAPACITY, layout.LEAF_CAPACITY]]

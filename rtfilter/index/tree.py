@@ -19,7 +19,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.index import arguments, bulk, room
 from rtfilter.index.arguments import How, QueryBoxes
 from rtfilter.index.frontier import Frontier, Parts, Version
-from rtfilter.index.kernels import delete, descend, insert, layout, pools, runs
+from rtfilter.index.kernels import changes, descend, layout, nodes, pools, runs
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
 from rtfilter.index.kernels.interrupts import unwrapped
@@ -126,10 +126,10 @@ class RStarTree:
         lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
         key, shape = index(id), (self.dimensions,)
         inserted = lower.shape == upper.shape == shape and arguments.is_id(key)
-        inserted = inserted and insert.insert_one(self._where, key, lower, upper, bool(exact))
+        inserted = inserted and changes.insert_one(self._where, key, lower, upper, bool(exact))
         if not inserted:  # because of what this complains about, or for want of room
             self.insert_many([key], lower[np.newaxis], upper[np.newaxis], exact=[exact])
-        elif self._arrays.old_id_table.size:
+        elif self._arrays.old_tables.size:
             self._drop_old_tables()
 
     def insert_many(
@@ -140,9 +140,9 @@ class RStarTree:
         self._insert(arguments.ids(ids, len(lower)), lower, upper, arguments.flags(exact, len(lower)))
 
     def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
-        if not insert.insert(self._where, ids, low, high, exact):
+        if not changes.insert(self._where, ids, low, high, exact):
             self._make_room(len(ids))
-            insert.insert(self._where, ids, low, high, exact)
+            changes.insert(self._where, ids, low, high, exact)
         self._drop_old_tables()
 
     def extend(
@@ -167,19 +167,22 @@ class RStarTree:
         key = index(id)
         if not arguments.is_id(key):
             arguments.ids([key], 1)  # complains
-        known = delete.delete_one(self._where, key)
+        known = changes.delete_one(self._where, key)
         if known < 0:
             self._make_room(1)
-            known = delete.delete_one(self._where, key)
+            known = changes.delete_one(self._where, key)
+        if self._arrays.state.item(layout.FREED):
+            layout.give_back_free_nodes(self._arrays)
         return bool(known)
 
     def delete_many(self, ids: ArrayLike) -> BoolArray:
         """Remove ids with all their boxes; bool (n,): which were known."""
         identifiers = arguments.ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
-        if not delete.delete(self._where, identifiers, removed):
+        if not changes.delete(self._where, identifiers, removed):
             self._make_room(1)
-            delete.delete(self._where, identifiers, removed)
+            changes.delete(self._where, identifiers, removed)
+        layout.give_back_free_nodes(self._arrays)
         return removed
 
     def adopt(self, other: RStarTree) -> None:
@@ -199,10 +202,10 @@ class RStarTree:
         lower, upper = arguments.boxes(low, high, self.dimensions)
         key = int(arguments.ids([index(id)], 1)[0])
         flags = arguments.flags(exact, len(lower))
-        known = delete.replace(self._where, key, lower, upper, flags)
+        known = changes.replace(self._where, key, lower, upper, flags)
         if known < 0:
             self._make_room(len(lower))
-            known = delete.replace(self._where, key, lower, upper, flags)
+            known = changes.replace(self._where, key, lower, upper, flags)
         self._drop_old_tables()
         return bool(known)
 
@@ -227,30 +230,30 @@ class RStarTree:
         """
         self._tree = layout.with_room(self._tree, count, count)
         rows = int(self._tree.state[layout.LINKS]) + count
-        if 2 * rows > len(self._tree.id_table):
+        if 2 * rows > self._tree.tables.shape[1]:
             self._grow_tables(2 * rows)
 
     def _grow_tables(self, least: int) -> None:
-        """Make larger hash tables; what is in large ones is moved there bit by bit, by insertions."""
-        tables.move(self._tree, len(self._tree.old_id_table))
+        """Make larger hash tables; what is in large ones is moved there bit by bit, by insertions.
+
+        What has grown since the last time is now written, so that it may lie in huge pages.
+        """
+        layout.use_huge_pages_for_rows(self._tree)
+        tables.move(self._tree, self._tree.old_tables.shape[1])
+        self._drop_old_tables()
         old, size = self._tree, 1 << max(4, (least - 1).bit_length())
-        moved = [tables.first_gap(old.box_table) + 1, 0, tables.first_gap(old.id_table) + 1, 0]
-        self._tree = old._replace(
-            box_table=pools.zeros(size),
-            id_table=pools.zeros(size),
-            old_box_table=old.box_table,
-            old_id_table=old.id_table,
-            moved=np.array(moved),
-        )
-        if len(old.id_table) <= MOVED_AT_ONCE:
-            tables.move(self._tree, MOVED_AT_ONCE)
+        larger = old._replace(tables=pools.zeros(2, size), old_tables=old.tables)
+        tables.start_moving(larger)
+        self._tree = larger
+        if old.tables.shape[1] <= MOVED_AT_ONCE:
+            tables.move(larger, MOVED_AT_ONCE)
             self._drop_old_tables()
 
     def _drop_old_tables(self) -> None:
         """Drop the old hash tables, if all in them is moved."""
-        tree, nothing = self._arrays, np.zeros(0, np.int32)
-        if 0 < len(tree.old_id_table) <= tree.moved[1::2].min():
-            self._tree = tree._replace(old_box_table=nothing, old_id_table=nothing)
+        tree = self._arrays
+        if tree.old_tables.size and tables.moved_all(tree):
+            self._tree = tree._replace(old_tables=np.zeros((2, 0), np.int32))
 
     @unwrapped
     def _pack(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
@@ -531,14 +534,14 @@ class RStarTree:
         """The arrays the tree consists of, by name, without spare rows."""
         self._require_whole()
         tree = self._arrays
-        box_table, id_table = tree.box_table, tree.id_table
-        if len(tree.old_id_table):
-            box_table, id_table = np.zeros_like(box_table), np.zeros_like(id_table)
-            tables.fill_whole(tree, box_table, id_table)
+        both = tree.tables
+        if tree.old_tables.size:
+            both = np.zeros_like(both)
+            tables.fill_whole(tree, both)
         kept = layout.trimmed(tree)._asdict()
         for name in NOT_KEPT:
             del kept[name]
-        return kept | {"box_table": ~box_table, "id_table": ~id_table}
+        return kept | {"box_table": ~both[tables.BY_SIDES], "id_table": ~both[tables.BY_ID]}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, AnyArray]) -> RStarTree:
@@ -552,9 +555,11 @@ class RStarTree:
             name: (array if array.flags.writeable else array.copy()).view(records.get(name, array.dtype))
             for name, array in ((name, arrays[name]) for name in FIELDS)
         }
-        for name in ("box_table", "id_table"):
-            typed[name] = ~typed[name]
+        typed["nodes"] = typed["nodes"].copy()  # few bytes, of which not all are kept
+        typed["state"] = np.concatenate([state, np.zeros(layout.STATE_SIZE - len(state), np.int64)])
+        made["tables"] = ~np.stack([typed.pop("box_table"), typed.pop("id_table")])
         tree._tree = layout.Tree(**typed, **{name: made[name] for name in NOT_KEPT})
+        nodes.find_leaving(tree._tree)
         return tree
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from rtfilter import RStarTree
 from rtfilter.index import tree as index
 from rtfilter.index.kernels import hash_tables
+from rtfilter.index.kernels.layout import MOVED
 
 
 @pytest.fixture(autouse=True)
@@ -19,9 +20,9 @@ def growing(rng, size=256):
     """A tree whose hash tables have just begun to move."""
     low = rng.random((size // 2, 2))
     tree = RStarTree.bulk_load(low, low + 0.1)
-    assert len(tree._tree.id_table) == size
+    assert tree._tree.tables.shape == (2, size)
     tree.insert(size // 2, [0.0, 0.0], [1.0, 1.0])
-    assert len(tree._tree.old_id_table) == len(tree._tree.old_box_table) == size
+    assert tree._tree.old_tables.shape == (2, size)
     return tree
 
 
@@ -40,14 +41,14 @@ def test_whatever_is_done_while_tables_move_all_is_found(seed):
             known.add(1000 + step)
         tree.check()
         assert set(tree.ids().tolist()) == known
-    assert not tree._tree.old_id_table.size
+    assert not tree._tree.old_tables.size
 
 
 def test_an_insertion_moves_a_few_places():
     tree = growing(np.random.default_rng(1), size=1 << 15)
     moved = []
-    while tree._tree.old_id_table.size:
-        moved.append(tree._tree.moved[1::2].max())
+    while tree._tree.old_tables.size:
+        moved.append(tree._tree.state[MOVED : MOVED + 2].max())
         tree.insert(100_000 + len(moved), [len(moved)] * 2, [len(moved) + 1.0] * 2)
     assert np.diff(moved).max() < 200
     assert len(moved) < (1 << 15) / 8
@@ -57,7 +58,7 @@ def test_an_insertion_moves_a_few_places():
 def test_tables_that_move_are_saved_as_one():
     tree = growing(np.random.default_rng(2))
     for copy in (RStarTree.from_arrays(tree.to_arrays()), pickle.loads(pickle.dumps(tree))):
-        assert not copy._tree.old_id_table.size
+        assert not copy._tree.old_tables.size
         copy.check()
         assert copy.ids().tolist() == tree.ids().tolist()
     tree.check()

@@ -8,7 +8,7 @@ import pytest
 from boxes import random_boxes, random_points
 from oracle import as_sets, matches
 from rtfilter import RStarTree
-from rtfilter.index.kernels import pools
+from rtfilter.index.kernels import layout, pools
 
 LARGE = pools.LARGE // 16
 MOST = 1 << 20
@@ -99,3 +99,38 @@ def test_a_tree_answers_wherever_its_pools_lie(monkeypatch, tmp_path, capacity, 
         expected = matches(low[first:last], high[first:last], points, np.arange(first, last))
         assert as_sets(own.search(points)) == expected
     assert tree.nbytes < 100_000_000
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="memory cannot be given back")
+def test_whole_pages_are_given_back_and_others_stay():
+    pool = pools.grown(rows(0), LARGE, MOST)
+    page = mmap.PAGESIZE // 16
+    pool[: 4 * page] = 1
+    assert pools.give_back(pool, 1, 3 * page - 1) == mmap.PAGESIZE
+    assert (pool[:page] == 1).all()
+    assert (pool[page : 2 * page] == 0).all()
+    assert (pool[2 * page : 4 * page] == 1).all()
+    assert pools.give_back(pool, 1, page) == 0
+    assert pools.give_back(rows(LARGE), 0, LARGE) == 0
+
+
+def test_leaves_that_are_dissolved_give_their_memory_back(monkeypatch):
+    monkeypatch.setattr(pools, "LARGE", 64)
+    given, give_back = [], pools.give_back
+    monkeypatch.setattr(layout, "give_back", lambda *what: given.append(give_back(*what)))
+    rng = np.random.default_rng(4)
+    low = rng.random((4000, 12))
+    tree = RStarTree.bulk_load(low[:2000], low[:2000] + 0.1, capacity=(512, 256))
+    leaves = tree.stats()["nodes_per_level"][-1]
+    for i in range(1800):
+        tree.delete(i)
+    fewer = tree.stats()["nodes_per_level"][-1]
+    assert fewer < leaves / 2
+    if hasattr(mmap, "MADV_DONTNEED"):
+        masks = 12 * layout.CELLS * 256 // 8
+        assert sum(given) >= (leaves - fewer) * (masks - 2 * mmap.PAGESIZE)
+    for i in range(2000, 4000):
+        tree.insert(i, low[i], low[i] + 0.1)
+    tree.check()
+    tree.delete_many(np.arange(1800, 4000))
+    tree.check()

@@ -15,7 +15,7 @@ from oracle import as_sets, matches
 from rtfilter.index.kernels import layout, pools, runs
 from rtfilter.index.tree import RStarTree
 
-CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130)]
+CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130), (4, 210), (210, 4)]
 INF = np.inf
 
 
@@ -239,6 +239,20 @@ def test_pickling_keeps_the_content_and_stays_changeable():
     keep = np.delete(np.arange(301), 5)
     all_low, all_high = np.vstack([low, low[:1]]), np.vstack([high, high[:1]])
     assert as_sets(tree.search(points)) == matches(all_low[keep], all_high[keep], points, keep)
+
+
+@pytest.mark.parametrize("capacity", [(10, 20), (4, 210)])
+def test_a_dimension_that_nobody_constrains_changes_nothing(capacity):
+    """The rules of the tree compare volumes: one that is not a number would beat none."""
+    rng = np.random.default_rng(5)
+    low = rng.random((1500, 2))
+    points = np.hstack([rng.random((200, 2)), np.zeros((200, 1))])
+    plain, open_one = RStarTree(2, capacity), RStarTree(3, capacity)
+    plain.insert_many(np.arange(1500), low, low + 0.05)
+    low = np.hstack([low, np.full((1500, 1), -INF)])
+    open_one.insert_many(np.arange(1500), low, np.where(low == -INF, INF, low + 0.05))
+    open_one.check()
+    assert open_one.hits(points).visits.tolist() == plain.hits(points[:, :2]).visits.tolist()
 
 
 def test_grids_follow_a_drift_of_the_data():

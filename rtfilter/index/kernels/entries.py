@@ -143,6 +143,15 @@ def refresh_entry(tree: Tree, node: int, j: int) -> None:
 
 
 @kernel
+def widen(tree: Tree, node: int, sides: Float2) -> None:
+    """Let the rectangles of a node, and of those above it, cover `sides`."""
+    while extend(tree, node, sides) and tree.nodes[node].parent >= 0:
+        parent = tree.nodes[node].parent
+        refresh_entry(tree, parent, position(tree, parent, node))
+        node = parent
+
+
+@kernel
 def refresh_ancestors(tree: Tree, node: int) -> None:
     """Carry a changed rectangle of `node` up to the root."""
     while tree.nodes[node].parent >= 0:

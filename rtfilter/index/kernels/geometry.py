@@ -28,11 +28,15 @@ def widen_frame(tree: Tree, sides: Float2) -> None:
 
 @kernel
 def framed(tree: Tree, sides: Float2, out: Float2) -> None:
-    """The box `sides` (2, d) in frame coordinates, into `out` (2, d)."""
+    """The box `sides` (2, d) in frame coordinates, into `out` (2, d).
+
+    Where no side was finite yet, the frame is empty: all sides are 0 there, and say nothing.
+    """
     for k in range(sides.shape[1]):
         low, width = tree.frame[0, k], tree.frame[2, k]
-        out[0, k] = min(max((sides[0, k] - low) * width, 0.0), 1.0)
-        out[1, k] = min(max((sides[1, k] - low) * width, 0.0), 1.0)
+        for end in range(2):
+            x = (sides[end, k] - low) * width
+            out[end, k] = min(x, 1.0) if x > 0.0 else 0.0  # not a number, too, is 0
 
 
 @kernel

@@ -1,6 +1,6 @@
 """Rows of boxes and links: two open-addressing hash tables and the chains between them.
 
-`box_table` finds the row of an identical box, `id_table` the first link of an id. A place holds the
+The first of `tables` finds the row of an identical box, the second the first link of an id. A place holds the
 complement of a row: 0 is an empty one, so that a table is made of new memory in no time. Deleting shifts
 later entries back, so that probing needs no tombstones.
 
@@ -11,21 +11,23 @@ what hashes behind it in the old one: a look-up reads one of them.
 
 import numpy as np
 
-from rtfilter.index.kernels.array_types import Float2, Int1, Int32_1
+from rtfilter.index.kernels.array_types import Float2, Int1, Int32_1, Int32_2
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import (
     BOXES,
+    FIRST,
     FREE_BOX,
     FREE_LINK,
     IDS,
     INEXACT,
     LINKS,
+    MOVED,
     USED_BOX,
     USED_LINK,
     Tree,
 )
 
-MOVED_BOX, MOVED_ID = 0, 2  # positions in `Tree.moved`
+BY_SIDES, BY_ID = 0, 1  # the tables
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(29)
 
@@ -69,21 +71,21 @@ def row_at(table: Int32_1, place: int | np.uint64) -> int:
 
 
 @kernel
-def serving(tree: Tree, of_box: bool, hashed: np.uint64) -> Int32_1:
-    """The table that has what hashes so, or would have it."""
-    old, at = (tree.old_box_table, MOVED_BOX) if of_box else (tree.old_id_table, MOVED_ID)
-    if len(old) > 0:
-        place = (hashed - np.uint64(tree.moved[at])) & np.uint64(len(old) - 1)
-        if place >= np.uint64(tree.moved[at + 1]):
-            return old
-    return tree.box_table if of_box else tree.id_table
+def serving(tree: Tree, which: int, hashed: np.uint64) -> Int32_1:
+    """The old or the new table: the one that has what hashes so, or would have it."""
+    size = tree.old_tables.shape[1]
+    if size > 0:
+        place = (hashed - np.uint64(tree.state[FIRST + which])) & np.uint64(size - 1)
+        if place >= np.uint64(tree.state[MOVED + which]):
+            return tree.old_tables[which]
+    return tree.tables[which]
 
 
 @kernel
 def place_of_box(tree: Tree, sides: Float2) -> tuple[Int32_1, int]:
     """Table and place of the box with these sides, or of the empty place where it would go."""
     hashed = hash_box(sides)
-    table = serving(tree, True, hashed)
+    table = serving(tree, BY_SIDES, hashed)
     last = np.uint64(len(table) - 1)
     place = hashed & last
     while table[place] != 0 and not same_box(tree, row_at(table, place), sides):
@@ -95,7 +97,7 @@ def place_of_box(tree: Tree, sides: Float2) -> tuple[Int32_1, int]:
 def place_of_id(tree: Tree, identifier: int) -> tuple[Int32_1, int]:
     """Table and place of this id, or of the empty place where it would go."""
     hashed = hash_id(identifier)
-    table = serving(tree, False, hashed)
+    table = serving(tree, BY_ID, hashed)
     last = np.uint64(len(table) - 1)
     place = hashed & last
     while table[place] != 0 and tree.links[row_at(table, place)].id != identifier:
@@ -111,12 +113,12 @@ def first_link(tree: Tree, identifier: int) -> int:
 
 
 @kernel
-def _home(tree: Tree, row: int, of_box: bool) -> np.uint64:
-    return hash_box(tree.bounds[row]) if of_box else hash_id(tree.links[row].id)
+def _home(tree: Tree, row: int, which: int) -> np.uint64:
+    return hash_box(tree.bounds[row]) if which == BY_SIDES else hash_id(tree.links[row].id)
 
 
 @kernel
-def _vacate(tree: Tree, table: Int32_1, place: int, of_box: bool) -> None:
+def _vacate(tree: Tree, table: Int32_1, place: int, which: int) -> None:
     """Empty a place and move later entries of its run back over it."""
     last = np.uint64(len(table) - 1)
     hole = np.uint64(place)
@@ -125,7 +127,7 @@ def _vacate(tree: Tree, table: Int32_1, place: int, of_box: bool) -> None:
         probe = (probe + np.uint64(1)) & last
         if table[probe] == 0:
             break
-        home = _home(tree, row_at(table, probe), of_box) & last
+        home = _home(tree, row_at(table, probe), which) & last
         if ((probe - home) & last) >= ((probe - hole) & last):  # the hole lies between its home and it
             table[hole] = table[probe]
             hole = probe
@@ -133,10 +135,10 @@ def _vacate(tree: Tree, table: Int32_1, place: int, of_box: bool) -> None:
 
 
 @kernel
-def _enter(tree: Tree, table: Int32_1, row: int, of_box: bool) -> None:
+def _enter(tree: Tree, table: Int32_1, row: int, which: int) -> None:
     """Enter a row that is in no table."""
     last = np.uint64(len(table) - 1)
-    place = _home(tree, row, of_box) & last
+    place = _home(tree, row, which) & last
     while table[place] != 0:
         place = (place + np.uint64(1)) & last
     table[place] = ~row
@@ -152,47 +154,61 @@ def first_gap(table: Int32_1) -> int:
 
 
 @kernel
-def _move(tree: Tree, of_box: bool, places: int) -> None:
+def _move(tree: Tree, which: int, places: int) -> None:
     """Move the entries of at least so many places from the old table to the new one, while there are any.
 
     It begins behind an empty place and ends behind one, so that no entry lies before its home. At the end,
     entries that were put beyond the last place, which is the one before the first, are moved as well.
     """
-    old, at = (tree.old_box_table, MOVED_BOX) if of_box else (tree.old_id_table, MOVED_ID)
-    new = tree.box_table if of_box else tree.id_table
-    moved = tree.moved[at + 1]
+    old, new = tree.old_tables[which], tree.tables[which]
+    moved = tree.state[MOVED + which]
     end = min(moved + places, len(old))
     if moved >= len(old):
         return
     while True:
-        place = (tree.moved[at] + moved) & (len(old) - 1)
+        place = (tree.state[FIRST + which] + moved) & (len(old) - 1)
         moved += 1
         row = row_at(old, place)
         if row >= 0:
-            _enter(tree, new, row, of_box)
+            _enter(tree, new, row, which)
             old[place] = 0
         elif moved >= end:
             break
-    tree.moved[at + 1] = moved
+    tree.state[MOVED + which] = moved
 
 
 @kernel
 def move(tree: Tree, places: int) -> None:
     """Move the entries of so many places, and a few more, from old tables to new ones, if there are any."""
-    _move(tree, True, places)
-    _move(tree, False, places)
+    _move(tree, BY_SIDES, places)
+    _move(tree, BY_ID, places)
 
 
 @kernel
-def fill_whole(tree: Tree, box_table: Int32_1, id_table: Int32_1) -> None:
+def moved_all(tree: Tree) -> bool:
+    """Whether nothing is left in old tables."""
+    size = tree.old_tables.shape[1]
+    return tree.state[MOVED + BY_SIDES] >= size and tree.state[MOVED + BY_ID] >= size
+
+
+@kernel
+def start_moving(tree: Tree) -> None:
+    """Begin to move the entries of old tables, which are complete."""
+    for which in range(2):
+        tree.state[FIRST + which] = first_gap(tree.old_tables[which]) + 1
+        tree.state[MOVED + which] = 0
+
+
+@kernel
+def fill_whole(tree: Tree, tables: Int32_2) -> None:
     """Enter all boxes and ids in empty tables."""
     for box in range(tree.state[USED_BOX]):
         if tree.slots[box].link >= 0:
-            _enter(tree, box_table, box, True)
-    for table in (tree.old_id_table, tree.id_table):
-        for place in range(len(table)):
-            if table[place] != 0:
-                _enter(tree, id_table, row_at(table, place), False)
+            _enter(tree, tables[BY_SIDES], box, BY_SIDES)
+    for own in (tree.old_tables, tree.tables):
+        for place in range(own.shape[1]):
+            if own[BY_ID, place] != 0:
+                _enter(tree, tables[BY_ID], row_at(own[BY_ID], place), BY_ID)
 
 
 @kernel
@@ -280,7 +296,7 @@ def remove_first_link(tree: Tree, identifier: int) -> int:
     if row.sibling >= 0:
         table[place] = ~row.sibling
     else:
-        _vacate(tree, table, place, False)
+        _vacate(tree, table, place, BY_ID)
         tree.state[IDS] -= 1
     box = row.box
     if row.previous >= 0:
@@ -304,7 +320,7 @@ def remove_first_link(tree: Tree, identifier: int) -> int:
 def remove_box(tree: Tree, box: int) -> None:
     """Free the row of a box without links that has left its leaf."""
     table, place = place_of_box(tree, tree.bounds[box])
-    _vacate(tree, table, place, True)
+    _vacate(tree, table, place, BY_SIDES)
     tree.slots[box].leaf = tree.state[FREE_BOX]
     tree.state[FREE_BOX] = box
     tree.state[BOXES] -= 1

@@ -7,24 +7,21 @@ No decision here needs masks that are up to date: they are drawn once, at the en
 
 import numpy as np
 
-from rtfilter.index.kernels.array_types import Bool1, Float1, Float2, Int1
-from rtfilter.index.kernels.entries import append_entry, extend, refresh_entry
+from rtfilter.index.kernels.array_types import Float1, Float2
+from rtfilter.index.kernels.entries import append_entry, widen
 from rtfilter.index.kernels.geometry import area, area_of_union, covers, framed, overlap_growth, widen_frame
-from rtfilter.index.kernels.grid import redraw
 from rtfilter.index.kernels.hash_tables import add_box, add_link, move, place_of_box, row_at
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import (
-    LINKS,
     ONE,
     REINSERTED,
     ROOT,
+    STAYS,
     TODO,
     UPDATES,
     WORD,
     Tree,
     capacity_of,
-    has_room,
-    opened_tree,
     rectangles,
     words_for,
     words_of,
@@ -35,7 +32,7 @@ from rtfilter.index.kernels.sorting import ascending
 from rtfilter.index.kernels.split import overflow
 from rtfilter.index.kernels.vector import trailing_zeros
 
-MOVED = 16  # places of an old hash table that an insertion moves: it is empty long before the next one
+MOVED_AT_ONCE = 16  # places of old hash tables that an insertion moves: none is left long before the next
 NEAR = 32  # candidates of least area enlargement whose overlap is computed
 
 
@@ -59,8 +56,9 @@ def covering(tree: Tree, node: int, sides: Float2) -> int:
         while bits != 0:
             j = w * WORD + trailing_zeros(bits)
             bits &= bits - ONE
-            rectangle = tree.mbr[tree.entries[head.entries + j]]
-            if covers(rectangle, sides):
+            entry = tree.entries[head.entries + j]
+            rectangle = tree.mbr[entry]
+            if tree.nodes[entry].leaving == STAYS and covers(rectangle, sides):
                 framed(tree, rectangle, box)
                 size = area(box)
                 if size < least:
@@ -70,7 +68,10 @@ def covering(tree: Tree, node: int, sides: Float2) -> int:
 
 @kernel
 def choose_child(tree: Tree, node: int, sides: Float2) -> int:
-    """Entry of `node` that should take the box: least overlap growth above leaves, else least area growth."""
+    """Entry of `node` that should take the box: least overlap growth above leaves, else least area growth.
+
+    One that is being dissolved only takes it where there is no other.
+    """
     head = tree.nodes[node]
     count = head.count
     best = covering(tree, node, sides)
@@ -83,15 +84,20 @@ def choose_child(tree: Tree, node: int, sides: Float2) -> int:
     areas = np.empty(count)
     best = 0
     for j in range(count):
-        framed(tree, tree.mbr[tree.entries[head.entries + j]], children[j])
+        entry = tree.entries[head.entries + j]
+        framed(tree, tree.mbr[entry], children[j])
         areas[j] = area(children[j])
         growth[j] = area_of_union(children[j], box) - areas[j]
+        if tree.nodes[entry].leaving != STAYS:
+            growth[j] = np.inf
         if growth[j] < growth[best] or (growth[j] == growth[best] and areas[j] < areas[best]):
             best = j
     if head.level > 1 or growth[best] == 0.0:  # an entry that holds the box already adds no overlap
         return best
     least = np.inf
     for j in ascending(growth)[:NEAR]:
+        if growth[j] == np.inf:
+            break
         added = overlap_growth(children, j, box, least)
         if added < least:
             best, least = j, added
@@ -99,18 +105,17 @@ def choose_child(tree: Tree, node: int, sides: Float2) -> int:
 
 
 @kernel
-def place(tree: Tree, row: int, level: int) -> None:
-    """Give a waiting entry its node, splitting or reinserting where one is full."""
+def place(tree: Tree, row: int, level: int, former: int) -> None:
+    """Give a waiting entry its node, splitting or reinserting where one is full; see `wait`."""
     sides = rectangles(tree, level)[row]
-    node = tree.state[ROOT]
-    extend(tree, node, sides)
+    node, most = tree.state[ROOT], capacity_of(tree, level)
     while tree.nodes[node].level > level:
         j = choose_child(tree, node, sides)
-        child = tree.entries[tree.nodes[node].entries + j]
-        if extend(tree, child, sides):
-            refresh_entry(tree, node, j)
-        node = child
-    if tree.nodes[node].count < capacity_of(tree, level):
+        node = tree.entries[tree.nodes[node].entries + j]
+    if tree.nodes[node].count == most and former >= 0 and tree.nodes[former].count < most:
+        node = former
+    widen(tree, node, sides)
+    if tree.nodes[node].count < most:
         append_entry(tree, node, row)
     else:
         overflow(tree, node, row)
@@ -121,7 +126,8 @@ def drain(tree: Tree) -> None:
     """Place all waiting entries."""
     while tree.state[TODO] > 0:
         tree.state[TODO] -= 1
-        place(tree, tree.todo[tree.state[TODO], 0], tree.todo[tree.state[TODO], 1])
+        entry = tree.todo[tree.state[TODO]]
+        place(tree, entry[0], entry[1], entry[2])
 
 
 @kernel
@@ -129,48 +135,16 @@ def enter(tree: Tree, identifier: int, low: Float1, high: Float1, exact: bool, s
     """Add a box and find it its place; `sides` (2, d) is scratch."""
     for k in range(len(low)):
         sides[0, k], sides[1, k] = low[k] + 0.0, high[k] + 0.0  # no negative zeros
-    move(tree, MOVED)
+    tree.state[REINSERTED] = 0
+    move(tree, MOVED_AT_ONCE)
     table, at = place_of_box(tree, sides)
     box = row_at(table, at)
     if box < 0:
         widen_frame(tree, sides)
         box = add_box(tree, sides, table, at)
-        tree.state[REINSERTED] = 0
-        wait(tree, box, 0)
+        wait(tree, box, 0, -1)
         add_link(tree, identifier, box, exact)
         drain(tree)
     else:
         add_link(tree, identifier, box, exact)
     tree.state[UPDATES] += 1
-
-
-@kernel
-def can_take(tree: Tree, count: int) -> bool:
-    """Whether all pools and tables have room for so many more boxes of any ids."""
-    return has_room(tree, count, count) and len(tree.id_table) >= 2 * (tree.state[LINKS] + count)
-
-
-@kernel
-def insert(where: Int1, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> bool:
-    """Insert n boxes in the tree at these addresses, all or, for want of room, none; whether they are in."""
-    tree = opened_tree(where)
-    if not can_take(tree, len(ids)):
-        return False
-    sides = np.empty((2, low.shape[1]))
-    for i in range(len(ids)):
-        enter(tree, ids[i], low[i], high[i], exact[i], sides)
-    redraw(tree)
-    return True
-
-
-@kernel
-def insert_one(where: Int1, identifier: int, low: Float1, high: Float1, exact: bool) -> bool:
-    """Insert one box (d,), (d,) if it is one and there is room; whether it is in."""
-    tree = opened_tree(where)
-    valid = can_take(tree, 1)
-    for k in range(len(low)):
-        valid &= low[k] <= high[k]
-    if valid:
-        enter(tree, identifier, low, high, exact, np.empty((2, len(low))))
-        redraw(tree)
-    return valid

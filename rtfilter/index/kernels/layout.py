@@ -24,7 +24,7 @@ from rtfilter.index.kernels.array_types import (
 )
 from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.pools import grown
+from rtfilter.index.kernels.pools import give_back, grown, use_huge_pages
 
 CELLS = 64  # cells of a node's grid in each dimension
 WORD = 64  # bits of a mask word
@@ -32,6 +32,7 @@ CODES = 16  # words of codes for each mask word: 64 entries x 2 ends x 1 byte
 LANES = 8  # words of a vector, see `kernels.vector`
 DIMENSIONS = 2**15 - 1  # at most: `Tree.ranking`
 MINIMUM_FILL = 0.4  # share of its capacity that a node has at least, the root excepted
+WIDE = 200  # entries of a node; those of papers have fewer
 MOST_BOXES = 2**28  # for which large pools reserve address space
 OPEN = 1e300  # a side beyond this is an open end and says nothing about where values lie
 ONE = np.uint64(1)
@@ -52,7 +53,8 @@ LINK = np.dtype(
 #: `parent`: -1 for the root, or the next free node; `count`: entries; `drawn`: how many of the first of them
 #: are in the masks (all, but within a change); `built`: entries when its grid was made, `age`: changes since;
 #: `tested`: dimensions that any entry constrains; `sure`: so many of them are tested in any case; `stale`:
-#: the next node whose masks are behind, -1 for none, -2 when this one is up to date.
+#: the next node whose masks are behind, -1 for none, -2 when this one is up to date; `leaving`: the next node
+#: that is being dissolved, -1 for none, -2 when this one stays.
 NODE = np.dtype(
     [
         ("entries", "i8"),
@@ -66,6 +68,7 @@ NODE = np.dtype(
         ("sure", "i4"),
         ("drawn", "i4"),
         ("stale", "i4"),
+        ("leaving", "i4"),
     ],
     align=True,
 )
@@ -77,7 +80,11 @@ FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER = 8, 9, 10, 11  # heads of the free c
 USED_BOX, USED_LINK, USED_NODE, USED_ENTRY, USED_MASK = 12, 13, 14, 15, 16  # rows ever used
 TODO, REINSERTED = 17, 18  # entries waiting for their place; bit per level that was reinserted from
 INEXACT, STALE = 19, 20  # links that are not exact; first node whose masks are behind its entries, or -1
-STATE_SIZE = 24
+LEAVING, FREED = 21, 22  # first node that is being dissolved, or -1; whether wide nodes were freed
+STAYS = -2  # of `Node.leaving`
+GIVEN_BACK = -1  # of `Node.built`, when a free node's memory is
+FIRST, MOVED = 24, 26  # of each old hash table: its first place, and how many are moved from there on
+STATE_SIZE = 32
 
 
 class Tree(NamedTuple):
@@ -92,14 +99,11 @@ class Tree(NamedTuple):
     ranking: Int16_2  # int16 (nodes, d): dimensions of each node in the order of testing, untested ones last
     entries: Int32_1  # int32, flat: a block of `capacity` rows per node
     masks: Word1  # uint64, flat: `block` words per node: CELLS masks for each dimension, then codes (`grid`)
-    box_table: Int32_1  # int32, power of two: hash of the boxes, see `hash_tables`
-    id_table: Int32_1  # int32, as long: hash of the ids, to their first link
-    old_box_table: Int32_1  # int32, power of two or 0: what is not yet moved to a larger `box_table`
-    old_id_table: Int32_1  # int32, as long: the same for ids
-    moved: Int1  # int64 (4,): first place of the old table of boxes, places moved from there; of ids
+    tables: Int32_2  # int32 (2, power of two): hash of the boxes, and of the ids, see `hash_tables`
+    old_tables: Int32_2  # int32 (2, power of two or 0): what is not yet moved to larger `tables`
     state: Int1  # int64 (STATE_SIZE,)
     frame: Float2  # float64 (3, d): low, high and 1 / width of all finite sides ever seen
-    todo: Int32_2  # int32 (k, 2): (row, level) of entries waiting for their place; scratch
+    todo: Int32_2  # int32 (k, 3): row, level and former node (or -1) of entries waiting for their place
 
 
 @kernel
@@ -134,6 +138,12 @@ def capacity_of(tree: Tree, level: int) -> int:
 
 
 @kernel
+def is_wide(tree: Tree, level: int) -> bool:
+    """Whether nodes of this level are so wide that rules are adapted, see `split`."""
+    return capacity_of(tree, level) > WIDE
+
+
+@kernel
 def words_of(tree: Tree, level: int) -> int:
     """Mask words of a node of this level."""
     return words(capacity_of(tree, level))
@@ -155,7 +165,7 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
     """A tree whose root is an empty leaf."""
     state = np.zeros(STATE_SIZE, np.int64)
     state[[LEAF_CAPACITY, INNER_CAPACITY]] = leaf_capacity, inner_capacity
-    state[[FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER, STALE]] = -1
+    state[[FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER, STALE, LEAVING]] = -1
     frame = np.array([[np.inf], [-np.inf], [0.0]]) * np.ones((1, dimensions))
     frame[2] = 1.0
     # At most one node per level is dissolved or reinserted from before its entries are placed again.
@@ -170,17 +180,14 @@ def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
         ranking=np.empty((0, dimensions), np.int16),
         entries=np.empty(0, np.int32),
         masks=np.empty(0, np.uint64),
-        box_table=np.zeros(16, np.int32),
-        id_table=np.zeros(16, np.int32),
-        old_box_table=np.zeros(0, np.int32),
-        old_id_table=np.zeros(0, np.int32),
-        moved=np.zeros(4, np.int64),
+        tables=np.zeros((2, 16), np.int32),
+        old_tables=np.zeros((2, 0), np.int32),
         state=state,
         frame=frame,
-        todo=np.empty((waiting, 2), np.int32),
+        todo=np.empty((waiting, 3), np.int32),
     )
     tree = with_room(tree, boxes=0, links=0)
-    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0, 0, 0, 0, -2)
+    tree.nodes[0] = (0, 0, 0, -1, 0, 0, 0, 0, 0, 0, -2, -2)
     tree.ranking[0] = np.arange(dimensions)
     tree.mbr[0, 0], tree.mbr[0, 1] = np.inf, -np.inf
     tree.grid[0, 0], tree.grid[0, 1] = 0.0, 1.0
@@ -203,13 +210,16 @@ def least_entries(capacity: int) -> int:
 
 @kernel
 def most_nodes(boxes: int, leaf_capacity: int, inner_capacity: int) -> tuple[int, int]:
-    """Leaves and inner nodes that a tree of so many boxes has at most."""
+    """Leaves and inner nodes that a tree of so many boxes has at most.
+
+    Those that are being dissolved have nearly as many entries as others, but for the first.
+    """
     leaves = max(1, boxes // least_entries(leaf_capacity))
     inner, level = 1, leaves
     while level > 1:
         level = max(1, level // least_entries(inner_capacity))
         inner += level
-    return leaves, inner
+    return leaves + leaves // 8 + int(leaves > 1), inner + inner // 8 + int(inner > 2)
 
 
 @kernel
@@ -259,6 +269,25 @@ def with_room(tree: Tree, boxes: int, links: int) -> Tree:
         entries=grown(tree.entries, entries, most_entries),
         masks=grown(tree.masks, masks, most_masks),
     )
+
+
+def use_huge_pages_for_rows(tree: Tree) -> None:
+    """Let all rows in use lie in huge pages, where pools are large."""
+    for name, used in trimmed(tree)._asdict().items():
+        use_huge_pages(getattr(tree, name), len(used))
+
+
+def give_back_free_nodes(tree: Tree) -> None:
+    """Give back the memory of the masks and entries of nodes that were freed since this was last done."""
+    for level, chain in ((0, FREE_LEAF), (1, FREE_INNER)):
+        node, words, capacity = int(tree.state[chain]), block_of(tree, level), capacity_of(tree, level)
+        while node >= 0 and tree.nodes[node]["built"] != GIVEN_BACK:
+            head = tree.nodes[node]
+            give_back(tree.masks, int(head["masks"]), int(head["masks"]) + words)
+            give_back(tree.entries, int(head["entries"]), int(head["entries"]) + capacity)
+            tree.nodes[node]["built"] = GIVEN_BACK
+            node = int(head["parent"])
+    tree.state[FREED] = 0
 
 
 def trimmed(tree: Tree) -> Tree:

@@ -15,7 +15,7 @@ from rtfilter.index.kernels.array_types import Bool1, Float1, Float2, Float3, In
 from rtfilter.index.kernels.entries import set_entries
 from rtfilter.index.kernels.geometry import THIN, area, framed, widen_frame
 from rtfilter.index.kernels.grid import build_grid
-from rtfilter.index.kernels.hash_tables import add_link
+from rtfilter.index.kernels.hash_tables import BY_SIDES, add_link
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import BOXES, HEIGHT, LANES, ROOT, USED_BOX, Tree, words_for
 from rtfilter.index.kernels.nodes import new_node
@@ -268,7 +268,7 @@ def fill_tables(
             tree.bounds[box, 1, k] = high[row, k] + 0.0
         tree.slots[box].link = tree.slots[box].leaf = -1
     for place in range(len(table)):
-        tree.box_table[place] = ~box_of[table[place]] if table[place] >= 0 else 0
+        tree.tables[BY_SIDES, place] = ~box_of[table[place]] if table[place] >= 0 else 0
     tree.state[USED_BOX] = tree.state[BOXES] = len(rows)
     for row in rows:  # links lie as the boxes do: searches stay local
         add_link(tree, ids[row], box_of[row], exact[row])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 Rows = TypeVar("Rows", bound=NDArray[Any])
 
 LINE = 64  # bytes of a cache line
-LARGE = 1 << 22  # bytes from which a pool lies in reserved address space
+LARGE = 1 << 21  # bytes from which a pool lies in reserved address space
 MOST = 1 << 36  # bytes of address space of a pool, unless it needs more
 SPARE = 1.5  # a pool that is copied gets so many times its rows
 _KEEP_OLD, _FIXED, _MAY_MOVE = 4, 2, 1  # of mremap
@@ -35,18 +35,52 @@ def grown(pool: Rows, rows: int, most: int) -> Rows:
     if len(pool) >= rows:
         return pool
     row = int(np.prod(pool.shape[1:])) * pool.itemsize
-    larger = _reserved(rows * row, most * row) if rows * row >= LARGE else None
+    spacious = max(rows, int(len(pool) * SPARE))
+    larger = _reserved(rows * row, most * row) if spacious * row >= LARGE else None
     if larger is None:
-        larger = _aligned(max(rows, int(len(pool) * SPARE)) * row)
+        larger = _aligned(spacious * row)
     if not _pages_moved(pool, larger):
         larger[: pool.nbytes] = pool.reshape(-1).view(np.uint8)
     return larger[: len(larger) // row * row].view(pool.dtype).reshape(-1, *pool.shape[1:])
 
 
-def zeros(count: int) -> NDArray[np.int32]:
-    """So many zeros, int32, made in no time: pages become memory when they are first written."""
-    reserved = _reserved(4 * count, 4 * count) if 4 * count >= LARGE else None
-    return np.zeros(count, np.int32) if reserved is None else reserved[: 4 * count].view(np.int32)
+def zeros(rows: int, columns: int) -> NDArray[np.int32]:
+    """Zeros, int32 (rows, columns), made in no time: pages become memory when they are first written."""
+    size = 4 * rows * columns
+    reserved = _reserved(size, size) if size >= LARGE else None
+    if reserved is None:
+        return np.zeros((rows, columns), np.int32)
+    return reserved[:size].view(np.int32).reshape(rows, columns)
+
+
+def give_back(pool: NDArray[Any], first: int, last: int) -> int:
+    """Give back the memory of rows `first` to `last` (exclusive), which read as anything then.
+
+    Only whole pages of a pool in reserved address space are given back. Returns how many bytes.
+    """
+    mapping = _mapping(pool)
+    if not isinstance(mapping, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return 0
+    row = pool.strides[0]
+    begin = -(-first * row // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = last * row // mmap.PAGESIZE * mmap.PAGESIZE
+    if begin >= end:
+        return 0
+    with suppress(OSError):
+        mapping.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+        return end - begin
+    return 0
+
+
+def use_huge_pages(pool: NDArray[Any], rows: int) -> None:
+    """Let the first `rows` rows lie in huge pages: searches read those faster.
+
+    Not rows that single changes are about to write: the system may take long to find room for a huge page.
+    """
+    mapping = _mapping(pool)
+    if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):
+            mapping.madvise(mmap.MADV_HUGEPAGE, 0, rows * pool.strides[0])
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:
@@ -67,11 +101,7 @@ def _reserved(least: int, most: int) -> NDArray[np.uint8] | None:
     for size in [*free, 2 * least]:
         with suppress(OSError, ValueError, OverflowError):
             flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _no_reserve()
-            mapping = mmap.mmap(-1, size, flags=flags)
-            if hasattr(mmap, "MADV_HUGEPAGE"):
-                with suppress(OSError):  # searches read pools all over
-                    mapping.madvise(mmap.MADV_HUGEPAGE)
-            return np.frombuffer(mapping, np.uint8)
+            return np.frombuffer(mmap.mmap(-1, size, flags=flags), np.uint8)
     return None
 
 

@@ -1,18 +1,23 @@
-"""What happens to a full node that gets one entry more: forced reinsertion or a split (Beckmann et al.)."""
+"""What happens to a full node that gets one entry more: forced reinsertion or a split (Beckmann et al.).
+
+A wide node, of more entries than those of papers, would make one change a long one: of 4096 entries a third
+would move, and each may split another node. So few of them are reinserted, and one that would split another
+node goes back: at most one node a level is split.
+"""
 
 import numpy as np
 
-from rtfilter.index.kernels.array_types import Float3, Int1, Int32_1
+from rtfilter.index.kernels.array_types import Float1, Float3, Int1, Int32_1
 from rtfilter.index.kernels.entries import append_entry, extend, fill_node, refresh_ancestors
 from rtfilter.index.kernels.geometry import area, framed, overlap
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.layout import HEIGHT, REINSERTED, ROOT, Tree, capacity_of, rectangles
+from rtfilter.index.kernels.layout import HEIGHT, REINSERTED, ROOT, Tree, capacity_of, is_wide, rectangles
 from rtfilter.index.kernels.nodes import minimum_of, new_node, wait
 from rtfilter.index.kernels.sorting import ascending
 
 REINSERTED_SHARE = 0.3
 REINSERTED_MOST = 64  # of a wide node: more improve nothing and cost as much as all the rest
-SAMPLE = 256  # entries from which a wide node chooses its split axis
+SAMPLE = 128  # entries from which a wide node chooses its split axis
 
 
 @kernel
@@ -20,7 +25,7 @@ def split_order(boxes: Float3, minimum: int) -> tuple[Int1, int]:
     """R* split of framed boxes (n, 2, d): an order of them and how many of its first form the one node.
 
     The axis has the least sum of margins over all distributions; on it the distribution has the least
-    overlap, then the least area.
+    overlap, then the least area. For a wide node, axis and sort key are chosen on a sample.
     """
     n, _, dimensions = boxes.shape
     some = boxes if n <= SAMPLE else boxes[np.arange(SAMPLE) * n // SAMPLE]
@@ -35,17 +40,25 @@ def split_order(boxes: Float3, minimum: int) -> tuple[Int1, int]:
                     margin += left[cut - 1, 1, m] - left[cut - 1, 0, m] + right[cut, 1, m] - right[cut, 0, m]
         if margin < least:
             axis, least = k, margin
-    best_order = np.arange(n)
+    low, high = distribution(some, axis, 0, fewest), distribution(some, axis, 1, fewest)
+    end, best = (1, high) if high[2:] < low[2:] else (0, low)
+    if n > SAMPLE:
+        best = distribution(boxes, axis, end, minimum)
+    return best[0], best[1]
+
+
+@kernel
+def distribution(boxes: Float3, axis: int, end: int, minimum: int) -> tuple[Int1, int, float, float]:
+    """The best of boxes sorted by one end: their order, how many are the first node, overlap, area."""
+    order = ascending(boxes[:, end, axis].copy())
+    left, right = running_boxes(boxes, order)
     best_cut, best_overlap, best_area = minimum, np.inf, np.inf
-    for end in range(2):
-        order = ascending(boxes[:, end, axis].copy())
-        left, right = running_boxes(boxes, order)
-        for cut in range(minimum, n - minimum + 1):
-            shared = overlap(left[cut - 1], right[cut])
-            total = area(left[cut - 1]) + area(right[cut])
-            if shared < best_overlap or (shared == best_overlap and total < best_area):
-                best_order, best_cut, best_overlap, best_area = order, cut, shared, total
-    return best_order, best_cut
+    for cut in range(minimum, len(boxes) - minimum + 1):
+        shared = overlap(left[cut - 1], right[cut])
+        total = area(left[cut - 1]) + area(right[cut])
+        if shared < best_overlap or (shared == best_overlap and total < best_area):
+            best_cut, best_overlap, best_area = cut, shared, total
+    return order, best_cut, best_overlap, best_area
 
 
 @kernel
@@ -67,20 +80,43 @@ def running_boxes(boxes: Float3, order: Int1) -> tuple[Float3, Float3]:
 
 @kernel
 def reinsert(tree: Tree, node: int, rows: Int32_1, boxes: Float3) -> None:
-    """Keep the entries nearest to the node's centre, let the farthest wait, nearest of them first."""
+    """Keep the entries nearest to the node's centre, let the farthest wait, nearest of them first.
+
+    Those that are kept stay in their order: packing has put together what is alike.
+    """
     n = len(rows)
     distance = np.zeros(n)
     for k in range(boxes.shape[2]):
         centre = (boxes[:, 0, k].min() + boxes[:, 1, k].max()) / 2
         distance += ((boxes[:, 0, k] + boxes[:, 1, k]) / 2 - centre) ** 2
-    order = ascending(distance)
-    kept = n - min(max(1, int(n * REINSERTED_SHARE)), REINSERTED_MOST)
+    far = farthest(distance, min(max(1, int(n * REINSERTED_SHARE)), REINSERTED_MOST))
+    kept = np.ones(n, np.bool_)
+    kept[far] = False
     level = tree.nodes[node].level
     tree.state[REINSERTED] |= 1 << level
-    fill_node(tree, node, rows[order[:kept]])
+    fill_node(tree, node, rows[kept])
     refresh_ancestors(tree, node)
-    for i in range(n - 1, kept - 1, -1):  # `todo` is a stack
-        wait(tree, rows[order[i]], level)
+    former = node if is_wide(tree, level) else -1
+    for i in range(len(far)):  # `todo` is a stack
+        wait(tree, rows[far[i]], level, former)
+
+
+@kernel
+def farthest(distance: Float1, count: int) -> Int1:
+    """Where the greatest distances are, the greatest first."""
+    least = np.partition(distance, len(distance) - count)[len(distance) - count]
+    some = np.flatnonzero(distance >= least)  # more, if several are the least
+    return some[ascending(-distance[some])[:count]]
+
+
+@kernel
+def framed_entries(tree: Tree, level: int, rows: Int32_1) -> Float3:
+    """The rectangles of entries of nodes of a level in frame coordinates, (n, 2, d)."""
+    source = rectangles(tree, level)
+    boxes = np.empty((len(rows), 2, source.shape[2]))
+    for i in range(len(rows)):
+        framed(tree, source[rows[i]], boxes[i])
+    return boxes
 
 
 @kernel
@@ -92,10 +128,7 @@ def overflow(tree: Tree, node: int, extra: int) -> None:
         rows = np.empty(head.count + 1, np.int32)
         rows[: head.count] = tree.entries[head.entries : head.entries + head.count]
         rows[head.count] = extra
-        source = rectangles(tree, level)
-        boxes = np.empty((len(rows), 2, source.shape[2]))
-        for i in range(len(rows)):
-            framed(tree, source[rows[i]], boxes[i])
+        boxes = framed_entries(tree, level, rows)
         if parent >= 0 and not (tree.state[REINSERTED] >> level) & 1:
             reinsert(tree, node, rows, boxes)
             return
