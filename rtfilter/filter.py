@@ -22,11 +22,12 @@ from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.port import refuse_missing
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of
 from rtfilter.matchers.rtree import RTreeMatcher
-from rtfilter.matching.aside import copied, replaced
+from rtfilter.matching.aside import copied
 from rtfilter.matching.control import Control
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
+from rtfilter.matching.updates import Updates
 from rtfilter.predicates.explain import Explanation, explain
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source
@@ -52,7 +53,8 @@ class EventFilter:
     """Subscriptions over the attributes of a schema, and the events that match them.
 
     Safe for threads: many may match while one changes the subscriptions. A batch sees one version of the
-    subscriptions from its estimate to its last release, and every change that returned before it began.
+    subscriptions from its estimate to its last release, and every change that returned before it began. It
+    waits for a few milliseconds of changes at most, also where a call is about a million subscriptions.
 
     Parameters
     ----------
@@ -105,6 +107,7 @@ class EventFilter:
 
             observer = Metrics() if metrics is True else metrics
         self._road = Road(subscriptions, resolve(policy), control, observer)
+        self._updates = Updates(self._road)
         if observer is not None:
             observer.observe_state(self._state)
 
@@ -217,8 +220,7 @@ class EventFilter:
             raise
 
     def _add(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
-        with self._road.gate.writing():
-            names = self._subscriptions.add(draft, ids)
+        names = self._updates.add(draft, ids)
         if self.metrics is not None:
             self.metrics.added += len(names)
         return names
@@ -232,9 +234,7 @@ class EventFilter:
 
         Raises `TypeError` for ids that are no integers; integers that no id can be are unknown.
         """
-        names = as_ids(ids)
-        with self._road.gate.writing():
-            known = self._subscriptions.remove(names)
+        known = self._updates.remove(as_ids(ids))
         if self.metrics is not None:
             self.metrics.removed += int(known.sum())
         return known
@@ -253,22 +253,15 @@ class EventFilter:
             if self.metrics is not None:
                 self.metrics.refused += 1
             raise
-        with self._road.gate.writing():
-            self._subscriptions.replace(id, draft)
+        self._updates.replace(id, draft)
 
     def repack(self) -> None:
         """Pack the index anew: one that has grown by single subscriptions may then answer twice as fast.
 
         A new index is packed aside, about 2 us a box, while others match and change.
         """
-        tree = self.tree
-
-        def swap(copy: Subscriptions) -> None:
-            packed = copy.matcher
-            assert isinstance(packed, RTreeMatcher)
-            tree.adopt(packed.tree)
-
-        replaced(self._road.gate, self._subscriptions, swap)
+        assert self.tree is not None  # complains where there is none
+        self._updates.repack()
 
     def changes(self) -> Changes:
         """The changes from now on, for replicas and routers; costs nothing while nobody listens.
@@ -369,7 +362,9 @@ class EventFilter:
         """Whether each event matches any subscription, bool (n,). Cheaper than `match_batch`; no metrics."""
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:
-            hits = self._subscriptions.matcher.match(table, first_only=True)
+            # The first hit might be one that nobody may see.
+            first_only = not len(self._subscriptions.hidden)
+            hits = self._subscriptions.matcher.match(table, first_only=first_only)
             offsets, _ = refine(hits, table, self._subscriptions)
         return np.diff(offsets) > 0
 

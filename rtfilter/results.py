@@ -1,5 +1,7 @@
 """What matching a batch gives: ids, hits that may still be refined, and the record of a stream."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -7,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.extras import needed
 
 
@@ -22,6 +24,12 @@ class Hits(NamedTuple):
     """uint8 (hits,): 0 where the box is only a superset; None when all are exact."""
     visits: IntArray
     """int64 (n,): operations per point; for the R*-tree nodes visited."""
+
+    def only(self, wanted: BoolArray) -> Hits:
+        """Some of them, by bool (hits,)."""
+        kept = np.concatenate([[0], np.cumsum(wanted)])
+        exact = None if self.exact is None else self.exact[wanted]
+        return Hits(kept[self.offsets], self.ids[wanted], exact, self.visits)
 
 
 class StreamRecord(NamedTuple):

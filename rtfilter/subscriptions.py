@@ -16,7 +16,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import BoxColumns, Filters
-from rtfilter.matchers.port import Matcher, Replacing, Savable, Scannable, refuse_untaken
+from rtfilter.matchers.port import Adopting, Matcher, Replacing, Savable, Scannable, refuse_untaken
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.ends import EndStore
@@ -27,6 +27,23 @@ from rtfilter.text import shown
 
 NO_IDS: Final = np.empty(0, np.int64)
 LAST_ID: Final = 2**63 - 2
+
+
+def distinct_ids(ids: ArrayLike, count: int) -> IntArray:
+    """Ids for so many new subscriptions, int64 (n,). Raises `ValueError` for what cannot be such."""
+    given = np.asarray(ids)
+    unusable = f"ids must be {count} integers, not {given.dtype} of shape {given.shape}"
+    if given.shape != (count,):
+        raise ValueError(unusable)
+    try:
+        names = as_ids(ids)
+    except TypeError:
+        raise ValueError(unusable) from None
+    if count and names.min() < 0:
+        raise ValueError(f"subscription ids must be in 0..2**63 - 2: {given.min()} to {given.max()}")
+    if len(np.unique(names)) != count:
+        raise ValueError("ids must be distinct")
+    return names
 
 
 def as_ids(ids: ArrayLike) -> IntArray:
@@ -46,7 +63,7 @@ def as_ids(ids: ArrayLike) -> IntArray:
     return np.array([id if 0 <= id <= LAST_ID else -1 for id in given], np.int64)
 
 
-SLICE = 4096
+SLICE = 2048
 """Subscriptions that are read at once by those who must not keep changes waiting."""
 
 
@@ -61,12 +78,35 @@ class Part(NamedTuple):
     """Ids that no event can match."""
 
 
+class ClaimedError(Exception):
+    """A large change is at these ids; wait until it has ended."""
+
+
 class _Undo(NamedTuple):
     """How to put in order a change that was cut short: remove these ids, then put this."""
 
     ids: IntArray
     filters: Filters | None = None
     predicates: Sequence[Kept] | None = None
+
+
+class _Bit(NamedTuple):
+    """How to end a bit of a large change: remove these ids, and count again what is hidden."""
+
+    ids: IntArray
+    hidden: IntArray
+    visible: int
+
+
+class _Made(NamedTuple):
+    """A change that is made: what to tell of it, and what follows from it."""
+
+    change: Change
+    large: bool = False
+    hidden: IntArray = NO_IDS
+    """Of a large one: what it has removed, and is still there."""
+    content: tuple[Subscriptions, int] | None = None
+    """Of a large one: the copy that holds all from now on, and the number of updates."""
 
 
 class Draft(NamedTuple):
@@ -86,6 +126,10 @@ class Subscriptions:
     matcher : Matcher
     predicates : PredicateStore
         Those that the matcher's boxes do not tell.
+    claimed : int64 (n,), ascending
+        Ids that a large change is at; nobody else may change them.
+    hidden : int64 (n,), ascending
+        Claimed ids that nobody may see: those that are being added, or that were removed and are still there.
     """
 
     def __init__(self, schema: Schema, matcher: Factory = "rtree", **options: Any) -> None:
@@ -107,7 +151,10 @@ class Subscriptions:
         self.version = 0
         self._listeners: tuple[ref[Changes], ...] = ()
         # While a change is going on: how to take it back, or once it is made, what to tell of it.
-        self._undo: _Undo | Change | None = None
+        self._undo: _Undo | _Bit | _Made | None = None
+        self.claimed = self.hidden = NO_IDS
+        self._hidden_count = 0  # how many of the hidden ones are there
+        self._former: PredicateStore | None = None
 
     # -- drafts: read, checked and compiled before anybody has to wait -----------------------------------
 
@@ -146,13 +193,14 @@ class Subscriptions:
         self._undo = _Undo(names)
         try:
             filters = draft.filters.named(names)
-            self._put(names, filters, draft.predicates)
-            self._undo = Change(self.version + 1, filters, NO_IDS)
+            self.put(names, filters, draft.predicates)
+            self._undo = _Made(Change(self.version + 1, filters, NO_IDS))
         finally:
             self.recover()
         return names
 
-    def _put(self, names: IntArray, filters: Filters, predicates: Sequence[Kept] | None) -> None:
+    def put(self, names: IntArray, filters: Filters, predicates: Sequence[Kept] | None) -> None:
+        """Add new ids, of which `filters` may lack those that match nothing; tells nobody."""
         if predicates is not None:
             for id, predicate in zip(names.tolist(), predicates, strict=True):
                 self.predicates.put(id, predicate)  # before the matcher has it: its hits may ask for it
@@ -177,14 +225,17 @@ class Subscriptions:
 
         One that is named twice was known the first time.
         """
+        self._refuse_claimed(ids)
         self._undo = _Undo(ids)  # once begun, it is completed
         try:
             known = self._forget(ids)
-            change = Change(self.version + 1, Filters.of_predicates(self.schema, []), ids[known])
-            self._undo = change if known.any() else None
+            self._undo = self._removed(ids[known]) if known.any() else None
         finally:
             self.recover()
         return known
+
+    def _removed(self, ids: IntArray) -> _Made:
+        return _Made(Change(self.version + 1, Filters.of_predicates(self.schema, []), ids))
 
     def _forget(self, ids: IntArray) -> BoolArray:
         """Remove all that is known of some ids; where it was interrupted, it can be done again."""
@@ -199,6 +250,8 @@ class Subscriptions:
 
     def replace(self, id: int, draft: Draft) -> None:
         """Give a subscription another predicate, or leave it as it is. Raises `UnknownSubscriptionError`."""
+        if len(self.claimed) and _is_integer(id):
+            self._refuse_claimed(as_ids(id))
         if id not in self:
             raise UnknownSubscriptionError(id)
         name = np.array([id])
@@ -211,8 +264,8 @@ class Subscriptions:
         self._undo = _Undo(name, old, None if before is None else [before])
         try:
             self._forget(name)
-            self._put(name, filters, draft.predicates)
-            self._undo = Change(self.version + 1, filters, name)
+            self.put(name, filters, draft.predicates)
+            self._undo = _Made(Change(self.version + 1, filters, name))
         finally:
             self.recover()
 
@@ -232,7 +285,7 @@ class Subscriptions:
                 self.predicates.remove(int(name[0]))
             else:
                 self.predicates.put(int(name[0]), predicates[0])
-            self._undo = Change(self.version + 1, filters, name)
+            self._undo = _Made(Change(self.version + 1, filters, name))
         finally:
             self.recover()
 
@@ -242,14 +295,19 @@ class Subscriptions:
         If this is cut short, too, it can be repeated.
         """
         undo = self._undo
-        if isinstance(undo, Change):
-            self.version = undo.version
+        if isinstance(undo, _Made):
+            if undo.large:
+                self._end_large(undo)
+            self.version = undo.change.version
             if self._listeners:
-                self._listeners = tuple(one for one in self._listeners if _told(one, undo))
+                self._listeners = tuple(one for one in self._listeners if _told(one, undo.change))
+        elif isinstance(undo, _Bit):
+            self._forget(undo.ids)
+            self.hidden, self._hidden_count = undo.hidden, self._count() - undo.visible
         elif undo is not None:
             self._forget(undo.ids)
             if undo.filters is not None:
-                self._put(undo.ids, undo.filters, undo.predicates)
+                self.put(undo.ids, undo.filters, undo.predicates)
         self._undo = None
 
     def listen(self) -> Changes:
@@ -258,55 +316,143 @@ class Subscriptions:
         self._listeners = (*(one for one in self._listeners if one() is not None), ref(changes))
         return changes
 
+    # -- large changes -------------------------------------------------------------------------------------
+    #
+    # Ids are claimed. Those to be added are hidden, added bit by bit, and shown at once; those to be removed
+    # are hidden at once, and removed bit by bit. Or all is built anew elsewhere, and adopted at once. Each of
+    # these steps is a change that must run alone. One that is given up leaves claimed and hidden ids: all
+    # there is to do is to remove what is hidden, and to release the claim.
+
+    def claim(self, ids: IntArray) -> None:
+        """Claim ids, ascending; nothing else may be claimed."""
+        self.claimed = ids
+
+    def claim_new(self, ids: IntArray) -> None:
+        """Claim ids that are to be added, ascending: the next ones lie behind them."""
+        self._next_id = max(self._next_id, int(ids[-1]) + 1)
+        self.claimed = ids
+
+    def claim_next(self, count: int) -> IntArray:
+        """Claim the next ids, ascending; returns them."""
+        self.claimed = ids = self._next_ids(count)
+        return ids
+
+    def release(self) -> None:
+        """Release what is claimed, when nothing is hidden any more."""
+        self.claimed = NO_IDS
+
+    def add_hidden(self, filters: Filters, predicates: Sequence[Kept] | None) -> None:
+        """Add some of the claimed ids, new ones, hidden with all others."""
+        self.hidden, visible = self.claimed, len(self)
+        self._undo = _Bit(filters.ids, self.hidden, visible)
+        try:
+            self.put(filters.ids, filters, predicates)
+            self._undo = _Bit(NO_IDS, self.hidden, visible)
+        finally:
+            self.recover()
+
+    def remove_hidden(self, count: int) -> None:
+        """Remove the first of the hidden ids, which are then no longer hidden."""
+        self._undo = _Bit(self.hidden[:count], self.hidden[count:], len(self))
+        self.recover()
+
+    def show(self, filters: Filters) -> None:
+        """Show all that was added: this is the change."""
+        self._undo = _Made(Change(self.version + 1, filters, NO_IDS), large=True)
+        self.recover()
+
+    def hide(self, ids: IntArray) -> None:
+        """Hide some of the claimed ids, known ones, ascending: this is their removal."""
+        self._undo = self._removed(ids)._replace(large=True, hidden=ids)
+        self.recover()
+
+    def adopt(self, copy: Subscriptions, added: Filters | None, removed: IntArray) -> None:
+        """Take the content of a copy, which must not be used any more; tell what was changed in it.
+
+        For a matcher that is `Adopting`.
+        """
+        nothing = Filters.of_predicates(self.schema, [])
+        changed = len(removed) + (0 if added is None else added.weight)
+        change = Change(self.version + bool(changed), nothing if added is None else added, removed)
+        self._undo = _Made(change, True, NO_IDS, (copy, self.matcher.updates + changed))
+        self.recover()
+
+    def _end_large(self, made: _Made) -> None:
+        if made.content is not None:
+            copy, updates = made.content
+            assert isinstance(self.matcher, Adopting)
+            self.matcher.adopt(copy.matcher, updates)
+            if copy._former is None:
+                copy._former = self.predicates  # which takes long to free: that is done where the copy ends
+            self.predicates, self._unmatchable = copy.predicates, copy._unmatchable
+        self.hidden, self._hidden_count = made.hidden, len(made.hidden)
+        if not len(made.hidden):
+            self.claimed = NO_IDS
+
+    def _refuse_claimed(self, ids: IntArray) -> None:
+        if len(self.claimed) and _among(ids, self.claimed).any():
+            raise ClaimedError
+
+    # -- ids -----------------------------------------------------------------------------------------------
+
     def _new_ids(self, ids: ArrayLike | None, count: int) -> IntArray:
         if ids is None:
-            if count > LAST_ID + 1 - self._next_id:
-                raise ValueError(
-                    f"no ids are left: the next would be {self._next_id}, the last is 2**63 - 2; "
-                    "give ids that are free"
-                )
-            names = np.arange(self._next_id, self._next_id + count)
-            self._next_id += count
-        else:
-            given = np.asarray(ids)
-            unusable = f"ids must be {count} integers, not {given.dtype} of shape {given.shape}"
-            if given.shape != (count,):
-                raise ValueError(unusable)
-            try:
-                names = as_ids(ids)
-            except TypeError:
-                raise ValueError(unusable) from None
-            if count and names.min() < 0:
-                raise ValueError(f"subscription ids must be in 0..2**63 - 2: {given.min()} to {given.max()}")
-            if len(np.unique(names)) != count:
-                raise ValueError("ids must be distinct")
-            for id in names.tolist():
-                if id in self:
-                    raise ValueError(f"subscription {id} exists already; unsubscribe or update it")
-            self._next_id = max(self._next_id, int(names.max(initial=-1)) + 1)
+            return self._next_ids(count)
+        names = distinct_ids(ids, count)
+        self._refuse_claimed(names)
+        self.require_new(names)
+        self._next_id = max(self._next_id, int(names.max(initial=-1)) + 1)
         return names
+
+    def _next_ids(self, count: int) -> IntArray:
+        if count > LAST_ID + 1 - self._next_id:
+            raise ValueError(
+                f"no ids are left: the next would be {self._next_id}, the last is 2**63 - 2; "
+                "give ids that are free"
+            )
+        names = np.arange(self._next_id, self._next_id + count)
+        self._next_id += count
+        return names
+
+    def require_new(self, ids: IntArray) -> None:
+        """Raise `ValueError` for an id that is known."""
+        for id in ids.tolist():
+            if id in self:
+                raise ValueError(f"subscription {id} exists already; unsubscribe or update it")
 
     # -- looking inside ------------------------------------------------------------------------------------
 
     def ids(self) -> IntArray:
         """All ids, ascending, int64 (n,)."""
-        return np.union1d(self.matcher.ids(), np.array(sorted(self._unmatchable), np.int64))
+        own = np.union1d(self.matcher.ids(), np.array(sorted(self._unmatchable), np.int64))
+        visible = self.visible(own)
+        return own if visible is None else own[visible]
+
+    def visible(self, ids: IntArray) -> BoolArray | None:
+        """Which of some ids are not hidden, bool (n,); None for all."""
+        return ~_among(ids, self.hidden) if len(self.hidden) else None
 
     def __len__(self) -> int:
+        return self._count() - self._hidden_count
+
+    def _count(self) -> int:
         return len(self.matcher) + len(self._unmatchable)
 
     def __contains__(self, id: int) -> bool:
-        return isinstance(id, Integral) and (id in self.matcher or id in self._unmatchable)
+        known = _is_integer(id) and (id in self.matcher or id in self._unmatchable)
+        return known and not (len(self.hidden) and _among(np.array([id]), self.hidden)[0])
 
     def predicate(self, id: int) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
-        predicate = self.get(id) if isinstance(id, Integral) else None
+        predicate = self.get(id) if _is_integer(id) else None
         if predicate is None:
             raise UnknownSubscriptionError(id)
         return predicate
 
     def get(self, id: int) -> Predicate | None:
         """The predicate of a subscription, None if it is unknown."""
+        if len(self.hidden) and id not in self:
+            return None
         predicate = self.predicates.get(id)
         if predicate is None and id in self.matcher:
             return self._content([index(id)]).predicates()[0]
@@ -348,7 +494,7 @@ class Subscriptions:
             other.take([self.read(own)])
         else:
             draft = other.draft([self.predicate(id) for id in own.tolist()])
-            other._put(own, draft.filters.named(own), draft.predicates)
+            other.put(own, draft.filters.named(own), draft.predicates)
 
     # -- slices, for a copy that is made while others go on ------------------------------------------------
 
@@ -371,6 +517,9 @@ class Subscriptions:
         if isinstance(part, range):
             assert isinstance(self.matcher, Scannable)
             filters = self.matcher.scan(part)
+            visible = self.visible(filters.ids)
+            if visible is not None:
+                filters = Filters.joined(self.schema, [filters], filters.ids[~visible])
             if self.ends:
                 filters = filters.with_ends(self.ends.of(filters.ids))
             return Part(filters, self._kept(filters.ids.tolist()), [])
@@ -467,7 +616,7 @@ class Subscriptions:
                 held._fill(filters.ids, filters)
             else:  # an own class that saved boxes, replaced by a matcher of constraints
                 draft = held.draft(list(filters.predicates()))
-                held._put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
+                held.put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
         if len(held) != meta.get("subscriptions", len(held)):
             raise ValueError(f"there are {len(held)} subscriptions, not {meta['subscriptions']}")
         return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
@@ -495,6 +644,18 @@ class Subscriptions:
 def cut_up(ids: IntArray) -> list[range | IntArray]:
     """Slices of ids, int64 (n,)."""
     return [ids[first : first + SLICE] for first in range(0, len(ids), SLICE)]
+
+
+def _is_integer(id: object) -> bool:
+    return type(id) is int or isinstance(id, Integral)  # the first takes a third of the time
+
+
+def _among(ids: IntArray, ascending: IntArray) -> BoolArray:
+    """Which of some ids are among others, which ascend and are at least one; bool (n,)."""
+    found: BoolArray = (ids >= ascending[0]) & (ids <= ascending[-1])
+    near = np.flatnonzero(found)  # mostly none: new ids lie beyond all others
+    found[near] = ascending[np.searchsorted(ascending, ids[near])] == ids[near]
+    return found
 
 
 def _told(listener: ref[Changes], change: Change) -> bool:

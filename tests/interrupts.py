@@ -20,12 +20,30 @@ class Lines:
     modules : modules
     at : int
         The line, counted from 0 in the order in which they are run, -1 for none.
+
+    Attributes
+    ----------
+    places : list
+        File and number of each line that was run.
+    place : str
+        Where it was raised.
     """
 
     def __init__(self, modules: list[ModuleType], at: int = -1) -> None:
         self.files = {module.__file__ for module in modules}
-        self.at, self.count = at, 0
+        self.at, self.places = at, list[tuple[str, int]]()
         self.place = ""
+
+    @property
+    def count(self) -> int:
+        """Number of lines that were run."""
+        return len(self.places)
+
+    def ends(self) -> list[int]:
+        """Of each line of the source, the first and the last time that it was run."""
+        first = {place: at for at, place in reversed(list(enumerate(self.places)))}
+        last = {place: at for at, place in enumerate(self.places)}
+        return sorted({*first.values(), *last.values()})
 
     def __enter__(self) -> Lines:
         sys.settrace(self._trace)
@@ -42,7 +60,8 @@ class Lines:
         return self._trace
 
     def _step(self, frame: FrameType) -> None:
-        here, self.count = self.count, self.count + 1
+        here = self.count
+        self.places.append((frame.f_code.co_filename, frame.f_lineno))
         if here == self.at:  # Python traces no more after this
             self.place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
             raise Interrupt(self.place)

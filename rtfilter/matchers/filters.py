@@ -134,8 +134,41 @@ class Filters:
         owned = ends.owned_by(rows)
         return Filters(self.schema, self.ids, self._predicates, self._boxes, self._rows, owned)
 
+    def cuts(self, most: int) -> list[int]:
+        """Rows to cut at, from 0 to n, so that a piece has `most` boxes at most, or is one subscription.
+
+        Without boxes, a subscription counts for one.
+        """
+        if self._rows is None:
+            return [*range(0, len(self), most), len(self)]
+        ends = np.cumsum(np.bincount(self._rows, minlength=len(self)))
+        cuts, before = [0], 0
+        while cuts[-1] < len(self):
+            cuts.append(max(int(np.searchsorted(ends, before + most, side="right")), cuts[-1] + 1))
+            before = int(ends[cuts[-1] - 1])
+        return cuts
+
+    def piece(self, first: int, last: int) -> Filters:
+        """Those in some rows, where boxes lie in the order of their subscriptions."""
+        boxes, rows = self._boxes, self._rows
+        if boxes is not None:
+            begin, end = (first, last) if rows is None else np.searchsorted(rows, [first, last])
+            boxes = Boxes(boxes.low[begin:end], boxes.high[begin:end], boxes.exact[begin:end])
+            rows = None if rows is None else rows[begin:end] - first
+        predicates = None if self._predicates is None else self._predicates[first:last]
+        ends = self._ends
+        if len(ends.owners):
+            ends = ends.take(slice(*np.searchsorted(ends.owners, [first, last])))
+            ends = ends._replace(owners=ends.owners - first)
+        return Filters(self.schema, self.ids[first:last], predicates, boxes, rows, ends)
+
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def weight(self) -> int:
+        """Number of boxes if they are compiled, else of subscriptions."""
+        return len(self) if self._boxes is None else len(self._boxes.low)
 
     def named(self, ids: IntArray) -> Filters:
         """The same with other ids, int64 (n,), distinct."""

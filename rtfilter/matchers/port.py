@@ -142,6 +142,14 @@ class Replacing(Matcher, Protocol):
 
 
 @runtime_checkable
+class Adopting(Matcher, Protocol):
+    """A matcher that can take the place of itself built anew. Others are changed bit by bit."""
+
+    def adopt(self, other: Matcher, updates: int) -> None:
+        """Take the content of another one of its class, which is used no more; `updates` is then so many."""
+
+
+@runtime_checkable
 class Savable(Matcher, Protocol):
     """A matcher that saves its own arrays. Others are built again from their content."""
 

@@ -12,7 +12,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.tree import DEFAULT_CAPACITY, Frontier, Parts, RStarTree
 from rtfilter.matchers.filters import BoxColumns, Filters
-from rtfilter.matchers.port import Takes
+from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.results import Hits
 
 #: Ids from which one pass over all boxes may be faster than looking each up.
@@ -50,6 +50,11 @@ class RTreeMatcher:
         """See `Replacing`."""
         ids, low, high, exact = filters.boxes()
         self.tree.replace(int(ids[0]), low, high, exact=exact)
+
+    def adopt(self, other: Matcher, updates: int) -> None:
+        """See `Adopting`."""
+        assert isinstance(other, RTreeMatcher)
+        self.tree.adopt(other.tree, updates)
 
     def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""

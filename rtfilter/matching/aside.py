@@ -7,68 +7,72 @@ So nobody waits for longer than for a slice, and the copy is of one version.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from rtfilter.changes import Changes
 from rtfilter.dtypes import IntArray
 from rtfilter.matching.gate import Gate
-from rtfilter.subscriptions import Part, Subscriptions
+from rtfilter.subscriptions import NO_IDS, Part, Subscriptions
 
 FEW = 128
-"""Subscriptions that are read again in the last turn."""
+"""Subscriptions that are read again in one turn."""
 ROUNDS = 16
 """Rounds after which the last turn takes all that is left, where changes are as fast as the copy."""
 
 
+class Copy:
+    """A copy of all subscriptions but some, newly built.
+
+    Attributes
+    ----------
+    content : Subscriptions
+        Nobody else uses them.
+    """
+
+    def __init__(self, gate: Gate, source: Subscriptions, without: IntArray = NO_IDS) -> None:
+        self._gate, self._source, self._without = gate, source, without
+        self._rounds = 0
+        self._changes, slices = self._begin()
+        parts = [self._read(part) for part in slices]
+        self._left: IntArray = _changed(self._changes)
+        self.content = source.empty()
+        self.content.take(parts, without=np.union1d(self._left, without))
+
+    def _begin(self) -> tuple[Changes, list[range | IntArray]]:
+        with self._gate.writing():
+            return self._source.listen(), self._source.slices()
+
+    def _read(self, part: range | IntArray) -> Part:
+        with self._gate.reading():
+            return self._source.read(part)
+
+    def catch_up(self) -> None:
+        """Read again what was changed, until that is little."""
+        while len(self._left) > FEW and self._rounds < ROUNDS:
+            self._rounds += 1
+            for first in range(0, len(self._left), FEW):
+                ids = self._left[first : first + FEW]
+                self.content.renew(ids, self._read(ids))
+            self._left = _changed(self._changes)
+
+    def complete(self) -> bool:
+        """In a turn at the gate: be of the version of the source. False if for that too much has changed."""
+        self._left = np.union1d(self._left, _changed(self._changes))
+        if len(self._left) > FEW and self._rounds < ROUNDS:
+            return False
+        self.content.renew(self._left, self._source.read(self._left))
+        self.content.follow(self._source)
+        return True
+
+
 def copied(gate: Gate, source: Subscriptions) -> Subscriptions:
     """A copy of all subscriptions at one version, newly built."""
-    copy, left, changes = _nearly(gate, source)
-    with gate.reading():
-        _complete(copy, source, left, changes)
-    return copy
-
-
-def replaced(gate: Gate, source: Subscriptions, swap: Callable[[Subscriptions], None]) -> None:
-    """Build all subscriptions anew, and call `swap` with the copy while nobody else uses `source`."""
-    copy, left, changes = _nearly(gate, source)
-    with gate.writing():
-        _complete(copy, source, left, changes)
-        swap(copy)
-
-
-def _nearly(gate: Gate, source: Subscriptions) -> tuple[Subscriptions, IntArray, Changes]:
-    """A copy that lacks what has changed lately, and what that is."""
-    changes, slices = _begun(gate, source)
-    parts = [_read(gate, source, part) for part in slices]
-    left, copy = _changed(changes), source.empty()
-    copy.take(parts, without=left)
-    del parts  # as large as the copy
-    for _ in range(ROUNDS):
-        if len(left) <= FEW:
-            break
-        for first in range(0, len(left), FEW):
-            ids = left[first : first + FEW]
-            copy.renew(ids, _read(gate, source, ids))
-        left = _changed(changes)
-    return copy, left, changes
-
-
-def _begun(gate: Gate, source: Subscriptions) -> tuple[Changes, list[range | IntArray]]:
-    with gate.writing():
-        return source.listen(), source.slices()
-
-
-def _read(gate: Gate, source: Subscriptions, part: range | IntArray) -> Part:
-    with gate.reading():
-        return source.read(part)
-
-
-def _complete(copy: Subscriptions, source: Subscriptions, left: IntArray, changes: Changes) -> None:
-    last = np.union1d(left, _changed(changes))
-    copy.renew(last, source.read(last))
-    copy.follow(source)
+    copy = Copy(gate, source)
+    while True:
+        copy.catch_up()
+        with gate.reading():
+            if copy.complete():
+                return copy.content
 
 
 def _changed(changes: Changes) -> IntArray:

@@ -63,6 +63,11 @@ class Gate:
         self._discard_dead()
         return len(self._held) + len(self._open)
 
+    @property
+    def changing(self) -> bool:
+        """Whether a change runs, or waits."""
+        return any(change.runs() for change in list(self._changes))
+
     def _discard_dead(self) -> None:
         for reading in list(self._held):
             if not reading.runs():

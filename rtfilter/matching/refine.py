@@ -20,6 +20,9 @@ from rtfilter.results import Hits
 class Predicates(Protocol):
     """What boxes do not tell, by id."""
 
+    def visible(self, ids: IntArray) -> BoolArray | None:
+        """Which of some ids may be seen, bool (n,); None for all."""
+
     @property
     def ends(self) -> EndStore:
         """Exact ends of bounds."""
@@ -31,7 +34,7 @@ class Predicates(Protocol):
 def refine(
     hits: Hits, events: EventTable, predicates: Predicates, rows: IntArray | None = None
 ) -> tuple[IntArray, IntArray]:
-    """Decide the hits that are not exact.
+    """Decide the hits that are not exact, and leave out those that nobody may see.
 
     Parameters
     ----------
@@ -48,6 +51,9 @@ def refine(
     offsets : int64 (n + 1,)
     ids : int64 (matches,)
     """
+    visible = predicates.visible(hits.ids)
+    if visible is not None:
+        hits = hits.only(visible)
     if hits.exact is None or hits.exact.all():
         return hits.offsets, hits.ids
     keep = np.ones(len(hits.ids), np.bool_)

@@ -30,7 +30,7 @@ class Ends(NamedTuple):
     rests: IntArray
     """int64 (k,): the exact end less that of the box."""
 
-    def take(self, places: IntArray | BoolArray) -> Ends:
+    def take(self, places: IntArray | BoolArray | slice) -> Ends:
         """Some of them, whose owners still ascend."""
         owners, sides, values, rests = self
         return Ends(owners[places], sides[places], values[places], rests[places])

@@ -88,6 +88,8 @@ class PredicateStore:
         yield from (id for id, predicate in self._changed.items() if predicate is not None)
 
     def _place(self, id: int) -> int:
+        if not len(self._ids):
+            return -1
         place = int(np.searchsorted(self._ids, id))
         return place if place < len(self._ids) and self._ids[place] == id else -1
 

@@ -26,7 +26,7 @@ class Meanwhile:
 
     def __init__(self, monkeypatch, filter, seed, changes):
         self.filter, self.rng = filter, np.random.default_rng(seed)
-        self.left, self.packed, read = changes, False, aside._read
+        self.left, self.packed, read = changes, False, aside.Copy._read
 
         def read_and_change(*arguments):
             found = read(*arguments)
@@ -45,7 +45,7 @@ class Meanwhile:
         empty = Subscriptions.empty
         if changes:
             monkeypatch.setattr(Subscriptions, "empty", empty_and_change)
-        monkeypatch.setattr(aside, "_read", read_and_change)
+        monkeypatch.setattr(aside.Copy, "_read", read_and_change)
 
     def change(self):
         ids = self.filter.ids()

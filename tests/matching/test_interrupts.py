@@ -11,10 +11,12 @@ import rtfilter.index.tree
 import rtfilter.matchers.hashes
 import rtfilter.matchers.layers
 import rtfilter.matchers.rtree
+import rtfilter.matching.aside
 import rtfilter.matching.control
 import rtfilter.matching.gate
 import rtfilter.matching.road
 import rtfilter.matching.stream
+import rtfilter.matching.updates
 import rtfilter.predicates.store
 import rtfilter.subscriptions
 from interrupts import Interrupt, Lines
@@ -31,10 +33,12 @@ MODULES = [
     rtfilter.matchers.hashes,
     rtfilter.matchers.layers,
     rtfilter.matchers.rtree,
+    rtfilter.matching.aside,
     rtfilter.matching.control,
     rtfilter.matching.gate,
     rtfilter.matching.road,
     rtfilter.matching.stream,
+    rtfilter.matching.updates,
     rtfilter.predicates.store,
     rtfilter.subscriptions,
 ]
@@ -90,6 +94,29 @@ CALLS = {
 
 
 CHANGES = list(CALLS)[:5]
+LARGE = {
+    "subscribe": lambda filter: filter.subscribe_many(["x > 2", "x = 0", "FALSE"], ids=[9, 8, 7]),
+    "subscribe, next ids": lambda filter: filter.subscribe_many(["x > 2", "x = 0", "FALSE"]),
+    "subscribe, boxes": lambda filter: filter.subscribe_many([[0, -np.inf]] * 3, [[1, np.inf]] * 3),
+    "unsubscribe": lambda filter: filter.unsubscribe_many([2, 3, 7]),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "aside"),
+    [
+        ("subscribe", False),
+        ("subscribe, next ids", False),
+        ("unsubscribe", False),
+        ("subscribe, boxes", True),
+        ("unsubscribe", True),
+    ],
+)
+def test_a_large_change_cut_short_is_whole_or_undone(monkeypatch, call, aside):
+    for name, value in {"AT_ONCE": 1, "BIT": 2, "LONG": -1, "KNOWN": 2}.items():
+        monkeypatch.setattr(rtfilter.matching.updates, name, value)
+    monkeypatch.setattr(rtfilter.matching.updates, "ASIDE", 10**9 if aside else -1)
+    cut_short("rtree", LARGE[call], changes=True)
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
@@ -119,19 +146,19 @@ def test_a_change_of_any_matcher_cut_short_is_whole_or_undone(matcher, call):
     cut_short(matcher, CALLS[call])
 
 
-def cut_short(matcher, call, arm=lambda armed: None):
+def cut_short(matcher, call, arm=lambda armed: None, changes=None):
     """Interrupt a call at each of its lines."""
     filter = made(matcher)
     before = answers(filter)
     call(filter)
     after = answers(filter)
-    assert (after != before) == (call in [CALLS[name] for name in CHANGES])
+    assert (after != before) == (call in [CALLS[name] for name in CHANGES] if changes is None else changes)
     if before != after:
         filter = made(matcher)
     with Lines(MODULES) as lines:
         call(filter)
     assert lines.count > 3
-    for at in range(lines.count):
+    for at in lines.ends():
         if before != after:
             filter = made(matcher)
         arm(True)
@@ -148,6 +175,8 @@ def cut_short(matcher, call, arm=lambda armed: None):
 
 def found_then(filter):
     """What a filter answers, after a change and with nothing left that holds the index."""
-    filter.unsubscribe(filter.subscribe(LAST, 17))
+    for _ in range(3):  # what a large change left is removed with small ones
+        filter.unsubscribe(filter.subscribe(LAST, 17))
+    assert not len(filter._subscriptions.claimed)
     assert filter.stats()["in_flight_batches"] == 0
     return answers(filter)

@@ -1,0 +1,230 @@
+"""Changes of subscriptions while others match: nobody waits for one for more than a few milliseconds.
+
+A small change has the index alone, once. A large one goes one of two ways, and is seen all at once on both:
+
+- in bits, between which others match and change. What is being added is hidden from results until all of it
+  is there; what is removed is hidden from the first bit on.
+- aside, where it is a large part of what will be there: all is built anew, and takes the place of what was.
+
+One large change is made at a time. Small ones go on beside it, but for those of its ids, which wait. A large
+one that is cut short changes nothing that can be seen, or all; what it left is hidden, and those who come
+later remove it, each a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.matchers.filters import Filters
+from rtfilter.matchers.port import Adopting
+from rtfilter.matching.aside import Copy
+from rtfilter.matching.gate import Gate
+from rtfilter.matching.road import Road
+from rtfilter.predicates.store import Kept
+from rtfilter.subscriptions import NO_IDS, ClaimedError, Draft, distinct_ids
+
+AT_ONCE = 256
+"""Boxes, or ids that are removed, that one turn may change."""
+BIT = 32
+"""The same, after which is looked whether the turn has lasted for `LONG`."""
+LONG = 0.002
+"""Seconds."""
+KNOWN = 512
+"""Ids that are looked up in one turn."""
+ASIDE = 4
+"""A change is made aside where no more subscriptions are left than so many times those that it is about."""
+
+
+class Updates:
+    """The changes of the subscriptions that batches are matched with. Any thread may call any of these."""
+
+    def __init__(self, road: Road) -> None:
+        self._road, self._subscriptions = road, road.subscriptions
+        self._large = Gate()  # whose turn it is to make a large change
+
+    def add(self, draft: Draft, ids: ArrayLike | None = None) -> IntArray:
+        """See `Subscriptions.add`."""
+        if draft.filters.weight <= AT_ONCE:
+            try:
+                return self._add_at_once(draft, ids)
+            except ClaimedError:
+                pass
+        with self._large.writing():
+            self._clear()
+            if draft.filters.weight <= AT_ONCE:
+                return self._add_at_once(draft, ids)
+            return self._add(draft, ids)
+
+    def remove(self, ids: IntArray) -> BoolArray:
+        """See `Subscriptions.remove`."""
+        if len(ids) <= AT_ONCE:
+            try:
+                return self._remove_at_once(ids)
+            except ClaimedError:
+                pass
+        with self._large.writing():
+            self._clear()
+            return self._remove_at_once(ids) if len(ids) <= AT_ONCE else self._remove(ids)
+
+    def replace(self, id: int, draft: Draft) -> None:
+        """See `Subscriptions.replace`."""
+        try:
+            self._replace_at_once(id, draft)
+        except ClaimedError:
+            with self._large.writing():
+                self._clear()
+                self._replace_at_once(id, draft)
+
+    def repack(self) -> None:
+        """Build everything anew, aside. For a matcher that is `Adopting`."""
+        with self._large.writing():
+            self._build_anew()
+
+    # -- at once ---------------------------------------------------------------------------------------------
+
+    def _add_at_once(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
+        with self._road.gate.writing():
+            names = self._subscriptions.add(draft, ids)
+        self._clear_a_bit()
+        return names
+
+    def _remove_at_once(self, ids: IntArray) -> BoolArray:
+        with self._road.gate.writing():
+            known = self._subscriptions.remove(ids)
+        self._clear_a_bit()
+        return known
+
+    def _replace_at_once(self, id: int, draft: Draft) -> None:
+        with self._road.gate.writing():
+            self._subscriptions.replace(id, draft)
+
+    # -- large ones; only one thread at a time gets here -----------------------------------------------------
+
+    def _add(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
+        count = len(draft.filters)
+        if ids is None:
+            names = self._claim_next(count)
+        else:
+            names = distinct_ids(ids, count)
+            self._claim_new(np.sort(names))
+            self._require_new(names)
+        filters = draft.filters.named(names)
+        if self._builds_anew(len(self._subscriptions) + count, count):
+            self._build_anew(filters, draft.predicates)
+            return names
+        cuts, done = filters.cuts(BIT), 0
+        while done < len(cuts) - 1:
+            done = self._add_bits(filters, draft.predicates, cuts, done)
+        self._show(filters)
+        return names
+
+    def _remove(self, ids: IntArray) -> BoolArray:
+        removed = np.zeros(len(ids), np.bool_)
+        wanted, first = np.unique(ids, return_index=True)
+        self._claim(wanted)
+        known = [self._known(wanted[row : row + KNOWN]) for row in range(0, len(wanted), KNOWN)]
+        removed[first] = np.concatenate(known)
+        gone = wanted[removed[first]]
+        if len(gone) and self._builds_anew(len(self._subscriptions) - len(gone), len(gone)):
+            self._build_anew(removed=gone)
+        else:
+            if len(gone):
+                self._hide(gone)
+            self._clear()
+        return removed
+
+    def _builds_anew(self, left: int, changed: int) -> bool:
+        return isinstance(self._subscriptions.matcher, Adopting) and left <= ASIDE * changed
+
+    def _build_anew(
+        self,
+        added: Filters | None = None,
+        predicates: Sequence[Kept] | None = None,
+        removed: IntArray = NO_IDS,
+    ) -> None:
+        copy = Copy(self._road.gate, self._subscriptions, removed)
+        if added is not None:
+            copy.content.put(added.ids, added, predicates)
+        while True:
+            copy.catch_up()
+            with self._road.gate.writing():
+                if copy.complete():
+                    self._subscriptions.adopt(copy.content, added, removed)
+                    return
+
+    def _claim(self, ids: IntArray) -> None:
+        with self._road.gate.writing():
+            self._subscriptions.claim(ids)
+
+    def _claim_new(self, ids: IntArray) -> None:
+        with self._road.gate.writing():
+            self._subscriptions.claim_new(ids)
+
+    def _claim_next(self, count: int) -> IntArray:
+        with self._road.gate.writing():
+            return self._subscriptions.claim_next(count)
+
+    def _require_new(self, ids: IntArray) -> None:
+        try:
+            for row in range(0, len(ids), KNOWN):
+                self._require_some_new(ids[row : row + KNOWN])
+        except ValueError:
+            self._clear()
+            raise
+
+    def _require_some_new(self, ids: IntArray) -> None:
+        with self._road.gate.reading():
+            self._subscriptions.require_new(ids)
+
+    def _known(self, ids: IntArray) -> BoolArray:
+        with self._road.gate.reading():
+            return np.array([id in self._subscriptions for id in ids.tolist()], np.bool_)
+
+    # -- bits ------------------------------------------------------------------------------------------------
+
+    def _add_bits(
+        self, filters: Filters, predicates: Sequence[Kept] | None, cuts: Sequence[int], done: int
+    ) -> int:
+        """Add some pieces, of which so many are done; how many are done then."""
+        with self._road.gate.writing():
+            begun = perf_counter()
+            while True:
+                rows = slice(cuts[done], cuts[done + 1])
+                own = None if predicates is None else predicates[rows]
+                self._subscriptions.add_hidden(filters.piece(rows.start, rows.stop), own)
+                done += 1
+                if done == len(cuts) - 1 or perf_counter() - begun > LONG:
+                    return done
+
+    def _show(self, filters: Filters) -> None:
+        with self._road.gate.writing():
+            self._subscriptions.show(filters)
+
+    def _hide(self, ids: IntArray) -> None:
+        with self._road.gate.writing():
+            self._subscriptions.hide(ids)
+
+    def _clear(self) -> None:
+        """Remove what is hidden, and release what is claimed."""
+        while len(self._subscriptions.claimed):
+            self._clear_bits()
+
+    def _clear_bits(self) -> None:
+        with self._road.gate.writing():
+            begun = perf_counter()
+            while len(self._subscriptions.hidden):
+                self._subscriptions.remove_hidden(BIT)
+                if perf_counter() - begun > LONG:
+                    return
+            self._subscriptions.release()
+
+    def _clear_a_bit(self) -> None:
+        """Do some of it, where it was left by a change that was cut short."""
+        if len(self._subscriptions.claimed) and not self._large.changing:
+            with self._large.writing():
+                self._clear_bits()

@@ -1,0 +1,361 @@
+"""Large changes: in bits or aside, while others match and change, and seen all at once."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from examples import SCHEMA, random_events, random_predicate
+from oracle import as_sets, subscribers
+from rtfilter import EventFilter, Schema, UnknownSubscriptionError
+from rtfilter.matchers import MATCHERS
+from rtfilter.matching import updates
+from rtfilter.matching.aside import Copy
+from rtfilter.matching.updates import Updates
+from rtfilter.predicates.parse import parse
+from rtfilter.subscriptions import Subscriptions
+
+WAYS = {"bits": -1, "aside": 10**9}
+EVENTS = random_events(np.random.default_rng(5), 12)
+ROWS = [SCHEMA.read(event).row(0) for event in EVENTS]
+
+
+@pytest.fixture(autouse=True)
+def small_turns(monkeypatch):
+    """Whatever is more than four is large, and goes by twos."""
+    for name, value in {"AT_ONCE": 4, "BIT": 2, "LONG": -1, "KNOWN": 3}.items():
+        monkeypatch.setattr(updates, name, value)
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    monkeypatch.setattr(updates, "ASIDE", WAYS[request.param])
+    return request.param
+
+
+class Model:
+    """A filter, and what it should hold."""
+
+    def __init__(self, matcher="rtree", count=20, seed=0):
+        self.rng = np.random.default_rng(seed)
+        self.filter = EventFilter(SCHEMA, matcher=matcher)
+        self.held = {}
+        self.add(count)
+
+    def drawn(self, count):
+        return [random_predicate(self.rng) if self.rng.integers(8) else "FALSE" for _ in range(count)]
+
+    def add(self, count, first=None):
+        sources = self.drawn(count)
+        ids = None if first is None else self.rng.permutation(np.arange(first, first + count))
+        names = self.filter.subscribe_many(sources, ids=ids)
+        self.held |= {id: self.filter.predicate(id) for id in names.tolist()}
+
+    def remove(self, ids):
+        known = self.filter.unsubscribe_many(ids)
+        wanted, seen = [], set()
+        for id in ids:
+            wanted.append(id in self.held and id not in seen)
+            seen.add(id)
+        assert known.tolist() == wanted
+        for id in ids:
+            self.held.pop(id, None)
+
+    def check(self):
+        """All that can be asked is as in the model."""
+        expected = subscribers(self.held, ROWS)
+        assert as_sets(self.filter.match_batch(EVENTS)) == expected
+        assert {row: set(ids.tolist()) for row, ids, _ in self.filter.stream(EVENTS)} == dict(
+            enumerate(expected)
+        )
+        assert self.filter.any_match(EVENTS).tolist() == [bool(ids) for ids in expected]
+        assert len(self.filter) == len(self.held)
+        assert self.filter.ids().tolist() == sorted(self.held)
+        for id in range(60):
+            assert (id in self.filter) == (id in self.held)
+            if id in self.held:
+                assert self.filter.predicate(id) == self.held[id]
+            else:
+                with pytest.raises(UnknownSubscriptionError):
+                    self.filter.predicate(id)
+
+    def settled(self):
+        """Nothing is left of a large change."""
+        held = self.filter._subscriptions
+        return not len(held.claimed) and not len(held.hidden) and not held._hidden_count
+
+
+def each_turn(monkeypatch, call):
+    """Call between all turns of large changes."""
+    for owner, name in (
+        (Updates, "_add_bits"),
+        (Updates, "_clear_bits"),
+        (Updates, "_show"),
+        (Updates, "_hide"),
+        (Updates, "_known"),
+        (Updates, "_require_some_new"),
+        (Copy, "_read"),
+        (Copy, "catch_up"),
+    ):
+        monkeypatch.setattr(owner, name, around(getattr(owner, name), call))
+
+
+def around(real, call):
+    def turn(*arguments):
+        call()
+        result = real(*arguments)
+        call()
+        return result
+
+    return turn
+
+
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_between_turns_nothing_or_all_of_a_large_change_is_seen(monkeypatch, matcher, way):
+    model = Model(matcher)
+    before, after, calls = dict(model.held), None, []
+
+    def look():
+        calls.append(1)
+        changed = model.filter.version > version
+        model.held = after if changed else before
+        model.check()
+
+    each_turn(monkeypatch, look)
+    version = model.filter.version
+    sources = model.drawn(9)
+    given = [40, 31, 33, 39, 36, 35, 34, 38, 32]
+    after = before | {id: parse(source, SCHEMA) for id, source in zip(given, sources, strict=True)}
+    model.filter.subscribe_many(sources, ids=given)
+    assert model.filter.version == version + 1
+    model.held = before = after
+    model.check()
+
+    version, gone = model.filter.version, [3, 7, 40, 31, 3, 99, 33, 5, 12, 0, 1]
+    after = {id: own for id, own in before.items() if id not in gone}
+    known = model.filter.unsubscribe_many(gone)
+    assert known.tolist() == [id in before for id in gone[:4]] + [False, False] + [True] * 5
+    assert model.filter.version == version + 1
+    model.held = after
+    model.check()
+    assert model.settled()
+    assert len(calls) > 12
+
+
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_others_change_meanwhile(monkeypatch, tmp_path, matcher, way):
+    model = Model(matcher)
+    ids = iter(range(1000, 2000))
+    meanwhile = {}
+
+    def change():
+        with monkeypatch.context() as context:
+            context.setattr(updates, "AT_ONCE", 10**9)
+            id = next(ids)
+            source = model.drawn(1)[0]
+            model.filter.subscribe(source, id)
+            meanwhile[id] = model.filter.predicate(id)
+            if id % 2:
+                model.filter.update(id, "n > 2")
+                meanwhile[id] = model.filter.predicate(id)
+            if id % 3 == 0:
+                assert model.filter.unsubscribe(id)
+                del meanwhile[id]
+
+    with monkeypatch.context() as patch:
+        each_turn(patch, change)
+        model.add(9, 30)
+        model.remove([*range(0, 12), *range(30, 36)])
+    assert len(meanwhile) > 8
+    model.held |= meanwhile
+    model.check()
+    assert model.settled()
+    model.filter.save(tmp_path / "index")
+    model.filter = EventFilter.load(tmp_path / "index")
+    model.check()
+
+
+def test_a_snapshot_has_nothing_or_all_of_a_large_change(monkeypatch, tmp_path, way):
+    model, sizes = Model(), set()
+
+    def save():
+        with monkeypatch.context() as context:
+            context.setattr(Copy, "_read", read)
+            context.setattr(Copy, "catch_up", catch_up)
+            model.filter.save(tmp_path / "index")
+        loaded = EventFilter.load(tmp_path / "index")
+        sizes.add(len(loaded))
+        assert as_sets(loaded.match_batch(EVENTS)) == as_sets(model.filter.match_batch(EVENTS))
+
+    read, catch_up = Copy._read, Copy.catch_up
+    each_turn(monkeypatch, save)
+    model.add(9)
+    model.remove(list(range(11)))
+    assert sizes <= {20, 29, 18}
+    assert len(sizes) >= 2
+
+
+def test_next_ids_lie_behind_all_that_were_given(way):
+    model = Model()
+    model.add(9, 30)
+    assert model.filter.subscribe("n > 1") == 39
+    assert model.filter.subscribe_many(["n > 1"] * 9).tolist() == list(range(40, 49))
+    assert model.filter.subscribe("n > 1") == 49
+
+
+def test_a_large_change_is_told_once(way):
+    model = Model()
+    with model.filter.changes() as changes:
+        model.add(9)
+        model.remove([1, 2, 3, 4, 5, 99])
+        told = [(one.version, len(one.added), one.removed.tolist()) for one in changes]
+    assert told == [(2, 9, []), (3, 0, [1, 2, 3, 4, 5])]
+
+
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_an_id_that_exists_refuses_a_large_change(matcher, way):
+    model = Model(matcher)
+    for ids in ([30, 31, 32, 33, 34, 7], [30, 31, 32, 33, 34, 30], [30, 31, 32, 33, 34, -1]):
+        with pytest.raises(ValueError, match=r"exists already|distinct|must be in"):
+            model.filter.subscribe_many(model.drawn(6), ids=ids)
+        model.check()
+        assert model.settled()
+    model.remove([50, 51, 52, 53, 54, 55])
+    assert model.filter.version == 1
+    assert model.settled()
+
+
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_a_large_change_that_fails_leaves_nothing_that_is_seen(monkeypatch, matcher, way):
+    model = Model(matcher)
+    kind = type(model.filter._subscriptions.matcher)
+    add, left = kind.add, [3]
+
+    def failing(self, filters):
+        left[0] -= 1
+        if left[0] == 0:
+            raise MemoryError
+        add(self, filters)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "add", failing)
+        if way == "aside" and matcher == "rtree":
+            left[0] = 2
+        with pytest.raises(MemoryError):
+            model.add(9, 30)
+    model.check()
+    # Whoever comes next removes what was left, a bit each, and may use the ids.
+    for id in range(70, 80):
+        model.add(1, id)
+    assert model.settled()
+    model.add(9, 30)
+    model.check()
+
+
+def test_a_turn_changes_few_boxes(monkeypatch):
+    monkeypatch.setattr(updates, "ASIDE", -1)
+    filter, counts = EventFilter(Schema({"x": float})), [0]
+    writing = filter._road.gate.writing
+
+    def counted():
+        counts.append(filter.tree.updates)
+        return writing()
+
+    monkeypatch.setattr(filter._road.gate, "writing", counted)
+    low = np.arange(40.0).reshape(-1, 1)
+    filter.unsubscribe_many(filter.subscribe_many(low, low + 1))
+    counts.append(filter.tree.updates)
+    assert counts[-1] == 80
+    assert np.diff(counts).max() == updates.BIT
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda filter: filter.subscribe("n > 1", 33),
+        lambda filter: filter.unsubscribe(33),
+        lambda filter: filter.update(33, "n > 1"),
+    ],
+    ids=["subscribe", "unsubscribe", "update"],
+)
+def test_a_change_of_the_same_id_waits(monkeypatch, call):
+    monkeypatch.setattr(updates, "ASIDE", -1)
+    model, order = Model(), []
+    real = Updates._add_bits
+    threads = []
+
+    def one():
+        try:
+            call(model.filter)
+        except ValueError:
+            order.append("refused")
+        order.append("small")
+
+    def slow(*arguments):
+        if not threads:
+            threads.append(threading.Thread(target=one))
+            threads[0].start()
+            threads[0].join(0.05)
+        return real(*arguments)
+
+    monkeypatch.setattr(Updates, "_add_bits", slow)
+    model.filter.subscribe_many(model.drawn(9), ids=range(30, 39))
+    order.append("large")
+    threads[0].join(20)
+    assert order.index("small") >= order.index("large") - 1  # it may end before this thread goes on
+    assert (33 in model.filter) == ("unsubscribe" not in str(call.__code__.co_names))
+    assert model.settled()
+
+
+def test_a_large_change_from_within_one_is_refused(monkeypatch):
+    model = Model()
+    monkeypatch.setattr(updates, "ASIDE", -1)
+    real = Updates._add_bits
+
+    def again(*arguments):
+        with pytest.raises(RuntimeError, match="changing"):
+            model.filter.subscribe_many(["n > 1"] * 9)
+        return real(*arguments)
+
+    monkeypatch.setattr(Updates, "_add_bits", again)
+    model.add(9)
+    model.check()
+
+
+class Cut(BaseException):
+    """As if an interrupt had come."""
+
+
+def cut_after(monkeypatch, bits):
+    """Cut large changes short after so many bits."""
+    left = [2 * bits]
+
+    def step():
+        if left[0] == 0:
+            raise Cut
+        left[0] -= 1
+
+    for name in ("add_hidden", "remove_hidden"):
+        monkeypatch.setattr(Subscriptions, name, around(getattr(Subscriptions, name), step))
+
+
+@pytest.mark.parametrize("bits", [1, 4])
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_what_a_large_change_left_stays_hidden_until_the_next_removes_it(monkeypatch, matcher, bits):
+    monkeypatch.setattr(updates, "ASIDE", -1)
+    model = Model(matcher)
+    with monkeypatch.context() as patch:
+        cut_after(patch, bits)
+        with pytest.raises(Cut):
+            model.add(9, 30)
+    model.check()
+    with monkeypatch.context() as patch:
+        cut_after(patch, 6)  # five for what was left
+        with pytest.raises(Cut):
+            model.remove(list(range(9)))
+    for id in range(9):
+        del model.held[id]  # from the first bit on
+    model.check()
+    model.add(9)
+    assert model.settled()
+    model.check()
