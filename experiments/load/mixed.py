@@ -9,20 +9,22 @@ long as in the closed loop.
 The experiment records when each batch and each change asked for the index, got it and released it. From these
 times it counts which operations waited for which. Some answers are compared with brute force over the
 subscriptions as they were when the batch got the index.
+
+Then operations arrive at half of that rate, while one more thread makes long calls: it saves, adds many
+subscriptions at once, removes them, and packs the index anew.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
@@ -32,12 +34,12 @@ from tqdm import tqdm
 
 from experiments.arguments import above_zero, add_workloads, new_file, positive
 from experiments.load.others import Others
+from experiments.load.watched import Turn, WatchedGate
 from experiments.output import keep, outcome
 from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import cores, rounds
 from rtfilter import EventFilter
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
-from rtfilter.matching.gate import Gate, Reading, Writing
 from rtfilter.predicates.bounds import bounds_predicate
 from rtfilter.predicates.model import Predicate
 from rtfilter.replay import machine
@@ -55,6 +57,12 @@ TRIALS = 5
 """Number of closed loops; their median is the capacity."""
 TIMES = np.dtype([(name, np.float64) for name in ("due", "asked", "begun", "left", "done")])
 """Seconds when an operation was due, asked for the index, got it, released it, and returned."""
+TURNS = np.dtype([("begun", np.float64), ("left", np.float64), ("own", np.float64), ("alone", np.bool_)])
+"""Seconds when somebody got the index and released it, and of the thread's own time; whether it was alone."""
+MOST_HELD_MS, MOST_WAITED_MS = 5.0, 10.0
+"""Targets: how long a turn of changes lasts, and how long turns of changes keep a batch waiting, at most."""
+MANY = 10**12
+"""First id of the subscriptions of long calls."""
 COLUMNS = {
     "workload": "workload",
     "what": "",
@@ -70,6 +78,20 @@ COLUMNS = {
     "longest": "longest",
     "batches": "most batches waited for",
     "changes": "most changes",
+    "verdict": "",
+}
+WAITS = {
+    "workload": "workload",
+    "what": "",
+    "seconds": "s",
+    "done": "batches",
+    "p99_ms": "p99 ms",
+    "p999_ms": "p99.9 ms",
+    "turns": "turns of changes",
+    "held_ms": "longest, own ms",
+    "held_p999_ms": "p99.9, clock ms",
+    "waited_ms": "a batch waited for changes, own ms",
+    "waited_p999_ms": "p99.9, clock ms",
     "verdict": "",
 }
 
@@ -92,111 +114,25 @@ class Size(NamedTuple):
     """Number of threads that match, and of cores that the process uses."""
     changers: int
     """Number of threads that change subscriptions."""
+    many: int
+    """Number of subscriptions of a long call."""
 
 
-FULL = Size(boxes=1_000_000, events=100, seconds=30, trial=300, checked=50, load=0.9, matchers=1, changers=16)
-QUICK = FULL._replace(boxes=20_000, seconds=0.3, trial=20, checked=5)
+FULL = Size(
+    boxes=1_000_000,
+    events=100,
+    seconds=30,
+    trial=300,
+    checked=50,
+    load=0.9,
+    matchers=1,
+    changers=16,
+    many=100_000,
+)
+QUICK = FULL._replace(boxes=20_000, seconds=0.3, trial=20, checked=5, many=2000)
 
 
-class Turn(NamedTuple):
-    """When a thread asked for the index, got it and released it, in seconds of `perf_counter`."""
-
-    asked: float
-    begun: float
-    left: float
-
-
-class WatchedGate(Gate):
-    """A gate that keeps the last turn of each thread.
-
-    A thread that had to wait goes on some time after it was let in. So the time is taken where it is let in.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.own = threading.local()
-        self._granted = 0.0
-
-    @property
-    def last(self) -> Turn:
-        """The last turn of this thread."""
-        turn: Turn = self.own.turn
-        return turn
-
-    def reading(self) -> Reading:
-        """Hold the index unchanged."""
-        self.own.asked = None
-        return _WatchedReading(self)
-
-    def writing(self) -> Writing:
-        """Have the index alone."""
-        self.own.asked = None
-        return _WatchedWriting(self)
-
-    def begin(self) -> None:
-        """The batch of this thread has the index."""
-        self.own.begun = perf_counter() if self.own.asked is None else self._granted
-
-    def end(self) -> None:
-        """This thread is about to let the index go."""
-        begun = self.own.begun
-        self.own.turn = Turn(begun if self.own.asked is None else self.own.asked, begun, perf_counter())
-
-    def _wait_to_read(self, reading: Reading) -> None:
-        self.own.asked = perf_counter()
-        super()._wait_to_read(reading)
-
-    def _wait_to_write(self, change: Writing) -> None:
-        self.own.asked = perf_counter()
-        super()._wait_to_write(change)
-
-    def _admit(self) -> None:
-        self._granted = perf_counter()
-        super()._admit()
-
-    def _withdraw(self, change: Writing) -> None:
-        self._granted = perf_counter()
-        super()._withdraw(change)
-
-
-class _WatchedReading(Reading):
-    __slots__ = ("_watched",)
-
-    def __init__(self, gate: WatchedGate) -> None:
-        super().__init__(gate)
-        self._watched = gate
-
-    def __enter__(self) -> None:  # that of `Reading`, which looks at the frame of its caller
-        gate = self._watched
-        self.frame = sys._getframe(1)
-        gate._held.add(self)
-        if gate._changes:
-            gate._wait_to_read(self)
-        gate.begin()
-
-    def __exit__(self, *_: object) -> None:
-        self._watched.end()
-        super().__exit__()
-
-
-class _WatchedWriting(Writing):
-    __slots__ = ("_watched",)
-
-    def __init__(self, gate: WatchedGate) -> None:
-        super().__init__(gate)
-        self._watched = gate
-
-    def __enter__(self) -> None:  # that of `Writing`
-        gate = self._watched
-        self.frame = sys._getframe(1)
-        gate._changes.append(self)
-        if len(gate._changes) > 1 or gate._held or gate._open:
-            gate._wait_to_write(self)
-        gate.own.begun = perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self._watched.end()
-        super().__exit__()
+NO_CALLS: Mapping[str, Callable[[], object]] = {}
 
 
 class Changes:
@@ -266,6 +202,10 @@ class Log(NamedTuple):
     """`TIMES` (m,), in order of arrival."""
     answers: dict[int, Matches]
     """The matches of the batches that are to be checked, by the number of the batch."""
+    turns: AnyArray
+    """`TURNS` (t,), in the order in which they ended."""
+    calls: list[tuple[str, float, float]]
+    """Name, begin and end of each long call, in seconds."""
 
 
 def arrivals(rng: np.random.Generator, rate: float, seconds: float) -> FloatArray:
@@ -307,6 +247,7 @@ def run(
     size: Size,
     checked: Sequence[int] = (),
     step: Callable[[], object] = lambda: None,
+    calls: Mapping[str, Callable[[], object]] = NO_CALLS,
 ) -> Log:
     """Match batches and make changes when they are due, in separate threads.
 
@@ -324,6 +265,8 @@ def run(
         Numbers of the batches whose answers are kept.
     step : () -> object
         Called after each batch, in any thread.
+    calls : mapping of str to callable
+        Long calls by name, made one after the other in a thread of their own, evenly over the time.
     """
     gate = target._road.gate
     assert isinstance(gate, WatchedGate)
@@ -332,7 +275,9 @@ def run(
     start = perf_counter()
 
     def remember(log: AnyArray, i: int) -> None:
-        log[i] = (log["due"][i], *(time - start for time in gate.last), perf_counter() - start)
+        turn: Turn = gate.last
+        times = turn.asked, turn.begun, turn.left, perf_counter()
+        log[i] = (log["due"][i], *(time - start for time in times))
 
     def match(i: int) -> None:
         matches = target.match_batch(batches[i % len(batches)])
@@ -344,13 +289,27 @@ def run(
         change(i)
         remember(logs[1], i)
 
+    made: list[tuple[str, float, float]] = []
+
+    def call() -> None:
+        for i, (name, long) in enumerate(calls.items()):
+            sleep(max(start + due[0][-1] * (i + 0.2) / len(calls) - perf_counter(), 0))
+            begun = perf_counter()
+            long()
+            made.append((name, begun - start, perf_counter() - start))
+
     for log, times in zip(logs, due, strict=True):
         log["due"] = times
+    gate.turns.clear()
     together(
-        serve(size.matchers, start + due[0], match, step)
-        + serve(size.changers, start + due[1], make, lambda: None)
+        [
+            *serve(size.matchers, start + due[0], match, step),
+            *serve(size.changers, start + due[1], make, lambda: None),
+            call,
+        ]
     )
-    return Log(logs[0], logs[1], answers)
+    turns = [(turn.begun - start, turn.left - start, turn.own, turn.alone) for turn in gate.turns]
+    return Log(logs[0], logs[1], answers, np.array(turns, TURNS), made)
 
 
 def within(times: FloatArray, after: FloatArray, before: FloatArray) -> IntArray:
@@ -411,6 +370,55 @@ def waits(log: Log) -> dict[str, IntArray]:
     }
 
 
+def kept_waiting(log: Log) -> FloatArray:
+    """The own time of all turns of changes that ended while each batch waited, in seconds, float64 (n,)."""
+    alone = np.sort(log.turns[log.turns["alone"]], order="left")
+    total = np.concatenate([[0.0], np.cumsum(alone["own"])])
+    first = np.searchsorted(alone["left"], log.batches["asked"], "right")
+    last = np.searchsorted(alone["left"], log.batches["begun"], "right")
+    waited: FloatArray = total[np.maximum(first, last)] - total[first]
+    return waited
+
+
+def gate_row(log: Log, name: str, begin: float, end: float) -> Row:
+    """How long turns were, and how long batches waited, of what happened in some time."""
+    inside = (log.batches["due"] >= begin) & (log.batches["due"] <= end)
+    batches, waited = log.batches[inside], kept_waiting(log)[inside]
+    alone = log.turns[log.turns["alone"] & (log.turns["begun"] >= begin) & (log.turns["begun"] <= end)]
+    row: Row = {"what": name, "seconds": end - begin, "done": len(batches), "turns": len(alone)}
+    if len(batches):
+        response = (batches["done"] - batches["due"]) * 1e3
+        p99, p999 = np.percentile(response, (99, 99.9))
+        waits = (batches["begun"] - batches["asked"]) * 1e3
+        row |= {
+            "p99_ms": float(p99),
+            "p999_ms": float(p999),
+            "waited_ms": float(waited.max()) * 1e3,
+            "waited_p999_ms": float(np.percentile(waits, 99.9)),
+        }
+    if len(alone):
+        held = (alone["left"] - alone["begun"]) * 1e3
+        row |= {
+            "held_ms": float(alone["own"].max()) * 1e3,
+            "held_p999_ms": float(np.percentile(held, 99.9)),
+        }
+    most = float(row.get("held_ms", 0.0)), float(row.get("waited_ms", 0.0))
+    row["verdict"] = outcome(most[0] <= MOST_HELD_MS and most[1] <= MOST_WAITED_MS)
+    return row
+
+
+def long_calls(target: EventFilter, workload: BoxWorkload, size: Size, folder: Path) -> dict[str, Any]:
+    """Calls that take long, by name; each is made once, in this order."""
+    many = workload.subscriptions(3 * size.boxes, size.many)
+    ids = np.arange(MANY, MANY + size.many)
+    return {
+        "saving": lambda: target.save(folder / "index"),
+        f"adding {size.many:,}": lambda: target.subscribe_many(*many, ids=ids),
+        f"removing {size.many:,}": lambda: target.unsubscribe_many(ids),
+        "repacking": target.repack,
+    }
+
+
 def verdict(row: Row, most: int) -> str:
     """The verdict on a row: all operations were done, and none waited for more than `most` batches."""
     return outcome(row["done"] == row["asked"] and row["batches"] <= most)
@@ -433,51 +441,80 @@ def check(log: Log, points: FloatArray, changes: Changes, before: int, rng: np.r
         made[before:][log.changes["left"] < log.batches["begun"][batch]] = True
         ids, boxes = changes.content(made)
         row = int(rng.integers(len(matches)))
+        found = matches[row][matches[row] < MANY]
         (inside,) = brute_force(boxes, points[batch % len(points)][row : row + 1])
-        require_equal(f"batch {batch}, event {row}", [matches[row]], [np.sort(ids[inside])])
+        require_equal(f"batch {batch}, event {row}", [found], [np.sort(ids[inside])])
 
 
-def measure(workload: BoxWorkload, size: Size, bar: Any) -> tuple[list[Row], Log]:
-    """Measure the capacity, then the mixed load: one row for events, one for changes, and the log."""
-    rng = np.random.default_rng(workload.seed)
-    boxes = workload.subscriptions(0, size.boxes)
-    batches = workload.events(0, BATCHES * size.events).reshape(BATCHES, size.events, workload.dimensions)
-    target = EventFilter(workload.schema)
-    target._road.gate = WatchedGate()
-    bar.set_postfix_str(f"{workload.name}: loading")
-    target.subscribe_many(*boxes)
-    changes = Changes(target, boxes, workload)
+class Course:
+    """The open loops of one workload, one after the other, with the changes of one go on in the next."""
 
-    bar.set_postfix_str(f"{workload.name}: capacity")
-    share = size.events * CHANGES / (1 - CHANGES)
-    trial = round(size.trial * share)
-    changes.prepare((TRIALS + 1) * trial)
-    first = count(0, trial)
+    def __init__(self, workload: BoxWorkload, size: Size, bar: Any) -> None:
+        self.workload, self.size, self._bar = workload, size, bar
+        self._rng = np.random.default_rng(workload.seed)
+        boxes = workload.subscriptions(0, size.boxes)
+        points = workload.events(0, BATCHES * size.events)
+        self._batches = points.reshape(BATCHES, size.events, workload.dimensions)
+        self.target = EventFilter(workload.schema)
+        self.target._road.gate = WatchedGate()
+        self._say("loading")
+        self.target.subscribe_many(*boxes)
+        self._changes = Changes(self.target, boxes, workload)
 
-    def closed_loop(own: int) -> None:
-        start = next(first) if own else 0
-        due = np.zeros(size.trial), np.zeros(own)
-        run(target, batches, lambda i: changes.make(start + i), due, size)
+    def _say(self, what: str) -> None:
+        self._bar.set_postfix_str(f"{self.workload.name}: {what}")
 
-    loops = {"alone": partial(closed_loop, 0), "mixed": partial(closed_loop, trial)}
-    rounds(loops, 1)  # compiles the kernels and fills the caches
-    times = {name: median(taken) / size.trial for name, taken in rounds(loops, TRIALS).items()}
+    def capacity(self) -> dict[str, float]:
+        """Seconds a batch, by whether changes are made meanwhile, in closed loops."""
+        self._say("capacity")
+        trial = round(self.size.trial * self.share)
+        self._changes.prepare((TRIALS + 1) * trial)
+        first = count(0, trial)
 
-    before = len(changes)
+        def closed_loop(own: int) -> None:
+            start = next(first) if own else 0
+            due = np.zeros(self.size.trial), np.zeros(own)
+            run(self.target, self._batches, lambda i: self._changes.make(start + i), due, self.size)
+
+        loops = {"alone": partial(closed_loop, 0), "mixed": partial(closed_loop, trial)}
+        rounds(loops, 1)  # compiles the kernels and fills the caches
+        taken = rounds(loops, TRIALS)
+        return {name: median(times) / self.size.trial for name, times in taken.items()}
+
+    @property
+    def share(self) -> float:
+        """Changes for each batch."""
+        return self.size.events * CHANGES / (1 - CHANGES)
+
+    def open_loop(self, what: str, rate: float, calls: Mapping[str, Any] = NO_CALLS) -> tuple[Log, float]:
+        """Batches arrive at a rate, with changes; the log, and the cores that other processes took."""
+        before, seconds = len(self._changes), self.size.seconds
+        due = arrivals(self._rng, rate, seconds), arrivals(self._rng, rate * self.share, seconds)
+        self._changes.prepare(before + len(due[1]))
+        checked = sorted(self._rng.permutation(len(due[0]))[: self.size.checked].tolist())
+        self._say(what)
+        self._bar.reset(len(due[0]))
+        gc.collect()
+        gc.freeze()  # predicates of later changes are objects that the collector need not look at
+        others = Others()
+
+        def change(i: int) -> None:
+            self._changes.make(before + i)
+
+        log = run(self.target, self._batches, change, due, self.size, checked, self._bar.update, calls)
+        taken = others.cores()
+        gc.unfreeze()
+        self._say("comparing with brute force")
+        check(log, self._batches, self._changes, before, self._rng)
+        return log, taken
+
+
+def measure(workload: BoxWorkload, size: Size, bar: Any) -> tuple[list[Row], list[Row], Log]:
+    """Measure the capacity, then the mixed load: rows of responses, of waits at the gate, and the log."""
+    course = Course(workload, size, bar)
+    times = course.capacity()
     rate = size.load / times["mixed"]
-    due = arrivals(rng, rate, size.seconds), arrivals(rng, rate * share, size.seconds)
-    changes.prepare(before + len(due[1]))
-    checked = sorted(rng.permutation(len(due[0]))[: size.checked].tolist())
-    bar.set_postfix_str(f"{workload.name}: open loop")
-    bar.reset(len(due[0]))
-    gc.collect()
-    gc.freeze()  # predicates of later changes are objects that the collector need not look at
-    others = Others()
-    log = run(target, batches, lambda i: changes.make(before + i), due, size, checked, bar.update)
-    taken = others.cores()
-    gc.unfreeze()
-    bar.set_postfix_str(f"{workload.name}: comparing with brute force")
-    check(log, batches, changes, before, rng)
+    log, taken = course.open_loop("open loop", rate)
     counted = waits(log)
     queue = waiting(log.batches)
     events: Row = {
@@ -502,7 +539,12 @@ def measure(workload: BoxWorkload, size: Size, bar: Any) -> tuple[list[Row], Log
         "batches_since_due": int(counted["due"].max()),
     }
     updates["verdict"] = verdict(updates, size.matchers)
-    return [events, updates], log
+    with TemporaryDirectory() as folder:
+        calls = long_calls(course.target, workload, size, Path(folder))
+        long, _ = course.open_loop("long calls", rate / 2, calls)
+    of_gate = [gate_row(log, f"load {size.load:.0%}", 0.0, size.seconds)]
+    of_gate += [gate_row(long, name, begin, end) for name, begin, end in long.calls]
+    return [events, updates], [{"workload": workload.name, **row} for row in of_gate], log
 
 
 def draw(logs: dict[str, Log], path: Path) -> None:
@@ -541,6 +583,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--matchers", type=positive, help=f"number of threads that match, each on a core ({FULL.matchers})"
     )
+    parser.add_argument("--many", type=positive, help=f"subscriptions of a long call ({FULL.many:,})")
     parser.add_argument(
         "--changers", type=positive, help=f"number of threads that change subscriptions ({FULL.changers})"
     )
@@ -553,11 +596,13 @@ def main(arguments: list[str] | None = None) -> int:
     size = (QUICK if given.quick else FULL)._replace(**asked)
 
     rows: list[Row] = []
+    gates: list[Row] = []
     logs: dict[str, Log] = {}
     with cores(size.matchers), tqdm(unit="batch", leave=False) as bar:
         for name in given.workloads:
-            found, logs[name] = measure(BOXES[name](given.seed), size, bar)
+            found, of_gate, logs[name] = measure(BOXES[name](given.seed), size, bar)
             rows += found
+            gates += of_gate
     print(machine.one_line())
     print(
         f"{size.boxes:,} boxes, batches of {size.events}; {size.matchers} threads match on as many cores, "
@@ -572,7 +617,14 @@ def main(arguments: list[str] | None = None) -> int:
                 f"other processes took {row['others']:.2f} cores"
             )
     print("\n" + table(rows, COLUMNS))
-    keep(given.out, "mixed", size._asdict() | {"workloads": given.workloads, "seed": given.seed}, rows)
+    print(
+        "\nTurns of changes, and batches that waited for them; long calls at "
+        f"{size.load / 2:.0%} of the capacity.\nTargets, of a thread's own time: a turn lasts {MOST_HELD_MS:g} ms at most, and a batch waits "
+        f"{MOST_WAITED_MS:g} ms at most.\n"
+    )
+    print(table(gates, WAITS))
+    settings = size._asdict() | {"workloads": given.workloads, "seed": given.seed}
+    keep(given.out, "mixed", settings, rows + gates)
     if given.figure is not None:
         draw(logs, given.figure)
     return 0

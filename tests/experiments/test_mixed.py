@@ -44,7 +44,10 @@ def test_within_counts_open_intervals():
 def test_waits_are_counted_at_the_gate():
     batches = log((0, 0, 0, 4, 4), (1, 1, 6, 8, 8), (2, 8, 8, 9, 9))
     changes = log((1, 1, 4, 5, 5), (0.5, 4.5, 8.5, 9, 9))
-    counted = mixed.waits(mixed.Log(batches, changes, {}))
+    turns = np.array([(4, 5, 0.25, True), (4, 5, 0.5, False), (8.5, 9, 0.25, True)], mixed.TURNS)
+    found = mixed.Log(batches, changes, {}, turns, [])
+    assert mixed.kept_waiting(found).tolist() == [0, 0.25, 0]
+    counted = mixed.waits(found)
     assert counted["batches"].tolist() == [0, 1, 0]  # the second waited for the first
     assert counted["changes"].tolist() == [0, 1, 0]  # and for the change before it
     assert counted["overtaking"].tolist() == [0, 2]
@@ -125,7 +128,10 @@ def test_a_run_keeps_rows_and_draws_a_picture(tmp_path, matchers):
     arguments += ["--matchers", str(matchers), "--out", str(out), "--figure", str(figure)]
     assert mixed.main(arguments) == 0
     kept = json.loads(out.read_text())
-    events, changes = kept["rows"]
+    events, changes, *gates = kept["rows"]
+    names = ["load 30%", "saving", "adding 2,000", "removing 2,000", "repacking"]
+    assert [row["what"] for row in gates] == names
+    assert all(row["turns"] > 0 for row in gates[1:])
     assert kept["settings"]["load"] == 0.3
     assert (events["workload"], events["what"], changes["what"]) == ("narrow", "events", "changes")
     for row in (events, changes):
