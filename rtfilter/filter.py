@@ -34,7 +34,9 @@ from rtfilter.predicates.parse import Source
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
-from rtfilter.subscriptions import Draft, Subscriptions, as_ids
+from rtfilter.subscriptions.content import Draft, Subscriptions
+from rtfilter.subscriptions.ids import as_ids
+from rtfilter.subscriptions.saved import from_arrays, to_arrays
 
 if TYPE_CHECKING:
     from rtfilter.watch.metrics import Metrics
@@ -411,7 +413,7 @@ class EventFilter:
         It is of one version. A copy is packed aside and written, while others match and change; it takes the
         memory of a second index meanwhile.
         """
-        snapshot.write(path, KIND, *copied(self._road.gate, self._subscriptions).to_arrays())
+        snapshot.write(path, KIND, *to_arrays(copied(self._road.gate, self._subscriptions)))
 
     @classmethod
     def load(
@@ -435,18 +437,18 @@ class EventFilter:
             factory_of(matcher)  # a wrong name is no fault of the snapshot
         loaded = cls.__new__(cls)
         with snapshot.opening(path):
-            held = Subscriptions.from_arrays(found.meta, found.arrays, matcher)
+            held = from_arrays(found.meta, found.arrays, matcher)
         loaded._configure(held, policy, controller, metrics)
         return loaded
 
     def __getstate__(self) -> dict[str, Any]:
-        meta, arrays = copied(self._road.gate, self._subscriptions).to_arrays()
+        meta, arrays = to_arrays(copied(self._road.gate, self._subscriptions))
         copies = {name: np.asarray(array) for name, array in arrays.items()}
         chosen = {"policy": self.policy, "matcher": self._subscriptions.factory}
         return {"schema": self.schema, "meta": meta, "arrays": copies, **chosen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        held = Subscriptions.from_arrays(state["meta"], state["arrays"], state["matcher"], state["schema"])
+        held = from_arrays(state["meta"], state["arrays"], state["matcher"], state["schema"])
         self._configure(held, state["policy"], None, False)  # what a controller has learnt stays behind
 
     def __repr__(self) -> str:

@@ -73,7 +73,7 @@ def layers() -> str:
         [("filter.py", ["EventFilter: what a program talks to"], GREEN)],
         [
             ("matching", ["the road of a batch, streams, the gate"], GREEN),
-            ("subscriptions.py", ["ids, predicates, roll-back"], GREEN),
+            ("subscriptions", ["ids, predicates, roll-back"], GREEN),
         ],
         [("matchers", ["the port, and behind it the R*-tree, masks, counting, hashes"], GREEN)],
         [

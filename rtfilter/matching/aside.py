@@ -12,7 +12,8 @@ import numpy as np
 from rtfilter.changes import Changes
 from rtfilter.dtypes import IntArray
 from rtfilter.matching.gate import Gate
-from rtfilter.subscriptions import NO_IDS, Part, Subscriptions
+from rtfilter.subscriptions.content import Part, Subscriptions
+from rtfilter.subscriptions.ids import NO_IDS
 
 FEW = 128
 """Subscriptions that are read again in one turn."""

@@ -30,7 +30,7 @@ from rtfilter.matching.outcome import Group, Outcome
 from rtfilter.matching.refine import refine
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order, schedule
-from rtfilter.subscriptions import Subscriptions
+from rtfilter.subscriptions.content import Subscriptions
 
 if TYPE_CHECKING:
     from rtfilter.watch.metrics import Metrics

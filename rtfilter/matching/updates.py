@@ -26,11 +26,12 @@ from rtfilter.matching.aside import Copy
 from rtfilter.matching.gate import Gate
 from rtfilter.matching.road import Road
 from rtfilter.predicates.store import Kept
-from rtfilter.subscriptions import NO_IDS, ClaimedError, Draft, distinct_ids
+from rtfilter.subscriptions.content import ClaimedError, Draft
+from rtfilter.subscriptions.ids import NO_IDS, distinct_ids
 
-AT_ONCE = 256
-"""Boxes, or ids that are removed, that one turn may change."""
-BIT = 32
+AT_ONCE = 32
+"""Boxes, or ids that are removed, that one turn may change: a large box takes some 0.1 ms, others 0.01."""
+BIT = 8
 """The same, after which is looked whether the turn has lasted for `LONG`."""
 LONG = 0.002
 """Seconds."""

@@ -40,7 +40,7 @@ from rtfilter.spark.subscribing import (
     save,
     written,
 )
-from rtfilter.subscriptions import as_ids
+from rtfilter.subscriptions.ids import as_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

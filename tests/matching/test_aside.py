@@ -8,11 +8,12 @@ import pytest
 
 from examples import SCHEMA, random_events, random_predicate
 from oracle import as_sets, subscribers
-from rtfilter import EventFilter, Schema, subscriptions
+from rtfilter import EventFilter, Schema
 from rtfilter.matchers import MATCHERS
 from rtfilter.matching import aside
 from rtfilter.snapshots import arrays as snapshot
-from rtfilter.subscriptions import Subscriptions
+from rtfilter.subscriptions import content as subscriptions
+from rtfilter.subscriptions.content import Subscriptions
 
 
 @pytest.fixture(autouse=True)

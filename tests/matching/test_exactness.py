@@ -255,7 +255,7 @@ def test_exact_ends_ask_no_predicate(monkeypatch):
         raise AssertionError("a predicate was asked")
 
     monkeypatch.setattr("rtfilter.predicates.model.Predicate.matches", asked)
-    monkeypatch.setattr("rtfilter.subscriptions.Subscriptions.get", asked)
+    monkeypatch.setattr("rtfilter.subscriptions.content.Subscriptions.get", asked)
     events = low[:, np.newaxis]
     for form in (events, pa.table({"t": low}), pd.DataFrame({"t": low})):
         assert as_sets(filter.match_batch(form)) == between(low, high, low)

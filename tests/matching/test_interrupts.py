@@ -18,13 +18,14 @@ import rtfilter.matching.road
 import rtfilter.matching.stream
 import rtfilter.matching.updates
 import rtfilter.predicates.store
-import rtfilter.subscriptions
+import rtfilter.subscriptions.content
+import rtfilter.subscriptions.ids
 from interrupts import Interrupt, Lines
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.matchers import MATCHERS
 from rtfilter.predicates.parse import parse
-from rtfilter.subscriptions import Subscriptions
+from rtfilter.subscriptions.content import Subscriptions
 
 MODULES = [
     rtfilter.changes,
@@ -40,7 +41,8 @@ MODULES = [
     rtfilter.matching.stream,
     rtfilter.matching.updates,
     rtfilter.predicates.store,
-    rtfilter.subscriptions,
+    rtfilter.subscriptions.content,
+    rtfilter.subscriptions.ids,
 ]
 SCHEMA = Schema({"x": float, "s": str})
 EVENTS = [{"x": float(x), "s": s} for x in (0, 3) for s in ("a", "abcdefgh")]

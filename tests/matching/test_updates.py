@@ -13,7 +13,7 @@ from rtfilter.matching import updates
 from rtfilter.matching.aside import Copy
 from rtfilter.matching.updates import Updates
 from rtfilter.predicates.parse import parse
-from rtfilter.subscriptions import Subscriptions
+from rtfilter.subscriptions.content import Subscriptions
 
 WAYS = {"bits": -1, "aside": 10**9}
 EVENTS = random_events(np.random.default_rng(5), 12)

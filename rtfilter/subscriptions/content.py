@@ -2,66 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from numbers import Integral
+from collections.abc import Sequence
 from operator import index
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rtfilter.changes import Change, Changes
-from rtfilter.dtypes import AnyArray, BoolArray, IntArray
-from rtfilter.errors import PredicateError, SnapshotError, UnknownSubscriptionError
+from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.errors import PredicateError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.filters import BoxColumns, Filters
-from rtfilter.matchers.port import Adopting, Matcher, Replacing, Savable, Scannable, refuse_untaken
-from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
+from rtfilter.matchers.filters import Filters
+from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable, refuse_untaken
+from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept
-from rtfilter.text import shown
-
-NO_IDS: Final = np.empty(0, np.int64)
-LAST_ID: Final = 2**63 - 2
-
-
-def distinct_ids(ids: ArrayLike, count: int) -> IntArray:
-    """Ids for so many new subscriptions, int64 (n,). Raises `ValueError` for what cannot be such."""
-    given = np.asarray(ids)
-    unusable = f"ids must be {count} integers, not {given.dtype} of shape {given.shape}"
-    if given.shape != (count,):
-        raise ValueError(unusable)
-    try:
-        names = as_ids(ids)
-    except TypeError:
-        raise ValueError(unusable) from None
-    if count and names.min() < 0:
-        raise ValueError(f"subscription ids must be in 0..2**63 - 2: {given.min()} to {given.max()}")
-    if len(np.unique(names)) != count:
-        raise ValueError("ids must be distinct")
-    return names
-
-
-def as_ids(ids: ArrayLike) -> IntArray:
-    """Return ids, an integer or n of them, as int64 (n,); those beyond int64, which nothing has, as -1.
-
-    Raises `TypeError` for other than integers, `ValueError` for more than one dimension.
-    """
-    names = np.atleast_1d(np.asarray(ids))
-    if names.ndim != 1:
-        raise ValueError(f"ids must be in one dimension, not in an array of shape {names.shape}")
-    if names.dtype.kind in "iu" or not len(names):
-        return np.where(names > LAST_ID, -1, names).astype(np.int64)
-    # NumPy makes objects of integers beyond 64 bits, and of some lists floats.
-    given = np.atleast_1d(np.array(ids, object)).tolist()
-    if not all(isinstance(id, Integral) and not isinstance(id, bool) for id in given):
-        raise TypeError(f"ids must be integers, not {names.dtype}")
-    return np.array([id if 0 <= id <= LAST_ID else -1 for id in given], np.int64)
-
+from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, among, as_ids, distinct_ids, is_integer
 
 SLICE = 2048
 """Subscriptions that are read at once by those who must not keep changes waiting."""
@@ -126,6 +87,10 @@ class Subscriptions:
     matcher : Matcher
     predicates : PredicateStore
         Those that the matcher's boxes do not tell.
+    unmatchable : set of int
+        Ids that no event can match: known, but not to the matcher.
+    next_id, version : int
+        The next id that is given out, and the number of changes so far.
     claimed : int64 (n,), ascending
         Ids that a large change is at; nobody else may change them.
     hidden : int64 (n,), ascending
@@ -134,6 +99,21 @@ class Subscriptions:
 
     def __init__(self, schema: Schema, matcher: Factory = "rtree", **options: Any) -> None:
         self._start(schema, matcher, factory_of(matcher)(schema, **options), PredicateStore(), set(), 0)
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        factory: Factory,
+        matcher: Matcher,
+        predicates: PredicateStore,
+        unmatchable: set[int],
+        next_id: int,
+    ) -> Subscriptions:
+        """Those that a matcher has, made by `factory`, with what is kept beside it."""
+        made = cls.__new__(cls)
+        made._start(schema, factory, matcher, predicates, unmatchable, next_id)
+        return made
 
     def _start(
         self,
@@ -146,8 +126,7 @@ class Subscriptions:
     ) -> None:
         self.schema, self.matcher, self.predicates = schema, matcher, predicates
         self.factory, self.name = factory, name_of(factory)
-        self._unmatchable = unmatchable  # ids that no event can match: known, but not to the matcher
-        self._next_id = next_id
+        self.unmatchable, self.next_id = unmatchable, next_id
         self.version = 0
         self._listeners: tuple[ref[Changes], ...] = ()
         # While a change is going on: how to take it back, or once it is made, what to tell of it.
@@ -205,9 +184,9 @@ class Subscriptions:
             for id, predicate in zip(names.tolist(), predicates, strict=True):
                 self.predicates.put(id, predicate)  # before the matcher has it: its hits may ask for it
         self.predicates.ends.add(filters.ends)
-        self._fill(names, filters)
+        self.fill(names, filters)
 
-    def _fill(self, names: IntArray, filters: Filters) -> None:
+    def fill(self, names: IntArray, filters: Filters) -> None:
         """Give the matcher subscriptions; those that it leaves out match nothing, and are kept beside it."""
         before = len(self.matcher)
         self.matcher.add(filters)
@@ -216,7 +195,7 @@ class Subscriptions:
         left_out = [row for row, id in enumerate(names.tolist()) if id not in self.matcher]
         for row in left_out:
             id = int(names[row])
-            self._unmatchable.add(id)
+            self.unmatchable.add(id)
             if id not in self.predicates:
                 self.predicates.put(id, kept(filters.predicates()[row], True))
 
@@ -242,21 +221,21 @@ class Subscriptions:
         known = self.matcher.remove(ids)
         self.predicates.ends.remove(ids)
         for row, id in enumerate(ids.tolist()):
-            if id in self._unmatchable:
-                self._unmatchable.remove(id)
+            if id in self.unmatchable:
+                self.unmatchable.remove(id)
                 known[row] = True
             self.predicates.remove(id)
         return known
 
     def replace(self, id: int, draft: Draft) -> None:
         """Give a subscription another predicate, or leave it as it is. Raises `UnknownSubscriptionError`."""
-        if len(self.claimed) and _is_integer(id):
+        if len(self.claimed) and is_integer(id):
             self._refuse_claimed(as_ids(id))
         if id not in self:
             raise UnknownSubscriptionError(id)
         name = np.array([id])
         filters = draft.filters.named(name)
-        if isinstance(self.matcher, Replacing) and id not in self._unmatchable and len(filters.boxes().ids):
+        if isinstance(self.matcher, Replacing) and id not in self.unmatchable and len(filters.boxes().ids):
             self._replace_at_once(name, filters, draft.predicates)
             return
         before = self.predicates.kept(id)
@@ -329,7 +308,7 @@ class Subscriptions:
 
     def claim_new(self, ids: IntArray) -> None:
         """Claim ids that are to be added, ascending: the next ones lie behind them."""
-        self._next_id = max(self._next_id, int(ids[-1]) + 1)
+        self.next_id = max(self.next_id, int(ids[-1]) + 1)
         self.claimed = ids
 
     def claim_next(self, count: int) -> IntArray:
@@ -384,13 +363,13 @@ class Subscriptions:
             self.matcher.adopt(copy.matcher, updates)
             if copy._former is None:
                 copy._former = self.predicates  # which takes long to free: that is done where the copy ends
-            self.predicates, self._unmatchable = copy.predicates, copy._unmatchable
+            self.predicates, self.unmatchable = copy.predicates, copy.unmatchable
         self.hidden, self._hidden_count = made.hidden, len(made.hidden)
         if not len(made.hidden):
             self.claimed = NO_IDS
 
     def _refuse_claimed(self, ids: IntArray) -> None:
-        if len(self.claimed) and _among(ids, self.claimed).any():
+        if len(self.claimed) and among(ids, self.claimed).any():
             raise ClaimedError
 
     # -- ids -----------------------------------------------------------------------------------------------
@@ -401,17 +380,17 @@ class Subscriptions:
         names = distinct_ids(ids, count)
         self._refuse_claimed(names)
         self.require_new(names)
-        self._next_id = max(self._next_id, int(names.max(initial=-1)) + 1)
+        self.next_id = max(self.next_id, int(names.max(initial=-1)) + 1)
         return names
 
     def _next_ids(self, count: int) -> IntArray:
-        if count > LAST_ID + 1 - self._next_id:
+        if count > LAST_ID + 1 - self.next_id:
             raise ValueError(
-                f"no ids are left: the next would be {self._next_id}, the last is 2**63 - 2; "
+                f"no ids are left: the next would be {self.next_id}, the last is 2**63 - 2; "
                 "give ids that are free"
             )
-        names = np.arange(self._next_id, self._next_id + count)
-        self._next_id += count
+        names = np.arange(self.next_id, self.next_id + count)
+        self.next_id += count
         return names
 
     def require_new(self, ids: IntArray) -> None:
@@ -424,27 +403,27 @@ class Subscriptions:
 
     def ids(self) -> IntArray:
         """All ids, ascending, int64 (n,)."""
-        own = np.union1d(self.matcher.ids(), np.array(sorted(self._unmatchable), np.int64))
+        own = np.union1d(self.matcher.ids(), np.array(sorted(self.unmatchable), np.int64))
         visible = self.visible(own)
         return own if visible is None else own[visible]
 
     def visible(self, ids: IntArray) -> BoolArray | None:
         """Which of some ids are not hidden, bool (n,); None for all."""
-        return ~_among(ids, self.hidden) if len(self.hidden) else None
+        return ~among(ids, self.hidden) if len(self.hidden) else None
 
     def __len__(self) -> int:
         return self._count() - self._hidden_count
 
     def _count(self) -> int:
-        return len(self.matcher) + len(self._unmatchable)
+        return len(self.matcher) + len(self.unmatchable)
 
     def __contains__(self, id: int) -> bool:
-        known = _is_integer(id) and (id in self.matcher or id in self._unmatchable)
-        return known and not (len(self.hidden) and _among(np.array([id]), self.hidden)[0])
+        known = is_integer(id) and (id in self.matcher or id in self.unmatchable)
+        return known and not (len(self.hidden) and among(np.array([id]), self.hidden)[0])
 
     def predicate(self, id: int) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
-        predicate = self.get(id) if _is_integer(id) else None
+        predicate = self.get(id) if is_integer(id) else None
         if predicate is None:
             raise UnknownSubscriptionError(id)
         return predicate
@@ -489,7 +468,7 @@ class Subscriptions:
 
     def _copy(self, own: IntArray, other: Subscriptions) -> None:
         """Add some subscriptions, known ids, to others that are empty."""
-        other._next_id = self._next_id
+        other.next_id = self.next_id
         if self.factory is other.factory:
             other.take([self.read(own)])
         else:
@@ -510,7 +489,7 @@ class Subscriptions:
             cut += [range(first, min(first + SLICE, rows)) for first in range(0, rows, SLICE)]
         else:
             cut += cut_up(self.matcher.ids())
-        return cut + cut_up(np.array(sorted(self._unmatchable), np.int64))
+        return cut + cut_up(np.array(sorted(self.unmatchable), np.int64))
 
     def read(self, part: range | IntArray) -> Part:
         """A slice, or ids of which unknown ones are left out."""
@@ -524,8 +503,8 @@ class Subscriptions:
                 filters = filters.with_ends(self.ends.of(filters.ids))
             return Part(filters, self._kept(filters.ids.tolist()), [])
         known = [id for id in part.tolist() if id in self]
-        unmatchable = [id for id in known if id in self._unmatchable] if self._unmatchable else []
-        matchable = [id for id in known if id not in self._unmatchable] if self._unmatchable else known
+        unmatchable = [id for id in known if id in self.unmatchable] if self.unmatchable else []
+        matchable = [id for id in known if id not in self.unmatchable] if self.unmatchable else known
         return Part(self._content(matchable), self._kept(known), unmatchable)
 
     def _kept(self, ids: list[int]) -> list[tuple[int, Kept]]:
@@ -539,7 +518,7 @@ class Subscriptions:
             for id, predicate in part.kept:
                 if id not in left_out:
                     self.predicates.put(id, predicate)
-            self._unmatchable.update(id for id in part.unmatchable if id not in left_out)
+            self.unmatchable.update(id for id in part.unmatchable if id not in left_out)
         filters = Filters.joined(self.schema, [part.filters for part in parts], without)
         self.ends.add(filters.ends)
         self.matcher.add(filters)
@@ -551,94 +530,7 @@ class Subscriptions:
 
     def follow(self, source: Subscriptions) -> None:
         """Be of the same version as the subscriptions that these are a copy of."""
-        self.version, self._next_id = source.version, source._next_id
-
-    # -- keeping -------------------------------------------------------------------------------------------
-
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-        """What `from_arrays` needs: facts that JSON can hold, and arrays by name."""
-        arrays = self.predicates.to_arrays()
-        arrays["boxless_ids"] = np.array(sorted(self._unmatchable), np.int64)
-        content = "predicates"
-        if isinstance(self.matcher, Savable):
-            content = "arrays"
-            arrays |= self.matcher.to_arrays()
-        elif self.matcher.takes.boxes:
-            content = "boxes"
-            boxes = self.matcher.content().boxes()
-            arrays |= {f"box_{name}": column for name, column in boxes._asdict().items()}
-        meta = {
-            "schema": self.schema.to_json(),
-            "next_id": self._next_id,
-            "version": self.version,
-            "subscriptions": len(self),
-            "matcher": self.name,
-            "options": dict(self.matcher.options),
-            "content": content,
-        }
-        return meta, arrays
-
-    @classmethod
-    def from_arrays(
-        cls,
-        meta: Mapping[str, Any],
-        arrays: Mapping[str, AnyArray],
-        matcher: Factory | None = None,
-        schema: Schema | None = None,
-    ) -> Subscriptions:
-        """The subscriptions of `to_arrays`, with another matcher if one is given.
-
-        One that is not registered has to be given. Raises `SnapshotError` if another is given although it
-        saved arrays of its own, and `ValueError` or `LookupError` for what `to_arrays` cannot have made.
-        """
-        saved = meta.get("matcher", "rtree")
-        own = saved if saved in MATCHERS or matcher is None else matcher
-        held = cls.__new__(cls)
-        chosen = factory_of(own)
-        known = Schema.from_json(meta["schema"]) if schema is None else schema
-        made = chosen(known, **meta.get("options", {})) if isinstance(chosen, type) else chosen(known)
-        predicates = PredicateStore.from_arrays(arrays)
-        if arrays["boxless_ids"].dtype.kind not in "iu":
-            raise ValueError("the ids without boxes are no integers")
-        unmatchable = set(arrays["boxless_ids"].tolist())
-        content = meta.get("content", "arrays")
-        if content not in ("arrays", "boxes", "predicates") or not 0 <= meta["next_id"] < 2**63:
-            raise ValueError(f"content {shown(content)} or next id {shown(meta['next_id'])} cannot be")
-        if content == "arrays":
-            if not isinstance(made, Savable):
-                raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
-            made = type(made).from_arrays(known, arrays)
-        held._start(known, own, made, predicates, unmatchable, meta["next_id"])
-        held.version = meta.get("version", 0)
-        if content != "arrays":
-            filters = held._saved_filters(arrays, boxes=content == "boxes")
-            if made.takes.boxes or content == "predicates":
-                held._fill(filters.ids, filters)
-            else:  # an own class that saved boxes, replaced by a matcher of constraints
-                draft = held.draft(list(filters.predicates()))
-                held.put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
-        if len(held) != meta.get("subscriptions", len(held)):
-            raise ValueError(f"there are {len(held)} subscriptions, not {meta['subscriptions']}")
-        return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
-
-    def _saved_filters(self, arrays: Mapping[str, AnyArray], boxes: bool) -> Filters:
-        """What the matcher is built of again: boxes, or the predicates beside it and those of other boxes."""
-        columns: BoxColumns | None = None
-        if boxes:
-            columns = BoxColumns(*(arrays[f"box_{name}"] for name in BoxColumns._fields))
-            _require_boxes(columns, self.schema)
-            if self.matcher.takes.boxes:
-                return Filters.of_boxes(self.schema, columns)
-        ids = [id for id in self.predicates if id not in self._unmatchable]
-        found = [one for one in map(self.predicates.get, ids) if one is not None]
-        names = np.array(ids, np.int64)
-        if columns is not None:
-            # Bounds have one box each, and nothing beside it but ends.
-            alone: Any = (column[~np.isin(columns.ids, names)] for column in columns)
-            bounds = Filters.of_boxes(self.schema, BoxColumns(*alone))
-            found += bounds.with_ends(self.ends.of(bounds.ids)).predicates()
-            names = np.concatenate([names, bounds.ids])
-        return Filters.of_predicates(self.schema, found, names)
+        self.version, self.next_id = source.version, source.next_id
 
 
 def cut_up(ids: IntArray) -> list[range | IntArray]:
@@ -646,27 +538,7 @@ def cut_up(ids: IntArray) -> list[range | IntArray]:
     return [ids[first : first + SLICE] for first in range(0, len(ids), SLICE)]
 
 
-def _is_integer(id: object) -> bool:
-    return type(id) is int or isinstance(id, Integral)  # the first takes a third of the time
-
-
-def _among(ids: IntArray, ascending: IntArray) -> BoolArray:
-    """Which of some ids are among others, which ascend and are at least one; bool (n,)."""
-    found: BoolArray = (ids >= ascending[0]) & (ids <= ascending[-1])
-    near = np.flatnonzero(found)  # mostly none: new ids lie beyond all others
-    found[near] = ascending[np.searchsorted(ascending, ids[near])] == ids[near]
-    return found
-
-
 def _told(listener: ref[Changes], change: Change) -> bool:
     """Tell a listener of a change; False if it listens no more."""
     changes = listener()
     return changes is not None and changes.tell(change)
-
-
-def _require_boxes(columns: BoxColumns, schema: Schema) -> None:
-    """Raise `ValueError` for saved columns that are no boxes of a schema."""
-    rows, shape = (len(columns.ids),), (len(columns.ids), schema.dimensions)
-    kinds = "".join(column.dtype.kind for column in columns)
-    if kinds != "iffb" or [column.shape for column in columns] != [rows, shape, shape, rows]:
-        raise ValueError("the arrays of boxes do not fit together, or do not fit the schema")

@@ -1,0 +1,111 @@
+"""Subscriptions as facts and arrays, and back: what a snapshot and a pickle hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rtfilter.dtypes import AnyArray
+from rtfilter.errors import SnapshotError
+from rtfilter.events.schema import Schema
+from rtfilter.matchers.filters import BoxColumns, Filters
+from rtfilter.matchers.port import Savable
+from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
+from rtfilter.predicates.store import PredicateStore
+from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.text import shown
+
+
+def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """What `from_arrays` needs: facts that JSON can hold, and arrays by name."""
+    arrays = held.predicates.to_arrays()
+    arrays["boxless_ids"] = np.array(sorted(held.unmatchable), np.int64)
+    content = "predicates"
+    if isinstance(held.matcher, Savable):
+        content = "arrays"
+        arrays |= held.matcher.to_arrays()
+    elif held.matcher.takes.boxes:
+        content = "boxes"
+        boxes = held.matcher.content().boxes()
+        arrays |= {f"box_{name}": column for name, column in boxes._asdict().items()}
+    meta = {
+        "schema": held.schema.to_json(),
+        "next_id": held.next_id,
+        "version": held.version,
+        "subscriptions": len(held),
+        "matcher": held.name,
+        "options": dict(held.matcher.options),
+        "content": content,
+    }
+    return meta, arrays
+
+
+def from_arrays(
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, AnyArray],
+    matcher: Factory | None = None,
+    schema: Schema | None = None,
+) -> Subscriptions:
+    """The subscriptions of `to_arrays`, with another matcher if one is given.
+
+    One that is not registered has to be given. Raises `SnapshotError` if another is given although it
+    saved arrays of its own, and `ValueError` or `LookupError` for what `to_arrays` cannot have made.
+    """
+    saved = meta.get("matcher", "rtree")
+    own = saved if saved in MATCHERS or matcher is None else matcher
+    chosen = factory_of(own)
+    known = Schema.from_json(meta["schema"]) if schema is None else schema
+    made = chosen(known, **meta.get("options", {})) if isinstance(chosen, type) else chosen(known)
+    predicates = PredicateStore.from_arrays(arrays)
+    if arrays["boxless_ids"].dtype.kind not in "iu":
+        raise ValueError("the ids without boxes are no integers")
+    unmatchable = set(arrays["boxless_ids"].tolist())
+    content = meta.get("content", "arrays")
+    if content not in ("arrays", "boxes", "predicates") or not 0 <= meta["next_id"] < 2**63:
+        raise ValueError(f"content {shown(content)} or next id {shown(meta['next_id'])} cannot be")
+    if content == "arrays":
+        if not isinstance(made, Savable):
+            raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
+        made = type(made).from_arrays(known, arrays)
+    held = Subscriptions.of(known, own, made, predicates, unmatchable, meta["next_id"])
+    held.version = meta.get("version", 0)
+    if content != "arrays":
+        filters = _saved_filters(held, arrays, boxes=content == "boxes")
+        if made.takes.boxes or content == "predicates":
+            held.fill(filters.ids, filters)
+        else:  # an own class that saved boxes, replaced by a matcher of constraints
+            draft = held.draft(list(filters.predicates()))
+            held.put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
+    if len(held) != meta.get("subscriptions", len(held)):
+        raise ValueError(f"there are {len(held)} subscriptions, not {meta['subscriptions']}")
+    return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
+
+
+def _saved_filters(held: Subscriptions, arrays: Mapping[str, AnyArray], boxes: bool) -> Filters:
+    """What the matcher is built of again: boxes, or the predicates beside it and those of other boxes."""
+    columns: BoxColumns | None = None
+    if boxes:
+        columns = BoxColumns(*(arrays[f"box_{name}"] for name in BoxColumns._fields))
+        _require_boxes(columns, held.schema)
+        if held.matcher.takes.boxes:
+            return Filters.of_boxes(held.schema, columns)
+    ids = [id for id in held.predicates if id not in held.unmatchable]
+    found = [one for one in map(held.predicates.get, ids) if one is not None]
+    names = np.array(ids, np.int64)
+    if columns is not None:
+        # Bounds have one box each, and nothing beside it but ends.
+        alone: Any = (column[~np.isin(columns.ids, names)] for column in columns)
+        bounds = Filters.of_boxes(held.schema, BoxColumns(*alone))
+        found += bounds.with_ends(held.ends.of(bounds.ids)).predicates()
+        names = np.concatenate([names, bounds.ids])
+    return Filters.of_predicates(held.schema, found, names)
+
+
+def _require_boxes(columns: BoxColumns, schema: Schema) -> None:
+    """Raise `ValueError` for saved columns that are no boxes of a schema."""
+    rows, shape = (len(columns.ids),), (len(columns.ids), schema.dimensions)
+    kinds = "".join(column.dtype.kind for column in columns)
+    if kinds != "iffb" or [column.shape for column in columns] != [rows, shape, shape, rows]:
+        raise ValueError("the arrays of boxes do not fit together, or do not fit the schema")
