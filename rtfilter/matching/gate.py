@@ -85,6 +85,14 @@ class Gate:
         """
         return Writing(self)
 
+    def require_free(self, change: Writing | None = None) -> None:
+        """Raise `RuntimeError` where this thread is at the gate already, but for a change."""
+        if _own([*self._held, *self._waiting, *self._changes], change):
+            raise RuntimeError(
+                "this thread is matching or changing already: an order, a controller or a signal handler "
+                "must not change subscriptions"
+            )
+
     def open_stream(self, finish: Callable[[], None]) -> Hold:
         """While `reading`: hold the index beyond it. A change may call `finish`, and then goes on."""
         hold = Hold(self, finish)
@@ -178,11 +186,7 @@ class Gate:
         change.bell = SimpleQueue()
         self._forget_other_process()
         while True:
-            if _own([*self._held, *self._waiting, *self._changes], change):
-                raise RuntimeError(
-                    "this thread is matching or changing already: an order, a controller or a signal handler "
-                    "must not change subscriptions"
-                )
+            self.require_free(change)
             if self._alone(change):
                 return
             change.heard()

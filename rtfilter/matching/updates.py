@@ -23,7 +23,7 @@ from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Adopting
 from rtfilter.matching.aside import Copy
-from rtfilter.matching.gate import Gate
+from rtfilter.matching.gate import Gate, Writing
 from rtfilter.matching.road import Road
 from rtfilter.predicates.store import Kept
 from rtfilter.subscriptions.content import ClaimedError, Draft
@@ -55,7 +55,7 @@ class Updates:
                 return self._add_at_once(draft, ids)
             except ClaimedError:
                 pass
-        with self._large.writing():
+        with self._alone():
             self._clear()
             if draft.filters.weight <= AT_ONCE:
                 return self._add_at_once(draft, ids)
@@ -68,7 +68,7 @@ class Updates:
                 return self._remove_at_once(ids)
             except ClaimedError:
                 pass
-        with self._large.writing():
+        with self._alone():
             self._clear()
             return self._remove_at_once(ids) if len(ids) <= AT_ONCE else self._remove(ids)
 
@@ -77,14 +77,22 @@ class Updates:
         try:
             self._replace_at_once(id, draft)
         except ClaimedError:
-            with self._large.writing():
+            with self._alone():
                 self._clear()
                 self._replace_at_once(id, draft)
 
     def repack(self) -> None:
         """Build everything anew, aside. For a matcher that is `Adopting`."""
-        with self._large.writing():
+        with self._alone():
             self._build_anew()
+
+    def _alone(self) -> Writing:
+        """The turn to make a large change.
+
+        `RuntimeError` where this thread is at the gate: another that has this turn may wait for it there.
+        """
+        self._road.gate.require_free()
+        return self._large.writing()
 
     # -- at once ---------------------------------------------------------------------------------------------
 
@@ -227,5 +235,5 @@ class Updates:
     def _clear_a_bit(self) -> None:
         """Do some of it, where it was left by a change that was cut short."""
         if len(self._subscriptions.claimed) and not self._large.changing:
-            with self._large.writing():
+            with self._alone():
                 self._clear_bits()

@@ -8,6 +8,7 @@ import pytest
 from examples import SCHEMA, random_events, random_predicate
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
+from rtfilter.adaptive import FixedPlan
 from rtfilter.matchers import MATCHERS
 from rtfilter.matching import updates
 from rtfilter.matching.aside import Copy
@@ -320,6 +321,32 @@ def test_a_large_change_from_within_one_is_refused(monkeypatch):
     monkeypatch.setattr(Updates, "_add_bits", again)
     model.add(9)
     model.check()
+
+
+def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_it(monkeypatch):
+    model, waits, real = Model(), threading.Event(), Updates._claim
+
+    def claim(*arguments):
+        waits.set()  # has the turn of large changes, and waits for the batch
+        real(*arguments)
+
+    other = threading.Thread(target=model.remove, args=(list(range(9)),))
+
+    def order(workload):
+        other.start()
+        assert waits.wait(20)
+        with pytest.raises(RuntimeError, match="an order"):
+            model.filter.unsubscribe_many(np.arange(9, 18))
+        return np.argsort(workload)
+
+    monkeypatch.setattr(Updates, "_claim", claim)
+    model.filter.controller = FixedPlan(0, 1)
+    model.filter.policy = order
+    model.filter.stream(EVENTS)
+    other.join(20)
+    model.filter.policy = np.argsort
+    model.check()
+    assert model.settled()
 
 
 class Cut(BaseException):
