@@ -66,6 +66,7 @@ class Gate:
     @property
     def changing(self) -> bool:
         """Whether a change runs, or waits."""
+        self._forget_other_process()
         return any(change.runs() for change in list(self._changes))
 
     def _discard_dead(self) -> None:

@@ -1,5 +1,6 @@
 """Large changes: in bits or aside, while others match and change, and seen all at once."""
 
+import os
 import threading
 
 import numpy as np
@@ -347,6 +348,37 @@ def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_i
     model.filter.policy = np.argsort
     model.check()
     assert model.settled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_what_another_process_left_is_cleared_by_small_changes(monkeypatch):
+    monkeypatch.setattr(updates, "ASIDE", -1)
+    model, exits, real = Model(), [], Updates._add_bits
+
+    def fork():
+        child = os.fork()
+        if child:
+            exits.append(os.waitpid(child, 0)[1])
+            return
+        try:
+            for id in range(50, 60):
+                model.add(1, id)
+            model.check()
+            os._exit(not model.settled())
+        finally:
+            os._exit(2)
+
+    def bits(*arguments):
+        done = real(*arguments)
+        if not exits:
+            thread = threading.Thread(target=fork)
+            thread.start()
+            thread.join()
+        return done
+
+    monkeypatch.setattr(Updates, "_add_bits", bits)
+    model.filter.subscribe_many(model.drawn(9), ids=range(30, 39))
+    assert exits == [0]
 
 
 class Cut(BaseException):
