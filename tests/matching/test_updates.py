@@ -381,6 +381,18 @@ def test_what_another_process_left_is_cleared_by_small_changes(monkeypatch):
     assert exits == [0]
 
 
+def test_what_matches_nothing_takes_turns_as_well(monkeypatch):
+    monkeypatch.setattr(updates, "ASIDE", -1)
+    filter, turns = EventFilter(SCHEMA), []
+    monkeypatch.setattr(Updates, "_add_bits", around(Updates._add_bits, lambda: turns.append(len(filter))))
+    filter.subscribe_many(["FALSE"] * 9)
+    assert len(turns) == 2 * 5
+    assert set(turns) == {0}
+    filter.unsubscribe_many(filter.subscribe_many(["FALSE"] * 9 + ["n > 1"] * 4))
+    assert len(turns) == 2 * (5 + 7)
+    assert len(filter) == 9
+
+
 class Cut(BaseException):
     """As if an interrupt had come."""
 
