@@ -205,6 +205,27 @@ def test_next_ids_lie_behind_all_that_were_given(way):
     assert model.filter.subscribe("n > 1") == 49
 
 
+@pytest.mark.parametrize("count", [3, 6], ids=["small", "large"])
+def test_ids_that_were_refused_stay_free(way, count):
+    model = Model()
+    with pytest.raises(ValueError, match="exists already"):
+        model.filter.subscribe_many(["n > 1"] * count, ids=[7, *range(2**63 - count, 2**63 - 1)])
+    assert model.filter.subscribe("n > 1") == 20
+
+
+def test_next_ids_lie_behind_those_that_are_being_added(monkeypatch, way):
+    model, names = Model(), []
+
+    def add():
+        if not names:
+            names.append(model.filter.subscribe("n > 1"))
+
+    each_turn(monkeypatch, add)
+    model.filter.subscribe_many(["n > 1"] * 6, ids=range(20, 26))
+    assert names == [26]
+    assert model.filter.subscribe("n > 1") == 27
+
+
 def test_a_large_change_is_told_once(way):
     model = Model()
     with model.filter.changes() as changes:
