@@ -480,6 +480,11 @@ class RStarTree:
         """Places for (id, box) pairs that were ever used; a pair stays in its place until it is deleted."""
         return int(self._arrays.state[layout.USED_LINK])
 
+    @property
+    def places(self) -> object:
+        """Another object when pairs have left their places, because all was packed anew."""
+        return self._arrays.state
+
     def content(self, rows: range | None = None) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
         """All (id, box) pairs, or those in some places, in the order of their places.
 

@@ -130,7 +130,11 @@ class Scannable(Matcher, Protocol):
         """Places that hold what was added."""
 
     def scan(self, rows: range) -> Filters:
-        """What lies in some places. A subscription stays where it is until it is removed."""
+        """What lies in some places. A subscription stays where it is until it is removed, or all move."""
+
+    @property
+    def places(self) -> object:
+        """The same object until all move."""
 
 
 @runtime_checkable

@@ -120,6 +120,11 @@ class RTreeMatcher:
         return Filters.of_boxes(self._schema, BoxColumns(*self.tree.content(rows)))
 
     @property
+    def places(self) -> object:
+        """See `Scannable`: they move when all is packed."""
+        return self.tree.places
+
+    @property
     def updates(self) -> int:
         """Boxes inserted and deleted."""
         return self.tree.updates

@@ -22,11 +22,11 @@ from numpy.typing import ArrayLike
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Adopting
-from rtfilter.matching.aside import Copy
+from rtfilter.matching.aside import Copy, MovedError, copied
 from rtfilter.matching.gate import Gate, Writing
 from rtfilter.matching.road import Road
 from rtfilter.predicates.store import Kept
-from rtfilter.subscriptions.content import ClaimedError, Draft
+from rtfilter.subscriptions.content import ClaimedError, Draft, Subscriptions
 from rtfilter.subscriptions.ids import NO_IDS, distinct_ids
 
 AT_ONCE = 32
@@ -85,6 +85,14 @@ class Updates:
         """Build everything anew, aside. For a matcher that is `Adopting`."""
         with self._alone():
             self._build_anew()
+
+    def copy(self) -> Subscriptions:
+        """A copy of all at one version, newly built."""
+        try:
+            return copied(self._road.gate, self._subscriptions)
+        except MovedError:
+            with self._alone():  # only large changes move all
+                return copied(self._road.gate, self._subscriptions)
 
     def _alone(self) -> Writing:
         """The turn to make a large change.

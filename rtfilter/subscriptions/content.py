@@ -491,6 +491,11 @@ class Subscriptions:
             cut += cut_up(self.matcher.ids())
         return cut + cut_up(np.array(sorted(self.unmatchable), np.int64))
 
+    @property
+    def places(self) -> object:
+        """The same object as long as `slices` that are ranges can be read."""
+        return self.matcher.places if isinstance(self.matcher, Scannable) else None
+
     def read(self, part: range | IntArray) -> Part:
         """A slice, or ids of which unknown ones are left out."""
         if isinstance(part, range):
