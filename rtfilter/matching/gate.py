@@ -88,19 +88,27 @@ class Gate:
 
     def require_free(self, change: Writing | None = None) -> None:
         """Raise `RuntimeError` where this thread is at the gate already, but for a change."""
-        if _own([*self._held, *self._waiting, *self._changes], change):
+        if _own([*self._held, *self._waiting, *self._changes], change) or self._steps():
             raise RuntimeError(
                 "this thread is matching or changing already: an order, a controller or a signal handler "
                 "must not change subscriptions"
             )
 
-    def open_stream(self, finish: Callable[[], None]) -> Hold:
-        """While `reading`: hold the index beyond it. A change may call `finish`, and then goes on."""
-        hold = Hold(self, finish)
+    def open_stream(self, finish: Callable[[], None], steps: Gate) -> Hold:
+        """While `reading`: hold the index beyond it. A change may call `finish`, and then goes on.
+
+        Who computes some of the stream, as `finish` does, is `writing` at the gate `steps` meanwhile.
+        """
+        hold = Hold(self, finish, steps)
         hold.stream = _Stream(hold, self._open.discard)
         self._open.add(hold.stream)
         self._wake_change()  # it has one more stream to finish
         return hold
+
+    def _steps(self) -> bool:
+        """Whether this thread computes some of an open stream: a change waits for that."""
+        holds = (stream() for stream in list(self._open))
+        return any(_own(hold.steps._changes) for hold in holds if hold is not None)
 
     def _close(self, stream: _Stream) -> None:
         self._open.discard(stream)
@@ -131,6 +139,9 @@ class Gate:
                 reading.inside = True
                 return  # within a batch of this thread, which they wait for
             self._held.discard(other)  # it only looked, and will look again
+        if self._steps():
+            reading.inside = True
+            return
         self._held.discard(reading)
         if _own(self._changes, reading):
             raise RuntimeError("this thread is changing subscriptions: match afterwards")
@@ -236,10 +247,10 @@ class Gate:
 class Hold:
     """A stream's hold of the index, until it is closed or forgotten. No code of ours runs at its end."""
 
-    __slots__ = ("__weakref__", "_gate", "finish", "stream")
+    __slots__ = ("__weakref__", "_gate", "finish", "steps", "stream")
 
-    def __init__(self, gate: Gate, finish: Callable[[], None]) -> None:
-        self._gate, self.finish = gate, finish
+    def __init__(self, gate: Gate, finish: Callable[[], None], steps: Gate) -> None:
+        self._gate, self.finish, self.steps = gate, finish, steps
         self.stream: _Stream | None = None
 
     def close(self) -> None:

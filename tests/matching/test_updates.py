@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
 from rtfilter.adaptive import FixedPlan
 from rtfilter.matchers import MATCHERS
-from rtfilter.matching import updates
+from rtfilter.matching import road, updates
 from rtfilter.matching.aside import Copy
 from rtfilter.matching.updates import Updates
 from rtfilter.predicates.parse import parse
@@ -400,6 +401,28 @@ def test_what_another_process_left_is_cleared_by_small_changes(monkeypatch):
     monkeypatch.setattr(Updates, "_add_bits", bits)
     model.filter.subscribe_many(model.drawn(9), ids=range(30, 39))
     assert exits == [0]
+
+
+@pytest.mark.parametrize("count", [1, 9], ids=["small", "large"])
+def test_a_handler_that_comes_while_a_stream_is_computed_does_not_wait_for_its_end(monkeypatch, count):
+    model, real, others = Model(), road.refine, []
+
+    def refine(*arguments):
+        if not others:  # another thread then finishes the stream, to make a change
+            others.append(threading.Thread(target=model.filter.subscribe, args=("n > 1",)))
+            others[0].start()
+            while not model.filter._road.gate.changing:
+                time.sleep(0.001)
+            assert len(model.filter) == 20
+            with pytest.raises(RuntimeError, match="signal handler"):
+                model.filter.unsubscribe_many(np.arange(count))
+        return real(*arguments)
+
+    stream = model.filter.stream(EVENTS)
+    monkeypatch.setattr(road, "refine", refine)
+    assert as_sets(stream.matches()) == subscribers(model.held, ROWS)
+    others[0].join(20)
+    assert len(model.filter) == 21
 
 
 def test_what_matches_nothing_takes_turns_as_well(monkeypatch):
