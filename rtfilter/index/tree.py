@@ -186,11 +186,16 @@ class RStarTree:
         layout.give_back_free_nodes(self._arrays)
         return removed
 
-    def adopt(self, other: RStarTree, updates: int) -> None:
-        """Take the content of another tree, which must not be used any more; `updates` is then so many."""
-        other._tree.state[layout.UPDATES] = updates
-        if other._tree is not self._tree:
-            other._former = self._tree  # which takes long to free: that is done where `other` ends
+    def adopt(self, other: RStarTree) -> None:
+        """Take the content of another tree, which must not be used any more; a second time does nothing.
+
+        The other lacks some boxes of this one, or has more besides: those count as `updates`.
+        """
+        if other._tree is self._tree:
+            return
+        other._former = self._tree  # which takes long to free: that is done where `other` ends
+        changed = abs(int(other._tree.state[layout.LINKS] - self._tree.state[layout.LINKS]))
+        other._tree.state[layout.UPDATES] = self.updates + changed
         self._tree = other._tree
 
     def replace(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None) -> bool:

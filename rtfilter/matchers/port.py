@@ -149,8 +149,11 @@ class Replacing(Matcher, Protocol):
 class Adopting(Matcher, Protocol):
     """A matcher that can take the place of itself built anew. Others are changed bit by bit."""
 
-    def adopt(self, other: Matcher, updates: int) -> None:
-        """Take the content of another one of its class, which is used no more; `updates` is then so many."""
+    def adopt(self, other: Matcher) -> None:
+        """Take the content of another one of its class, which is used no more; `updates` goes on from here.
+
+        The other lacks some of what this one has, or has more besides. A second time does nothing.
+        """
 
 
 @runtime_checkable

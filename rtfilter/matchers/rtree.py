@@ -51,10 +51,10 @@ class RTreeMatcher:
         ids, low, high, exact = filters.boxes()
         self.tree.replace(int(ids[0]), low, high, exact=exact)
 
-    def adopt(self, other: Matcher, updates: int) -> None:
+    def adopt(self, other: Matcher) -> None:
         """See `Adopting`."""
         assert isinstance(other, RTreeMatcher)
-        self.tree.adopt(other.tree, updates)
+        self.tree.adopt(other.tree)
 
     def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""

@@ -66,8 +66,8 @@ class _Made(NamedTuple):
     large: bool = False
     hidden: IntArray = NO_IDS
     """Of a large one: what it has removed, and is still there."""
-    content: tuple[Subscriptions, int] | None = None
-    """Of a large one: the copy that holds all from now on, and the number of updates."""
+    content: Subscriptions | None = None
+    """Of a large one: the copy that holds all from now on."""
 
 
 class Draft(NamedTuple):
@@ -351,16 +351,16 @@ class Subscriptions:
         For a matcher that is `Adopting`.
         """
         nothing = Filters.of_predicates(self.schema, [])
-        changed = len(removed) + (0 if added is None else added.weight)
-        change = Change(self.version + bool(changed), nothing if added is None else added, removed)
-        self._undo = _Made(change, True, NO_IDS, (copy, self.matcher.updates + changed))
+        changed = added is not None or len(removed) > 0
+        change = Change(self.version + changed, nothing if added is None else added, removed)
+        self._undo = _Made(change, True, NO_IDS, copy)
         self.recover()
 
     def _end_large(self, made: _Made) -> None:
         if made.content is not None:
-            copy, updates = made.content
+            copy = made.content
             assert isinstance(self.matcher, Adopting)
-            self.matcher.adopt(copy.matcher, updates)
+            self.matcher.adopt(copy.matcher)
             if copy._former is None:
                 copy._former = self.predicates  # which takes long to free: that is done where the copy ends
             self.predicates, self.unmatchable = copy.predicates, copy.unmatchable

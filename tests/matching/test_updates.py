@@ -227,6 +227,14 @@ def test_next_ids_lie_behind_those_that_are_being_added(monkeypatch, way):
     assert model.filter.subscribe("n > 1") == 27
 
 
+def test_updates_are_boxes_whichever_way_they_went(way):
+    filter = EventFilter(Schema({"x": float}))
+    ids = filter.subscribe_many(["x < 1 OR x > 5"] * 5 + ["FALSE"] * 4)
+    assert filter.stats()["updates"] == 10
+    filter.unsubscribe_many(ids)
+    assert filter.stats()["updates"] == 20
+
+
 def test_a_large_change_is_told_once(way):
     model = Model()
     with model.filter.changes() as changes:
