@@ -229,7 +229,7 @@ class EventFilter:
 
     def unsubscribe(self, id: int) -> bool:
         """Remove a subscription; False, and nothing is changed, when the id is unknown."""
-        return bool(self.unsubscribe_many([id])[0])
+        return bool(self.unsubscribe_many(id if type(id) is int else [id])[0])
 
     def unsubscribe_many(self, ids: ArrayLike) -> BoolArray:
         """Remove subscriptions; bool (n,): which of the ids were known.

@@ -183,7 +183,8 @@ class RStarTree:
         if not changes.delete(self._where, identifiers, removed):
             self._make_room(1)
             changes.delete(self._where, identifiers, removed)
-        layout.give_back_free_nodes(self._arrays)
+        if self._arrays.state.item(layout.FREED):
+            layout.give_back_free_nodes(self._arrays)
         return removed
 
     def adopt(self, other: RStarTree, updates: int) -> None:

@@ -143,7 +143,11 @@ class Replacing(Matcher, Protocol):
 
 @runtime_checkable
 class Adopting(Matcher, Protocol):
-    """A matcher that can take the place of itself built anew. Others are changed bit by bit."""
+    """A matcher whose content another one can replace that was built aside. Others change bit by bit."""
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether it would take much less memory if it were built anew; asked after each removal."""
 
     def adopt(self, other: Matcher, updates: int) -> None:
         """Take the content of another one of its class, which is used no more; `updates` is then so many."""

@@ -8,12 +8,13 @@ A small change has the index alone, once. A large one goes one of two ways, and 
 
 One large change is made at a time. Small ones go on beside it, but for those of its ids, which wait. A large
 one that is cut short changes nothing that can be seen, or all; what it left is hidden, and those who come
-later remove it, each a bit.
+later remove it, each a bit. And where nearly all subscriptions were removed one by one, the last to go builds
+the index anew aside, so that the system gets its memory back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -21,7 +22,6 @@ from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.matchers.filters import Filters
-from rtfilter.matchers.port import Adopting
 from rtfilter.matching.aside import Copy
 from rtfilter.matching.gate import Gate
 from rtfilter.matching.road import Road
@@ -33,7 +33,7 @@ AT_ONCE = 32
 """Boxes, or ids that are removed, that one turn may change: a large box takes some 0.1 ms, others 0.01."""
 BIT = 8
 """The same, after which is looked whether the turn has lasted for `LONG`."""
-LONG = 0.002
+LONG = 0.001
 """Seconds."""
 KNOWN = 512
 """Ids that are looked up in one turn."""
@@ -91,13 +91,13 @@ class Updates:
     def _add_at_once(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
         with self._road.gate.writing():
             names = self._subscriptions.add(draft, ids)
-        self._clear_a_bit()
+        self._tidy()
         return names
 
     def _remove_at_once(self, ids: IntArray) -> BoolArray:
         with self._road.gate.writing():
             known = self._subscriptions.remove(ids)
-        self._clear_a_bit()
+        self._tidy()
         return known
 
     def _replace_at_once(self, id: int, draft: Draft) -> None:
@@ -140,7 +140,7 @@ class Updates:
         return removed
 
     def _builds_anew(self, left: int, changed: int) -> bool:
-        return isinstance(self._subscriptions.matcher, Adopting) and left <= ASIDE * changed
+        return self._subscriptions.adopting is not None and left <= ASIDE * changed
 
     def _build_anew(
         self,
@@ -224,8 +224,17 @@ class Updates:
                     return
             self._subscriptions.release()
 
-    def _clear_a_bit(self) -> None:
-        """Do some of it, where it was left by a change that was cut short."""
-        if len(self._subscriptions.claimed) and not self._large.changing:
+    # -- after a small change --------------------------------------------------------------------------------
+
+    def _tidy(self) -> None:
+        """Put in order what others left: hidden ids of a change that was cut short, or memory."""
+        adopting = self._subscriptions.adopting
+        if len(self._subscriptions.claimed):
+            self._tidy_alone(self._clear_bits)
+        elif adopting is not None and adopting.wasteful:
+            self._tidy_alone(self._build_anew)
+
+    def _tidy_alone(self, step: Callable[[], None]) -> None:
+        if not self._large.changing:
             with self._large.writing():
-                self._clear_bits()
+                step()
