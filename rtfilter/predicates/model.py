@@ -215,7 +215,7 @@ class Predicate(_Mark):
 
     def to_json(self) -> list[list[list[Any]]]:
         """Return ``[[[attribute, operator, value], ...], ...]``, which `from_json` turns back."""
-        return [[_constraint_to_json(c) for c in conjunction.constraints] for conjunction in self.filters]
+        return [[constraint_to_json(c) for c in conjunction.constraints] for conjunction in self.filters]
 
     @classmethod
     def from_json(cls, data: Sequence[Sequence[Sequence[Any]]]) -> Predicate:
@@ -276,7 +276,8 @@ def _literal(value: Constant) -> str:
     return f"TIMESTAMP '{value}'" if isinstance(value, Timestamp) else repr(value)
 
 
-def _constraint_to_json(constraint: Constraint) -> list[Any]:
+def constraint_to_json(constraint: Constraint) -> list[Any]:
+    """Return ``[attribute, operator, value]``, or without the value where there is none."""
     name, operator, value = constraint
     if operator in PRESENCE:
         return [name, operator]
