@@ -164,9 +164,7 @@ class RStarTree:
 
     def delete(self, id: int) -> bool:
         """Remove an id with all its boxes; False when it is unknown."""
-        key = index(id)
-        if not arguments.is_id(key):
-            arguments.ids([key], 1)  # complains
+        key = arguments.id(id)
         known = changes.delete_one(self._where, key)
         if known < 0:
             self._make_room(1)
@@ -182,7 +180,8 @@ class RStarTree:
         if not changes.delete(self._where, identifiers, removed):
             self._make_room(1)
             changes.delete(self._where, identifiers, removed)
-        layout.give_back_free_nodes(self._arrays)
+        if len(removed) > 1 or self._arrays.state.item(layout.FREED):
+            layout.give_back_free_nodes(self._arrays)
         return removed
 
     def adopt(self, other: RStarTree) -> None:
@@ -200,7 +199,7 @@ class RStarTree:
             See `bulk_load`.
         """
         lower, upper = arguments.boxes(low, high, self.dimensions)
-        key = int(arguments.ids([index(id)], 1)[0])
+        key = arguments.id(id)
         flags = arguments.flags(exact, len(lower))
         known = changes.replace(self._where, key, lower, upper, flags)
         if known < 0:
@@ -451,7 +450,7 @@ class RStarTree:
 
     def __contains__(self, id: int) -> bool:
         known = isinstance(id, Integral) and arguments.is_id(id)
-        return known and bool(tables.first_link(self._tree, int(id)) >= 0)
+        return known and tables.knows(self._where, int(id))
 
     def ids(self) -> IntArray:
         """All ids, ascending, int64 (n,)."""

@@ -25,6 +25,7 @@ from rtfilter.index.kernels.layout import (
     USED_BOX,
     USED_LINK,
     Tree,
+    opened_tree,
 )
 
 BY_SIDES, BY_ID = 0, 1  # the tables
@@ -110,6 +111,12 @@ def first_link(tree: Tree, identifier: int) -> int:
     """First link of an id, -1 when it is unknown."""
     table, place = place_of_id(tree, identifier)
     return row_at(table, place)
+
+
+@kernel
+def knows(where: Int1, identifier: int) -> bool:
+    """Whether the tree at these addresses has an id."""
+    return first_link(opened_tree(where), identifier) >= 0
 
 
 @kernel
