@@ -171,7 +171,13 @@ class EventFilter:
         PredicateError, ValueError
             The predicate or the id cannot be used; nothing is changed.
         """
-        return int(self.subscribe_many([predicate], ids=None if id is None else [index(id)])[0])
+        try:
+            draft = self._subscriptions.draft([predicate])
+            return int(self._add(draft, None if id is None else [index(id)])[0])
+        except (PredicateError, ValueError):
+            if self.metrics is not None:
+                self.metrics.refused += 1
+            raise
 
     @overload
     def subscribe_many(
