@@ -91,13 +91,17 @@ class Updates:
     def _add_at_once(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
         with self._road.gate.writing():
             names = self._subscriptions.add(draft, ids)
-        self._tidy()
+        if len(self._subscriptions.claimed):
+            self._tidy(self._clear_bits)
         return names
 
     def _remove_at_once(self, ids: IntArray) -> BoolArray:
         with self._road.gate.writing():
             known = self._subscriptions.remove(ids)
-        self._tidy()
+        if len(self._subscriptions.claimed):
+            self._tidy(self._clear_bits)
+        elif self._subscriptions.adopting is not None and self._subscriptions.adopting.wasteful:
+            self._tidy(self._build_anew)
         return known
 
     def _replace_at_once(self, id: int, draft: Draft) -> None:
@@ -224,17 +228,8 @@ class Updates:
                     return
             self._subscriptions.release()
 
-    # -- after a small change --------------------------------------------------------------------------------
-
-    def _tidy(self) -> None:
-        """Put in order what others left: hidden ids of a change that was cut short, or memory."""
-        adopting = self._subscriptions.adopting
-        if len(self._subscriptions.claimed):
-            self._tidy_alone(self._clear_bits)
-        elif adopting is not None and adopting.wasteful:
-            self._tidy_alone(self._build_anew)
-
-    def _tidy_alone(self, step: Callable[[], None]) -> None:
+    def _tidy(self, step: Callable[[], None]) -> None:
+        """Put in order what others left: what a change hid that was cut short, or memory."""
         if not self._large.changing:
             with self._large.writing():
                 step()
