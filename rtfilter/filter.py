@@ -22,7 +22,6 @@ from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.port import refuse_missing
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of
 from rtfilter.matchers.rtree import RTreeMatcher
-from rtfilter.matching.aside import copied
 from rtfilter.matching.control import Control
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
@@ -419,7 +418,7 @@ class EventFilter:
         It is of one version. A copy is packed aside and written, while others match and change; it takes the
         memory of a second index meanwhile.
         """
-        snapshot.write(path, KIND, *to_arrays(copied(self._road.gate, self._subscriptions)))
+        snapshot.write(path, KIND, *to_arrays(self._updates.copy()))
 
     @classmethod
     def load(
@@ -448,7 +447,7 @@ class EventFilter:
         return loaded
 
     def __getstate__(self) -> dict[str, Any]:
-        meta, arrays = to_arrays(copied(self._road.gate, self._subscriptions))
+        meta, arrays = to_arrays(self._updates.copy())
         copies = {name: np.asarray(array) for name, array in arrays.items()}
         chosen = {"policy": self.policy, "matcher": self._subscriptions.factory}
         return {"schema": self.schema, "meta": meta, "arrays": copies, **chosen}

@@ -185,11 +185,16 @@ class RStarTree:
             layout.give_back_free_nodes(self._arrays)
         return removed
 
-    def adopt(self, other: RStarTree, updates: int) -> None:
-        """Take the content of another tree, which must not be used any more; `updates` is then so many."""
-        other._tree.state[layout.UPDATES] = updates
-        if other._tree is not self._tree:
-            other._former = self._tree  # which takes long to free: that is done where `other` ends
+    def adopt(self, other: RStarTree) -> None:
+        """Take the content of another tree, which must not be used any more; a second time does nothing.
+
+        The other lacks some boxes of this one, or has more besides: those count as `updates`.
+        """
+        if other._tree is self._tree:
+            return
+        other._former = self._tree  # which takes long to free: that is done where `other` ends
+        changed = abs(int(other._tree.state[layout.LINKS] - self._tree.state[layout.LINKS]))
+        other._tree.state[layout.UPDATES] = self.updates + changed
         self._tree = other._tree
 
     def replace(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None) -> bool:
@@ -478,6 +483,11 @@ class RStarTree:
     def rows(self) -> int:
         """Places for (id, box) pairs that were ever used; a pair stays in its place until it is deleted."""
         return int(self._arrays.state[layout.USED_LINK])
+
+    @property
+    def places(self) -> object:
+        """Another object when pairs have left their places, because all was packed anew."""
+        return self._arrays.state
 
     def content(self, rows: range | None = None) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
         """All (id, box) pairs, or those in some places, in the order of their places.

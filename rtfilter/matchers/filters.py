@@ -142,7 +142,7 @@ class Filters:
         """
         if self._rows is None:
             return [*range(0, len(self), most), len(self)]
-        ends = np.cumsum(np.bincount(self._rows, minlength=len(self)))
+        ends = np.cumsum(np.maximum(np.bincount(self._rows, minlength=len(self)), 1))
         cuts, before = [0], 0
         while cuts[-1] < len(self):
             cuts.append(max(int(np.searchsorted(ends, before + most, side="right")), cuts[-1] + 1))
@@ -168,8 +168,8 @@ class Filters:
 
     @property
     def weight(self) -> int:
-        """Number of boxes if they are compiled, else of subscriptions."""
-        return len(self) if self._boxes is None else len(self._boxes.low)
+        """Number of boxes if they are compiled, or of subscriptions where those are more."""
+        return len(self) if self._boxes is None else max(len(self), len(self._boxes.low))
 
     def named(self, ids: IntArray) -> Filters:
         """The same with other ids, int64 (n,), distinct."""

@@ -130,7 +130,11 @@ class Scannable(Matcher, Protocol):
         """Places that hold what was added."""
 
     def scan(self, rows: range) -> Filters:
-        """What lies in some places. A subscription stays where it is until it is removed."""
+        """What lies in some places. A subscription stays where it is until it is removed, or all move."""
+
+    @property
+    def places(self) -> object:
+        """The same object until all move."""
 
 
 @runtime_checkable
@@ -149,8 +153,11 @@ class Adopting(Matcher, Protocol):
     def wasteful(self) -> bool:
         """Whether it would take much less memory if it were built anew; asked after each removal."""
 
-    def adopt(self, other: Matcher, updates: int) -> None:
-        """Take the content of another one of its class, which is used no more; `updates` is then so many."""
+    def adopt(self, other: Matcher) -> None:
+        """Take the content of another one of its class, which is used no more; `updates` goes on from here.
+
+        The other lacks some of what this one has, or has more besides. A second time does nothing.
+        """
 
 
 @runtime_checkable

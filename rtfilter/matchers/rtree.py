@@ -59,10 +59,10 @@ class RTreeMatcher:
         rows = self.tree.rows
         return rows > LEAST_ROWS and rows > WASTED * len(self.tree)
 
-    def adopt(self, other: Matcher, updates: int) -> None:
+    def adopt(self, other: Matcher) -> None:
         """See `Adopting`."""
         assert isinstance(other, RTreeMatcher)
-        self.tree.adopt(other.tree, updates)
+        self.tree.adopt(other.tree)
 
     def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""
@@ -128,6 +128,11 @@ class RTreeMatcher:
     def scan(self, rows: range) -> Filters:
         """See `Scannable`; the boxes of one subscription may lie apart."""
         return Filters.of_boxes(self._schema, BoxColumns(*self.tree.content(rows)))
+
+    @property
+    def places(self) -> object:
+        """See `Scannable`: they move when all is packed."""
+        return self.tree.places
 
     @property
     def updates(self) -> int:

@@ -2,7 +2,8 @@
 
 All subscriptions are read in slices of a few milliseconds each. Changes made meanwhile are logged; what they
 changed is read again, in rounds, each with less to do. The last few are read in the turn that ends the copy.
-So nobody waits for longer than for a slice, and the copy is of one version.
+So nobody waits for longer than for a slice, and the copy is of one version. It has to begin anew where all
+that was not yet read has moved: an index built aside has taken the place of the one that is read.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ ROUNDS = 16
 """Rounds after which the last turn takes all that is left, where changes are as fast as the copy."""
 
 
+class MovedError(Exception):
+    """What is read in slices has moved, so that the next slices would lack some and repeat others."""
+
+
 class Copy:
-    """A copy of all subscriptions but some, newly built.
+    """A copy of all subscriptions but some, newly built. Raises `MovedError`.
 
     Attributes
     ----------
@@ -33,18 +38,20 @@ class Copy:
     def __init__(self, gate: Gate, source: Subscriptions, without: IntArray = NO_IDS) -> None:
         self._gate, self._source, self._without = gate, source, without
         self._rounds = 0
-        self._changes, slices = self._begin()
+        self._changes, slices, self._places = self._begin()
         parts = [self._read(part) for part in slices]
         self._left: IntArray = _changed(self._changes)
         self.content = source.empty()
         self.content.take(parts, without=np.union1d(self._left, without))
 
-    def _begin(self) -> tuple[Changes, list[range | IntArray]]:
+    def _begin(self) -> tuple[Changes, list[range | IntArray], object]:
         with self._gate.writing():
-            return self._source.listen(), self._source.slices()
+            return self._source.listen(), self._source.slices(), self._source.places
 
     def _read(self, part: range | IntArray) -> Part:
         with self._gate.reading():
+            if isinstance(part, range) and self._source.places is not self._places:
+                raise MovedError
             return self._source.read(part)
 
     def catch_up(self) -> None:
@@ -67,7 +74,7 @@ class Copy:
 
 
 def copied(gate: Gate, source: Subscriptions) -> Subscriptions:
-    """A copy of all subscriptions at one version, newly built."""
+    """A copy of all subscriptions at one version, newly built. Raises `MovedError`."""
     copy = Copy(gate, source)
     while True:
         copy.catch_up()

@@ -66,6 +66,7 @@ class Gate:
     @property
     def changing(self) -> bool:
         """Whether a change runs, or waits."""
+        self._forget_other_process()
         return any(change.runs() for change in list(self._changes))
 
     def _discard_dead(self) -> None:
@@ -85,13 +86,29 @@ class Gate:
         """
         return Writing(self)
 
-    def open_stream(self, finish: Callable[[], None]) -> Hold:
-        """While `reading`: hold the index beyond it. A change may call `finish`, and then goes on."""
-        hold = Hold(self, finish)
+    def require_free(self, change: Writing | None = None) -> None:
+        """Raise `RuntimeError` where this thread is at the gate already, but for a change."""
+        if _own([*self._held, *self._waiting, *self._changes], change) or self._steps():
+            raise RuntimeError(
+                "this thread is matching or changing already: an order, a controller or a signal handler "
+                "must not change subscriptions"
+            )
+
+    def open_stream(self, finish: Callable[[], None], steps: Gate) -> Hold:
+        """While `reading`: hold the index beyond it. A change may call `finish`, and then goes on.
+
+        Who computes some of the stream, as `finish` does, is `writing` at the gate `steps` meanwhile.
+        """
+        hold = Hold(self, finish, steps)
         hold.stream = _Stream(hold, self._open.discard)
         self._open.add(hold.stream)
         self._wake_change()  # it has one more stream to finish
         return hold
+
+    def _steps(self) -> bool:
+        """Whether this thread computes some of an open stream: a change waits for that."""
+        holds = (stream() for stream in list(self._open))
+        return any(_own(hold.steps._changes) for hold in holds if hold is not None)
 
     def _close(self, stream: _Stream) -> None:
         self._open.discard(stream)
@@ -122,6 +139,9 @@ class Gate:
                 reading.inside = True
                 return  # within a batch of this thread, which they wait for
             self._held.discard(other)  # it only looked, and will look again
+        if self._steps():
+            reading.inside = True
+            return
         self._held.discard(reading)
         if _own(self._changes, reading):
             raise RuntimeError("this thread is changing subscriptions: match afterwards")
@@ -178,11 +198,7 @@ class Gate:
         change.bell = SimpleQueue()
         self._forget_other_process()
         while True:
-            if _own([*self._held, *self._waiting, *self._changes], change):
-                raise RuntimeError(
-                    "this thread is matching or changing already: an order, a controller or a signal handler "
-                    "must not change subscriptions"
-                )
+            self.require_free(change)
             if self._alone(change):
                 return
             change.heard()
@@ -231,10 +247,10 @@ class Gate:
 class Hold:
     """A stream's hold of the index, until it is closed or forgotten. No code of ours runs at its end."""
 
-    __slots__ = ("__weakref__", "_gate", "finish", "stream")
+    __slots__ = ("__weakref__", "_gate", "finish", "steps", "stream")
 
-    def __init__(self, gate: Gate, finish: Callable[[], None]) -> None:
-        self._gate, self.finish = gate, finish
+    def __init__(self, gate: Gate, finish: Callable[[], None], steps: Gate) -> None:
+        self._gate, self.finish, self.steps = gate, finish, steps
         self.stream: _Stream | None = None
 
     def close(self) -> None:

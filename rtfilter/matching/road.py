@@ -82,7 +82,7 @@ class Road:
         ticket = self.control.plan(len(events), height, updates) if len(events) else None
         with self.gate.reading():
             batch = Batch(self, events, WHOLE if ticket is None else ticket.plan, ticket, arrival)
-            return batch, self.gate.open_stream(batch.finish_for_change)
+            return batch, self.gate.open_stream(batch.finish_for_change, batch.steps)
 
     def report(self, batch: Batch) -> None:
         """Tell the controller and the metrics of a batch that is done; a second time does nothing."""
@@ -112,6 +112,8 @@ class Batch:
         Kernels that were loaded before it.
     reported : Lock
         Taken for good by the first `Road.report`.
+    steps : Gate
+        One thread at a time computes.
     workload, order, cuts : int64 (n,), int64 (n,), int64 (g + 1,), or None
         Estimated work; rows in the order of their search; group k is ``order[cuts[k]:cuts[k + 1]]``. None for
         a batch that is searched as a whole.
@@ -137,7 +139,7 @@ class Batch:
         self._road, self._events, self._arrival = road, events, arrival
         self.plan, self.ticket = plan, ticket
         self.loads = Kernel.loads
-        self.reported, self._turns = threading.Lock(), Gate()
+        self.reported, self.steps = threading.Lock(), Gate()
         self.outcome = Outcome(len(events))
         if plan.group is not None:
             self._estimate()
@@ -157,7 +159,7 @@ class Batch:
 
     def step(self, group: int) -> Group:
         """A group's result, computed with those before it if they are not yet."""
-        with self._turns.writing():
+        with self.steps.writing():
             while len(self.outcome.groups) <= group:
                 # Once the index was let go, the rest cannot be computed any more.
                 if self._error is not None:
@@ -208,7 +210,7 @@ class Batch:
 
     def close(self) -> None:
         """Compute nothing any more; waits for a thread that computes."""
-        with self._turns.writing():
+        with self.steps.writing():
             self._closed = True
 
     def __len__(self) -> int:

@@ -22,11 +22,11 @@ from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.matchers.filters import Filters
-from rtfilter.matching.aside import Copy
-from rtfilter.matching.gate import Gate
+from rtfilter.matching.aside import Copy, MovedError, copied
+from rtfilter.matching.gate import Gate, Writing
 from rtfilter.matching.road import Road
 from rtfilter.predicates.store import Kept
-from rtfilter.subscriptions.content import ClaimedError, Draft
+from rtfilter.subscriptions.content import ClaimedError, Draft, Subscriptions
 from rtfilter.subscriptions.ids import NO_IDS, distinct_ids
 
 AT_ONCE = 32
@@ -55,7 +55,7 @@ class Updates:
                 return self._add_at_once(draft, ids)
             except ClaimedError:
                 pass
-        with self._large.writing():
+        with self._alone():
             self._clear()
             if draft.filters.weight <= AT_ONCE:
                 return self._add_at_once(draft, ids)
@@ -68,7 +68,7 @@ class Updates:
                 return self._remove_at_once(ids)
             except ClaimedError:
                 pass
-        with self._large.writing():
+        with self._alone():
             self._clear()
             return self._remove_at_once(ids) if len(ids) <= AT_ONCE else self._remove(ids)
 
@@ -77,14 +77,30 @@ class Updates:
         try:
             self._replace_at_once(id, draft)
         except ClaimedError:
-            with self._large.writing():
+            with self._alone():
                 self._clear()
                 self._replace_at_once(id, draft)
 
     def repack(self) -> None:
         """Build everything anew, aside. For a matcher that is `Adopting`."""
-        with self._large.writing():
+        with self._alone():
             self._build_anew()
+
+    def copy(self) -> Subscriptions:
+        """A copy of all at one version, newly built."""
+        try:
+            return copied(self._road.gate, self._subscriptions)
+        except MovedError:
+            with self._alone():  # only large changes move all
+                return copied(self._road.gate, self._subscriptions)
+
+    def _alone(self) -> Writing:
+        """The turn to make a large change.
+
+        `RuntimeError` where this thread is at the gate: another that has this turn may wait for it there.
+        """
+        self._road.gate.require_free()
+        return self._large.writing()
 
     # -- at once ---------------------------------------------------------------------------------------------
 
@@ -231,5 +247,5 @@ class Updates:
     def _tidy(self, step: Callable[[], None]) -> None:
         """Put in order what others left: what a change hid that was cut short, or memory."""
         if not self._large.changing:
-            with self._large.writing():
+            with self._alone():
                 step()

@@ -66,8 +66,8 @@ class _Made(NamedTuple):
     large: bool = False
     hidden: IntArray = NO_IDS
     """Of a large one: what it has removed, and is still there."""
-    content: tuple[Subscriptions, int] | None = None
-    """Of a large one: the copy that holds all from now on, and the number of updates."""
+    content: Subscriptions | None = None
+    """Of a large one: the copy that holds all from now on."""
 
 
 class Draft(NamedTuple):
@@ -140,6 +140,7 @@ class Subscriptions:
         self._undo: _Undo | _Bit | _Made | None = None
         self.claimed = self.hidden = NO_IDS
         self._hidden_count = 0  # how many of the hidden ones are there
+        self._reserved = 0  # while new ids are claimed that were given: the first one behind them
         self._former: PredicateStore | None = None
 
     # -- drafts: read, checked and compiled before anybody has to wait -----------------------------------
@@ -316,8 +317,7 @@ class Subscriptions:
 
     def claim_new(self, ids: IntArray) -> None:
         """Claim ids that are to be added, ascending: the next ones lie behind them."""
-        self.next_id = max(self.next_id, int(ids[-1]) + 1)
-        self.claimed = ids
+        self.claimed, self._reserved = ids, int(ids[-1]) + 1
 
     def claim_next(self, count: int) -> IntArray:
         """Claim the next ids, ascending; returns them."""
@@ -326,7 +326,7 @@ class Subscriptions:
 
     def release(self) -> None:
         """Release what is claimed, when nothing is hidden any more."""
-        self.claimed = NO_IDS
+        self.claimed, self._reserved = NO_IDS, 0
 
     def add_hidden(self, filters: Filters, predicates: Sequence[Kept] | None) -> None:
         """Add some of the claimed ids, new ones, hidden with all others."""
@@ -358,22 +358,23 @@ class Subscriptions:
 
         For a matcher that is `Adopting`.
         """
-        changed = len(removed) + (0 if added is None else added.weight)
-        change = Change(self.version + bool(changed), self._nothing if added is None else added, removed)
-        self._undo = _Made(change, True, NO_IDS, (copy, self.matcher.updates + changed))
+        changed = added is not None or len(removed) > 0
+        change = Change(self.version + changed, self._nothing if added is None else added, removed)
+        self._undo = _Made(change, True, NO_IDS, copy)
         self.recover()
 
     def _end_large(self, made: _Made) -> None:
         if made.content is not None:
-            copy, updates = made.content
+            copy = made.content
             assert self.adopting is not None
-            self.adopting.adopt(copy.matcher, updates)
+            self.adopting.adopt(copy.matcher)
             if copy._former is None:
                 copy._former = self.predicates  # which takes long to free: that is done where the copy ends
             self.predicates, self.unmatchable = copy.predicates, copy.unmatchable
+        self.next_id = max(self.next_id, self._reserved)
         self.hidden, self._hidden_count = made.hidden, len(made.hidden)
         if not len(made.hidden):
-            self.claimed = NO_IDS
+            self.release()
 
     def _refuse_claimed(self, ids: IntArray) -> None:
         if len(self.claimed) and among(ids, self.claimed).any():
@@ -391,14 +392,13 @@ class Subscriptions:
         return names
 
     def _next_ids(self, count: int) -> IntArray:
-        if count > LAST_ID + 1 - self.next_id:
+        first = max(self.next_id, self._reserved)
+        if count > LAST_ID + 1 - first:
             raise ValueError(
-                f"no ids are left: the next would be {self.next_id}, the last is 2**63 - 2; "
-                "give ids that are free"
+                f"no ids are left: the next would be {first}, the last is 2**63 - 2; give ids that are free"
             )
-        names = np.arange(self.next_id, self.next_id + count)
-        self.next_id += count
-        return names
+        self.next_id = first + count
+        return np.arange(first, self.next_id)
 
     def require_new(self, ids: IntArray) -> None:
         """Raise `ValueError` for an id that is known."""
@@ -497,6 +497,11 @@ class Subscriptions:
         else:
             cut += cut_up(self.matcher.ids())
         return cut + cut_up(np.array(sorted(self.unmatchable), np.int64))
+
+    @property
+    def places(self) -> object:
+        """The same object as long as `slices` that are ranges can be read."""
+        return None if self._scannable is None else self._scannable.places
 
     def read(self, part: range | IntArray) -> Part:
         """A slice, or ids of which unknown ones are left out."""

@@ -123,6 +123,35 @@ def test_copies_of_equal_subscriptions_are_equal():
         assert np.array_equal(packed, copy.tree.boxes_at_level(copy.tree.height - 1))
 
 
+def repacked(filter, rng):
+    filter.repack()
+
+
+def enlarged(filter, rng):
+    filter.subscribe_many([random_predicate(rng) for _ in range(100)])
+
+
+def given_one_of_many_boxes(filter, rng):
+    filter.subscribe(" OR ".join(f"(n = {k} AND x = {k})" for k in range(100)))
+
+
+@pytest.mark.parametrize("change", [repacked, enlarged, given_one_of_many_boxes])
+def test_a_copy_loses_nothing_where_all_moves_meanwhile(monkeypatch, tmp_path, change):
+    filter, read, changed = random_filter("rtree", seed=1), aside.Copy._read, []
+
+    def read_and_change(*arguments):
+        found = read(*arguments)
+        if not changed:
+            changed.append(change)
+            change(filter, np.random.default_rng(5))
+        return found
+
+    monkeypatch.setattr(aside.Copy, "_read", read_and_change)
+    filter.save(tmp_path / "index")
+    assert changed
+    assert content(EventFilter.load(tmp_path / "index")) == content(filter)
+
+
 def test_changes_that_never_end_do_not_keep_a_copy_from_its_end(monkeypatch, tmp_path):
     filter = random_filter("rtree", seed=1)
     Meanwhile(monkeypatch, filter, 2, 10**9)

@@ -116,7 +116,7 @@ def test_batches_wait_for_a_turn_of_changes_at_most(turn, order):
 def test_a_change_finishes_open_streams_itself():
     gate, finished = Gate(), []
     with gate.reading():
-        hold = gate.open_stream(lambda: finished.append(1))
+        hold = gate.open_stream(lambda: finished.append(1), Gate())
     assert gate.readers == 1
     with gate.writing():  # in the thread that would have consumed the stream
         assert finished == [1]
@@ -130,7 +130,7 @@ def test_a_stream_opened_while_a_change_waits_is_finished_too():
     with gate.reading():
         writer = Holder(gate.writing)
         until(lambda: len(gate._changes) == 1)
-        hold = gate.open_stream(lambda: finished.append(1))
+        hold = gate.open_stream(lambda: finished.append(1), Gate())
     assert writer.inside.wait(WAIT)
     assert finished == [1]
     writer.end()
@@ -157,7 +157,7 @@ def test_a_change_that_gives_up_waiting_lets_waiting_batches_in():
     holder = Holder(gate.reading)
     assert holder.inside.wait(WAIT)
     with gate.reading():
-        hold = gate.open_stream(broken)
+        hold = gate.open_stream(broken, Gate())
     with pytest.raises(KeyboardInterrupt), gate.writing():
         pass
     assert gate.readers == 2  # the stream could not be finished: it still holds the index
@@ -170,10 +170,35 @@ def test_a_change_that_gives_up_waiting_lets_waiting_batches_in():
     hold.close()
 
 
+@pytest.mark.parametrize("wanted", ["reading", "writing"])
+def test_who_computes_a_stream_does_not_wait_for_a_change_that_waits_for_it(wanted):
+    """As a signal handler might, that comes meanwhile."""
+    gate, steps = Gate(), Gate()
+
+    def finish():
+        with steps.writing():
+            pass
+
+    with gate.reading():
+        hold = gate.open_stream(finish, steps)
+    with steps.writing():
+        writer = Holder(gate.writing)
+        until(lambda: len(steps._changes) == 2)
+        if wanted == "reading":
+            with gate.reading():
+                assert not writer.inside.is_set()
+        else:
+            with pytest.raises(RuntimeError, match="signal handler"), gate.writing():
+                pass
+    assert writer.inside.wait(WAIT)
+    writer.end()
+    hold.close()
+
+
 def test_a_stream_that_is_forgotten_holds_nothing():
     gate = Gate()
     with gate.reading():
-        hold = gate.open_stream(lambda: None)
+        hold = gate.open_stream(lambda: None, Gate())
     assert gate.readers == 1
     del hold
     assert gate.readers == 0
@@ -243,7 +268,7 @@ def test_whoever_is_interrupted_while_waiting_holds_nobody_up(wanted, held):
         holder = Holder(gate.reading if held == "open_stream" else getattr(gate, held))
         assert holder.inside.wait(WAIT)
         if held == "open_stream":
-            hold = gate.open_stream(lambda gate=gate: time.sleep(0.001))
+            hold = gate.open_stream(lambda gate=gate: time.sleep(0.001), Gate())
 
         def let_go(gate=gate, holder=holder, over=over):
             until(lambda: gate._waiting or [c for c in gate._changes if c.bell] or over.is_set())

@@ -1,6 +1,8 @@
 """Large changes: in bits or aside, while others match and change, and seen all at once."""
 
+import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -8,8 +10,9 @@ import pytest
 from examples import SCHEMA, random_events, random_predicate
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
+from rtfilter.adaptive import FixedPlan
 from rtfilter.matchers import MATCHERS
-from rtfilter.matching import updates
+from rtfilter.matching import road, updates
 from rtfilter.matching.aside import Copy
 from rtfilter.matching.updates import Updates
 from rtfilter.predicates.parse import parse
@@ -203,6 +206,35 @@ def test_next_ids_lie_behind_all_that_were_given(way):
     assert model.filter.subscribe("n > 1") == 49
 
 
+@pytest.mark.parametrize("count", [3, 6], ids=["small", "large"])
+def test_ids_that_were_refused_stay_free(way, count):
+    model = Model()
+    with pytest.raises(ValueError, match="exists already"):
+        model.filter.subscribe_many(["n > 1"] * count, ids=[7, *range(2**63 - count, 2**63 - 1)])
+    assert model.filter.subscribe("n > 1") == 20
+
+
+def test_next_ids_lie_behind_those_that_are_being_added(monkeypatch, way):
+    model, names = Model(), []
+
+    def add():
+        if not names:
+            names.append(model.filter.subscribe("n > 1"))
+
+    each_turn(monkeypatch, add)
+    model.filter.subscribe_many(["n > 1"] * 6, ids=range(20, 26))
+    assert names == [26]
+    assert model.filter.subscribe("n > 1") == 27
+
+
+def test_updates_are_boxes_whichever_way_they_went(way):
+    filter = EventFilter(Schema({"x": float}))
+    ids = filter.subscribe_many(["x < 1 OR x > 5"] * 5 + ["FALSE"] * 4)
+    assert filter.stats()["updates"] == 10
+    filter.unsubscribe_many(ids)
+    assert filter.stats()["updates"] == 20
+
+
 def test_a_large_change_is_told_once(way):
     model = Model()
     with model.filter.changes() as changes:
@@ -320,6 +352,97 @@ def test_a_large_change_from_within_one_is_refused(monkeypatch):
     monkeypatch.setattr(Updates, "_add_bits", again)
     model.add(9)
     model.check()
+
+
+def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_it(monkeypatch):
+    model, waits, real = Model(), threading.Event(), Updates._claim
+
+    def claim(*arguments):
+        waits.set()  # has the turn of large changes, and waits for the batch
+        real(*arguments)
+
+    other = threading.Thread(target=model.remove, args=(list(range(9)),))
+
+    def order(workload):
+        other.start()
+        assert waits.wait(20)
+        with pytest.raises(RuntimeError, match="an order"):
+            model.filter.unsubscribe_many(np.arange(9, 18))
+        return np.argsort(workload)
+
+    monkeypatch.setattr(Updates, "_claim", claim)
+    model.filter.controller = FixedPlan(0, 1)
+    model.filter.policy = order
+    model.filter.stream(EVENTS)
+    other.join(20)
+    model.filter.policy = np.argsort
+    model.check()
+    assert model.settled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_what_another_process_left_is_cleared_by_small_changes(monkeypatch):
+    monkeypatch.setattr(updates, "ASIDE", -1)
+    model, exits, real = Model(), [], Updates._add_bits
+
+    def fork():
+        child = os.fork()
+        if child:
+            exits.append(os.waitpid(child, 0)[1])
+            return
+        try:
+            for id in range(50, 60):
+                model.add(1, id)
+            model.check()
+            os._exit(not model.settled())
+        finally:
+            os._exit(2)
+
+    def bits(*arguments):
+        done = real(*arguments)
+        if not exits:
+            thread = threading.Thread(target=fork)
+            thread.start()
+            thread.join()
+        return done
+
+    monkeypatch.setattr(Updates, "_add_bits", bits)
+    model.filter.subscribe_many(model.drawn(9), ids=range(30, 39))
+    assert exits == [0]
+
+
+@pytest.mark.parametrize("count", [1, 9], ids=["small", "large"])
+def test_a_handler_that_comes_while_a_stream_is_computed_does_not_wait_for_its_end(monkeypatch, count):
+    model, real, others = Model(), road.refine, []
+
+    def refine(*arguments):
+        if not others:  # another thread then finishes the stream, to make a change
+            others.append(threading.Thread(target=model.filter.subscribe, args=("n > 1",)))
+            others[0].start()
+            while not model.filter._road.gate.changing:
+                time.sleep(0.001)
+            assert len(model.filter) == 20
+            with pytest.raises(RuntimeError, match="signal handler"):
+                model.filter.unsubscribe_many(np.arange(count))
+        return real(*arguments)
+
+    stream = model.filter.stream(EVENTS)
+    monkeypatch.setattr(road, "refine", refine)
+    assert as_sets(stream.matches()) == subscribers(model.held, ROWS)
+    others[0].join(20)
+    assert len(model.filter) == 21
+
+
+def test_what_matches_nothing_takes_turns_as_well(monkeypatch):
+    monkeypatch.setattr(updates, "ASIDE", -1)
+    filter, turns = EventFilter(SCHEMA), []
+    monkeypatch.setattr(Updates, "_add_bits", around(Updates._add_bits, lambda: turns.append(len(filter))))
+    filter.subscribe_many(["FALSE"] * 9)
+    assert len(turns) == 2 * 5
+    assert set(turns) == {0}
+    filter.unsubscribe_many(filter.subscribe_many(["FALSE"] * 9 + ["n > 1"] * 4))
+    assert len(turns) == 2 * (5 + 7)
+    assert len(filter) == 9
 
 
 class Cut(BaseException):

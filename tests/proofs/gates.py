@@ -62,7 +62,7 @@ class _House:
                 with guarded:
                     finish()
 
-            hold = self.gate.open_stream(finish_once)
+            hold = self.gate.open_stream(finish_once, Gate())
         time.sleep(pause)
         finish_once()
         hold.close()
