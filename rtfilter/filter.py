@@ -170,7 +170,13 @@ class EventFilter:
         PredicateError, ValueError
             The predicate or the id cannot be used; nothing is changed.
         """
-        return int(self.subscribe_many([predicate], ids=None if id is None else [index(id)])[0])
+        try:
+            draft = self._subscriptions.draft([predicate])
+            return int(self._add(draft, None if id is None else [index(id)])[0])
+        except (PredicateError, ValueError):
+            if self.metrics is not None:
+                self.metrics.refused += 1
+            raise
 
     @overload
     def subscribe_many(
@@ -228,7 +234,7 @@ class EventFilter:
 
     def unsubscribe(self, id: int) -> bool:
         """Remove a subscription; False, and nothing is changed, when the id is unknown."""
-        return bool(self.unsubscribe_many([id])[0])
+        return bool(self.unsubscribe_many(id if type(id) is int else [id])[0])
 
     def unsubscribe_many(self, ids: ArrayLike) -> BoolArray:
         """Remove subscriptions; bool (n,): which of the ids were known.

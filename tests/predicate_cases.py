@@ -198,6 +198,77 @@ def literal(value: object) -> str:
     return f"TIMESTAMP '{value.isoformat()}'" if isinstance(value, datetime) else repr(value)
 
 
+def as_pattern(leaf: tuple) -> list:
+    """A condition of one attribute as one alternative of a pattern."""
+    operator, _, *value = leaf
+    value = value[0] if value else None
+    match operator:
+        case "null":
+            return [{"exists": False}, None]
+        case "not null":
+            return [{"exists": True}]
+        case "in":
+            return value
+        case "not in":
+            return [{"anything-but": value}]
+        case "prefix":
+            return [{"prefix": value}]
+        case "not prefix":
+            return [{"anything-but": {"prefix": value}}]
+        case "=":
+            return [value]
+        case "<>":
+            return [{"anything-but": value}]
+        case "between":
+            return [{"numeric": [">=", value[0], "<=", value[1]]}]
+    return [{"numeric": [operator, value]}]
+
+
+def as_condition(leaf: tuple) -> tuple:
+    """The same in the form of conditions."""
+    operator, name, *value = leaf
+    if operator in ("not null", "not in", "not prefix"):
+        return ("not", (operator.removeprefix("not "), name, *value))
+    return leaf
+
+
+@st.composite
+def pattern_leaves(draw: st.DrawFn, name: str, kind: type) -> tuple:
+    """One alternative for one attribute of a pattern."""
+    operators = ["=", "<>", "in", "not in", "null", "not null"]
+    operators += ["prefix", "not prefix"] if kind is str else []
+    operators += ["<", "<=", ">", ">=", "between"] if kind not in (str, bool) else []
+    operator = draw(st.sampled_from(operators))
+    if "null" in operator:
+        return (operator, name)
+    constants = values(kind)
+    if operator in ("in", "not in"):
+        return (operator, name, draw(st.lists(constants, min_size=1, max_size=4)))
+    return (operator, name, draw(st.tuples(constants, constants) if operator == "between" else constants))
+
+
+@st.composite
+def patterns(draw: st.DrawFn, schema: dict[str, type], depth: int = 1) -> tuple[dict, tuple]:
+    """An event pattern, and the same as a condition."""
+    pattern, parts = {}, []
+    for name in draw(st.lists(st.sampled_from(sorted(schema)), min_size=1, unique=True)):
+        alternatives = draw(st.lists(pattern_leaves(name, schema[name]), min_size=1, max_size=2))
+        pattern[name] = [item for leaf in alternatives for item in as_pattern(leaf)]
+        parts.append(("or", [as_condition(leaf) for leaf in alternatives]))
+    if depth and draw(st.booleans()):
+        inner = draw(st.lists(patterns(schema, depth - 1), min_size=1, max_size=2))
+        pattern["$or"] = [branch for branch, _ in inner]
+        parts.append(("or", [condition for _, condition in inner]))
+    if "url.resource" in pattern and draw(st.booleans()):
+        pattern["url"] = {"resource": pattern.pop("url.resource")}
+    return pattern, ("and", parts)
+
+
+def sources(schema: dict[str, type]) -> st.SearchStrategy:
+    """A subscription in SQL or as an event pattern, and the same as a condition."""
+    return conditions(schema).map(lambda condition: (sql(condition), condition)) | patterns(schema)
+
+
 def inside(point, low, high) -> bool:
     """Whether a point, float64 (D,), lies in a closed box."""
     return bool((low <= point).all() and (point <= high).all())

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,8 +50,8 @@ PLACES = {"local[1]": 1, "local[2]": 2, CLUSTER: 2}
 """Where Spark runs, and its cores there."""
 WAYS: dict[bool | str, str] = {
     False: "left where they are",
-    True: "moved for equal work",
-    "auto": "decided by a look",
+    True: "dealt out",
+    "auto": "as auto decides",
 }
 """What happens to events, by `balance` of `match_frame`."""
 LARGE = 3
@@ -125,7 +126,6 @@ def prepare(folder: Path, name: str, seed: int, size: Size) -> Data:
     names = list(made.schema.names)
     write_events(folder / "events", made.events, names, size.events)
     write_events(folder / "big", made.events, names, size.big)
-    uneven = middle_then_edge(seed, len(names), size.events)
     uneven = middle_then_edge(seed, len(names), size.events // 2)
     write_events(folder / "uneven", uneven, names, size.events // 2)
     low, high = made.subscriptions(0, size.boxes)
@@ -277,48 +277,60 @@ def judged(rows: list[Row]) -> list[Row]:
 
 
 def figure(rows: Sequence[Row]) -> Figure:
-    """Draw throughput on even and uneven events, the work of the slowest partition, and memory."""
+    """Draw throughput on even and uneven events, the work of the slowest core, and memory."""
     from matplotlib.figure import Figure
 
     most = {row["input"]: row["events"] for row in reversed(rows)}  # of the first row of each input
     usual = [row for row in rows if row["events"] == most[row["input"]]]
-    drawn = Figure((12, 8))
-    drawn.set_layout_engine("constrained", h_pad=0.15, w_pad=0.1)
-    (even, uneven), (work, memory) = drawn.subplots(2, 2)
+    drawn = Figure((12, 7.5))
+    drawn.set_layout_engine("constrained", h_pad=0.12, w_pad=0.12, wspace=0.04)
+    even, uneven, work, memory = drawn.subplot_mosaic(
+        [["even", "uneven"], ["even", "work"], ["even", "memory"]], gridspec_kw={"height_ratios": [4, 3, 5]}
+    ).values()
     for axes, name, title in (
-        (even, "even", "Even events: thousand events a second"),
-        (uneven, "uneven", "Much work first, then hardly any: thousand events a second"),
+        (even, "even", f"Even events, {_amount(most['even'])}"),
+        (uneven, "uneven", f"Uneven events, {_amount(most['uneven'])}"),
     ):
         own = [row for row in usual if row["input"] == name]
         _bars(axes, title, own, [row["events_s"] / 1000 for row in own], "{:,.0f}")
+        axes.set_xlabel("thousand events a second (more is better)", fontsize=11)
     own = [row for row in usual if "slowest" in row]
-    title = "Much work first, then hardly any: work of the slowest core / mean"
-    _bars(work, title, own, [row["slowest"] for row in own], "{:.2f}")
-    work.axvline(1, color="grey", linewidth=1)
-    own = [row for row in rows if row["input"] == "even" and row["balance"] == "auto"]
-    own = [rows[0], *own]
-    _bars(
-        memory, "Even events: memory of all processes, GiB", own, [row["together"] for row in own], "{:.1f}"
-    )
+    _bars(work, "Work on uneven events", own, [row["slowest"] for row in own], "{:.2f}")
+    work.axvline(1, color="black", linewidth=1)
+    work.set_xlabel("slowest core / mean of all (1 is best)", fontsize=11)
+    own = [rows[0], *(row for row in rows if row["input"] == "even" and row["balance"] == "auto")]
+    names = [f"{row['place']}, {_amount(row['events'])}" for row in own]
+    _bars(memory, "Memory on even events", own, [row["together"] for row in own], "{:.1f}", names)
+    memory.set_xlabel("GiB in all processes (less is better)", fontsize=11)
     return drawn
 
 
-def _bars(axes: Any, title: str, rows: Sequence[Row], values: Sequence[float], written: str) -> None:
-    """Draw a bar for each row, with its name before it and its number behind it."""
-    places = list(range(len(rows)))
+def _amount(events: int) -> str:
+    """A number of events in words."""
+    return f"{events / 1e6:g} million"
+
+
+def _bars(
+    axes: Any,
+    title: str,
+    rows: Sequence[Row],
+    values: Sequence[float],
+    written: str,
+    names: Sequence[str] | None = None,
+) -> None:
+    """Draw a bar for each row, with its name before it and its number behind it; a gap between places."""
+    if names is None:
+        names = [row["place"] + (f": {row['way']}" if row["way"] else "") for row in rows]
+        gaps = [row["place"] != before["place"] for row, before in pairwise([*rows[:1], *rows])]
+    else:
+        gaps = [False] * len(rows)
+    places = np.arange(len(rows)) + 0.5 * np.cumsum([0, *gaps[1:]])
     colours = {None: "0.6", False: "tab:blue", True: "tab:orange", "auto": "tab:green"}
     bars = axes.barh(places, values, color=[colours[row["balance"]] for row in rows])
     axes.bar_label(bars, [written.format(value) for value in values], padding=3, fontsize=11)
-    more = {row["events"] for row in rows}
-    names = [
-        row["place"]
-        + (f": {row['way']}" if row["way"] else "")
-        + (f", {row['events'] / 1e6:g} million" if len(more) > 1 else "")
-        for row in rows
-    ]
     axes.set_yticks(places, names, fontsize=11)
     axes.invert_yaxis()
-    axes.set_title(title, fontsize=12, loc="right")
+    axes.set_title(title, fontsize=13, loc="left")
     axes.set_xlim(0, 1.15 * max(values, default=1.0))
     axes.spines[["top", "right"]].set_visible(False)
 

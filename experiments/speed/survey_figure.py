@@ -65,7 +65,7 @@ def _panel(axes: Axes, rows: Sequence[Row], measure: str) -> None:
             axes.plot(*zip(*own, strict=True), ".-", color=color, lw=3.5 if peer == peers.OURS else 1.5)
             ends.append((peer, color, *own[-1]))
     values = sorted({row["subscriptions"] for row in rows})
-    axes.set_xticks(values, [f"{value:,}" for value in values])
+    axes.set_xticks(values, [_short(value) for value in values])
     axes.minorticks_off()
     low, high = axes.get_ylim()
     if high < 100 * low:  # few powers of ten
@@ -74,6 +74,14 @@ def _panel(axes: Axes, rows: Sequence[Row], measure: str) -> None:
     axes.tick_params(labelsize=11)
     axes.spines[["top", "right"]].set_visible(False)
     _name(axes, ends)
+
+
+def _short(value: int) -> str:
+    """10,000 as "10 k", 1,000,000 as "1 M"."""
+    for unit, name in ((10**6, " M"), (10**3, " k")):
+        if value >= unit and value % unit == 0:
+            return f"{value // unit:,}{name}"
+    return f"{value:,}"
 
 
 def _name(axes: Axes, ends: Sequence[tuple[str, Any, float, float]]) -> None:

@@ -220,6 +220,11 @@ class Schema:
         """Whether all attributes are numbers, and so have one coordinate each."""
         return all(attribute.family == "number" for attribute in self.attributes.values())
 
+    @cached_property
+    def ordinal_offsets(self) -> dict[str, int]:
+        """The coordinate of each attribute whose values are points on a line: numbers and timestamps."""
+        return {name: self.offsets[name] for name, attribute in self.attributes.items() if attribute.ordinal}
+
     def read(self, events: object) -> EventTable:
         """Read events and encode them.
 

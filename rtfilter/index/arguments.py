@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
+from operator import index
 from typing import Literal
 
 import numpy as np
@@ -60,7 +61,7 @@ def queries(given: ArrayLike | QueryBoxes, dimensions: int) -> tuple[FloatArray,
 
 def boxes(low: ArrayLike, high: ArrayLike, dimensions: int | None = None) -> tuple[FloatArray, FloatArray]:
     """Both ends as contiguous float64 (n, d)."""
-    lower, upper = (np.ascontiguousarray(side, np.float64) for side in (low, high))
+    lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
     if lower.ndim != 2 or lower.shape != upper.shape:
         raise ValueError(f"low and high must both have shape (n, d), not {lower.shape} and {upper.shape}")
     if lower.shape[1] != (dimensions or max(lower.shape[1], 1)):
@@ -85,6 +86,14 @@ def ids(given: ArrayLike | None, count: int) -> IntArray:
     if count and not is_id(int(array.max())):
         raise ValueError(f"ids must be below 2**63, not {array.max()}")
     return np.ascontiguousarray(array, np.int64)
+
+
+def id(given: Integral | int) -> int:
+    """An id that fits int64."""
+    key = index(given)
+    if not is_id(key):
+        ids([key], 1)  # complains
+    return key
 
 
 def is_id(id: Integral | int) -> bool:

@@ -165,9 +165,7 @@ class RStarTree:
 
     def delete(self, id: int) -> bool:
         """Remove an id with all its boxes; False when it is unknown."""
-        key = index(id)
-        if not arguments.is_id(key):
-            arguments.ids([key], 1)  # complains
+        key = arguments.id(id)
         known = changes.delete_one(self._where, key)
         if known < 0:
             self._make_room(1)
@@ -183,7 +181,8 @@ class RStarTree:
         if not changes.delete(self._where, identifiers, removed):
             self._make_room(1)
             changes.delete(self._where, identifiers, removed)
-        layout.give_back_free_nodes(self._arrays)
+        if len(removed) > 1 or self._arrays.state.item(layout.FREED):
+            layout.give_back_free_nodes(self._arrays)
         return removed
 
     def adopt(self, other: RStarTree) -> None:
@@ -208,7 +207,7 @@ class RStarTree:
             See `bulk_load`.
         """
         lower, upper = arguments.boxes(low, high, self.dimensions)
-        key = int(arguments.ids([index(id)], 1)[0])
+        key = arguments.id(id)
         flags = arguments.flags(exact, len(lower))
         known = changes.replace(self._where, key, lower, upper, flags)
         if known < 0:

@@ -92,7 +92,8 @@ class Filters:
     @classmethod
     def of_bounds(cls, schema: Schema, bounds: Bounds) -> Filters:
         """Of one box each; ids are 0..n - 1. A box is exact that has no ends besides its own."""
-        exact = np.ones(len(bounds.low), np.bool_)
+        exact = np.empty(len(bounds.low), np.bool_)
+        exact.fill(True)  # much sooner than np.ones, for one
         if bounds.ends is not NO_ENDS:
             exact[bounds.ends.owners] = False
         boxes = Boxes(bounds.low, bounds.high, exact)
@@ -184,11 +185,14 @@ class Filters:
 
         Raises `PredicateError` where a predicate needs too many boxes; its `row` tells which.
         """
+        low, high, exact = self._compiled()
+        return BoxColumns(self.ids if self._rows is None else self.ids[self._rows], low, high, exact)
+
+    def _compiled(self) -> Boxes:
         if self._boxes is None:
             self._compile()
-        assert self._boxes is not None
-        ids = self.ids if self._rows is None else self.ids[self._rows]
-        return BoxColumns(ids, *self._boxes)
+            assert self._boxes is not None
+        return self._boxes
 
     def _compile(self) -> None:
         assert self._predicates is not None
@@ -200,7 +204,8 @@ class Filters:
                 error.row = row
                 raise
         if len(compiled) == 1:
-            self._boxes, self._rows = compiled[0], np.zeros(len(compiled[0].low), np.int64)
+            self._boxes, boxes = compiled[0], len(compiled[0].low)
+            self._rows = None if boxes == 1 else np.zeros(boxes, np.int64)
             return
         empty = np.empty((0, self.schema.dimensions))
         parts = [Boxes(empty, empty, np.empty(0, np.bool_)), *compiled]
@@ -209,9 +214,11 @@ class Filters:
 
     def exact(self) -> BoolArray:
         """Whether all boxes of each subscription are exact, bool (n,)."""
+        of_boxes = self._compiled().exact
+        if self._rows is None:
+            return of_boxes
         exact = np.ones(len(self), np.bool_)
-        inexact = np.flatnonzero(~self.boxes().exact)
-        exact[inexact if self._rows is None else self._rows[inexact]] = False
+        exact[self._rows[~of_boxes]] = False
         return exact
 
     def predicates(self) -> Sequence[Predicate]:

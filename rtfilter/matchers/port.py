@@ -134,7 +134,7 @@ class Scannable(Matcher, Protocol):
 
     @property
     def places(self) -> object:
-        """The same object until all move."""
+        """The same object until all move, which they may when another is adopted or many boxes are added."""
 
 
 @runtime_checkable
@@ -147,7 +147,11 @@ class Replacing(Matcher, Protocol):
 
 @runtime_checkable
 class Adopting(Matcher, Protocol):
-    """A matcher that can take the place of itself built anew. Others are changed bit by bit."""
+    """A matcher whose content another one can replace that was built aside. Others change bit by bit."""
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether it would take much less memory if it were built anew; asked after each removal."""
 
     def adopt(self, other: Matcher) -> None:
         """Take the content of another one of its class, which is used no more; `updates` goes on from here.

@@ -15,6 +15,8 @@ from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.results import Hits
 
+#: Rows in use, and so many times the subscriptions, beyond which memory is given back.
+LEAST_ROWS, WASTED = 1 << 16, 8
 #: Ids from which one pass over all boxes may be faster than looking each up.
 SCANNED = 64
 
@@ -51,6 +53,12 @@ class RTreeMatcher:
         ids, low, high, exact = filters.boxes()
         self.tree.replace(int(ids[0]), low, high, exact=exact)
 
+    @property
+    def wasteful(self) -> bool:
+        """Whether seven eighths of its rows are free: those cannot be given back one by one."""
+        rows = self.tree.rows
+        return rows > LEAST_ROWS and rows > WASTED * len(self.tree)
+
     def adopt(self, other: Matcher) -> None:
         """See `Adopting`."""
         assert isinstance(other, RTreeMatcher)
@@ -58,6 +66,8 @@ class RTreeMatcher:
 
     def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""
+        if len(ids) == 1:
+            return np.array([self.tree.delete(int(ids[0]))])
         return self.tree.delete_many(ids)
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:

@@ -8,12 +8,13 @@ A small change has the index alone, once. A large one goes one of two ways, and 
 
 One large change is made at a time. Small ones go on beside it, but for those of its ids, which wait. A large
 one that is cut short changes nothing that can be seen, or all; what it left is hidden, and those who come
-later remove it, each a bit.
+later remove it, each a bit. And where nearly all subscriptions were removed one by one, the last to go builds
+the index anew aside, so that the system gets its memory back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -21,7 +22,6 @@ from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.matchers.filters import Filters
-from rtfilter.matchers.port import Adopting
 from rtfilter.matching.aside import Copy, MovedError, copied
 from rtfilter.matching.gate import Gate, Writing
 from rtfilter.matching.road import Road
@@ -33,7 +33,7 @@ AT_ONCE = 32
 """Boxes, or ids that are removed, that one turn may change: a large box takes some 0.1 ms, others 0.01."""
 BIT = 8
 """The same, after which is looked whether the turn has lasted for `LONG`."""
-LONG = 0.002
+LONG = 0.001
 """Seconds."""
 KNOWN = 512
 """Ids that are looked up in one turn."""
@@ -107,13 +107,17 @@ class Updates:
     def _add_at_once(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
         with self._road.gate.writing():
             names = self._subscriptions.add(draft, ids)
-        self._clear_a_bit()
+        if len(self._subscriptions.claimed):
+            self._tidy(self._clear_bits)
         return names
 
     def _remove_at_once(self, ids: IntArray) -> BoolArray:
         with self._road.gate.writing():
             known = self._subscriptions.remove(ids)
-        self._clear_a_bit()
+        if len(self._subscriptions.claimed):
+            self._tidy(self._clear_bits)
+        elif self._subscriptions.adopting is not None and self._subscriptions.adopting.wasteful:
+            self._tidy(self._build_anew)
         return known
 
     def _replace_at_once(self, id: int, draft: Draft) -> None:
@@ -156,7 +160,7 @@ class Updates:
         return removed
 
     def _builds_anew(self, left: int, changed: int) -> bool:
-        return isinstance(self._subscriptions.matcher, Adopting) and left <= ASIDE * changed
+        return self._subscriptions.adopting is not None and left <= ASIDE * changed
 
     def _build_anew(
         self,
@@ -240,8 +244,8 @@ class Updates:
                     return
             self._subscriptions.release()
 
-    def _clear_a_bit(self) -> None:
-        """Do some of it, where it was left by a change that was cut short."""
-        if len(self._subscriptions.claimed) and not self._large.changing:
+    def _tidy(self, step: Callable[[], None]) -> None:
+        """Put in order what others left: what a change hid that was cut short, or memory."""
+        if not self._large.changing:
             with self._alone():
-                self._clear_bits()
+                step()

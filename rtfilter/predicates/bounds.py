@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from math import ceil, floor, inf
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.ends import NO_ENDS, Ends
 from rtfilter.predicates.model import Constraint, Filter, Predicate
 from rtfilter.predicates.sides import Side, open_side, read_side
+
+_FLOAT: Final = np.dtype(np.float64)
 
 
 class Bounds(NamedTuple):
@@ -96,19 +98,17 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
 
 def _single(low: Any, high: Any, schema: Schema) -> Bounds | None:
     """One subscription over numbers, as most are that come one by one; None if it needs a closer look."""
-    if not (schema.plain and type(low) is type(high) is np.ndarray and low.dtype == high.dtype == np.float64):
+    if not (type(low) is type(high) is np.ndarray and low.dtype == high.dtype == _FLOAT and schema.plain):
         return None
     if not low.shape == high.shape == (1, len(schema.names)):
         return None
-    lows, highs = low[0].tolist(), high[0].tolist()
-    for at, (a, b) in enumerate(zip(lows, highs, strict=True)):
-        if -EXACT < a <= b < EXACT:
-            lows[at], highs[at] = a + 0.0, b + 0.0  # -0.0 becomes 0.0
-        elif a == -inf and b == inf:
-            lows[at], highs[at] = MISSING, ALIEN
-        else:
+    (lows,), (highs,) = low.tolist(), high.tolist()
+    most = float(EXACT)  # a float is compared with a float in half the time
+    least = -most
+    for a, b in zip(lows, highs, strict=True):
+        if not (least < a <= b < most or (a == MISSING and b == ALIEN)):
             return None
-    return Bounds(np.array([lows]), np.array([highs]), NO_ENDS)
+    return Bounds(low + 0.0, high + 0.0, NO_ENDS)  # -0.0 becomes 0.0
 
 
 def _check(lows: Side, highs: Side, schema: Schema) -> None:

@@ -37,6 +37,8 @@ MAX_BOXES: Final = 1024
 MAX_SPLIT: Final = 16
 """Most boxes of one filter: beyond, neighbouring values share a hull that is not exact."""
 
+_ENDS: Final = frozenset(("=", "<", "<=", ">", ">="))
+"""Operators whose constant is an end of an interval, of numbers and timestamps."""
 _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, ">": max, ">=": max}
 
 
@@ -72,6 +74,10 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     PredicateError
         More than `MAX_BOXES` boxes, or an attribute that the schema does not have.
     """
+    if len(predicate.filters) == 1:
+        box = _plain_box(predicate.filters[0].constraints, schema)
+        if box is not None:
+            return box
     found: dict[tuple[tuple[float, ...], tuple[float, ...]], bool] = {}
     for conjunction in predicate.filters:
         for low, high, exact in _filter_boxes(conjunction.constraints, schema):
@@ -86,6 +92,39 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     lows = np.array([low for low, _ in found], np.float64).reshape(shape) + 0.0
     highs = np.array([high for _, high in found], np.float64).reshape(shape) + 0.0
     return Boxes(lows, highs, np.array(list(found.values()), np.bool_))
+
+
+def _plain_box(constraints: Iterable[Constraint], schema: Schema) -> Boxes | None:
+    """Compile a conjunction of comparisons of numbers and timestamps, which most filters are.
+
+    The box is the one that `_filter_boxes` finds, several times sooner. None where that has to look: for
+    other constraints, ends that are not sharp, and where nothing matches.
+    """
+    offsets = schema.ordinal_offsets
+    lows, highs = [-inf] * schema.dimensions, [inf] * schema.dimensions
+    for name, operator, value in constraints:
+        at = offsets.get(name)
+        if at is None or operator not in _ENDS or not -EXACT < value < EXACT:
+            return None
+        low, high, end = LOWEST, HIGHEST, value + 0.0
+        if operator == ">=":
+            low = end
+        elif operator == "<=":
+            high = end
+        elif operator == "=":
+            low = high = end
+        elif operator == ">":
+            low = nextafter(end, inf) + 0.0  # -0.0 becomes 0.0
+        else:
+            high = nextafter(end, -inf)
+        if low > lows[at]:
+            lows[at] = low
+        if high < highs[at]:
+            highs[at] = high
+        if lows[at] > highs[at]:
+            return None
+    ends = np.array(lows + highs).reshape(2, 1, -1)
+    return Boxes(ends[0], ends[1], np.array((True,)))
 
 
 def _filter_boxes(constraints: Iterable[Constraint], schema: Schema) -> Iterable[_Piece]:

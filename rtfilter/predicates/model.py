@@ -165,8 +165,15 @@ class Filter(NamedTuple):
         return " AND ".join(map(str, self.constraints)) or "TRUE"
 
 
+class _Mark:
+    """What a predicate was checked against: no part of its value, and a copy does not have it."""
+
+    __slots__ = ("_schema",)
+    _schema: object
+
+
 @dataclass(frozen=True, slots=True)
-class Predicate:
+class Predicate(_Mark):
     """A disjunction of filters. Without filters it matches no event.
 
     Attributes
@@ -175,6 +182,17 @@ class Predicate:
     """
 
     filters: tuple[Filter, ...]
+
+    @classmethod
+    def checked(cls, filters: tuple[Filter, ...], schema: object) -> Predicate:
+        """Return the predicate of filters that were checked against `schema`, and which remembers it."""
+        predicate = cls(filters)
+        object.__setattr__(predicate, "_schema", schema)
+        return predicate
+
+    def is_checked(self, schema: object) -> bool:
+        """Whether it was checked against this very schema, so that nothing would change by checking again."""
+        return getattr(self, "_schema", None) is schema
 
     @classmethod
     def everything(cls) -> Predicate:
@@ -197,7 +215,7 @@ class Predicate:
 
     def to_json(self) -> list[list[list[Any]]]:
         """Return ``[[[attribute, operator, value], ...], ...]``, which `from_json` turns back."""
-        return [[_constraint_to_json(c) for c in conjunction.constraints] for conjunction in self.filters]
+        return [[constraint_to_json(c) for c in conjunction.constraints] for conjunction in self.filters]
 
     @classmethod
     def from_json(cls, data: Sequence[Sequence[Sequence[Any]]]) -> Predicate:
@@ -258,7 +276,8 @@ def _literal(value: Constant) -> str:
     return f"TIMESTAMP '{value}'" if isinstance(value, Timestamp) else repr(value)
 
 
-def _constraint_to_json(constraint: Constraint) -> list[Any]:
+def constraint_to_json(constraint: Constraint) -> list[Any]:
+    """Return ``[attribute, operator, value]``, or without the value where there is none."""
     name, operator, value = constraint
     if operator in PRESENCE:
         return [name, operator]

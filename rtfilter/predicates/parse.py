@@ -23,7 +23,7 @@ def parse(source: Source, schema: Schema) -> Predicate:
     ----------
     source : str, mapping or Predicate
         An SQL condition, an event pattern, or a predicate, whose constants become those that the
-        attributes need.
+        attributes need. A predicate that this function returned for the same schema is returned as it is.
     schema : Schema
 
     Raises
@@ -32,17 +32,19 @@ def parse(source: Source, schema: Schema) -> Predicate:
         Unknown attribute or operator, a constant that the attribute can never have, a construct that is
         not supported, or too many filters, constants or levels. The message shows the place.
     """
-    if isinstance(source, str):
-        return Predicate(parse_sql(source, schema))
-    if isinstance(source, Mapping):
-        return Predicate(parse_pattern(source, schema))
     if isinstance(source, Predicate):
-        return Predicate(
-            any_of(
-                [all_of([one(schema, *c) for c in conjunction.constraints]) for conjunction in source.filters]
-            )
+        if source.is_checked(schema):
+            return source
+        filters = any_of(
+            [all_of([one(schema, *c) for c in conjunction.constraints]) for conjunction in source.filters]
         )
-    raise PredicateError(
-        "a predicate is an SQL condition (str), an event pattern (mapping) or a Predicate; "
-        f"got {type(source).__name__}"
-    )
+    elif isinstance(source, str):
+        filters = parse_sql(source, schema)
+    elif isinstance(source, Mapping):
+        filters = parse_pattern(source, schema)
+    else:
+        raise PredicateError(
+            "a predicate is an SQL condition (str), an event pattern (mapping) or a Predicate; "
+            f"got {type(source).__name__}"
+        )
+    return Predicate.checked(filters, schema)

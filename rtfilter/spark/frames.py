@@ -16,11 +16,13 @@ from rtfilter import EventError, EventFilter, Schema
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
-from rtfilter.spark.balance import Balance, Decision, Reports, checked, choose, cores_of
+from rtfilter.spark.balance import Balance, Decision, checked, choose, cores_of
 from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
 from rtfilter.spark.leases import context_of, lend
+from rtfilter.spark.looks import LOOK
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
+from rtfilter.spark.work import Reports, seen
 from rtfilter.text import listed
 
 if TYPE_CHECKING:
@@ -88,9 +90,10 @@ def match_frame(
     balance : bool or "auto"
         True: events are dealt out. False: an event is matched in the partition it is in, and nothing is
         shuffled. "auto": they are dealt out if the cores would otherwise differ in their work by more than
-        dealing costs. A short job looks at the first thousand events of each partition to find out. Where
-        Spark would have to compute all events for that, and for an index of shards, they are dealt out. What
-        was decided, and why, is in the result's plan: `DataFrame.explain`.
+        dealing costs. A look at a thousand events of each partition finds out: the driver reads them from
+        Parquet files, other sources need a short job. Where Spark would have to compute all events for
+        that, and for an index of shards, they are dealt out. What was decided, and why, is in the result's
+        plan: `DataFrame.explain`.
 
     Returns
     -------
@@ -262,8 +265,11 @@ def _dealer(
         first = task.partitionId() if task else 0  # so that the remainder does not always go to the same slot
         slots = route.slots(parts)
         loads = [np.zeros(len(own), np.int64) for own in slots]
-        number = 0
+        number, hits = 0, 0.0  # for each event, among the first
         for batch in layout.unpacked(batches):
+            if reports is not None and not number:
+                some, _, found = seen(route, batch.slice(0, LOOK).select(names))
+                hits = found / some
             number += len(batch)
             rows, shard, workload = route.find(batch.select(names))
             part = np.empty(len(rows), np.int64)
@@ -275,7 +281,7 @@ def _dealer(
             events = batch.take(pa.array(rows)).append_column(WORK, pa.array(workload))
             yield blocks(events, {PART: part, SHARD: shard, CLASS: kind})
         if reports is not None:
-            reports.add(number, int(sum(own.sum() for own in loads)))
+            reports.add(number, int(sum(own.sum() for own in loads)), round(hits * number))
 
     return deal
 
@@ -314,7 +320,7 @@ def _matcher_in_place(
     def match(batches: Batches) -> Batches:
         import pyarrow as pa
 
-        begun, number, visits = perf_counter(), 0, 0
+        begun, number, visits, hits = perf_counter(), 0, 0, 0
         for batch in layout.unpacked(batches):
             if route.leaves is None and not details and reports is None:  # no order is visible
                 events = pa.Table.from_batches([batch])
@@ -327,9 +333,11 @@ def _matcher_in_place(
                 own = own[np.argsort(workload[own], kind="stable")]
                 chosen = batch.take(pa.array(rows[own])).append_column(WORK, pa.array(workload[own]))
                 events = pa.Table.from_batches([chosen])
-                yield from _answers(route.leases[s].open(), events, id, names, details, begun)
+                for answer in _answers(route.leases[s].open(), events, id, names, details, begun):
+                    hits += len(answer)
+                    yield answer
         if reports is not None:
-            reports.add(number, visits)
+            reports.add(number, visits, hits)
 
     return match
 

@@ -25,11 +25,9 @@ from rtfilter.spark import places
 from rtfilter.spark.balance import (
     Balance,
     Decision,
-    Reports,
     checked,
     choose,
     cores_of,
-    counts,
     decide,
     settled,
 )
@@ -39,6 +37,7 @@ from rtfilter.spark.leases import Lease, context_of, lease_of, send
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
 from rtfilter.spark.subscribing import SubscriptionFrame
+from rtfilter.spark.work import Reports, counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -203,8 +202,9 @@ class MatchStage:
         self, events: DataFrame, route: Route, layout: Layout, names: list[str], numbers: FloatArray
     ) -> Decision:
         """Decide for a batch, by what the batch before it showed."""
-        known = settled(route, self.balance)
+        known = settled(events, route, self.balance)
         if known is not None:
+            self._reports = None
             return known
         if self._reports is None:
             self._reports = Reports(context_of(events.sparkSession))

@@ -87,6 +87,8 @@ class Subscriptions:
     ----------
     schema : Schema
     matcher : Matcher
+    adopting : Adopting or None
+        The matcher, if it is one.
     predicates : PredicateStore
         Those that the matcher's boxes do not tell.
     unmatchable : set of int
@@ -130,6 +132,11 @@ class Subscriptions:
         self.factory, self.name = factory, name_of(factory)
         self.unmatchable, self.next_id = unmatchable, next_id
         self.version = 0
+        self._nothing = Filters.of_predicates(schema, [])
+        # What the matcher can do besides: to ask a protocol takes longer than a change.
+        self._replacing = matcher if isinstance(matcher, Replacing) else None
+        self._scannable = matcher if isinstance(matcher, Scannable) else None
+        self.adopting = matcher if isinstance(matcher, Adopting) else None
         self._listeners: tuple[ref[Changes], ...] = ()
         # While a change is going on: how to take it back, or once it is made, what to tell of it.
         self._undo: _Undo | _Bit | _Made | None = None
@@ -209,19 +216,20 @@ class Subscriptions:
         """
         self._refuse_claimed(ids)
         # Known beforehand: a removal that was begun is completed, and told, even where it is cut short.
-        known = np.array([id in self for id in ids.tolist()], np.bool_)
-        if len(ids) > 1:
-            again = np.ones(len(ids), np.bool_)
-            again[np.unique(ids, return_index=True)[1]] = False
-            known[again] = False
-        if known.any():
-            gone = ids[known]
+        found: list[bool] = []
+        seen: set[int] = set()
+        for id in ids.tolist():
+            found.append(id in self and id not in seen)
+            seen.add(id)
+        known = np.array(found, np.bool_)
+        gone = ids if all(found) else ids[known]
+        if len(gone):
             self._undo = _Undo(gone, change=self._removal(gone))
             self.recover()
         return known
 
     def _removal(self, ids: IntArray) -> Change:
-        return Change(self.version + 1, Filters.of_predicates(self.schema, []), ids)
+        return Change(self.version + 1, self._nothing, ids)
 
     def _forget(self, ids: IntArray) -> None:
         """Remove all that is known of some ids; where it was interrupted, it can be done again."""
@@ -239,8 +247,8 @@ class Subscriptions:
             raise UnknownSubscriptionError(id)
         name = np.array([id])
         filters = draft.filters.named(name)
-        if isinstance(self.matcher, Replacing) and id not in self.unmatchable and len(filters.boxes().ids):
-            self._replace_at_once(name, filters, draft.predicates)
+        if self._replacing is not None and id not in self.unmatchable and len(filters.boxes().ids):
+            self._replace_at_once(self._replacing, name, filters, draft.predicates)
             return
         before = self.predicates.kept(id)
         old = self._content([id] if id in self.matcher else [])
@@ -252,14 +260,15 @@ class Subscriptions:
         finally:
             self.recover()
 
-    def _replace_at_once(self, name: IntArray, filters: Filters, predicates: Sequence[Kept] | None) -> None:
+    def _replace_at_once(
+        self, matcher: Replacing, name: IntArray, filters: Filters, predicates: Sequence[Kept] | None
+    ) -> None:
         """Replace one that the matcher has: in the matcher first, which may refuse, then beside it."""
-        assert isinstance(self.matcher, Replacing)
         change = Change(self.version + 1, filters, name)
         self._undo = _Undo(name, filters, predicates, change)  # once begun, it is completed
         try:
             try:
-                self.matcher.replace(filters)
+                matcher.replace(filters)
             except Exception:
                 self._undo = None
                 raise
@@ -359,17 +368,16 @@ class Subscriptions:
 
         For a matcher that is `Adopting`.
         """
-        nothing = Filters.of_predicates(self.schema, [])
         changed = added is not None or len(removed) > 0
-        change = Change(self.version + changed, nothing if added is None else added, removed)
+        change = Change(self.version + changed, self._nothing if added is None else added, removed)
         self._undo = _Made(change, True, NO_IDS, copy)
         self.recover()
 
     def _end_large(self, made: _Made) -> None:
         if made.content is not None:
             copy = made.content
-            assert isinstance(self.matcher, Adopting)
-            self.matcher.adopt(copy.matcher)
+            assert self.adopting is not None
+            self.adopting.adopt(copy.matcher)
             if copy._former is None:
                 copy._former = self.predicates  # which takes long to free: that is done where the copy ends
             self.predicates, self.unmatchable = copy.predicates, copy.unmatchable
@@ -493,8 +501,8 @@ class Subscriptions:
     def slices(self) -> list[range | IntArray]:
         """Cut all subscriptions into slices that `read` takes; one that is not changed stays in its slice."""
         cut: list[range | IntArray] = []
-        if isinstance(self.matcher, Scannable):
-            rows = self.matcher.rows
+        if self._scannable is not None:
+            rows = self._scannable.rows
             cut += [range(first, min(first + SLICE, rows)) for first in range(0, rows, SLICE)]
         else:
             cut += cut_up(self.matcher.ids())
@@ -503,13 +511,13 @@ class Subscriptions:
     @property
     def places(self) -> object:
         """The same object as long as `slices` that are ranges can be read."""
-        return self.matcher.places if isinstance(self.matcher, Scannable) else None
+        return None if self._scannable is None else self._scannable.places
 
     def read(self, part: range | IntArray) -> Part:
         """A slice, or ids of which unknown ones are left out."""
         if isinstance(part, range):
-            assert isinstance(self.matcher, Scannable)
-            filters = self.matcher.scan(part)
+            assert self._scannable is not None
+            filters = self._scannable.scan(part)
             visible = self.visible(filters.ids)
             if visible is not None:
                 filters = Filters.joined(self.schema, [filters], filters.ids[~visible])

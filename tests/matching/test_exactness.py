@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import as_sets
-from predicate_cases import conditions, events, schemas, sql, truth
+from predicate_cases import events, schemas, sources, truth
 from rtfilter import EventFilter, Schema
 from rtfilter.matchers.registry import MATCHERS
 
@@ -81,18 +81,18 @@ def test_numbers_compare_exactly(matcher, data):
 
 
 @pytest.mark.parametrize("matcher", MATCHERS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=24, deadline=None)
 @given(data=st.data())
-def test_explain_and_match_agree_on_conditions(matcher, data):
-    """All types, operators and values, also of other types and missing."""
+def test_explain_and_match_agree_on_conditions_and_patterns(matcher, data):
+    """All types, operators, matchers of patterns and values, also of other types and missing."""
     types = data.draw(schemas())
-    drawn = data.draw(st.lists(conditions(types), min_size=1, max_size=4))
+    drawn = data.draw(st.lists(sources(types), min_size=1, max_size=4))
     batch = data.draw(st.lists(events(types), min_size=1, max_size=4))
     filter = EventFilter(Schema(types), matcher=matcher)
-    filter.subscribe_many([sql(one) for one in drawn])
+    filter.subscribe_many([source for source, _ in drawn])
     for event, ids in zip(batch, filter.match_batch(batch), strict=True):
         found = set(ids.tolist())
-        assert found == {id for id, one in enumerate(drawn) if truth(one, event, types)}
+        assert found == {id for id, (_, meaning) in enumerate(drawn) if truth(meaning, event, types)}
         assert found == {id for id in range(len(drawn)) if filter.explain(event, id).matched}
 
 

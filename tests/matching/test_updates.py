@@ -482,3 +482,35 @@ def test_what_a_large_change_left_stays_hidden_until_the_next_removes_it(monkeyp
     model.add(9)
     assert model.settled()
     model.check()
+
+
+def test_the_memory_of_what_was_removed_one_by_one_is_given_back(monkeypatch):
+    monkeypatch.setattr("rtfilter.matchers.rtree.LEAST_ROWS", 64)
+    filter, built = EventFilter(Schema({"x": float})), []
+    monkeypatch.setattr(
+        Updates, "_build_anew", around(Updates._build_anew, lambda: built.append(filter.tree.rows))
+    )
+    low = np.arange(100.0).reshape(-1, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(updates, "AT_ONCE", 100)
+        filter.subscribe_many(low, low + 0.5)
+    rows = [filter.unsubscribe(id) and filter.tree.rows for id in range(99)]
+    assert rows[:87] == [100] * 87
+    assert rows[87:] == [12] * 12
+    assert built == [100, 12]
+    assert filter.match({"x": 99.0}).tolist() == [99]
+    filter.tree.check()
+
+
+def test_memory_is_not_given_back_while_a_large_change_goes_on(monkeypatch):
+    monkeypatch.setattr("rtfilter.matchers.rtree.LEAST_ROWS", 64)
+    monkeypatch.setattr(updates, "ASIDE", -1)
+    filter = EventFilter(Schema({"x": float}))
+    low = np.arange(100.0).reshape(-1, 1)
+    filter.subscribe_many(low, low + 0.5)
+    each_turn(monkeypatch, lambda: filter.unsubscribe(99))  # beside a large removal
+    filter.unsubscribe_many(np.arange(98))
+    assert filter.ids().tolist() == [98]
+    assert filter.tree.rows == 100
+    filter.unsubscribe(77)
+    assert filter.tree.rows == 1

@@ -2,6 +2,7 @@
 
 import math
 from datetime import datetime
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,7 +11,16 @@ from hypothesis import strategies as st
 
 from predicate_cases import conditions, events, inside, schemas, sql, truth, values
 from rtfilter.errors import PredicateError
-from rtfilter.events.encoding import ALIEN, HIGHEST, IDENTITY_MAX, LOWEST, MISSING, ORDER_MAX, string_code
+from rtfilter.events.encoding import (
+    ALIEN,
+    HIGHEST,
+    IDENTITY_MAX,
+    LOWEST,
+    MISSING,
+    ORDER_MAX,
+    Timestamp,
+    string_code,
+)
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.boxes import MAX_BOXES, MAX_SPLIT, compile_predicate
 from rtfilter.predicates.model import COMPARE, Constraint, Filter, Predicate
@@ -183,6 +193,43 @@ def test_equal_boxes_are_kept_once_and_the_exact_one_decides(step):
     boxes = compile_predicate(Predicate(tuple(filters[::step])), schema)
     assert boxes.low.tolist() == [[0, -math.inf]]
     assert boxes.exact.tolist() == [True]
+
+
+ENDS = [
+    -0.0,
+    0,
+    5e-324,
+    -5e-324,
+    1,
+    1.0,
+    -7.5,
+    2**53 - 1,
+    1 - 2**53,
+    2**53,
+    2.0**53,
+    -(2**60),
+    HIGHEST,
+    LOWEST,
+]
+
+
+@pytest.mark.parametrize("kind", [float, datetime])
+def test_one_filter_alone_has_the_box_that_it_has_among_others(kind):
+    """Comparisons alone are compiled in a way of their own; twice the same filter is not."""
+    schema = Schema({"s": str, "x": kind, "y": float})
+    whole = [Timestamp(value) for value in ENDS if abs(value) < 2**62]
+    constraints = [
+        Constraint("x", operator, value)
+        for operator in ("=", "<", "<=", ">", ">=", "<>", "exists", "is null")
+        for value in (ENDS if kind is float else whole)
+    ]
+    other = Constraint("y", ">=", 3)
+    for one, two in product(constraints, repeat=2):
+        own = Filter((one, other, two))
+        alone, among = (compile_predicate(Predicate(filters), schema) for filters in ((own,), (own, own)))
+        assert [column.dtype for column in alone] == [column.dtype for column in among], own
+        assert [column.shape for column in alone] == [column.shape for column in among], own
+        assert [column.tobytes() for column in alone] == [column.tobytes() for column in among], own
 
 
 def test_minus_zero_is_zero():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predicate_cases import conditions, events, schemas, sql
+from predicate_cases import events, schemas, sources
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.explain import explain
 from rtfilter.predicates.model import Constraint, Filter, Predicate
@@ -26,7 +26,7 @@ def of(constraint, value):
 def test_verdicts_are_those_of_the_predicate(data):
     types = data.draw(schemas())
     schema = Schema(types)
-    predicate = parse(sql(data.draw(conditions(types))), schema)
+    predicate = parse(data.draw(sources(types))[0], schema)
     row = schema.read(data.draw(events(types))).row(0)
     explanation = explain(predicate, row)
     assert explanation.matched == predicate.matches(row)

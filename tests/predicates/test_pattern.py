@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predicate_cases import events, schemas, sql, truth, values
+from predicate_cases import events, patterns, schemas, sql, truth
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import MAX_DEPTH
@@ -146,76 +146,12 @@ def test_large_sets_are_refused():
         parse({"price": list(range(20_000))}, SCHEMA)
 
 
-def as_pattern(leaf):
-    """A condition of one attribute as one alternative of a pattern."""
-    operator, _, *value = leaf
-    value = value[0] if value else None
-    match operator:
-        case "null":
-            return [{"exists": False}, None]
-        case "not null":
-            return [{"exists": True}]
-        case "in":
-            return value
-        case "not in":
-            return [{"anything-but": value}]
-        case "prefix":
-            return [{"prefix": value}]
-        case "not prefix":
-            return [{"anything-but": {"prefix": value}}]
-        case "=":
-            return [value]
-        case "<>":
-            return [{"anything-but": value}]
-        case "between":
-            return [{"numeric": [">=", value[0], "<=", value[1]]}]
-    return [{"numeric": [operator, value]}]
-
-
-def as_condition(leaf):
-    operator, name, *value = leaf
-    if operator in ("not null", "not in", "not prefix"):
-        return ("not", (operator.removeprefix("not "), name, *value))
-    return leaf
-
-
-@st.composite
-def leaves(draw, name, kind):
-    operators = ["=", "<>", "in", "not in", "null", "not null"]
-    operators += ["prefix", "not prefix"] if kind is str else []
-    operators += ["<", "<=", ">", ">=", "between"] if kind not in (str, bool) else []
-    operator = draw(st.sampled_from(operators))
-    if "null" in operator:
-        return (operator, name)
-    constants = values(kind)
-    if operator in ("in", "not in"):
-        return (operator, name, draw(st.lists(constants, min_size=1, max_size=4)))
-    return (operator, name, draw(st.tuples(constants, constants) if operator == "between" else constants))
-
-
-@st.composite
-def pairs(draw, types, depth=1):
-    """A pattern, and the same as a condition."""
-    pattern, parts = {}, []
-    for name in draw(st.lists(st.sampled_from(sorted(types)), min_size=1, unique=True)):
-        alternatives = draw(st.lists(leaves(name, types[name]), min_size=1, max_size=2))
-        pattern[name] = [item for leaf in alternatives for item in as_pattern(leaf)]
-        parts.append(("or", [as_condition(leaf) for leaf in alternatives]))
-    if depth and draw(st.booleans()):
-        inner = draw(st.lists(pairs(types, depth - 1), min_size=1, max_size=2))
-        pattern["$or"] = [branch for branch, _ in inner]
-        parts.append(("or", [condition for _, condition in inner]))
-    if "url.resource" in pattern and draw(st.booleans()):
-        pattern["url"] = {"resource": pattern.pop("url.resource")}
-    return pattern, ("and", parts)
-
-
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_patterns_sql_and_a_naive_evaluator_agree(data):
     types = data.draw(schemas())
     schema = Schema(types)
-    pattern, condition = data.draw(pairs(types))
+    pattern, condition = data.draw(patterns(types))
     try:
         by_pattern, by_sql = parse(pattern, schema), parse(sql(condition), schema)
     except PredicateError as error:

@@ -2,6 +2,8 @@
 
 import json
 import pickle
+from copy import copy
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import product
 
@@ -234,6 +236,32 @@ def test_str_is_readable():
 
 
 # Checking against a schema
+
+
+def test_what_was_parsed_is_not_parsed_anew():
+    predicate = Predicate((Filter((Constraint("severity", ">", 5),)),))
+    for source in ("severity > 5", {"severity": [5]}, predicate):
+        parsed = parse(source, LOG)
+        assert parse(parsed, LOG) is parsed
+
+
+@pytest.mark.parametrize("copied", [copy, lambda one: pickle.loads(pickle.dumps(one)), replace])
+def test_a_copy_is_parsed_anew(copied):
+    """What it was checked against is no part of its value."""
+    parsed = parse("severity > 5", LOG)
+    assert copied(parsed) == parsed
+    assert hash(copied(parsed)) == hash(parsed)
+    again = parse(copied(parsed), LOG)
+    assert again == parsed
+    assert again is not parsed
+
+
+def test_what_was_parsed_is_checked_against_another_schema():
+    parsed = parse("application = '2024-05-31'", LOG)
+    moment = Schema({"application": datetime})
+    assert parse(parsed, moment) == parse("application = TIMESTAMP '2024-05-31'", moment)
+    with pytest.raises(PredicateError, match="unknown attribute 'application'"):
+        parse(parsed, Schema({"severity": int}))
 
 
 def test_parse_of_a_predicate_fits_constants_to_the_schema():

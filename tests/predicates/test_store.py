@@ -1,12 +1,15 @@
 """Predicates are kept as text or as objects, and come back equal."""
 
 import gc
+import json
 
 import numpy as np
 import pytest
 
 from examples import SCHEMA, random_predicate
 from rtfilter import EventFilter, Schema
+from rtfilter.events.encoding import Timestamp
+from rtfilter.predicates.model import Constraint, Filter, Predicate
 from rtfilter.predicates.parse import parse
 from rtfilter.predicates.store import PredicateStore, kept
 
@@ -64,5 +67,19 @@ def test_every_type_of_constant_survives():
         predicate = random_predicate(rng)
         parsed = parse(predicate, SCHEMA)
         store = PredicateStore()
-        store.put(0, kept(parsed, True))
+        text = kept(parsed, True)
+        assert text == json.dumps(parsed.to_json(), separators=(",", ":")).encode()
+        store.put(0, text)
         assert store.get(0) == parsed
+
+
+@pytest.mark.parametrize(
+    "value", [1, -1, 0.1, 1e300, -0.0, 10**300, True, 'a "quoted" ü \ud800', Timestamp(7)]
+)
+@pytest.mark.parametrize("name", ["price", 'a "b".c', "größe"])
+def test_the_text_of_a_constraint_is_json(name, value):
+    filters = tuple(Filter((Constraint(name, operator, value),) * 2) for operator in ("=", "<>", "exists"))
+    for predicate in (Predicate(()), Predicate((Filter(()),)), Predicate(filters)):
+        text = kept(predicate, True)
+        assert json.loads(text) == predicate.to_json()
+        assert Predicate.from_json(json.loads(text)) == predicate

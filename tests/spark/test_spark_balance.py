@@ -9,17 +9,18 @@ import pytest
 from pyspark.sql import functions as sf
 
 from rtfilter import EventFilter, Schema
-from rtfilter.spark import MatchStage, balance, build_sharded, match_frame
-from rtfilter.spark.balance import Reports, Work, decide, slowest
+from rtfilter.spark import MatchStage, balance, build_sharded, looks, match_frame
+from rtfilter.spark.balance import decide, slowest
 from rtfilter.spark.watch import StreamMetrics
+from rtfilter.spark.work import ENOUGH, Reports, Work, seen
 from spark_cases import frame, pairs
 
 NAMES = "xyz"
 SCHEMA = Schema(dict.fromkeys(NAMES, float))
 
 
-def work(events, visits):
-    return Work(np.array(events, float), np.array(visits, float))
+def work(events, visits, hits=0):
+    return Work(np.array(events, float), np.array(visits, float), np.array(hits, float))
 
 
 # The rule
@@ -49,6 +50,14 @@ def test_cores_take_one_partition_after_the_other():
 def test_dealing_has_to_pay(events, visits, cores, reason):
     found = decide(work(events, visits), cores)
     assert (found.reason, found.dealt) == (reason, reason == "skewed")
+
+
+@pytest.mark.parametrize(
+    ("hits", "reason"),
+    [([1e8, 1e8], "even"), ([0, 2e7], "cheap"), ([0, 1e8], "skewed"), ([1e8, 0], "skewed")],
+)
+def test_matches_are_work(hits, reason):
+    assert decide(work([1e6, 1e6], [1e6, 1e6], hits), 2).reason == reason
 
 
 def test_a_decision_says_what_was_seen():
@@ -111,7 +120,6 @@ def test_skewed_events_are_dealt_out_and_partitions_then_have_the_same_work(
     spark, crowd, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(balance, "ROUND", 0.0)
-    monkeypatch.setattr(balance, "LOOK", 50)
     values = points(400, 400)
     events = spark.read.parquet(written(tmp_path / "events", values[:400], values[400:]))
     result = match_frame(events, crowd, details=True)
@@ -172,13 +180,15 @@ def looked(events, filter):
 
 
 def test_the_first_events_of_a_partition_stand_for_it(spark, crowd, tmp_path, monkeypatch):
-    monkeypatch.setattr(balance, "LOOK", 20)
+    monkeypatch.setattr(looks, "LOOK", 20)
+    monkeypatch.setattr(looks, "FEW", 0)
     values = points(300, 100)
     events = spark.read.parquet(written(tmp_path / "events", values[:300], values[300:310]))
-    visits = crowd.workload(values)
+    visits, hits = crowd.workload(values), crowd.count(values)
     found = looked(events, crowd)
-    assert found.events.tolist() == [balance.MANY, 10]  # Spark cuts files into parts of about the same size
-    assert found.visits.tolist() == [visits[:20].mean() * balance.MANY, visits[300:310].sum()]
+    assert found.events.tolist() == [looks.MANY, 10]  # Spark cuts files into parts of about the same size
+    assert found.visits.tolist() == [visits[:20].mean() * looks.MANY, visits[300:310].sum()]
+    assert found.hits.tolist() == [hits[:20].mean() * looks.MANY, hits[300:310].sum()]
     found = looked(events.persist(), crowd)  # and knows the sizes of what it keeps
     events.unpersist()
     assert found.events.tolist() == [300, 10]
@@ -186,8 +196,117 @@ def test_the_first_events_of_a_partition_stand_for_it(spark, crowd, tmp_path, mo
     assert looked(events.where("id < 7"), crowd).events.tolist() == [7, 0]
 
 
+@pytest.fixture
+def no_jobs(monkeypatch):
+    """Looks may not run a job of Spark."""
+    monkeypatch.setattr(looks, "look_by_job", lambda *_: pytest.fail("a job was run to look"))
+
+
+@pytest.fixture
+def cut_small(spark):
+    """Partitions of files have 2000 bytes."""
+    names = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+    for name in names:
+        spark.conf.set(name, 2000)
+    yield
+    for name in names:
+        spark.conf.unset(name)
+
+
+def test_the_driver_looks_into_parquet_files_itself(spark, crowd, tmp_path, no_jobs):
+    values = points(300, 100)
+    events = spark.read.parquet(written(tmp_path / "events", values[:300], values[300:310]))
+    for chosen in (events, events.select("x", "z", "id", "y"), events.drop("y")):
+        found = looked(chosen, crowd)
+        assert found.events.tolist() == [300, 10]
+    at = pa.table({name: values[:, place] for place, name in enumerate(NAMES)})
+    found, visits, hits = looked(events, crowd), crowd.workload(at), crowd.count(at)
+    assert found.visits.tolist() == [visits[:300].sum(), visits[300:310].sum()]
+    assert found.hits.tolist() == [hits[:300].sum(), hits[300:310].sum()]
+
+
+def test_the_driver_knows_which_row_groups_each_partition_reads(spark, crowd, tmp_path, no_jobs, cut_small):
+    """Files of several row groups, which are cut anywhere; a partition may read several files, or nothing."""
+    values = points(900, 0)
+    table = pa.table({"id": np.arange(900), **{name: values[:, k] for k, name in enumerate(NAMES)}})
+    (tmp_path / "events").mkdir()
+    for first, size in ((0, 30), (400, 7), (500, 400), (890, 1)):
+        pq.write_table(table[first : first + 100], tmp_path / f"events/{first}.parquet", row_group_size=size)
+    events = spark.read.parquet(str(tmp_path / "events"))
+    rows = events.groupBy(sf.spark_partition_id()).count().collect()
+    found = looked(events, crowd).events
+    assert len(found) > 4
+    assert {part: number for part, number in enumerate(found.tolist()) if number} == dict(rows)
+
+
+def test_a_look_into_files_sees_all_of_a_partition(spark, crowd, tmp_path, no_jobs):
+    values = points(200, 600)
+    table = pa.table({"id": np.arange(800), **{name: values[:, k] for k, name in enumerate(NAMES)}})
+    pq.write_table(table, tmp_path / "events", row_group_size=200)
+    found = looked(spark.read.parquet(str(tmp_path / "events")), crowd)
+    assert found.visits.tolist() == [crowd.workload(values).sum()]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda spark, events, path: events.where("x > 0.1"),
+        lambda spark, events, path: events.withColumn("x", sf.col("x") + 1),
+        lambda spark, events, path: events.select("id", sf.col("x").alias("y"), sf.col("y").alias("x")),
+        lambda spark, events, path: spark.read.schema("id long, X double").parquet(path).select("id", "X"),
+        lambda spark, events, path: spark.read.schema("id long, w double, x double").parquet(path),
+        lambda spark, events, path: events.persist(),
+    ],
+)
+def test_a_job_looks_where_the_driver_would_read_something_else(spark, crowd, tmp_path, monkeypatch, other):
+    asked = []
+    monkeypatch.setattr(looks, "look_by_job", lambda *_: asked.append(1))
+    path = written(tmp_path / "events", points(30, 10))
+    filter = EventFilter(Schema({"x": float, "y": float, "X": float, "w": float}))
+    events = other(spark, spark.read.parquet(path), path)
+    match_frame(events, filter)
+    events.unpersist()
+    assert asked == [1]
+
+
+def test_one_core_needs_no_look(spark, crowd, tmp_path, no_jobs, monkeypatch):
+    monkeypatch.setattr(balance, "cores_of", lambda events: 1)
+    monkeypatch.setattr(balance, "look", None)
+    events = spark.read.parquet(written(tmp_path / "events", points(3, 3)))
+    assert "match where they are (even, slowest core 1.00" in plan(match_frame(events, crowd))
+
+
+def test_matches_are_counted_until_there_are_enough():
+    filter = EventFilter(Schema({"x": float}))
+    filter.subscribe_many(np.full((5000, 1), -np.inf), np.full((5000, 1), np.inf))
+    filter.subscribe("x = 0")
+    route = SimpleNamespace(
+        leases=[SimpleNamespace(open=lambda: filter)],
+        find=lambda events: (None, None, filter.workload(events)),
+    )
+    values = np.zeros(200)
+    values[100:] = 1  # which is no longer looked at
+    found = seen(route, pa.table({"x": values}))
+    assert found.tolist() == [200, filter.workload(values[:, None]).sum(), 200 * 5001]
+    assert ENOUGH < 64 * 5000
+    assert seen(route, pa.table({"x": values[:0]})).tolist() == [0, 0, 0]
+
+
+def test_events_with_many_matches_are_dealt_out(spark, tmp_path, monkeypatch):
+    """Each event visits the one leaf, but half of them match everything."""
+    monkeypatch.setattr(balance, "ROUND", 0.0)
+    filter = EventFilter(SCHEMA)
+    filter.subscribe_many(np.full((500, 3), -np.inf), np.full((500, 3), 0.4))
+    values = points(300, 300)
+    parts = written(tmp_path / "events", values[:300], values[300:])
+    result = match_frame(spark.read.parquet(parts), filter)
+    assert "deal out (skewed, slowest core 1.9" in plan(result)
+    rows = result.groupBy(sf.spark_partition_id()).count().collect()
+    assert [row["count"] for row in rows] == [75_000, 75_000]
+
+
 def test_a_look_computes_no_more_than_the_first_events(spark):
-    first = balance._first(spark.range(0, 100, 1, 4), 3)
+    first = looks._first(spark.range(0, 100, 1, 4), 3)
     assert [row.id for row in first.collect()] == [0, 1, 2, 25, 26, 27, 50, 51, 52, 75, 76, 77]
     assert "LocalLimit 3" in plan(first)
     assert "GlobalLimit" not in plan(first)
@@ -197,7 +316,7 @@ def test_a_look_computes_no_more_than_the_first_events(spark):
 
 
 def reports(told):
-    """What tasks reported: events and visits by partition."""
+    """What tasks reported: events, visits and hits by partition."""
     found = Reports(SimpleNamespace(accumulator=lambda value, param: SimpleNamespace(value=value)))
     found._total.value = told
     return found
@@ -205,10 +324,30 @@ def reports(told):
 
 def test_a_batch_is_expected_to_be_like_the_one_before():
     assert reports({}).work(np.array([5.0])) is None
-    assert reports({0: (0, 0)}).work(np.array([5.0])) is None
-    found = reports({0: (10, 40), 2: (10, 0), 3: (0, 0), 7: (20, 20)}).work(np.array([1.0, 10, 100, 1000]))
+    assert reports({0: (0, 0, 0)}).work(np.array([5.0])) is None
+    told = {0: (10, 40, 0), 2: (10, 0, 10), 3: (0, 0, 0), 7: (20, 20, 30)}
+    found = reports(told).work(np.array([1.0, 10, 100, 1000]))
     assert found.events.tolist() == [1, 10, 100, 1000]
     assert found.visits.tolist() == [4, 15, 0, 1500]  # partitions without events before are as all: 60 / 40
+    assert found.hits.tolist() == [0, 10, 100, 1000]
+
+
+@pytest.mark.parametrize("dealt", [False, True])
+def test_tasks_report_what_they_saw(spark, crowd, tmp_path, dealt):
+    crowd.save(tmp_path / "index")
+    values = points(40, 30)
+    events = spark.read.parquet(written(tmp_path / "events", values[:40], values[40:]))
+    told = []
+    stage = MatchStage(tmp_path / "index", lambda matches, number: matches.count(), balance="auto")
+    stage._decide = lambda *_: balance.Decision(dealt, "")
+    stage._reports = Reports(spark.sparkContext)
+    stage(events, 0)
+    told = stage._reports._total.value
+    visits, hits = crowd.workload(values), crowd.count(values)
+    assert told == {
+        0: (40, visits[:40].sum(), hits[:40].sum()),
+        1: (30, visits[40:].sum(), hits[40:].sum()),
+    }
 
 
 def test_a_stream_learns_from_the_batch_before(spark, crowd, tmp_path, monkeypatch):
@@ -217,9 +356,9 @@ def test_a_stream_learns_from_the_batch_before(spark, crowd, tmp_path, monkeypat
     values = points(300, 300)
     skewed = spark.read.parquet(written(tmp_path / "skewed", values[:300], values[300:]))
     even = spark.read.parquet(written(tmp_path / "even", values[::2], values[1::2]))
-    looks, plans, metrics = [], [], StreamMetrics()
+    looked, plans, metrics = [], [], StreamMetrics()
     look = balance.look
-    monkeypatch.setattr(balance, "look", lambda *given: looks.append(1) or look(*given))
+    monkeypatch.setattr(balance, "look", lambda *given: looked.append(1) or look(*given))
 
     def sink(matches, number):
         plans.append("Exchange" in plan(matches))
@@ -228,7 +367,7 @@ def test_a_stream_learns_from_the_batch_before(spark, crowd, tmp_path, monkeypat
     stage = MatchStage(tmp_path / "index", sink, metrics=metrics)
     for number, batch in enumerate((skewed, skewed, even, even)):
         stage(batch, number)
-    assert len(looks) == 1
+    assert len(looked) == 1
     assert plans == [True, True, True, False]
     value = metrics.registry.get_sample_value
     assert value("rtfilter_spark_decisions_total", {"dealt": "yes", "reason": "skewed"}) == 3
