@@ -134,7 +134,7 @@ class Scannable(Matcher, Protocol):
 
     @property
     def places(self) -> object:
-        """The same object until all move."""
+        """The same object until all move, which they may when another is adopted or many boxes are added."""
 
 
 @runtime_checkable

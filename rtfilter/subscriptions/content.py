@@ -49,6 +49,8 @@ class _Undo(NamedTuple):
     ids: IntArray
     filters: Filters | None = None
     predicates: Sequence[Kept] | None = None
+    change: Change | None = None
+    """What to tell then, of one that is not taken back but completed."""
 
 
 class _Bit(NamedTuple):
@@ -213,27 +215,29 @@ class Subscriptions:
         One that is named twice was known the first time.
         """
         self._refuse_claimed(ids)
-        self._undo = _Undo(ids)  # once begun, it is completed
-        try:
-            known = self._forget(ids)
-            self._undo = self._removed(ids[known]) if known.any() else None
-        finally:
+        # Known beforehand: a removal that was begun is completed, and told, even where it is cut short.
+        found: list[bool] = []
+        seen: set[int] = set()
+        for id in ids.tolist():
+            found.append(id in self and id not in seen)
+            seen.add(id)
+        known = np.array(found, np.bool_)
+        gone = ids if all(found) else ids[known]
+        if len(gone):
+            self._undo = _Undo(gone, change=self._removal(gone))
             self.recover()
         return known
 
-    def _removed(self, ids: IntArray) -> _Made:
-        return _Made(Change(self.version + 1, self._nothing, ids))
+    def _removal(self, ids: IntArray) -> Change:
+        return Change(self.version + 1, self._nothing, ids)
 
-    def _forget(self, ids: IntArray) -> BoolArray:
+    def _forget(self, ids: IntArray) -> None:
         """Remove all that is known of some ids; where it was interrupted, it can be done again."""
-        known = self.matcher.remove(ids)
+        self.matcher.remove(ids)
         self.predicates.ends.remove(ids)
-        for row, id in enumerate(ids.tolist()):
-            if id in self.unmatchable:
-                self.unmatchable.remove(id)
-                known[row] = True
+        for id in ids.tolist():
+            self.unmatchable.discard(id)
             self.predicates.remove(id)
-        return known
 
     def replace(self, id: int, draft: Draft) -> None:
         """Give a subscription another predicate, or leave it as it is. Raises `UnknownSubscriptionError`."""
@@ -260,7 +264,8 @@ class Subscriptions:
         self, matcher: Replacing, name: IntArray, filters: Filters, predicates: Sequence[Kept] | None
     ) -> None:
         """Replace one that the matcher has: in the matcher first, which may refuse, then beside it."""
-        self._undo = _Undo(name, filters, predicates)  # once begun, it is completed
+        change = Change(self.version + 1, filters, name)
+        self._undo = _Undo(name, filters, predicates, change)  # once begun, it is completed
         try:
             try:
                 matcher.replace(filters)
@@ -273,7 +278,7 @@ class Subscriptions:
                 self.predicates.remove(int(name[0]))
             else:
                 self.predicates.put(int(name[0]), predicates[0])
-            self._undo = _Made(Change(self.version + 1, filters, name))
+            self._undo = _Made(change)
         finally:
             self.recover()
 
@@ -286,9 +291,7 @@ class Subscriptions:
         if isinstance(undo, _Made):
             if undo.large:
                 self._end_large(undo)
-            self.version = undo.change.version
-            if self._listeners:
-                self._listeners = tuple(one for one in self._listeners if _told(one, undo.change))
+            self._tell(undo.change)
         elif isinstance(undo, _Bit):
             self._forget(undo.ids)
             self.hidden, self._hidden_count = undo.hidden, self._count() - undo.visible
@@ -296,7 +299,14 @@ class Subscriptions:
             self._forget(undo.ids)
             if undo.filters is not None:
                 self.put(undo.ids, undo.filters, undo.predicates)
+            if undo.change is not None:
+                self._tell(undo.change)
         self._undo = None
+
+    def _tell(self, change: Change) -> None:
+        self.version = change.version
+        if self._listeners:
+            self._listeners = tuple(one for one in self._listeners if _told(one, change))
 
     def listen(self) -> Changes:
         """The changes from now on."""
@@ -350,7 +360,7 @@ class Subscriptions:
 
     def hide(self, ids: IntArray) -> None:
         """Hide some of the claimed ids, known ones, ascending: this is their removal."""
-        self._undo = self._removed(ids)._replace(large=True, hidden=ids)
+        self._undo = _Made(self._removal(ids), large=True, hidden=ids)
         self.recover()
 
     def adopt(self, copy: Subscriptions, added: Filters | None, removed: IntArray) -> None:

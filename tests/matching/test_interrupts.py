@@ -157,12 +157,14 @@ def cut_short(matcher, call, arm=lambda armed: None, changes=None):
     assert (after != before) == (call in [CALLS[name] for name in CHANGES] if changes is None else changes)
     if before != after:
         filter = made(matcher)
+    told = filter.changes()
     with Lines(MODULES) as lines:
         call(filter)
     assert lines.count > 3
     for at in lines.ends():
         if before != after:
             filter = made(matcher)
+            told = filter.changes()
         arm(True)
         with Lines(MODULES, at) as cut:
             try:
@@ -172,7 +174,11 @@ def cut_short(matcher, call, arm=lambda armed: None, changes=None):
             else:
                 assert not cut.place, f"the interrupt at {cut.place} was swallowed"
         arm(False)
-        assert in_time(lambda filter=filter: found_then(filter)) in (before, after), cut.place
+        found = in_time(lambda filter=filter: found_then(filter))
+        assert found in (before, after), cut.place
+        if before != after:
+            own = [one for one in told if 17 not in [*one.added.ids, *one.removed]]
+            assert len(own) == (found == after), f"a change is told {len(own)} times: {cut.place}"
 
 
 def found_then(filter):
