@@ -16,7 +16,7 @@ from rtfilter.replay.workloads import Bounds, BoxWorkload
 
 DRAWN = 100_000
 """Number of subscriptions that are drawn at a time."""
-FIRST = 63
+FIRST = 32
 """Number of first subscriptions that are inserted one by one; more at once would be packed."""
 
 
