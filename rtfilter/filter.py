@@ -89,7 +89,8 @@ class EventFilter:
         if capacity is not None and matcher != "rtree":
             raise ValueError(f"capacity is of the nodes of an R*-tree; the matcher {matcher!r} has none")
         options = {} if capacity is None else {"capacity": capacity}
-        self._configure(Subscriptions(schema, matcher, **options), policy, controller, metrics)
+        made = factory_of(matcher)(schema, **options)
+        self._configure(Subscriptions(schema, matcher, made), policy, controller, metrics)
 
     def _configure(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import index
 from typing import Any, NamedTuple
 from weakref import ref
@@ -101,36 +101,21 @@ class Subscriptions:
         Claimed ids that nobody may see: those that are being added, or that were removed and are still there.
     """
 
-    def __init__(self, schema: Schema, matcher: Factory = "rtree", **options: Any) -> None:
-        self._start(schema, matcher, factory_of(matcher)(schema, **options), PredicateStore(), set(), 0)
-
-    @classmethod
-    def of(
-        cls,
-        schema: Schema,
-        factory: Factory,
-        matcher: Matcher,
-        predicates: PredicateStore,
-        unmatchable: set[int],
-        next_id: int,
-    ) -> Subscriptions:
-        """Those that a matcher has, made by `factory`, with what is kept beside it."""
-        made = cls.__new__(cls)
-        made._start(schema, factory, matcher, predicates, unmatchable, next_id)
-        return made
-
-    def _start(
+    def __init__(
         self,
         schema: Schema,
-        factory: Factory,
-        matcher: Matcher,
-        predicates: PredicateStore,
-        unmatchable: set[int],
-        next_id: int,
+        factory: Factory = "rtree",
+        matcher: Matcher | None = None,
+        predicates: PredicateStore | None = None,
+        unmatchable: Iterable[int] = (),
+        next_id: int = 0,
     ) -> None:
+        """Those that a matcher has which `factory` made, with what is kept beside it; none by default."""
+        matcher = factory_of(factory)(schema) if matcher is None else matcher
+        predicates = PredicateStore() if predicates is None else predicates
         self.schema, self.matcher, self.predicates = schema, matcher, predicates
         self.factory, self.name = factory, name_of(factory)
-        self.unmatchable, self.next_id = unmatchable, next_id
+        self.unmatchable, self.next_id = set(unmatchable), next_id
         self.version = 0
         self._nothing = Filters.of_predicates(schema, [])
         # What the matcher can do besides: to ask a protocol takes longer than a change.
@@ -496,7 +481,8 @@ class Subscriptions:
 
     def empty(self) -> Subscriptions:
         """None, with a matcher of the same kind."""
-        return Subscriptions(self.schema, self.factory, **self.matcher.options)
+        matcher = factory_of(self.factory)(self.schema, **self.matcher.options)
+        return Subscriptions(self.schema, self.factory, matcher)
 
     def slices(self) -> list[range | IntArray]:
         """Cut all subscriptions into slices that `read` takes; one that is not changed stays in its slice."""

@@ -61,7 +61,7 @@ def from_arrays(
     predicates = PredicateStore.from_arrays(arrays)
     if arrays["boxless_ids"].dtype.kind not in "iu":
         raise ValueError("the ids without boxes are no integers")
-    unmatchable = set(arrays["boxless_ids"].tolist())
+    unmatchable = arrays["boxless_ids"].tolist()
     content = meta.get("content", "arrays")
     if content not in ("arrays", "boxes", "predicates") or not 0 <= meta["next_id"] < 2**63:
         raise ValueError(f"content {shown(content)} or next id {shown(meta['next_id'])} cannot be")
@@ -69,7 +69,7 @@ def from_arrays(
         if not isinstance(made, Savable):
             raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
         made = type(made).from_arrays(known, arrays)
-    held = Subscriptions.of(known, own, made, predicates, unmatchable, meta["next_id"])
+    held = Subscriptions(known, own, made, predicates, unmatchable, meta["next_id"])
     held.version = meta.get("version", 0)
     if content != "arrays":
         filters = _saved_filters(held, arrays, boxes=content == "boxes")
