@@ -1,5 +1,7 @@
 """``rtfilter warm`` compiles everything, and says where it is kept."""
 
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -26,6 +28,66 @@ def test_where_nothing_can_be_kept_it_fails(monkeypatch, capsys):
     monkeypatch.setattr(warm, "compile_matchers", lambda: None)
     assert main(["warm"]) == FAILED
     assert "NUMBA_CACHE_DIR" in capsys.readouterr().err
+
+
+PROGRAM = """
+import pickle
+import numpy as np
+from rtfilter import EventFilter, RStarTree, Schema
+from rtfilter.cli import warm
+from rtfilter.index.kernels.jit import Kernel
+from rtfilter.matchers import MATCHERS
+
+warm.compile_tree()
+warm.compile_matchers()
+compile = Kernel.compile
+
+def told(kernel, signature):
+    print(kernel.py_func.__module__, kernel.py_func.__name__)
+    return compile(kernel, signature)
+
+Kernel.compile = told
+events = [{"x": 2.0, "n": 5, "s": "abcdefghij"}] * 20
+low = np.random.default_rng(0).random((9000, 3))
+for matcher in MATCHERS:
+    filter = EventFilter(Schema({"x": float, "n": int, "s": str}), matcher=matcher)
+    filter.subscribe_many(["x > 1", "s = 'abcdefghij' OR n IN (1, 2, 3)", *(f"n > {k}" for k in range(200))])
+    filter.update(0, "x > 3")
+    filter.update(1, "s LIKE 'a%'")
+    filter.unsubscribe(2)
+    filter.unsubscribe_many(np.arange(3, 150))
+    filter.match(events[0])
+    filter.match_batch(events)
+    list(filter.stream(events))
+    filter.any_match(events)
+    filter.workload(events)
+    filter.part([0, 1])
+    pickle.loads(pickle.dumps(filter)).subscribe("x > 5")
+filter = EventFilter(Schema({"x": float, "y": float, "z": float}))
+ids = filter.subscribe_many(low, low + 0.1)
+filter.subscribe_many(low[:1], low[:1] + 1)
+filter.subscribe_many(low[:99], low[:99] + 1)
+filter.subscribe_many({"x": [2**60 + 1]}, {"x": [2**61]})
+filter.unsubscribe_many(ids[:100])
+filter.unsubscribe_many(ids[100:8000])
+filter.repack()
+filter.match_batch(low)
+list(filter.stream(low))
+filter.tree.check()
+tree = RStarTree(3)
+for id in range(50):
+    tree.insert(id % 40, low[id], low[id] + 0.1)
+tree.search_boxes(low[:3], low[:3] + 0.1, "intersect")
+tree.search_boxes(low[:1], low[:1] + 0.1, "contain")
+tree.count(low[:3])
+tree.boxes_of(4)
+"""
+
+
+@pytest.mark.slow
+def test_nothing_is_compiled_after_it():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 @pytest.mark.slow
