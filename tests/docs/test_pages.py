@@ -66,9 +66,9 @@ def test_python_runs_in_its_order(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     for block in blocks(page, "python"):
-        run(block.replace("serve(17464)", "serve(0)"), names, capsys)
-    if "stop" in names:
-        names["stop"]()
+        run(re.sub(r"(serve\(.*?)1746\d\)", r"\g<1>0)", block), names, capsys)
+    for name in ("stop", "stop_both", "stop_together", "end_sharing"):
+        names.get(name, lambda: None)()
 
 
 @pytest.mark.parametrize("page", [pytest.param(HOME / "docs" / "spark.md", marks=spark_cases.marks)])
