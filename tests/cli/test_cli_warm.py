@@ -3,8 +3,10 @@
 import warnings
 
 import pytest
+from numba.core import caching
 
 from rtfilter.cli import FAILED, main, warm
+from rtfilter.index.kernels import cache
 from rtfilter.index.kernels.jit import Kernel
 
 
@@ -26,6 +28,18 @@ def test_where_nothing_can_be_kept_it_fails(monkeypatch, capsys):
     monkeypatch.setattr(warm, "compile_matchers", lambda: None)
     assert main(["warm"]) == FAILED
     assert "NUMBA_CACHE_DIR" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_compiled(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(cache, "_warned", set())
+    monkeypatch.setattr(caching.config, "CACHE_DIR", str(tmp_path / "file"))
+    for name in ("compile_tree", "compile_matchers"):
+        monkeypatch.setattr(warm, name, lambda: pytest.fail("compiled"))
+    assert main(["warm"]) == FAILED
+    said = capsys.readouterr().err
+    assert f"the folder {tmp_path / 'file'}, which NUMBA_CACHE_DIR names, cannot be written" in said
+    assert "set NUMBA_CACHE_DIR" not in said
 
 
 @pytest.mark.slow
