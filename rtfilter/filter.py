@@ -108,6 +108,11 @@ class EventFilter:
             from rtfilter.watch.metrics import Metrics
 
             observer = Metrics() if metrics is True else metrics
+            if not isinstance(observer, Metrics):
+                raise TypeError(
+                    "metrics is True or a rtfilter.watch.metrics.Metrics, such as Metrics(registry); "
+                    f"got the {type(metrics).__name__} {metrics!r:.60}"
+                )
         self._road = Road(subscriptions, resolve(policy), control, observer)
         self._updates = Updates(self._road)
         if observer is not None:

@@ -53,6 +53,12 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
 
 
+def numbered(count: int, noun: str) -> str:
+    """Return a number of things, such as ``1 match`` or ``2,000 matches``."""
+    plural = noun + ("es" if noun.endswith("ch") else "s")
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
 def printable(text: str) -> str:
     """Replace what would move the caret, drive the terminal, or not be encodable (lone surrogates)."""
     return "".join(char if char.isprintable() else "?" for char in text)

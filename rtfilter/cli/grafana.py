@@ -23,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0."""
+    if arguments.out.exists() and not arguments.out.is_dir():
+        raise CommandError(f"{arguments.out}: is a file; --out is the directory to write to")
     contents = {arguments.out / name: data for name, data in shipped().items()}
     other = [str(path) for path, data in contents.items() if path.exists() and not _holds(path, data)]
     if other:

@@ -13,6 +13,7 @@ from rtfilter.cli.arguments import positive
 from rtfilter.cli.schemas import read_schema, to_line
 from rtfilter.cli.subscriptions import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say, show
+from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from rtfilter.filter import EventFilter
@@ -93,7 +94,7 @@ def _build(arguments: argparse.Namespace) -> int:
         target.save(arguments.out)
     except OSError as error:
         raise CommandError(f"{arguments.out}: cannot be written: {error.strerror or error}") from None
-    say(f"{len(target):,} subscriptions saved in {arguments.out}, {_size(_disk(arguments.out))}")
+    say(f"{numbered(len(target), 'subscription')} saved in {arguments.out}, {_size(_disk(arguments.out))}")
     return 0
 
 
@@ -164,7 +165,7 @@ def _check(arguments: argparse.Namespace) -> int:
         # The checksums fit, so the index was saved like this.
         say(f"error: {arguments.index}: the tree is damaged: {error}; build it again")
         return DAMAGED
-    show(f"{arguments.index}: {len(target):,} subscriptions, checksums and tree are in order")
+    show(f"{arguments.index}: {numbered(len(target), 'subscription')}, checksums and tree are in order")
     return 0
 
 

@@ -12,6 +12,7 @@ from rtfilter.cli.events import EventBatch
 from rtfilter.cli.pairs import check_pairs, open_pairs
 from rtfilter.cli.terminal import progress_bar, say
 from rtfilter.dtypes import IntArray
+from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from rtfilter.filter import EventFilter
@@ -72,7 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
             bar.update(len(batch))
     seconds = perf_counter() - began
     rate = events / max(seconds, 1e-9)
-    say(f"{events:,} events, {matches:,} matches in {seconds:.2f} s, {rate:,.0f} events/s")
+    found = f"{numbered(events, 'event')}, {numbered(matches, 'match')}"
+    say(f"{found} in {seconds:.2f} s, {rate:,.0f} events/s")
     return 0
 
 

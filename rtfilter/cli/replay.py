@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from rtfilter.replay.workloads import Workload
 
 BATCH = 10_000
+RANDOM = ("wide", "narrow", "dense", "sparse", "nested", "geo")
+REAL = ("flights", "weather")
+"""With `RANDOM`, the names in `rtfilter.replay.workloads.registry`, which is slow to load."""
 EXAMPLES = """\
 examples:
   rtfilter replay wide --subscriptions 100000 --figure replay.png
@@ -31,12 +34,13 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.description = (
-        "Replay bursts of events against subscriptions that come and go, and report mean response times. "
-        "Workloads: wide and narrow (12-d boxes of unsigned shorts), flights and weather (New York 2013). "
+        "Replay bursts of events against subscriptions that come and go, and report mean response times.\n"
+        f"Workloads of random subscriptions: {', '.join(RANDOM)};\n"
+        f"of data about New York in 2013, which need pip install 'rtree-filter[replay]': {', '.join(REAL)}.\n"
         "Interrupted, it writes the results of the bursts so far."
     )
     parser.epilog = EXAMPLES
-    parser.add_argument("workload", help="wide, narrow, flights, weather, or a file of subscriptions")
+    parser.add_argument("workload", help="the name of a workload, or a file of subscriptions")
     parser.add_argument("events", nargs="?", help="with a file of subscriptions: the file of events")
     parser.add_argument("--schema", help="with files: JSON file of attribute types; by default inferred")
     parser.add_argument(

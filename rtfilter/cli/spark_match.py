@@ -12,7 +12,7 @@ from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
 from rtfilter.cli.subscriptions import is_index
 from rtfilter.cli.terminal import CommandError, say
-from rtfilter.text import listed
+from rtfilter.text import listed, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
 
 FORMATS = ("parquet", "json")
+SETTINGS = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT")
+"""Variables with which paths may be of another file system; spark-submit sets the last."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     remote = "://" in arguments.index
     if not remote and not is_index(arguments.index):
         raise CommandError(f"{arguments.index}: is no saved index; make one with rtfilter index build")
+    _refuse_missing(arguments)
     try:
         from rtfilter.spark import match_frame  # first, because it says what is missing
     except ImportError as error:
@@ -119,8 +122,21 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(reason if named else f"{arguments.events}: {reason}") from None
     except (RuntimeError, ValueError) as error:
         raise CommandError(str(error)) from None
-    say(f"{matches:,} matches in {perf_counter() - began:.1f} s, in {arguments.out}")
+    say(f"{numbered(matches, 'match')} in {perf_counter() - began:.1f} s, in {arguments.out}")
     return 0
+
+
+def _refuse_missing(arguments: argparse.Namespace) -> None:
+    """Refuse local paths that Spark would refuse, before it starts and prints where in Java it did so."""
+    if _local(arguments.events) and not os.path.exists(arguments.events):
+        raise CommandError(f"{arguments.events}: there is no such file or directory")
+    if _local(arguments.out) and os.path.lexists(arguments.out):
+        raise CommandError(f"{arguments.out} already exists; choose another --out")
+
+
+def _local(path: str) -> bool:
+    """Whether Spark takes this for one path of this machine: nothing may set another file system."""
+    return not (any(name in os.environ for name in SETTINGS) or any(sign in path for sign in ":*?{[,"))
 
 
 def _schema(index: str) -> Schema:

@@ -21,13 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0."""
+    from rtfilter import RStarTree  # noqa: F401  # imports the kernels
+    from rtfilter.index.kernels.cache import cache_of
     from rtfilter.index.kernels.jit import Kernel
 
     begun = perf_counter()
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
-        compile_tree()
-        compile_matchers()
+        cache_of(Kernel.known[0].py_func)  # warns where nothing can be kept, before it takes a minute
+        if not complaints:
+            compile_tree()
+            compile_matchers()
     if complaints:
         raise CommandError(str(complaints[0].message))
     used = [kernel for kernel in Kernel.known if kernel.overloads]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 from rtfilter.dtypes import FloatArray
@@ -181,7 +182,7 @@ class Schema:
     Raises
     ------
     TypeError, ValueError
-        No attributes, an unusable name, type or domain.
+        No mapping, no attributes, an unusable name, type or domain.
 
     Notes
     -----
@@ -189,6 +190,11 @@ class Schema:
     """
 
     def __init__(self, attributes: Mapping[str, type | Attribute]) -> None:
+        if not isinstance(attributes, Mapping):
+            raise TypeError(
+                'a schema is a mapping of names to types, such as {"price": float, "symbol": str}; '
+                f"got {shown(attributes)}"
+            )
         if not attributes:
             raise ValueError("a schema needs at least one attribute")
         self.attributes: dict[str, Attribute] = {}
@@ -337,7 +343,12 @@ class Schema:
                 for entry in data
             ]
         else:
-            raise ValueError(f'a schema is a JSON object, such as {{"price": "float"}}; got {shown(data)}')
+            unread = isinstance(data, str | bytes | PathLike) or hasattr(data, "read")
+            hint = "; pass json.loads(text), of a file the text of Path(file).read_text()" if unread else ""
+            raise ValueError(
+                f'a schema is a JSON object as Python reads it, such as the dict {{"price": "float"}}; '
+                f"got the {type(data).__name__} {shown(data)}{hint}"
+            )
         attributes: dict[str, type | Attribute] = {}
         for name, entry in entries:
             require_name(name)

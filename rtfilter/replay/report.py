@@ -12,6 +12,7 @@ from rtfilter.adaptive import powers_of_two
 from rtfilter.replay.machine import describe
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.settings import PEER, Settings
+from rtfilter.text import numbered
 
 
 @dataclass
@@ -91,13 +92,15 @@ class Report:
     def text(self) -> str:
         """The summary as a table with a heading."""
         index = self.index
-        bursts = f"{self.bursts:,} bursts"
+        bursts = numbered(self.bursts, "burst")
         if self.bursts < self.settings.bursts:
             bursts = f"interrupted after {self.bursts:,} of {self.settings.bursts:,} bursts"
         heading = (
-            f"{self.workload}: {index['subscriptions']:,} subscriptions, {index['dimensions']} dimensions, "
-            f"height {index['height']}; {bursts}, {self.matches:,} matches, "
-            f"{self.updates:,} updates; {self.checked:,} events checked against brute force"
+            f"{self.workload}: {numbered(index['subscriptions'], 'subscription')}, "
+            f"{numbered(index['dimensions'], 'dimension')}, "
+            f"height {index['height']}; {bursts}, {numbered(self.matches, 'match')}, "
+            f"{numbered(self.updates, 'update')}; "
+            f"{numbered(self.checked, 'event')} checked against brute force"
         )
         columns = {
             "contender": "contender",

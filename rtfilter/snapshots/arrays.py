@@ -64,7 +64,7 @@ def write(
     SnapshotError
         There is something else than a snapshot at `path`.
     OSError
-        The disk refuses. What was there before stays valid.
+        The disk refuses; its `filename` says where. What was there before stays valid.
     """
     root = Path(path)
     if root.exists() and (not root.is_dir() or not all(map(_is_ours, root.iterdir()))):
@@ -82,7 +82,9 @@ def write(
                 os.fsync(text.fileno())
             os.replace(draft, root / MANIFEST)
             sync()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+                error.filename = str(root)  # a full disk is told of without a path
             if not _is_current(root, stamp):  # an interruption may come after the replacement
                 _remove(root, lambda name: stamp in name)
                 with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rtfilter import EventFilter, Schema
-from rtfilter.cli import main, pairs
+from rtfilter.cli import main, pairs, spark_match
 from rtfilter.cli.schemas import read_schema
 from rtfilter.filter import KIND
 from rtfilter.predicates.parse import parse
@@ -877,3 +877,16 @@ def test_lone_surrogates_in_arguments_are_no_traceback(files, monkeypatch, argum
     assert main(arguments) == 2
     said.flush()
     assert b"\\udcff" in said.buffer.getvalue()
+
+
+def test_paths_for_spark_are_checked_before_it_starts(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rtfilter.spark.sessions", None)  # an import of it fails
+    for name in spark_match.SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    index, events, missing = (str(tmp_path / name) for name in ("index", "events.jsonl", "nope.jsonl"))
+    EventFilter(Schema({"price": float})).save(index)
+    Path(events).write_text('{"id": 1, "price": 5}\n')
+    assert main(["spark-match", index, missing, "--out", str(tmp_path / "new")]) == 2
+    assert capsys.readouterr().err == f"rtfilter: error: {missing}: there is no such file or directory\n"
+    assert main(["spark-match", index, events, "--out", index]) == 2
+    assert capsys.readouterr().err == f"rtfilter: error: {index} already exists; choose another --out\n"

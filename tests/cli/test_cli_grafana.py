@@ -85,4 +85,4 @@ def test_a_directory_in_the_way_is_told(tmp_path, capsys, name):
 def test_a_file_instead_of_the_directory_is_told(tmp_path, capsys):
     (tmp_path / "out").write_text("")
     assert main(["grafana", "--out", str(tmp_path / "out")]) == 2
-    assert capsys.readouterr().err.startswith(f"rtfilter: error: {tmp_path / 'out'}")
+    assert capsys.readouterr().err.startswith(f"rtfilter: error: {tmp_path / 'out'}: is a file; --out is")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rtfilter.cli import main
+from rtfilter.cli import _parser, main, replay
 from rtfilter.replay import run
+from rtfilter.replay.workloads.registry import BOXES, MODULES, WORKLOADS
 
 QUICK = ["--subscriptions", "50", "--bursts", "6", "--sizes", "4", "--insert", "3", "--delete", "3"]
 
@@ -100,3 +101,11 @@ def test_a_port_that_is_taken_or_none_is_said(capsys):
     assert said.endswith(f":{number} (Address already in use); choose another port\n")
     assert "'70000' is no port, 0 to 65535" in fails(capsys, "wide", *QUICK, "--metrics-port", "70000")
     assert "'-1' is no port, 0 to 65535" in fails(capsys, "wide", *QUICK, "--metrics-port=-1")
+
+
+def test_the_help_names_all_workloads_and_only_those():
+    assert (tuple(BOXES), tuple(MODULES)) == (replay.RANDOM, replay.REAL)
+    (commands,) = (action for action in _parser()._actions if action.dest == "command")
+    lines = commands.choices["replay"].description.splitlines()
+    assert max(map(len, lines)) <= 110
+    assert all(any(name in line for line in lines) for name in WORKLOADS)

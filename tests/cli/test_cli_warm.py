@@ -5,8 +5,10 @@ import sys
 import warnings
 
 import pytest
+from numba.core import caching
 
 from rtfilter.cli import FAILED, main, warm
+from rtfilter.index.kernels import cache
 from rtfilter.index.kernels.jit import Kernel
 
 
@@ -88,6 +90,18 @@ tree.boxes_of(4)
 def test_nothing_is_compiled_after_it():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_compiled(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(cache, "_warned", set())
+    monkeypatch.setattr(caching.config, "CACHE_DIR", str(tmp_path / "file"))
+    for name in ("compile_tree", "compile_matchers"):
+        monkeypatch.setattr(warm, name, lambda: pytest.fail("compiled"))
+    assert main(["warm"]) == FAILED
+    said = capsys.readouterr().err
+    assert f"the folder {tmp_path / 'file'}, which NUMBA_CACHE_DIR names, cannot be written" in said
+    assert "set NUMBA_CACHE_DIR" not in said
 
 
 @pytest.mark.slow

@@ -66,15 +66,13 @@ def test_python_runs_in_its_order(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     for block in blocks(page, "python"):
-        run(block.replace("serve(17464)", "serve(0)"), names, capsys)
-    if "stop" in names:
-        names["stop"]()
+        run(re.sub(r"(serve\(.*?)1746\d\)", r"\g<1>0)", block), names, capsys)
+    for name in ("stop", "stop_both", "stop_together", "end_sharing"):
+        names.get(name, lambda: None)()
 
 
 @pytest.mark.parametrize("page", [pytest.param(HOME / "docs" / "spark.md", marks=spark_cases.marks)])
 def test_python_for_spark_runs_in_its_order(page, spark, capsys, tmp_path):
-    (tmp_path / "incoming").mkdir()
-    (tmp_path / "incoming" / "1.json").write_text('{"id": 8, "price": 5, "symbol": "AX"}\n')
     names: dict = {}
     shown = 0
     for block in blocks(page, "python"):
@@ -82,6 +80,7 @@ def test_python_for_spark_runs_in_its_order(page, spark, capsys, tmp_path):
             block = block.replace(f'"{name}"', repr(str(tmp_path / name)))
         exec(block, names)
         shown += capsys.readouterr().out.count("|subscription|")
+    (tmp_path / "incoming" / "1.json").write_text('{"id": 8, "price": 5, "symbol": "AX"}\n')
     names["query"].processAllAvailable()
     names["query"].stop()
     assert shown == 2

@@ -7,7 +7,7 @@ from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.explain import explain
 from rtfilter.predicates.parse import parse
 from rtfilter.replay.output import table
-from rtfilter.text import listed, plain, shown
+from rtfilter.text import listed, numbered, plain, shown
 
 HUGE = 10**5000  # Python refuses to write it out
 
@@ -60,6 +60,11 @@ def test_no_cell_of_a_table_has_an_exponent():
     text = table([{"x": value} for value in values], {"x": "number"})
     assert "e" not in text.replace("number", "")
     assert "3,350,000" in text
+
+
+def test_one_is_no_plural():
+    told = [numbered(count, noun) for count in (0, 1, 2000) for noun in ("match", "event")]
+    assert told == ["0 matches", "0 events", "1 match", "1 event", "2,000 matches", "2,000 events"]
 
 
 def test_messages_tell_numbers_in_full():

@@ -1,6 +1,7 @@
 """Schemas, and reading events of every form into points and rows."""
 
 import decimal
+import io
 import json
 import math
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
@@ -153,7 +155,10 @@ def test_both_forms_of_json_are_read(data):
     [
         (None, "a schema is a JSON object"),
         ("float", "a schema is a JSON object"),
-        (["a"], "a schema is a JSON object"),
+        (["a"], r"a schema is a JSON object .* got the list \['a'\]$"),
+        ('{"a": "int"}', r"such as the dict .* got the str .*; pass json\.loads\(text\)"),
+        (Path("schema.json"), r"got the [A-Za-z]*Path .*; pass json\.loads\(text\), of a file"),
+        (io.StringIO('{"a": "int"}'), r"got the StringIO .*; pass json\.loads\(text\), of a file"),
         ({}, "at least one attribute"),
         ([], "at least one attribute"),
         ({"a": "flaot"}, "attribute 'a': the type 'flaot' is unknown; use int, float"),
@@ -174,6 +179,12 @@ def test_both_forms_of_json_are_read(data):
 def test_json_that_is_no_schema(data, message):
     with pytest.raises(ValueError, match=message):
         Schema.from_json(data)
+
+
+@pytest.mark.parametrize("given", [["a"], "a", 5, None])
+def test_attributes_without_types_are_refused(given):
+    with pytest.raises(TypeError, match=r'such as \{"price": float, "symbol": str\}; got'):
+        Schema(given)
 
 
 def test_order_of_attributes_distinguishes_schemas():

@@ -126,8 +126,9 @@ def test_a_full_disk_leaves_the_old_snapshot(saved, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     files = sorted(file.name for file in path.iterdir())
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         RStarTree(2).save(path)
+    assert caught.value.filename == str(path)
     assert sorted(file.name for file in path.iterdir()) == files
     assert as_sets(RStarTree.load(path).search(points)) == matches(low, high, points)
     calls.clear()

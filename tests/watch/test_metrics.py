@@ -26,6 +26,12 @@ def value(filter, name, **labels):
     return filter.metrics.registry.get_sample_value(name, labels)
 
 
+@pytest.mark.parametrize("given", [CollectorRegistry(), "x", None])
+def test_what_is_no_metrics_is_refused(given):
+    with pytest.raises(TypeError, match=r"True or a rtfilter\.watch\.metrics\.Metrics"):
+        EventFilter(Schema({"a": float}), metrics=given)
+
+
 def test_every_event_is_in_one_histogram():
     filter = make(controller=FixedPlan(1, 5))
     rng = np.random.default_rng(1)

@@ -29,6 +29,22 @@ _DIGEST = hashlib.blake2b(
 ).hexdigest()
 
 
+class _Named(caching.UserProvidedCacheLocator):
+    """In the folder that NUMBA_CACHE_DIR names. Where it cannot be written, another one is used."""
+
+    def ensure_cache_path(self) -> None:
+        try:
+            super().ensure_cache_path()
+        except OSError as error:
+            folder = Path(self.get_cache_path()).parent
+            _warn_once(
+                f"the folder {folder}, which NUMBA_CACHE_DIR names, cannot be written "
+                f"({error.strerror or error}), so the compiled kernels of rtfilter are not kept there; name "
+                "one that lasts and can be written, and fill it with `rtfilter warm`"
+            )
+            raise
+
+
 class _Home(caching.UserWideCacheLocator):
     """Below the user's home; not in a folder called "~", which numba would make for a user without one."""
 
@@ -70,7 +86,7 @@ def private_folder() -> Path:
 
 class _Located(caching.CompileResultCacheImpl):
     _locator_classes: Any = (
-        caching.UserProvidedCacheLocator,
+        _Named,
         caching.InTreeCacheLocator,
         _Home,
         caching.IPythonCacheLocator,
