@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -26,6 +26,8 @@ from rtfilter.text import listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
 """What the kinds of NumPy's dtypes compare with."""
+_TEXT = frozenset(("str", "timestamp"))
+"""What the values of an array of text may be."""
 _NOT_HASHED = (TypeError, NotImplementedError)
 """What pandas raises for a list or a dict among the values."""
 
@@ -159,30 +161,34 @@ def _read_array(fields: Fields, events: AnyArray) -> EventTable:
         raise EventError(f"expected an array of shape (n, {len(fields)}) [{names}]; got {events.shape}")
     mask = np.ma.getmaskarray(events) if isinstance(events, np.ma.MaskedArray) else None
     values = np.ma.getdata(events)
-    if values.dtype.kind not in "OUST":
-        kind = _FAMILIES.get(values.dtype.kind)
-        for field in () if fields.family == kind else fields:
-            # No value of the array can be of this attribute's type, so the array is a mistake.
-            if field.family != kind:
-                raise EventError.about(
-                    field.name,
-                    f"is {field.family}, but the array holds {values.dtype}; "
-                    "pass dicts, a DataFrame, an Arrow table or an array of objects",
-                )
-        if kind == "number" and mask is None:
-            long = values.dtype.char == "g"
-            with np.errstate(over="ignore") if long else nullcontext():  # beyond float64 it becomes infinite
-                points = np.array(values, np.float64, order="C")  # never the caller's own memory
-            if _within(fields, points, values):
-                points += 0.0  # -0.0 and 0.0 become the same coordinate
-                # Large integers are exact in the rows only; floats are the same in both.
-                kept = values.copy() if values.dtype.kind != "f" else points
-                return EventTable(points, _Numbers(fields.names, kept), fields)
+    kind = _FAMILIES.get(values.dtype.kind)
+    if values.dtype.kind != "O" and (kind is None or fields.family != kind):
+        _require(fields, _TEXT if values.dtype.kind in "UT" else {kind}, values)
+    if kind == "number" and mask is None:
+        long = values.dtype.char == "g"
+        with np.errstate(over="ignore") if long else nullcontext():  # beyond float64 it becomes infinite
+            points = np.array(values, np.float64, order="C")  # never the caller's own memory
+        if _within(fields, points, values):
+            points += 0.0  # -0.0 and 0.0 become the same coordinate
+            # Large integers are exact in the rows only; floats are the same in both.
+            kept = values.copy() if values.dtype.kind != "f" else points
+            return EventTable(points, _Numbers(fields.names, kept), fields)
     columns = [
         encode_array(field, values[:, j], None if mask is None else mask[:, j])
         for j, field in enumerate(fields)
     ]
     return _table(columns, fields, len(values))
+
+
+def _require(fields: Fields, possible: Container[str | None], values: AnyArray) -> None:
+    """Refuse an array none of whose values can be of an attribute's type: it is a mistake."""
+    for field in fields:
+        if field.family not in possible:
+            raise EventError.about(
+                field.name,
+                f"is {field.family}, but the array holds {values.dtype}; "
+                "pass dicts, a DataFrame, an Arrow table or an array of objects",
+            )
 
 
 def _within(fields: Fields, points: FloatArray, values: AnyArray) -> bool:

@@ -549,6 +549,18 @@ def test_an_array_of_another_type_is_refused(dtype):
         Schema({"x": float}).read(np.zeros((1, 1), dtype))
 
 
+@pytest.mark.parametrize("dtype", ["U1", "S1", np.dtypes.StringDType()])
+def test_an_array_of_text_is_refused_where_an_attribute_has_no_text(dtype):
+    with pytest.raises(EventError, match="'x' is number, but the array holds") as caught:
+        Schema({"x": float, "s": str}).read(np.array([["1", "a"]], dtype))
+    assert caught.value.attribute == "x"
+
+
+def test_an_array_of_text_holds_strings_and_timestamps():
+    table = Schema({"s": str, "at": datetime}).read(np.array([["a", "2024-05-31T12:00Z"]]))
+    assert table.points.tolist() == [[*string_code("a"), NOON_US]]
+
+
 def test_numeric_array_for_other_attributes_is_refused():
     """None of its values could ever match, so it is a mistake."""
     with pytest.raises(EventError, match="'symbol' is str, but the array holds float64"):
