@@ -77,6 +77,7 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
             f"got {lows.values.shape}, {highs.values.shape}"
         )
     _check(lows, highs, schema)
+    _check_booleans(lows, highs, schema)
     a, b = lows.values, highs.values
     sizes = np.abs(np.stack((a, b), axis=2))
     far = sizes >= EXACT
@@ -124,6 +125,18 @@ def _check(lows: Side, highs: Side, schema: Schema) -> None:
         above = above | ((a == b) & (np.asarray(low_rests) > high_rests))
     _refuse(above, "low above high", lows, highs, schema)
     _refuse((a == inf) | (b == -inf), "an end at the wrong infinity", lows, highs, schema)
+
+
+def _check_booleans(lows: Side, highs: Side, schema: Schema) -> None:
+    """Refuse ends that no boolean has."""
+    flags = [at for at, attribute in enumerate(schema.attributes.values()) if attribute.type is bool]
+    if not flags:
+        return
+    wrong = np.zeros(lows.values.shape, np.bool_)
+    for side in (lows, highs):
+        ends = side.values[:, flags]
+        wrong[:, flags] |= ~(np.isinf(ends) | (ends == 0) | (ends == 1))
+    _refuse(wrong, "a boolean's end is 0 or 1 (infinite: no bound); not so", lows, highs, schema)
 
 
 def _ends(lows: Side, highs: Side, large: BoolArray, schema: Schema) -> Ends:

@@ -88,6 +88,13 @@ def test_moments_that_are_refused():
         compile_bounds([["soon", 1]], [["soon", 1]], schema)
 
 
+@pytest.mark.parametrize(("low", "high"), [(2, 3), (0.25, 0.75), (-1, 0.5), (0, 2), (-1, math.inf)])
+@pytest.mark.parametrize("form", [list, np.array, lambda ends: {"flag": [end for _, end in ends]}])
+def test_bounds_of_a_boolean_are_0_and_1(low, high, form):
+    with pytest.raises(PredicateError, match="row 0, attribute 'flag': a boolean's end is 0 or 1"):
+        compile_bounds(form([[0, low]]), form([[0, high]]), Schema({"x": float, "flag": bool}))
+
+
 def test_tables_with_bounds_on_a_string_are_refused():
     with pytest.raises(PredicateError, match="attribute 's' is a string, which has no bounds"):
         compile_bounds({"s": [1]}, {"s": [2]}, Schema({"s": str, "x": float}))
@@ -104,8 +111,9 @@ def test_a_bounds_box_and_its_predicate_agree(data):
     types = {"x": float, "n": int, "flag": bool, "t": datetime}
     schema = Schema(types)
     bounds = []
-    for _ in types:
-        ends = st.sampled_from([-math.inf, -2.0, -1.0, 0.0, 0.5, 1.0, 7.0, 1e6, math.inf])
+    for name in types:
+        finite = [0.0, 1.0] if name == "flag" else [-2.0, -1.0, 0.0, 0.5, 1.0, 7.0, 1e6]
+        ends = st.sampled_from([-math.inf, *finite, math.inf])
         bounds.append(sorted([data.draw(ends), data.draw(ends)]))
     if any(a == math.inf or b == -math.inf for a, b in bounds):
         return
@@ -205,10 +213,10 @@ def test_large_integers_are_kept_exactly(given, value):
 
 
 def test_sizes_that_float64_tells_apart_need_no_columns():
-    """As a bool needs none, nor an open side."""
+    """As an open side needs none, nor a bool."""
     schema = Schema({"n": int, "flag": bool})
     limit = 2**53 - 1
-    _, _, ends = compile_bounds([[-limit, 0]], [[limit, 1e300]], schema)
+    _, _, ends = compile_bounds([[-limit, 0]], [[limit, 1]], schema)
     assert not len(ends.owners)
     _, _, ends = compile_bounds([[-limit - 1, 0]], [[math.inf, 1]], schema)
     assert ends.sides.tolist() == [0]
