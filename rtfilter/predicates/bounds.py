@@ -15,7 +15,7 @@ from rtfilter.events.encoding import ALIEN, EXACT, HIGHEST, LOWEST, MISSING, Tim
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.ends import NO_ENDS, Ends
 from rtfilter.predicates.model import Constraint, Filter, Predicate
-from rtfilter.predicates.sides import Side, open_side, read_side
+from rtfilter.predicates.sides import NO_STRING, Side, open_side, read_side
 
 _FLOAT: Final = np.dtype(np.float64)
 
@@ -92,7 +92,9 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
     if schema.dimensions > len(schema.names):
         widths = np.array([attribute.width for attribute in schema.attributes.values()])
         bounded = (low != MISSING) & (widths == 2)
-        _refuse(bounded, "bounds on a string, which arrays cannot hold", lows, highs, schema)
+        if bounded.any():
+            row, at = map(int, np.argwhere(bounded)[0])
+            raise PredicateError.about(schema.names[at], NO_STRING, row=row)
         low, high = (np.ascontiguousarray(np.repeat(side, widths, axis=1)) for side in (low, high))
     return Bounds(low, high, ends)
 

@@ -44,7 +44,9 @@ def test_bounds_arrays():
         ([[0, 0, 0]], [[1, 1, 1]], r"shape \(n, 2\)"),
         ([0, 0], [1, 1], r"shape \(n, 2\)"),
         ([[0, 0]], [[1, 1], [1, 1]], r"shape \(n, 2\)"),
-        ([[0, 0], [1]], [[1, 1], [1, 1]], "row 1, low is no array"),
+        ([[0, 0], [1]], [[1, 1], [1, 1]], "row 1, low is no array: this row has length 1, but row 0 has 2$"),
+        ([[1, 1]], [np.ones(2), np.ones(3)], "row 1, high is no array: this row has length 3, but row 0"),
+        ([0, [1, 2]], [[1, 1]], "low is no array: a row has one plain value for each attribute"),
         ([[[0], [0]]], [[1, 1]], r"shape \(n, 2\); low has \(1, 2, 1\)"),
         (0, 1, r"shape \(n, 2\); low has \(\)"),
         ([[0, 0], [0, "a"]], [[1, 1]] * 2, "row 1, attribute 'y' is a number, but has the bound str 'a'"),
@@ -101,8 +103,11 @@ def test_tables_with_bounds_on_a_string_are_refused():
 
 
 def test_bounds_on_a_string_are_refused():
-    with pytest.raises(PredicateError, match="row 0, attribute 's': bounds on a string"):
-        compile_bounds([[1]], [[2]], Schema({"s": str}))
+    lows = [[[1]], [["a"]], [[True]], np.zeros((1, 1), "M8[s]"), np.array([["a"]])]
+    for low in lows:
+        with pytest.raises(PredicateError, match="attribute 's' is a string, which has no bounds") as caught:
+            compile_bounds(low, low, Schema({"s": str}))
+        assert caught.value.row == 0
 
 
 @drawn(st.data())
