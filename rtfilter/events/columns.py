@@ -1,7 +1,6 @@
 """Reading events from columns: NumPy arrays, masked arrays, pandas DataFrames, Arrow tables.
 
-Neither pandas nor pyarrow is imported here: a caller who passes such an object has imported it already. Only
-what hands out Arrow's columns without pyarrow, as Polars does, has it imported.
+Neither pandas nor pyarrow is imported here: a caller who passes such an object has imported it already.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_objects, refusal
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.exact import instants, rests
-from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values
+from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values, streamed
 from rtfilter.events.table import EventTable, Field, Fields, inward, rests_one_by_one
 from rtfilter.text import listed
 
@@ -65,36 +64,13 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
         _require_known(fields, events.column_names)
         return _read_arrow(fields, events)
     if hasattr(events, "__arrow_c_stream__"):
-        table = _streamed(events)
+        table = streamed(events, EventError)
         _require_known(fields, table.column_names)
         return _read_arrow(fields, table)
     raise EventError(
         f"cannot read events from {type(events).__name__}; pass a dict, a list of dicts or of rows, "
         "a NumPy array, a DataFrame of pandas or Polars, or an Arrow table"
     )
-
-
-def _streamed(events: Any) -> Any:
-    """The Arrow table that Polars, and whatever else speaks Arrow's language for C, hands out."""
-    try:
-        import pyarrow as pa
-    except ImportError:
-        kind = f"{type(events).__module__.partition('.')[0]}.{type(events).__name__}"
-        raise EventError(f"reading a {kind} needs pyarrow; pip install 'rtree-filter[arrow]'") from None
-    table = pa.table(events)
-    for place, name in enumerate(table.column_names):
-        table = table.set_column(place, name, _with_plain_text(pa, table.column(place)))
-    return table
-
-
-def _with_plain_text(pa: Any, column: Any) -> Any:
-    """The column with text in the form that all of pyarrow's functions take; Polars hands out another."""
-    if column.type == pa.string_view():
-        return column.cast(pa.large_string())
-    if pa.types.is_dictionary(column.type) and column.type.value_type == pa.string_view():
-        chunks = [chunk.dictionary.cast(pa.large_string()).take(chunk.indices) for chunk in column.chunks]
-        return pa.chunked_array(chunks, pa.large_string())
-    return column
 
 
 def _require_known(fields: Fields, names: Iterable[str]) -> None:

@@ -37,9 +37,9 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
     Parameters
     ----------
     low, high : array_like (n, number of attributes), or table of n rows
-        Closed ends. An array has them in the order of ``schema.names``. A table, which is a pandas
-        DataFrame, an Arrow table or a mapping of names to columns, has them by the names of attributes; an
-        attribute without a column has no bound on that side.
+        Closed ends. An array has them in the order of ``schema.names``. A table, which is a
+        DataFrame of pandas or of Polars (which needs pyarrow), an Arrow table or a mapping of names to
+        columns, has them by the names of attributes; an attribute without a column has no bound on that side.
 
         Ends of numbers are numbers of any dtype; those of booleans are 0 and 1, or booleans. Those of
         timestamps are datetime64 of any unit, what a constant may be, or numbers: microseconds since

@@ -12,7 +12,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import EXACT, is_missing, microseconds, number
 from rtfilter.events.exact import MOST_REST, instants, rest_of, rests
-from rtfilter.events.foreign import Values, arrow_values, families, pandas_values
+from rtfilter.events.foreign import Values, arrow_values, families, pandas_values, streamed
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.text import listed, shown
 
@@ -97,9 +97,13 @@ def _columns(given: Any, name: Name) -> dict[str, Any] | None:
         names, columns = list(given.columns), [given.iloc[:, at] for at in range(given.shape[1])]
     elif ("pyarrow", "Table") in kinds or ("pyarrow", "RecordBatch") in kinds:
         names, columns = list(given.schema.names), list(given.columns)
-    elif hasattr(given, "columns"):
+    elif hasattr(given, "__arrow_c_stream__"):
+        table = streamed(given, PredicateError)
+        names, columns = list(table.column_names), list(table.columns)
+    elif hasattr(type(given), "columns"):  # of the class: some frames are slow to tell them
         raise PredicateError(
-            f"{name} is a {type(given).__name__}; pass an array, a pandas DataFrame or an Arrow table"
+            f"{name} is a {type(given).__name__}; "
+            "pass an array, a DataFrame of pandas or Polars, or an Arrow table"
         )
     else:
         return None

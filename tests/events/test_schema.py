@@ -580,6 +580,12 @@ def test_unreadable_forms(form):
         NUMBERS.read(form)
 
 
+@pytest.mark.parametrize("column", [polars.Series([2.0]), pa.chunked_array([[2.0]])])
+def test_a_column_is_no_table(column):
+    with pytest.raises(EventError, match="has no named columns; pass a DataFrame, an Arrow table or an arr"):
+        NUMBERS.read(column)
+
+
 def test_list_of_something_else():
     with pytest.raises(EventError, match="event 1 is of type list; expected a mapping"):
         NUMBERS.read([{"x": 1}, [1, 2]])

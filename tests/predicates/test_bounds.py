@@ -70,7 +70,18 @@ def test_bounds_arrays():
         (pd.DataFrame([[0, 0]]), [[1, 1]], r"called as the attributes are, not 0; .* to_numpy\(\)"),
         (pd.DataFrame([[0, 0]], columns=["x", "x"]), [[1, 1]], "low has several columns called 'x'"),
         (pd.DataFrame({"x": ["0"]}), [[1, 1]], "row 0, attribute 'x' is a number, but has the bound str"),
-        (pl.DataFrame({"x": [0]}), [[1, 1]], "low is a DataFrame; pass an array, a pandas DataFrame or"),
+        (
+            pl.LazyFrame({"x": [0]}),
+            [[1, 1]],
+            "low is a LazyFrame; pass an array, a DataFrame of pandas or Pol",
+        ),
+        (
+            pl.Series([0.0]),
+            [[1, 1]],
+            "a polars.Series has no named columns; pass a DataFrame, an Arrow table",
+        ),
+        (pl.DataFrame({"x": ["0"]}), [[1, 1]], "row 0, attribute 'x' is a number, but has the bound str '0'"),
+        (pl.DataFrame({"z": [0]}), [[1, 1]], "unknown attribute 'z'"),
     ],
 )
 def test_bounds_that_are_refused(low, high, message):
@@ -150,6 +161,7 @@ FORMS = {
         }
     ),
     "arrow": pa.table({"n": [5, None], "t": pa.array([NOON, None], pa.timestamp("s")), "flag": [True, None]}),
+    "polars": pl.DataFrame({"t": [NOON, None], "n": [5, None], "flag": [True, None]}),
     "mapping": {
         "n": np.ma.array([5, 0], mask=[0, 1]),
         "t": np.array([NOON64, "NaT"], "M8[ms]"),
