@@ -20,7 +20,7 @@ from rtfilter.events.cells import assemble, encode_objects, refusal
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.exact import instants, rests
 from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values, streamed
-from rtfilter.events.table import EventTable, Field, Fields, inward, rests_one_by_one
+from rtfilter.events.table import PHRASES, EventTable, Field, Fields, inward, rests_one_by_one
 from rtfilter.text import listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
@@ -162,7 +162,7 @@ def _require(fields: Fields, possible: Container[str | None], values: AnyArray) 
         if field.family not in possible:
             raise EventError.about(
                 field.name,
-                f"is {field.family}, but the array holds {values.dtype}; "
+                f"is {PHRASES[field.family]}, but the array holds {values.dtype}; "
                 "pass dicts, a DataFrame, an Arrow table or an array of objects",
             )
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
+from rtfilter.events.table import PHRASES
 from rtfilter.predicates.model import (
     COMPARE,
     MAX_TERMS,
@@ -47,9 +48,10 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
             if operator not in COMPARE:
                 Constraint(attribute, operator, value)  # names the operators there are
             known = ", ".join(OPERATORS_OF[family])
-            raise PredicateError.about(
-                attribute, f"is {family}, which has no operator {operator!r}; use {known}, is null or exists"
+            reason = (
+                f"is {PHRASES[family]}, which has no operator {operator!r}; use {known}, is null or exists"
             )
+            raise PredicateError.about(attribute, reason)
         if operator in SETS:
             value = frozenset(schema.constant(attribute, item) for item in constants(value))
             if operator == "not in" and not value:

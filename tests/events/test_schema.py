@@ -545,13 +545,13 @@ def test_array_of_wrong_shape(shape):
 
 @pytest.mark.parametrize("dtype", [complex, "m8[s]", "M8[s]", bool, "V8", [("x", float)]])
 def test_an_array_of_another_type_is_refused(dtype):
-    with pytest.raises(EventError, match="'x' is number, but the array holds"):
+    with pytest.raises(EventError, match="'x' is a number, but the array holds"):
         Schema({"x": float}).read(np.zeros((1, 1), dtype))
 
 
 @pytest.mark.parametrize("dtype", ["U1", "S1", np.dtypes.StringDType()])
 def test_an_array_of_text_is_refused_where_an_attribute_has_no_text(dtype):
-    with pytest.raises(EventError, match="'x' is number, but the array holds") as caught:
+    with pytest.raises(EventError, match="'x' is a number, but the array holds") as caught:
         Schema({"x": float, "s": str}).read(np.array([["1", "a"]], dtype))
     assert caught.value.attribute == "x"
 
@@ -563,7 +563,7 @@ def test_an_array_of_text_holds_strings_and_timestamps():
 
 def test_numeric_array_for_other_attributes_is_refused():
     """None of its values could ever match, so it is a mistake."""
-    with pytest.raises(EventError, match="'symbol' is str, but the array holds float64"):
+    with pytest.raises(EventError, match="'symbol' is a string, but the array holds float64"):
         Schema({"x": float, "symbol": str}).read(np.zeros((1, 2)))
 
 
