@@ -591,6 +591,13 @@ def test_list_of_something_else():
         NUMBERS.read([{"x": 1}, [1, 2]])
 
 
+@pytest.mark.parametrize("events", [(2.0, 3.0), [2.0, 3.0], [np.array([2.0, 3.0])]])
+def test_a_list_of_numbers_or_arrays_is_told_what_a_list_may_hold(events):
+    message = "event 0 is of type .* a list holds mappings, or nothing but lists or tuples of values in the"
+    with pytest.raises(EventError, match=message):
+        NUMBERS.read(events)
+
+
 def frame(**columns):
     return pd.DataFrame(columns)
 
