@@ -94,3 +94,19 @@ def test_report():
 def test_report_of_everything_and_nothing():
     assert str(explain(Predicate.everything(), {})).endswith("no constraint: every event")
     assert "nothing can match it" in str(explain(Predicate(()), {}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "other"),
+    [(float, 0, "odd"), (str, "", 5), (bool, False, 0), (datetime, "1960-01-01", "soon")],
+)
+def test_not_in_an_empty_set_asks_for_a_value_of_the_type(kind, value, other):
+    schema = Schema({"x": kind})
+    predicate = parse(Predicate((Filter((Constraint("x", "not in", []),)),)), schema)
+    assert parse("NOT (x IN ())", schema) == predicate
+    assert parse(str(predicate), schema) == predicate
+    assert [explain(predicate, row).matched for row in ({"x": value}, {"x": other}, {})] == [
+        True,
+        False,
+        False,
+    ]
