@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from operator import index
 from os import PathLike
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, overload
@@ -34,7 +33,7 @@ from rtfilter.results import Matches
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Draft, Subscriptions
-from rtfilter.subscriptions.ids import as_ids
+from rtfilter.subscriptions.ids import as_ids, one_id
 from rtfilter.subscriptions.saved import from_arrays, to_arrays
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ class EventFilter:
         """
         try:
             draft = self._subscriptions.draft([predicate])
-            return int(self._add(draft, None if id is None else [index(id)])[0])
+            return int(self._add(draft, None if id is None else [one_id(id)])[0])
         except (PredicateError, ValueError):
             if self.metrics is not None:
                 self.metrics.refused += 1

@@ -41,7 +41,7 @@ def plain(value: float, digits: int, separator: str = "") -> str:
     separator : str
         Between thousands.
     """
-    if not 1e-6 <= abs(value) < 1e15:
+    if not 1e-6 <= abs(value) < 1e21:
         return f"{value:.{digits}g}"
     decimals = max(0, digits - 1 - floor(log10(abs(value))))
     text = f"{value:,.{decimals}f}".replace(",", separator)

@@ -213,7 +213,7 @@ def _subscribe_conditions(path: str, target: EventFilter, conditions: Any, only:
     except PredicateError as error:
         if error.row is None:
             raise
-        raise CommandError(f"{_place(path, places[error.row])}: {error}") from None
+        raise CommandError(f"{_place(path, places[error.row])}: {error.message}") from None
 
 
 def _subscribe_bounds(path: str, target: EventFilter, bounds: Bounds, only: int | None) -> None:

@@ -1,14 +1,13 @@
 """Reading events from columns: NumPy arrays, masked arrays, pandas DataFrames, Arrow tables.
 
-Neither pandas nor pyarrow is imported here: a caller who passes such an object has imported it already. Only
-what hands out Arrow's columns without pyarrow, as Polars does, has it imported.
+Neither pandas nor pyarrow is imported here: a caller who passes such an object has imported it already.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -20,12 +19,14 @@ from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_objects, refusal
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.exact import instants, rests
-from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values
-from rtfilter.events.table import EventTable, Field, Fields, inward, rests_one_by_one
+from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values, streamed
+from rtfilter.events.table import PHRASES, EventTable, Field, Fields, inward, rests_one_by_one
 from rtfilter.text import listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
 """What the kinds of NumPy's dtypes compare with."""
+_TEXT = frozenset(("str", "timestamp"))
+"""What the values of an array of text may be."""
 _NOT_HASHED = (TypeError, NotImplementedError)
 """What pandas raises for a list or a dict among the values."""
 
@@ -63,36 +64,13 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
         _require_known(fields, events.column_names)
         return _read_arrow(fields, events)
     if hasattr(events, "__arrow_c_stream__"):
-        table = _streamed(events)
+        table = streamed(events, EventError)
         _require_known(fields, table.column_names)
         return _read_arrow(fields, table)
     raise EventError(
         f"cannot read events from {type(events).__name__}; pass a dict, a list of dicts or of rows, "
         "a NumPy array, a DataFrame of pandas or Polars, or an Arrow table"
     )
-
-
-def _streamed(events: Any) -> Any:
-    """The Arrow table that Polars, and whatever else speaks Arrow's language for C, hands out."""
-    try:
-        import pyarrow as pa
-    except ImportError:
-        kind = f"{type(events).__module__.partition('.')[0]}.{type(events).__name__}"
-        raise EventError(f"reading a {kind} needs pyarrow; pip install 'rtree-filter[arrow]'") from None
-    table = pa.table(events)
-    for place, name in enumerate(table.column_names):
-        table = table.set_column(place, name, _with_plain_text(pa, table.column(place)))
-    return table
-
-
-def _with_plain_text(pa: Any, column: Any) -> Any:
-    """The column with text in the form that all of pyarrow's functions take; Polars hands out another."""
-    if column.type == pa.string_view():
-        return column.cast(pa.large_string())
-    if pa.types.is_dictionary(column.type) and column.type.value_type == pa.string_view():
-        chunks = [chunk.dictionary.cast(pa.large_string()).take(chunk.indices) for chunk in column.chunks]
-        return pa.chunked_array(chunks, pa.large_string())
-    return column
 
 
 def _require_known(fields: Fields, names: Iterable[str]) -> None:
@@ -159,30 +137,34 @@ def _read_array(fields: Fields, events: AnyArray) -> EventTable:
         raise EventError(f"expected an array of shape (n, {len(fields)}) [{names}]; got {events.shape}")
     mask = np.ma.getmaskarray(events) if isinstance(events, np.ma.MaskedArray) else None
     values = np.ma.getdata(events)
-    if values.dtype.kind not in "OUST":
-        kind = _FAMILIES.get(values.dtype.kind)
-        for field in () if fields.family == kind else fields:
-            # No value of the array can be of this attribute's type, so the array is a mistake.
-            if field.family != kind:
-                raise EventError.about(
-                    field.name,
-                    f"is {field.family}, but the array holds {values.dtype}; "
-                    "pass dicts, a DataFrame, an Arrow table or an array of objects",
-                )
-        if kind == "number" and mask is None:
-            long = values.dtype.char == "g"
-            with np.errstate(over="ignore") if long else nullcontext():  # beyond float64 it becomes infinite
-                points = np.array(values, np.float64, order="C")  # never the caller's own memory
-            if _within(fields, points, values):
-                points += 0.0  # -0.0 and 0.0 become the same coordinate
-                # Large integers are exact in the rows only; floats are the same in both.
-                kept = values.copy() if values.dtype.kind != "f" else points
-                return EventTable(points, _Numbers(fields.names, kept), fields)
+    kind = _FAMILIES.get(values.dtype.kind)
+    if values.dtype.kind != "O" and (kind is None or fields.family != kind):
+        _require(fields, _TEXT if values.dtype.kind in "UT" else {kind}, values)
+    if kind == "number" and mask is None:
+        long = values.dtype.char == "g"
+        with np.errstate(over="ignore") if long else nullcontext():  # beyond float64 it becomes infinite
+            points = np.array(values, np.float64, order="C")  # never the caller's own memory
+        if _within(fields, points, values):
+            points += 0.0  # -0.0 and 0.0 become the same coordinate
+            # Large integers are exact in the rows only; floats are the same in both.
+            kept = values.copy() if values.dtype.kind != "f" else points
+            return EventTable(points, _Numbers(fields.names, kept), fields)
     columns = [
         encode_array(field, values[:, j], None if mask is None else mask[:, j])
         for j, field in enumerate(fields)
     ]
     return _table(columns, fields, len(values))
+
+
+def _require(fields: Fields, possible: Container[str | None], values: AnyArray) -> None:
+    """Refuse an array none of whose values can be of an attribute's type: it is a mistake."""
+    for field in fields:
+        if field.family not in possible:
+            raise EventError.about(
+                field.name,
+                f"is {PHRASES[field.family]}, but the array holds {values.dtype}; "
+                "pass dicts, a DataFrame, an Arrow table or an array of objects",
+            )
 
 
 def _within(fields: Fields, points: FloatArray, values: AnyArray) -> bool:

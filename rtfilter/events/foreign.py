@@ -1,4 +1,8 @@
-"""Columns of pandas and Arrow as NumPy arrays. Neither is imported: who passes one has done so already."""
+"""Columns of pandas and Arrow as NumPy arrays.
+
+Neither is imported: who passes one has done so already. Only what hands out Arrow's columns without pyarrow,
+as Polars does, has it imported.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rtfilter.dtypes import AnyArray, BoolArray
+from rtfilter.errors import EventError, PredicateError
 
 PLAIN = "iufbmM"
 """Kinds of NumPy's dtypes whose values need not be read one by one."""
@@ -73,3 +78,34 @@ def arrow_values(column: Any) -> Values:
         counts = np.asarray(column.cast(width).fill_null(0)).astype(np.int64)
         return Values(counts.view(f"{letter}8[{unit}]"), missing)
     return Values(np.asarray(column.fill_null(False if pa.types.is_boolean(kind) else 0)), missing)
+
+
+def streamed(given: Any, refusal: type[EventError | PredicateError]) -> Any:
+    """Return the Arrow table that Polars, and whatever else speaks Arrow's language for C, hands out.
+
+    Raises `refusal` where there is no pyarrow, and for what has no named columns, such as a Series.
+    """
+    kind = f"{type(given).__module__.partition('.')[0]}.{type(given).__name__}"
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise refusal(f"reading a {kind} needs pyarrow; pip install 'rtree-filter[arrow]'") from None
+    try:
+        table = pa.table(given)
+    except pa.ArrowInvalid:
+        raise refusal(
+            f"a {kind} has no named columns; pass a DataFrame, an Arrow table or an array"
+        ) from None
+    for place, name in enumerate(table.column_names):
+        table = table.set_column(place, name, _with_plain_text(pa, table.column(place)))
+    return table
+
+
+def _with_plain_text(pa: Any, column: Any) -> Any:
+    """The column with text in the form that all of pyarrow's functions take; Polars hands out another."""
+    if column.type == pa.string_view():
+        return column.cast(pa.large_string())
+    if pa.types.is_dictionary(column.type) and column.type.value_type == pa.string_view():
+        chunks = [chunk.dictionary.cast(pa.large_string()).take(chunk.indices) for chunk in column.chunks]
+        return pa.chunked_array(chunks, pa.large_string())
+    return column

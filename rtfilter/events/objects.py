@@ -20,6 +20,11 @@ MAX_NESTING = 64
 """Deepest nesting of objects in one event."""
 _ATOMS = frozenset((int, float, str, bool, type(None)))
 _PLAIN = frozenset((int, float))
+_FORMS = (
+    "expected a mapping of names to values; a list holds mappings, or nothing but lists or tuples of values "
+    "in the order of the schema; an array has shape (n, number of attributes)"
+)
+"""What is said of a list of something else."""
 
 
 def flatten(event: Mapping[Any, object], names: frozenset[str], row: int = 0) -> dict[str, object]:
@@ -134,7 +139,7 @@ def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
     for kind in kinds:
         if kind is not dict and not issubclass(kind, Mapping):
             row = next(row for row, event in enumerate(events) if type(event) is kind)
-            reason = f"is of type {kind.__name__}; expected a mapping of names to values"
+            reason = f"is of type {kind.__name__}; {_FORMS}"
             error = EventError(f"event {row} {reason}", reason=reason)
             error.row = row
             raise error

@@ -25,14 +25,13 @@ from rtfilter.events.encoding import (
     number,
 )
 from rtfilter.events.reading import read_events
-from rtfilter.events.table import EventTable, Field, Fields
+from rtfilter.events.table import PHRASES, EventTable, Field, Fields
 from rtfilter.text import listed, shown
 
 KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "timestamp": datetime}
 """Name of each attribute type in JSON, and its Python type."""
 _KIND_OF = {python_type: kind for kind, python_type in KINDS.items()}
 _READ_AS: dict[type, type] = {int: float, float: float, str: str, bool: bool, datetime: Timestamp}
-_PHRASES = {"number": "a number", "str": "a string", "bool": "a boolean", "timestamp": "a timestamp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,10 +301,13 @@ class Schema:
         if found is None:
             if number(value) is None and isinstance(value, float):
                 raise PredicateError.about(name, "cannot be compared with NaN")
+            if attribute.type is datetime and isinstance(value, str):
+                reason = f"is a timestamp, and {shown(value)} is not an ISO 8601 date or time"
+                raise PredicateError.about(name, f"{reason}, such as 2024-05-31T12:00:00Z")
             what = f"{type(value).__name__} {shown(value)}"
             hint = "; use IS NULL or exists" if value is None else ""
             raise PredicateError.about(
-                name, f"is {_PHRASES[attribute.family]}, it cannot be compared with the {what}{hint}"
+                name, f"is {PHRASES[attribute.family]}, it cannot be compared with the {what}{hint}"
             )
         if attribute.type is datetime:
             return Timestamp(found)

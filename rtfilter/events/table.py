@@ -7,13 +7,16 @@ from functools import cached_property
 from itertools import accumulate
 from math import ceil, floor, inf, nextafter
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import HIGHEST, LOWEST
 from rtfilter.events.exact import rest_of
+
+PHRASES: Final = {"number": "a number", "str": "a string", "bool": "a boolean", "timestamp": "a timestamp"}
+"""What messages say an attribute is, by its family."""
 
 
 class Field(NamedTuple):

@@ -15,7 +15,7 @@ from rtfilter.events.encoding import ALIEN, EXACT, HIGHEST, LOWEST, MISSING, Tim
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.ends import NO_ENDS, Ends
 from rtfilter.predicates.model import Constraint, Filter, Predicate
-from rtfilter.predicates.sides import Side, open_side, read_side
+from rtfilter.predicates.sides import NO_STRING, Side, open_side, read_side
 
 _FLOAT: Final = np.dtype(np.float64)
 
@@ -37,9 +37,9 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
     Parameters
     ----------
     low, high : array_like (n, number of attributes), or table of n rows
-        Closed ends. An array has them in the order of ``schema.names``. A table, which is a pandas
-        DataFrame, an Arrow table or a mapping of names to columns, has them by the names of attributes; an
-        attribute without a column has no bound on that side.
+        Closed ends. An array has them in the order of ``schema.names``. A table, which is a
+        DataFrame of pandas or of Polars (which needs pyarrow), an Arrow table or a mapping of names to
+        columns, has them by the names of attributes; an attribute without a column has no bound on that side.
 
         Ends of numbers are numbers of any dtype; those of booleans are 0 and 1, or booleans. Those of
         timestamps are datetime64 of any unit, what a constant may be, or numbers: microseconds since
@@ -77,6 +77,7 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
             f"got {lows.values.shape}, {highs.values.shape}"
         )
     _check(lows, highs, schema)
+    _check_booleans(lows, highs, schema)
     a, b = lows.values, highs.values
     sizes = np.abs(np.stack((a, b), axis=2))
     far = sizes >= EXACT
@@ -91,7 +92,9 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
     if schema.dimensions > len(schema.names):
         widths = np.array([attribute.width for attribute in schema.attributes.values()])
         bounded = (low != MISSING) & (widths == 2)
-        _refuse(bounded, "bounds on a string, which arrays cannot hold", lows, highs, schema)
+        if bounded.any():
+            row, at = map(int, np.argwhere(bounded)[0])
+            raise PredicateError.about(schema.names[at], NO_STRING, row=row)
         low, high = (np.ascontiguousarray(np.repeat(side, widths, axis=1)) for side in (low, high))
     return Bounds(low, high, ends)
 
@@ -124,6 +127,18 @@ def _check(lows: Side, highs: Side, schema: Schema) -> None:
         above = above | ((a == b) & (np.asarray(low_rests) > high_rests))
     _refuse(above, "low above high", lows, highs, schema)
     _refuse((a == inf) | (b == -inf), "an end at the wrong infinity", lows, highs, schema)
+
+
+def _check_booleans(lows: Side, highs: Side, schema: Schema) -> None:
+    """Refuse ends that no boolean has."""
+    flags = [at for at, attribute in enumerate(schema.attributes.values()) if attribute.type is bool]
+    if not flags:
+        return
+    wrong = np.zeros(lows.values.shape, np.bool_)
+    for side in (lows, highs):
+        ends = side.values[:, flags]
+        wrong[:, flags] |= ~(np.isinf(ends) | (ends == 0) | (ends == 1))
+    _refuse(wrong, "a boolean's end is 0 or 1 (infinite: no bound); not so", lows, highs, schema)
 
 
 def _ends(lows: Side, highs: Side, large: BoolArray, schema: Schema) -> Ends:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 from typing import Any, Final
 
 from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
+from rtfilter.events.table import PHRASES
 from rtfilter.predicates.model import (
     COMPARE,
     MAX_TERMS,
@@ -47,19 +49,33 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
             if operator not in COMPARE:
                 Constraint(attribute, operator, value)  # names the operators there are
             known = ", ".join(OPERATORS_OF[family])
-            raise PredicateError.about(
-                attribute, f"is {family}, which has no operator {operator!r}; use {known}, is null or exists"
+            reason = (
+                f"is {PHRASES[family]}, which has no operator {operator!r}; use {known}, is null or exists"
             )
+            raise PredicateError.about(attribute, reason)
         if operator in SETS:
             value = frozenset(schema.constant(attribute, item) for item in constants(value))
             if operator == "not in" and not value:
-                operator, value = "exists", None
+                return _EVERY_VALUE[family](attribute)
         else:
             value = schema.constant(attribute, value)
     else:
         value = None
     # Everything is canonical by now: what Constraint.__new__ would check again is skipped.
     return (Filter((tuple.__new__(Constraint, (attribute, operator, value)),)),)
+
+
+def _split(attribute: str, at: int) -> Filters:
+    return tuple(Filter((Constraint(attribute, operator, at),)) for operator in ("<", ">="))
+
+
+_EVERY_VALUE: Final[dict[str, Callable[[str], Filters]]] = {
+    "number": lambda name: _split(name, 0),
+    "timestamp": lambda name: _split(name, Timestamp(0)),
+    "str": lambda name: (Filter((Constraint(name, "prefix", ""),)),),
+    "bool": lambda name: (Filter((Constraint(name, "in", (False, True)),)),),
+}
+"""What ``NOT IN ()`` is, by family: every value of the attribute's type, and none of another."""
 
 
 def any_of(parts: Sequence[Filters]) -> Filters:

@@ -10,6 +10,8 @@ from rtfilter.predicates.model import Constraint, Filter, Predicate
 from rtfilter.text import plain, shown
 
 _MICROSECONDS = 1_000_000
+_RELATIONS = {"<": "below", "<=": "at most", ">": "above", ">=": "at least", "=": "equal to"}
+"""What a value is not whose distance from the constant is 0, or too small for a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class ConstraintExplanation:
             return text
         if self.distance is None:
             return text if _comparable(self.constraint, self.value) else f"{text}, of another type"
+        if self.distance == 0 and self.constraint.operator in _RELATIONS:
+            return f"{text}, which is not {_RELATIONS[self.constraint.operator]} {self.constraint.value}"
         if self.constraint.operator in ("<", "<="):
             side = "too high by"
         else:

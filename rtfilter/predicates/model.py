@@ -107,8 +107,6 @@ class Constraint(_Constraint):
             if len({READERS[type(item)] for item in items}) > 1:
                 raise PredicateError(f"a set has constants of one type; got {shown(items)}")
             value = frozenset(items)
-            if operator == "not in" and not value:
-                operator, value = "exists", None
         elif operator in COMPARE:
             value = _canonical(value)
         else:
@@ -132,7 +130,7 @@ class Constraint(_Constraint):
         sample = constant
         if operator in SETS:
             if not constant:
-                return False
+                return operator == "not in"  # of any type: only a schema tells which one compares
             sample = next(iter(constant))
         found = READERS[type(sample)](value)
         return found is not None and COMPARE[operator](found, constant)

@@ -12,13 +12,17 @@ from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import EXACT, is_missing, microseconds, number
 from rtfilter.events.exact import MOST_REST, instants, rest_of, rests
-from rtfilter.events.foreign import Values, arrow_values, families, pandas_values
+from rtfilter.events.foreign import Values, arrow_values, families, pandas_values, streamed
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.text import listed, shown
 
 Name = Literal["low", "high"]
 OPEN: Final = {"low": -math.inf, "high": math.inf}
 """The end that is no bound, by side; what is missing in a table means the same."""
+
+
+NO_STRING: Final = "is a string, which has no bounds; subscribe with a predicate instead"
+"""What is said of bounds for a string."""
 
 
 class Side(NamedTuple):
@@ -65,7 +69,7 @@ def read_side(given: Any, schema: Schema, name: Name) -> Side:
     for column in columns:
         attribute = schema.attribute(column)
         if attribute.kind == "str":
-            raise PredicateError.about(column, "is a string, which has no bounds; write a condition")
+            raise PredicateError.about(column, NO_STRING)
     read = {column: _values(values, column, name) for column, values in columns.items()}
     lengths = {len(values.array) for values in read.values()}
     if len(lengths) > 1:
@@ -93,9 +97,13 @@ def _columns(given: Any, name: Name) -> dict[str, Any] | None:
         names, columns = list(given.columns), [given.iloc[:, at] for at in range(given.shape[1])]
     elif ("pyarrow", "Table") in kinds or ("pyarrow", "RecordBatch") in kinds:
         names, columns = list(given.schema.names), list(given.columns)
-    elif hasattr(given, "columns"):
+    elif hasattr(given, "__arrow_c_stream__"):
+        table = streamed(given, PredicateError)
+        names, columns = list(table.column_names), list(table.columns)
+    elif hasattr(type(given), "columns"):  # of the class: some frames are slow to tell them
         raise PredicateError(
-            f"{name} is a {type(given).__name__}; pass an array, a pandas DataFrame or an Arrow table"
+            f"{name} is a {type(given).__name__}; "
+            "pass an array, a DataFrame of pandas or Polars, or an Arrow table"
         )
     else:
         return None
@@ -132,7 +140,7 @@ def _converted(given: Any, name: Name) -> tuple[AnyArray, AnyArray | None]:
         if array.dtype.kind not in "iufbmM":
             array = np.array(given, object)
     except (ValueError, TypeError) as error:
-        raise PredicateError(f"{name} is no array: {error}", row=_ragged(given)) from None
+        raise _no_array(given, name, error) from None
     # NumPy makes floats of a list with integers and floats.
     if isinstance(given, Sequence) and array.dtype.kind == "f" and _large(array).any():
         return array, np.array(given, object)
@@ -145,11 +153,18 @@ def _large(values: FloatArray) -> BoolArray:
     return found
 
 
-def _ragged(given: Any) -> int | None:
-    """The first row of a list that is not as long as the first, if that is what is wrong."""
-    if isinstance(given, Sequence) and given and all(isinstance(row, Sequence) for row in given):
-        return next((row for row, ends in enumerate(given) if len(ends) != len(given[0])), None)
-    return None
+def _no_array(given: Any, name: Name, error: Exception) -> PredicateError:
+    """What to say of ends that NumPy makes no array of."""
+    if not isinstance(given, Sequence):
+        return PredicateError(f"{name} is no array: {error}")
+    if all(isinstance(ends, Sequence) or (isinstance(ends, np.ndarray) and ends.ndim) for ends in given):
+        for row, ends in enumerate(given):
+            if len(ends) != len(given[0]):
+                reason = f"{name} is no array: this row has length {len(ends)}, but row 0 has {len(given[0])}"
+                return PredicateError(reason, row=row)
+    return PredicateError(
+        f"{name} is no array: a row has one plain value for each attribute; got {shown(given)}"
+    )
 
 
 def _array(given: Any, schema: Schema, name: Name) -> tuple[AnyArray, AnyArray | None]:
@@ -213,7 +228,8 @@ def _require(
     for at, (name, attribute) in enumerate(attributes):
         given = np.flatnonzero(~np.broadcast_to(mask, array.shape)[:, at])
         if attribute.family != family and len(given):
-            reason = f"is a {attribute.family}, but its bounds are {array.dtype}"
+            but = f"is a {attribute.family}, but its bounds are {array.dtype}"
+            reason = NO_STRING if attribute.family == "str" else but
             raise PredicateError.about(name, reason, row=int(given[0]))
 
 
@@ -246,7 +262,8 @@ def _objects(
                 continue
             end = _end(given, declared.family, name)
             if end is None:
-                reason = f"is a {declared.family}, but has the bound {type(given).__name__} {shown(given)}"
+                but = f"is a {declared.family}, but has the bound {type(given).__name__} {shown(given)}"
+                reason = NO_STRING if declared.family == "str" else but
                 raise PredicateError.about(attribute, reason, row=row)
             try:
                 values[row, column] = end

@@ -21,6 +21,7 @@ NOT is pushed down to the constraints (De Morgan), so that the result is a disju
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -38,6 +39,10 @@ MAX_LENGTH: Final = 65_536
 
 _COMPARISONS: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Each comparison, and the same one with its sides exchanged."""
+_STATEMENT: Final = re.compile(
+    r"\s*(select|where)\b(?!\s*(?:[=<>!.)]|(?:is|(?:not\s+)?(?:in|like|between))\b))", re.IGNORECASE
+)
+"""How a statement begins, and no test of an attribute of this name."""
 _TESTS: Final = frozenset(("BETWEEN", "IN", "IS", "LIKE", "NOT"))
 """What else follows an operand."""
 _MOMENTS: Final = frozenset(("DATE", "TIMESTAMP"))
@@ -55,11 +60,18 @@ def parse_sql(source: str, schema: Schema) -> Filters:
         raise PredicateError(f"the condition has {len(source)} characters; at most {MAX_LENGTH} are allowed")
     if source.lstrip().startswith("{"):
         raise PredicateError("text is read as SQL; pass an event pattern as a mapping: json.loads(text)")
-    words = words_of(source)
-    if len(words) == 1:
-        raise PredicateError("the condition is empty; write TRUE to match every event")
     try:
+        words = words_of(source)
+        if len(words) == 1:
+            raise PredicateError("the condition is empty; write TRUE to match every event")
         return _SqlReader(source, words, schema).filters()
+    except PredicateError:
+        start = _STATEMENT.match(source)
+        if start is None or start[1] in schema.attributes:
+            raise
+        raise PredicateError(
+            "write only the condition that follows WHERE, not SELECT or WHERE itself", source, start.start(1)
+        ) from None
     except RecursionError:
         raise PredicateError("the condition is nested too deeply; use fewer parentheses and NOTs") from None
 
@@ -187,10 +199,14 @@ class _SqlReader:
     def _alone(self, operand: _Operand) -> NoReturn:
         if operand.name is None:
             self._fail(f"a constant alone is not a condition; {SUPPORTED}", operand.place)
-        self.schema.attribute(operand.name)
-        self._fail(
-            f"an attribute alone is not a condition; write {written(operand.name)} = TRUE", operand.place
+        attribute = self.schema.attribute(operand.name)
+        name = written(operand.name)
+        hint = (
+            f"write {name} = TRUE"
+            if attribute.type is bool
+            else f"compare it with a constant, or write {name} IS NOT NULL"
         )
+        self._fail(f"an attribute alone is not a condition; {hint}", operand.place)
 
     def _comparison(self, left: _Operand, negated: bool, depth: int) -> Filters:
         operator = self.word.text

@@ -29,7 +29,8 @@ _SAME: Final = {"!=": "<>", "==": "="}
 _REFUSED: Final = {
     ";": "expected one condition, without semicolons",
     "!": "! is not supported; write NOT",
-    **dict.fromkeys("*/%|", "arithmetic is not supported"),
+    "|": "| and || are not supported",
+    **dict.fromkeys("*/%", "arithmetic is not supported"),
     **dict.fromkeys("?@$", "a placeholder is not supported; write the constant itself"),
     **dict.fromkeys("'\"", "not an SQL condition: this quote is not closed"),
 }

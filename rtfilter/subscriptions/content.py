@@ -133,15 +133,28 @@ class Subscriptions:
     # -- drafts: read, checked and compiled before anybody has to wait -----------------------------------
 
     def draft(self, sources: Sequence[Source]) -> Draft:
-        """Read predicates. Raises `PredicateError`, whose `row` tells which."""
+        """Read predicates. Raises `PredicateError`; of several its `row`, and its text, tell which."""
+        try:
+            return self._draft(sources)
+        except PredicateError as error:
+            if error.row is None or len(sources) == 1:
+                raise
+            raise PredicateError(
+                error.message,
+                error.source,
+                error.position,
+                row=error.row,
+                attribute=error.attribute,
+                reason=error.reason,
+            ) from None
+
+    def _draft(self, sources: Sequence[Source]) -> Draft:
         predicates = []
         for row, source in enumerate(sources):
             try:
                 predicates.append(parse(source, self.schema))
             except PredicateError as error:
                 error.row = row
-                if len(sources) > 1:
-                    error.add_note(f"in predicate {row} of {len(sources)}")
                 raise
         refuse_untaken(self.name, self.matcher.takes, predicates, self.schema)
         filters = Filters.of_predicates(self.schema, predicates)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from numbers import Integral
+from operator import index
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.text import shown
 
 NO_IDS: Final = np.empty(0, np.int64)
 LAST_ID: Final = 2**63 - 2
@@ -48,6 +50,14 @@ def as_ids(ids: ArrayLike) -> IntArray:
     if not all(isinstance(id, Integral) and not isinstance(id, bool) for id in given):
         raise TypeError(f"ids must be integers, not {names.dtype}")
     return np.array([id if 0 <= id <= LAST_ID else -1 for id in given], np.int64)
+
+
+def one_id(id: object) -> int:
+    """Return the id of one new subscription. Raises `TypeError` for what is no integer."""
+    try:
+        return index(id)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"id must be an integer, not {shown(id)}") from None
 
 
 def is_integer(id: object) -> bool:

@@ -556,13 +556,25 @@ def test_array_of_wrong_shape(shape):
 
 @pytest.mark.parametrize("dtype", [complex, "m8[s]", "M8[s]", bool, "V8", [("x", float)]])
 def test_an_array_of_another_type_is_refused(dtype):
-    with pytest.raises(EventError, match="'x' is number, but the array holds"):
+    with pytest.raises(EventError, match="'x' is a number, but the array holds"):
         Schema({"x": float}).read(np.zeros((1, 1), dtype))
+
+
+@pytest.mark.parametrize("dtype", ["U1", "S1", np.dtypes.StringDType()])
+def test_an_array_of_text_is_refused_where_an_attribute_has_no_text(dtype):
+    with pytest.raises(EventError, match="'x' is a number, but the array holds") as caught:
+        Schema({"x": float, "s": str}).read(np.array([["1", "a"]], dtype))
+    assert caught.value.attribute == "x"
+
+
+def test_an_array_of_text_holds_strings_and_timestamps():
+    table = Schema({"s": str, "at": datetime}).read(np.array([["a", "2024-05-31T12:00Z"]]))
+    assert table.points.tolist() == [[*string_code("a"), NOON_US]]
 
 
 def test_numeric_array_for_other_attributes_is_refused():
     """None of its values could ever match, so it is a mistake."""
-    with pytest.raises(EventError, match="'symbol' is str, but the array holds float64"):
+    with pytest.raises(EventError, match="'symbol' is a string, but the array holds float64"):
         Schema({"x": float, "symbol": str}).read(np.zeros((1, 2)))
 
 
@@ -579,9 +591,22 @@ def test_unreadable_forms(form):
         NUMBERS.read(form)
 
 
+@pytest.mark.parametrize("column", [polars.Series([2.0]), pa.chunked_array([[2.0]])])
+def test_a_column_is_no_table(column):
+    with pytest.raises(EventError, match="has no named columns; pass a DataFrame, an Arrow table or an arr"):
+        NUMBERS.read(column)
+
+
 def test_list_of_something_else():
     with pytest.raises(EventError, match="event 1 is of type list; expected a mapping"):
         NUMBERS.read([{"x": 1}, [1, 2]])
+
+
+@pytest.mark.parametrize("events", [(2.0, 3.0), [2.0, 3.0], [np.array([2.0, 3.0])]])
+def test_a_list_of_numbers_or_arrays_is_told_what_a_list_may_hold(events):
+    message = "event 0 is of type .* a list holds mappings, or nothing but lists or tuples of values in the"
+    with pytest.raises(EventError, match=message):
+        NUMBERS.read(events)
 
 
 def frame(**columns):

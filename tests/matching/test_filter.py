@@ -468,7 +468,20 @@ def test_wrong_input_says_what_to_do_and_changes_nothing(prices, act, error, mes
 def test_a_wrong_predicate_in_a_list_says_which(prices):
     with pytest.raises(PredicateError) as caught:
         prices.subscribe_many(["price > 1", "price > 1", "prise > 1"])
-    assert caught.value.__notes__ == ["in predicate 2 of 3"]
+    assert str(caught.value).startswith("row 2, unknown attribute 'prise'; did you mean 'price'?\n")
+    assert caught.value.row == 2
+
+
+def test_a_predicate_of_a_list_that_needs_too_many_boxes_says_which(prices):
+    wide = " OR ".join(f"(price IN ({', '.join(str(k + 100 * n) for k in range(10))}))" for n in range(103))
+    with pytest.raises(PredicateError, match=r"^row 1, the predicate needs more than 1024 boxes"):
+        prices.subscribe_many(["price > 1", wide])
+
+
+@pytest.mark.parametrize("id", [1.5, "a", [1]])
+def test_an_id_that_is_no_integer_is_named(prices, id):
+    with pytest.raises(TypeError, match=r"^id must be an integer, not "):
+        prices.subscribe("price > 1", id=id)
 
 
 def test_a_snapshot_of_a_tree_is_no_filter(prices, tmp_path):

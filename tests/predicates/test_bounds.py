@@ -44,7 +44,9 @@ def test_bounds_arrays():
         ([[0, 0, 0]], [[1, 1, 1]], r"shape \(n, 2\)"),
         ([0, 0], [1, 1], r"shape \(n, 2\)"),
         ([[0, 0]], [[1, 1], [1, 1]], r"shape \(n, 2\)"),
-        ([[0, 0], [1]], [[1, 1], [1, 1]], "row 1, low is no array"),
+        ([[0, 0], [1]], [[1, 1], [1, 1]], "row 1, low is no array: this row has length 1, but row 0 has 2$"),
+        ([[1, 1]], [np.ones(2), np.ones(3)], "row 1, high is no array: this row has length 3, but row 0"),
+        ([0, [1, 2]], [[1, 1]], "low is no array: a row has one plain value for each attribute"),
         ([[[0], [0]]], [[1, 1]], r"shape \(n, 2\); low has \(1, 2, 1\)"),
         (0, 1, r"shape \(n, 2\); low has \(\)"),
         ([[0, 0], [0, "a"]], [[1, 1]] * 2, "row 1, attribute 'y' is a number, but has the bound str 'a'"),
@@ -68,7 +70,18 @@ def test_bounds_arrays():
         (pd.DataFrame([[0, 0]]), [[1, 1]], r"called as the attributes are, not 0; .* to_numpy\(\)"),
         (pd.DataFrame([[0, 0]], columns=["x", "x"]), [[1, 1]], "low has several columns called 'x'"),
         (pd.DataFrame({"x": ["0"]}), [[1, 1]], "row 0, attribute 'x' is a number, but has the bound str"),
-        (pl.DataFrame({"x": [0]}), [[1, 1]], "low is a DataFrame; pass an array, a pandas DataFrame or"),
+        (
+            pl.LazyFrame({"x": [0]}),
+            [[1, 1]],
+            "low is a LazyFrame; pass an array, a DataFrame of pandas or Pol",
+        ),
+        (
+            pl.Series([0.0]),
+            [[1, 1]],
+            "a polars.Series has no named columns; pass a DataFrame, an Arrow table",
+        ),
+        (pl.DataFrame({"x": ["0"]}), [[1, 1]], "row 0, attribute 'x' is a number, but has the bound str '0'"),
+        (pl.DataFrame({"z": [0]}), [[1, 1]], "unknown attribute 'z'"),
     ],
 )
 def test_bounds_that_are_refused(low, high, message):
@@ -88,14 +101,24 @@ def test_moments_that_are_refused():
         compile_bounds([["soon", 1]], [["soon", 1]], schema)
 
 
+@pytest.mark.parametrize(("low", "high"), [(2, 3), (0.25, 0.75), (-1, 0.5), (0, 2), (-1, math.inf)])
+@pytest.mark.parametrize("form", [list, np.array, lambda ends: {"flag": [end for _, end in ends]}])
+def test_bounds_of_a_boolean_are_0_and_1(low, high, form):
+    with pytest.raises(PredicateError, match="row 0, attribute 'flag': a boolean's end is 0 or 1"):
+        compile_bounds(form([[0, low]]), form([[0, high]]), Schema({"x": float, "flag": bool}))
+
+
 def test_tables_with_bounds_on_a_string_are_refused():
     with pytest.raises(PredicateError, match="attribute 's' is a string, which has no bounds"):
         compile_bounds({"s": [1]}, {"s": [2]}, Schema({"s": str, "x": float}))
 
 
 def test_bounds_on_a_string_are_refused():
-    with pytest.raises(PredicateError, match="row 0, attribute 's': bounds on a string"):
-        compile_bounds([[1]], [[2]], Schema({"s": str}))
+    lows = [[[1]], [["a"]], [[True]], np.zeros((1, 1), "M8[s]"), np.array([["a"]])]
+    for low in lows:
+        with pytest.raises(PredicateError, match="attribute 's' is a string, which has no bounds") as caught:
+            compile_bounds(low, low, Schema({"s": str}))
+        assert caught.value.row == 0
 
 
 @drawn(st.data())
@@ -104,8 +127,9 @@ def test_a_bounds_box_and_its_predicate_agree(data):
     types = {"x": float, "n": int, "flag": bool, "t": datetime}
     schema = Schema(types)
     bounds = []
-    for _ in types:
-        ends = st.sampled_from([-math.inf, -2.0, -1.0, 0.0, 0.5, 1.0, 7.0, 1e6, math.inf])
+    for name in types:
+        finite = [0.0, 1.0] if name == "flag" else [-2.0, -1.0, 0.0, 0.5, 1.0, 7.0, 1e6]
+        ends = st.sampled_from([-math.inf, *finite, math.inf])
         bounds.append(sorted([data.draw(ends), data.draw(ends)]))
     if any(a == math.inf or b == -math.inf for a, b in bounds):
         return
@@ -137,6 +161,7 @@ FORMS = {
         }
     ),
     "arrow": pa.table({"n": [5, None], "t": pa.array([NOON, None], pa.timestamp("s")), "flag": [True, None]}),
+    "polars": pl.DataFrame({"t": [NOON, None], "n": [5, None], "flag": [True, None]}),
     "mapping": {
         "n": np.ma.array([5, 0], mask=[0, 1]),
         "t": np.array([NOON64, "NaT"], "M8[ms]"),
@@ -205,10 +230,10 @@ def test_large_integers_are_kept_exactly(given, value):
 
 
 def test_sizes_that_float64_tells_apart_need_no_columns():
-    """As a bool needs none, nor an open side."""
+    """As an open side needs none, nor a bool."""
     schema = Schema({"n": int, "flag": bool})
     limit = 2**53 - 1
-    _, _, ends = compile_bounds([[-limit, 0]], [[limit, 1e300]], schema)
+    _, _, ends = compile_bounds([[-limit, 0]], [[limit, 1]], schema)
     assert not len(ends.owners)
     _, _, ends = compile_bounds([[-limit - 1, 0]], [[math.inf, 1]], schema)
     assert ends.sides.tolist() == [0]

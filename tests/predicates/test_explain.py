@@ -41,7 +41,10 @@ def test_verdicts_are_those_of_the_predicate(data):
     ("operator", "constant", "value", "distance", "reason"),
     [
         ("<", 10, 12.5, 2.5, "is 12.5, too high by 2.5"),
-        ("<", 10, 10, 0, "is 10, too high by 0"),
+        ("<", 10, 10, 0, "is 10, which is not below 10"),
+        (">", 1, 1, 0, "is 1, which is not above 1"),
+        ("<=", 2.0**53, 2**53 + 1, 0, "is 9007199254740993, which is not at most 9007199254740992.0"),
+        ("<", 0, 9_992_800_000_000_000, 9.9928e15, "is 9992800000000000, too high by 9992800000000000"),
         (">=", 10, 4, 6, "is 4, too low by 6"),
         ("=", 10, 4, 6, "is 4, off by 6"),
         ("in", [1, 10], 8, 2, "is 8, off by 2"),
@@ -70,6 +73,8 @@ def test_distance_and_reason(operator, constant, value, distance, reason):
 
 def test_seconds_for_timestamps():
     assert of(Constraint("x", ">", NOON), "2024-05-31T11:59Z").reason.endswith("too low by 60 s")
+    at_noon = of(Constraint("x", ">", NOON), "2024-05-31T12:00Z").reason
+    assert at_noon == "is '2024-05-31T12:00Z', which is not above 2024-05-31T12:00:00Z"
 
 
 def test_report():
@@ -89,3 +94,19 @@ def test_report():
 def test_report_of_everything_and_nothing():
     assert str(explain(Predicate.everything(), {})).endswith("no constraint: every event")
     assert "nothing can match it" in str(explain(Predicate(()), {}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "other"),
+    [(float, 0, "odd"), (str, "", 5), (bool, False, 0), (datetime, "1960-01-01", "soon")],
+)
+def test_not_in_an_empty_set_asks_for_a_value_of_the_type(kind, value, other):
+    schema = Schema({"x": kind})
+    predicate = parse(Predicate((Filter((Constraint("x", "not in", []),)),)), schema)
+    assert parse("NOT (x IN ())", schema) == predicate
+    assert parse(str(predicate), schema) == predicate
+    assert [explain(predicate, row).matched for row in ({"x": value}, {"x": other}, {})] == [
+        True,
+        False,
+        False,
+    ]
