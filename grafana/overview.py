@@ -35,6 +35,7 @@ COLUMNS = 2
 """Panels in a row of it."""
 POINTS = 120
 """Points of a line."""
+_colors: dict[str, str] = {}  # of each name, the same in all panels
 _LABEL = re.compile(r"{{(\w+)}}")
 
 
@@ -124,14 +125,16 @@ def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: f
     ends: list[tuple[float, float, str, Any]] = []
     for name, series in sorted(found, key=lambda one: (len(one[0]), one[0])):
         times, values = np.array(series["values"], float).T
-        (line,) = axes.plot(_dates(times), values * scale, linewidth=2)
-        ends.append((values[-1] * scale, _dates(times[-1]), name, line.get_color()))
+        color = _colors.setdefault(name, f"C{len(_colors)}")
+        axes.plot(_dates(times), values * scale, linewidth=2, color=color)
+        ends.append((values[-1] * scale, _dates(times[-1]), name, color))
     positive = [float(v) * scale for _, series in found for _, v in series["values"] if float(v) > 0]
     axes.set_ylim(0, 1.1 * max(positive, default=1.0))
+    axes.yaxis.set_major_formatter(lambda value, _: plain(value, 3, ","))
     axes.set_xlim(_dates([start, end + (end - start) / 6]))  # room for the names
     apart, above = 0.06 * axes.get_ylim()[1], -math.inf
     for height, moment, name, color in sorted(ends):
-        above = max(height, above + apart)
+        above = max(height, above + apart, apart / 2)  # not on the axis
         axes.annotate(f" {name}", (moment, above), fontsize=11, va="center", color=color)
 
 
