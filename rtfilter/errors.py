@@ -32,7 +32,7 @@ class _InputError(RTFilterError, ValueError):
     Notes
     -----
     The parameters are attributes. A caller that knows a better place than the row, such as a line of a file,
-    shows that place and `message`. Setting `row` later does not change what ``str()`` shows.
+    shows that place and `message`. Setting `row` later does not change what ``str()`` shows; `show_row` does.
     """
 
     _PLACE: ClassVar[str]
@@ -50,12 +50,16 @@ class _InputError(RTFilterError, ValueError):
         self.row = row
         self.attribute = attribute
         self.reason = self.message if reason is None else printable(reason)
-        self._place = "" if row is None else self._PLACE.format(row)
+        self.show_row()
 
     @classmethod
     def about(cls, attribute: str, reason: str, row: int | None = None) -> Self:
         """Return the error whose message is ``attribute '<attribute>' <reason>``."""
         return cls(f"attribute {attribute!r} {reason}", row=row, attribute=attribute, reason=reason)
+
+    def show_row(self) -> None:
+        """Let ``str()`` show the row also where it was set later; without a row nothing is shown."""
+        self._place = "" if self.row is None else self._PLACE.format(self.row)
 
     def __str__(self) -> str:
         return self._place + self.message

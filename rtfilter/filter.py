@@ -179,8 +179,7 @@ class EventFilter:
             draft = self._subscriptions.draft([predicate])
             return int(self._add(draft, None if id is None else [one_id(id)])[0])
         except (PredicateError, ValueError):
-            if self.metrics is not None:
-                self.metrics.refused += 1
+            self._count_refused(1)
             raise
 
     @overload
@@ -227,9 +226,12 @@ class EventFilter:
                 draft = self._subscriptions.draft(low)
             return self._add(draft, ids)
         except (PredicateError, ValueError):
-            if self.metrics is not None:
-                self.metrics.refused += _count(low)
+            self._count_refused(_count(low))
             raise
+
+    def _count_refused(self, number: int) -> None:
+        if self.metrics is not None:
+            self.metrics.refused += number
 
     def _add(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
         names = self._updates.add(draft, ids)
@@ -262,8 +264,7 @@ class EventFilter:
         try:
             draft = self._subscriptions.draft([predicate])
         except PredicateError:
-            if self.metrics is not None:
-                self.metrics.refused += 1
+            self._count_refused(1)
             raise
         self._updates.replace(id, draft)
 

@@ -68,8 +68,8 @@ def refine(
             event = events.row(int(seen if rows is None else rows[seen]))
         predicate = predicates.get(int(hits.ids[hit]))
         keep[hit] = predicate is not None and predicate.matches(event)
-    counts = np.bincount(owner[keep], minlength=len(hits.offsets) - 1)
-    return np.concatenate([[0], np.cumsum(counts)]), hits.ids[keep]
+    hits = hits.only(keep)
+    return hits.offsets, hits.ids
 
 
 def _compare_ends(
