@@ -35,7 +35,6 @@ COLUMNS = 2
 """Panels in a row of it."""
 POINTS = 120
 """Points of a line."""
-_colors: dict[str, str] = {}  # of each name, the same in all panels
 _LABEL = re.compile(r"{{(\w+)}}")
 
 
@@ -90,8 +89,10 @@ def answers(server: Prometheus, panel: Panel, rate: str, start: float, end: floa
     ]
 
 
-def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: float) -> None:
-    """Draw a panel. One without data says "no data"."""
+def draw(
+    axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: float, colors: dict[str, str]
+) -> None:
+    """Draw a panel; one without data says "no data". `colors` are those of names, and new ones are added."""
     axes.set_title(panel.title, fontsize=13)
     axes.tick_params(labelsize=11)
     axes.spines[["top", "right"]].set_visible(False)
@@ -125,7 +126,7 @@ def draw(axes: Axes, panel: Panel, found: Sequence[Answer], start: float, end: f
     ends: list[tuple[float, float, str, Any]] = []
     for name, series in sorted(found, key=lambda one: (len(one[0]), one[0])):
         times, values = np.array(series["values"], float).T
-        color = _colors.setdefault(name, f"C{len(_colors)}")
+        color = colors.setdefault(name, f"C{len(colors)}")
         axes.plot(_dates(times), values * scale, linewidth=2, color=color)
         ends.append((values[-1] * scale, _dates(times[-1]), name, color))
     positive = [float(v) * scale for _, series in found for _, v in series["values"] if float(v) > 0]
@@ -178,8 +179,10 @@ def overview(server: Prometheus, minutes: float, rate: str) -> Figure:
     panels = {panel.title: panel for row in ROWS for panel in row.panels}
     lines = math.ceil(len(SHOWN) / COLUMNS)
     figure = Figure((6.0 * COLUMNS, 3.6 * lines), layout="constrained")
+    colors: dict[str, str] = {}
     for axes, title in zip(figure.subplots(lines, COLUMNS).ravel(), SHOWN, strict=True):
-        draw(axes, panels[title], answers(server, panels[title], rate, start, end), start, end)
+        found = answers(server, panels[title], rate, start, end)
+        draw(axes, panels[title], found, start, end, colors)
     return figure
 
 

@@ -391,12 +391,12 @@ def gate_row(log: Log, name: str, begin: float, end: float) -> Row:
     if len(batches):
         response = (batches["done"] - batches["due"]) * 1e3
         p99, p999 = np.percentile(response, (99, 99.9))
-        waits = (batches["begun"] - batches["asked"]) * 1e3
+        clock = (batches["begun"] - batches["asked"]) * 1e3
         row |= {
             "p99_ms": float(p99),
             "p999_ms": float(p999),
             "waited_ms": float(waited.max()) * 1e3,
-            "waited_p999_ms": float(np.percentile(waits, 99.9)),
+            "waited_p999_ms": float(np.percentile(clock, 99.9)),
         }
     if len(alone):
         held = (alone["left"] - alone["begun"]) * 1e3
