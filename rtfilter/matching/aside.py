@@ -36,7 +36,7 @@ class Copy:
     """
 
     def __init__(self, gate: Gate, source: Subscriptions, without: IntArray = NO_IDS) -> None:
-        self._gate, self._source, self._without = gate, source, without
+        self._gate, self._source = gate, source
         self._rounds = 0
         self._changes, slices, self._places = self._begin()
         parts = [self._read(part) for part in slices]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +29,8 @@ from rtfilter.matching.road import Road
 from rtfilter.predicates.store import Kept
 from rtfilter.subscriptions.content import ClaimedError, Draft, Subscriptions
 from rtfilter.subscriptions.ids import NO_IDS, distinct_ids
+
+T = TypeVar("T")
 
 AT_ONCE = 32
 """Boxes, or ids that are removed, that one turn may change: a large box takes some 0.1 ms, others 0.01."""
@@ -129,10 +132,10 @@ class Updates:
     def _add(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
         count = len(draft.filters)
         if ids is None:
-            names = self._claim_next(count)
+            names = self._turn(self._subscriptions.claim_next, count)
         else:
             names = distinct_ids(ids, count)
-            self._claim_new(np.sort(names))
+            self._turn(self._subscriptions.claim_new, np.sort(names))
             self._require_new(names)
         filters = draft.filters.named(names)
         if self._builds_anew(len(self._subscriptions) + count, count):
@@ -141,21 +144,22 @@ class Updates:
         cuts, done = filters.cuts(BIT), 0
         while done < len(cuts) - 1:
             done = self._add_bits(filters, draft.predicates, cuts, done)
-        self._show(filters)
+        self._turn(self._subscriptions.show, filters)
         return names
 
     def _remove(self, ids: IntArray) -> BoolArray:
         removed = np.zeros(len(ids), np.bool_)
         wanted, first = np.unique(ids, return_index=True)
-        self._claim(wanted)
-        known = [self._known(wanted[row : row + KNOWN]) for row in range(0, len(wanted), KNOWN)]
+        self._turn(self._subscriptions.claim, wanted)
+        slices = (wanted[row : row + KNOWN] for row in range(0, len(wanted), KNOWN))
+        known = [self._look(self._subscriptions.known, ids) for ids in slices]
         removed[first] = np.concatenate(known)
         gone = wanted[removed[first]]
         if len(gone) and self._builds_anew(len(self._subscriptions) - len(gone), len(gone)):
             self._build_anew(removed=gone)
         else:
             if len(gone):
-                self._hide(gone)
+                self._turn(self._subscriptions.hide, gone)
             self._clear()
         return removed
 
@@ -178,33 +182,23 @@ class Updates:
                     self._subscriptions.adopt(copy.content, added, removed)
                     return
 
-    def _claim(self, ids: IntArray) -> None:
-        with self._road.gate.writing():
-            self._subscriptions.claim(ids)
-
-    def _claim_new(self, ids: IntArray) -> None:
-        with self._road.gate.writing():
-            self._subscriptions.claim_new(ids)
-
-    def _claim_next(self, count: int) -> IntArray:
-        with self._road.gate.writing():
-            return self._subscriptions.claim_next(count)
-
     def _require_new(self, ids: IntArray) -> None:
         try:
             for row in range(0, len(ids), KNOWN):
-                self._require_some_new(ids[row : row + KNOWN])
+                self._look(self._subscriptions.require_new, ids[row : row + KNOWN])
         except ValueError:
             self._clear()
             raise
 
-    def _require_some_new(self, ids: IntArray) -> None:
-        with self._road.gate.reading():
-            self._subscriptions.require_new(ids)
+    def _turn(self, step: Callable[..., T], *arguments: Any) -> T:
+        """Take a step of a large change alone."""
+        with self._road.gate.writing():
+            return step(*arguments)
 
-    def _known(self, ids: IntArray) -> BoolArray:
+    def _look(self, step: Callable[[IntArray], T], ids: IntArray) -> T:
+        """Ask something about ids, beside batches."""
         with self._road.gate.reading():
-            return np.array([id in self._subscriptions for id in ids.tolist()], np.bool_)
+            return step(ids)
 
     # -- bits ------------------------------------------------------------------------------------------------
 
@@ -221,14 +215,6 @@ class Updates:
                 done += 1
                 if done == len(cuts) - 1 or perf_counter() - begun > LONG:
                     return done
-
-    def _show(self, filters: Filters) -> None:
-        with self._road.gate.writing():
-            self._subscriptions.show(filters)
-
-    def _hide(self, ids: IntArray) -> None:
-        with self._road.gate.writing():
-            self._subscriptions.hide(ids)
 
     def _clear(self) -> None:
         """Remove what is hidden, and release what is claimed."""

@@ -137,16 +137,9 @@ class Subscriptions:
         try:
             return self._draft(sources)
         except PredicateError as error:
-            if error.row is None or len(sources) == 1:
-                raise
-            raise PredicateError(
-                error.message,
-                error.source,
-                error.position,
-                row=error.row,
-                attribute=error.attribute,
-                reason=error.reason,
-            ) from None
+            if len(sources) > 1:
+                error.show_row()
+            raise
 
     def _draft(self, sources: Sequence[Source]) -> Draft:
         predicates = []
@@ -431,6 +424,10 @@ class Subscriptions:
 
     def _count(self) -> int:
         return len(self.matcher) + len(self.unmatchable)
+
+    def known(self, ids: IntArray) -> BoolArray:
+        """Which of some ids there are, bool (n,)."""
+        return np.array([id in self for id in ids.tolist()], np.bool_)
 
     def __contains__(self, id: int) -> bool:
         known = is_integer(id) and (id in self.matcher or id in self.unmatchable)

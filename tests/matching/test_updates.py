@@ -93,14 +93,19 @@ def each_turn(monkeypatch, call):
     for owner, name in (
         (Updates, "_add_bits"),
         (Updates, "_clear_bits"),
-        (Updates, "_show"),
-        (Updates, "_hide"),
-        (Updates, "_known"),
-        (Updates, "_require_some_new"),
+        (Updates, "_look"),
         (Copy, "_read"),
         (Copy, "catch_up"),
     ):
         monkeypatch.setattr(owner, name, around(getattr(owner, name), call))
+    turn = Updates._turn
+
+    def then_call(*arguments):
+        result = turn(*arguments)  # the first one claims ids: what comes before it, is no part of the change
+        call()
+        return result
+
+    monkeypatch.setattr(Updates, "_turn", then_call)
 
 
 def around(real, call):
@@ -355,11 +360,11 @@ def test_a_large_change_from_within_one_is_refused(monkeypatch):
 
 
 def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_it(monkeypatch):
-    model, waits, real = Model(), threading.Event(), Updates._claim
+    model, waits, real = Model(), threading.Event(), Updates._turn
 
-    def claim(*arguments):
+    def turn(*arguments):
         waits.set()  # has the turn of large changes, and waits for the batch
-        real(*arguments)
+        return real(*arguments)
 
     other = threading.Thread(target=model.remove, args=(list(range(9)),))
 
@@ -370,7 +375,7 @@ def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_i
             model.filter.unsubscribe_many(np.arange(9, 18))
         return np.argsort(workload)
 
-    monkeypatch.setattr(Updates, "_claim", claim)
+    monkeypatch.setattr(Updates, "_turn", turn)
     model.filter.controller = FixedPlan(0, 1)
     model.filter.policy = order
     model.filter.stream(EVENTS)
