@@ -2,15 +2,15 @@
 
 Before a batch, :meth:`~Controller.plan` returns a :class:`Ticket`: the level of the index down to which the
 batch shares one traversal, and the size of the groups of events in the search that follows. After the batch,
-:meth:`~Controller.report` takes its mean response time. :meth:`~Controller.on_update` counts index updates:
+:meth:`~Controller.report` takes what became of it. :meth:`~Controller.on_update` counts index updates:
 
 >>> from rtfilter import adaptive
 >>> controller = adaptive.LevelController(rounds=2)
 >>> seconds = {0: 3.0, 1: 2.0, 2: 1.0, 3: 2.0}  # mean response of a batch, by level
 >>> for _ in range(15):
-...     ticket = controller.plan(size=64, height=4)
-...     controller.report(ticket, seconds[ticket.plan.level])
->>> controller.plan(size=64, height=4).plan
+...     ticket = controller.plan(64, adaptive.Shape(height=4))
+...     controller.report(ticket, adaptive.Report(seconds[ticket.plan.level], size=64))
+>>> controller.plan(64, adaptive.Shape(height=4)).plan
 Plan(level=2, group=1)
 
 * :class:`FixedPlan` never changes its plan;
@@ -27,7 +27,7 @@ decisions to a log, and :func:`replay` checks a log with a new controller.
 """
 
 from rtfilter.adaptive.controllers import GROUPS, FixedPlan, LevelController, PlanController
-from rtfilter.adaptive.plans import Controller, Entry, Plan, Sink, Ticket
+from rtfilter.adaptive.plans import Controller, Entry, Plan, Report, Shape, Sink, Ticket
 from rtfilter.adaptive.replay import ReplayError, replay
 from rtfilter.adaptive.sizes import SizeClass, exact, powers_of_two
 from rtfilter.adaptive.stopping import EarlyStop
@@ -42,6 +42,8 @@ __all__ = [
     "Plan",
     "PlanController",
     "ReplayError",
+    "Report",
+    "Shape",
     "Sink",
     "SizeClass",
     "Ticket",

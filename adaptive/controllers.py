@@ -3,16 +3,20 @@
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any, Generic
 
-from rtfilter.adaptive.plans import Entry, Plan, Sink, Ticket
+from rtfilter.adaptive.plans import Entry, Plan, Report, Shape, Sink, Ticket
 from rtfilter.adaptive.probing import Decision, P, Probing, Rule, Space
 from rtfilter.adaptive.sizes import SizeClass, powers_of_two
 from rtfilter.adaptive.stopping import EarlyStop
 
 GROUPS = (1, 4, 16, 64, 256, 1024)
 """Default group sizes. Sizes that differ by less than a factor of 4 hardly differ in response time."""
+
+
+REPORTED = tuple(field.name for field in fields(Report))
 
 
 class _Recorder:
@@ -52,17 +56,16 @@ class FixedPlan(_Recorder):
         super().__init__(log)
         self._plan = Plan(level, group)
 
-    def plan(self, size: int, height: int) -> Ticket:
+    def plan(self, size: int, shape: Shape) -> Ticket:
         """See :meth:`Controller.plan`."""
-        size, height = _positive("size", size), _positive("height", height)
-        ticket = Ticket(Plan(min(self._plan.level, height - 1), self._plan.group), powers_of_two(size))
-        self._record("plan", size=size, height=height, **_ticket_fields(ticket))
+        size, shape = _positive("size", size), _checked(shape)
+        ticket = Ticket(Plan(min(self._plan.level, shape.height - 1), self._plan.group), powers_of_two(size))
+        self._record("plan", size=size, **shape._asdict(), **_ticket_fields(ticket))
         return ticket
 
-    def report(self, ticket: Ticket, mean_response: float) -> None:
-        """Checks and logs the report, and ignores it."""
-        value = _response(mean_response)
-        self._record("report", **_ticket_fields(ticket), mean_response=value, used=False)
+    def report(self, ticket: Ticket, report: Report) -> None:
+        """Logs the report, and ignores it."""
+        self._record("report", **_ticket_fields(ticket), **_report_fields(report), used=False)
 
     def on_update(self, count: int = 1) -> None:
         """Checks and logs the update, and ignores it."""
@@ -92,9 +95,9 @@ class _Climber(_Recorder, Generic[P]):
     def _plan(self, position: P) -> Plan:
         raise NotImplementedError
 
-    def plan(self, size: int, height: int) -> Ticket:
+    def plan(self, size: int, shape: Shape) -> Ticket:
         """See :meth:`Controller.plan`. A batch of one event gets level 0: it has no order to choose."""
-        size, height = _positive("size", size), _positive("height", height)
+        size, shape = _positive("size", size), _checked(shape)
         if size == 1:
             ticket = Ticket(Plan(0, 1), 1)
         else:
@@ -103,24 +106,23 @@ class _Climber(_Recorder, Generic[P]):
                 raise ValueError(f"size_class must give the smallest size of a class: {size} -> {label}")
             state = self._classes.get(label)
             if state is None:
-                state = Probing(self._space(label), self._rule, height, self._notify(label))
+                state = Probing(self._space(label), self._rule, shape.height, self._notify(label))
                 self._classes[label] = state
-            position, episode, serial = state.ask(height)
+            position, episode, serial = state.ask(shape.height)
             ticket = Ticket(self._plan(position), label, episode, serial)
-        self._record("plan", size=size, height=height, **_ticket_fields(ticket))
+        self._record("plan", size=size, **shape._asdict(), **_ticket_fields(ticket))
         return ticket
 
-    def report(self, ticket: Ticket, mean_response: float) -> None:
+    def report(self, ticket: Ticket, report: Report) -> None:
         """See :meth:`Controller.report`. Reports of batches in STABLE mode are ignored, as in the paper."""
-        value = _response(mean_response)
         used = False
         if ticket.episode:
             state = self._classes.get(ticket.size_class)
             if state is None:
                 self._foreign_reports += 1
             else:
-                used = state.tell(ticket.episode, ticket.serial, value)
-        self._record("report", **_ticket_fields(ticket), mean_response=value, used=used)
+                used = state.tell(ticket.episode, ticket.serial, report.mean_response)
+        self._record("report", **_ticket_fields(ticket), **_report_fields(report), used=used)
 
     def on_update(self, count: int = 1) -> None:
         """See :meth:`Controller.on_update`. Each class of batch sizes counts all updates for itself."""
@@ -360,8 +362,9 @@ def _count(value: int) -> int:
     return number
 
 
-def _response(value: float) -> float:
-    number = float(value)
-    if not (math.isfinite(number) and number >= 0):
-        raise ValueError(f"a mean response time is finite and not negative; got {number}")
-    return number
+def _checked(shape: Shape) -> Shape:
+    return Shape(_positive("height", shape.height), int(shape.boxes), int(shape.packed))
+
+
+def _report_fields(report: Report) -> Entry:
+    return {name: getattr(report, name) for name in REPORTED}

@@ -1,8 +1,10 @@
-"""Plans, tickets, and the interface of a controller."""
+"""Plans, tickets, reports, and the interface of a controller."""
 
+import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 Entry = dict[str, Any]
 """One line of a controller's log, as JSON-able data."""
@@ -42,6 +44,76 @@ class Plan:
             )
 
 
+class Shape(NamedTuple):
+    """The index that a batch meets.
+
+    Attributes
+    ----------
+    height : int
+        Number of its levels, at least 1.
+    boxes : int
+        Number of boxes, or of filters, in it; 0 if it is not known.
+    packed : int
+        How many times it has been built as a whole. Levels of the same height mean something else then.
+    """
+
+    height: int
+    boxes: int = 0
+    packed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a batch.
+
+    Times are in any unit, but always in the same one. They are the time of the batch only, without that of
+    its consumer.
+
+    Attributes
+    ----------
+    mean_response : float
+        Mean response time of its events. Of a batch that was given up, a lower bound: events that are not
+        finished count with the time until the last group that is.
+    size : int
+        Events of the batch.
+    unfinished : int
+        Those that were not finished, because the batch was given up.
+    elapsed : float
+        Time until the end of the last group; 0 if it is not known.
+    estimation : float
+        Time of the estimate and the order, a part of it.
+    groups : int
+        Groups that were finished.
+    visits, estimation_visits : int
+        Operations of the search in groups, and of the estimate; 0 if they are not counted.
+
+    Raises
+    ------
+    ValueError
+        A time is NaN, infinite or negative, or more events are unfinished than there are.
+    """
+
+    mean_response: float
+    size: int
+    unfinished: int = 0
+    elapsed: float = 0.0
+    estimation: float = 0.0
+    groups: int = 1
+    visits: int = 0
+    estimation_visits: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("mean_response", "elapsed", "estimation"):
+            value = float(getattr(self, name))
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"a time such as {name} is finite and not negative; got {value}")
+            object.__setattr__(self, name, value)  # of NumPy's, which JSON would refuse
+        for name in ("size", "unfinished", "groups", "visits", "estimation_visits"):
+            object.__setattr__(self, name, operator.index(getattr(self, name)))
+        if self.size < 1 or not 0 <= self.unfinished <= self.size:
+            raise ValueError(f"of {self.size} events, {self.unfinished} cannot be unfinished")
+
+
 @dataclass(frozen=True, slots=True)
 class Ticket:
     """A plan, and what tells its report from others.
@@ -75,17 +147,17 @@ class Controller(Protocol):
     log: Sink | None
     """Takes each input and each decision as a JSON-able dict; see :func:`rtfilter.adaptive.replay`."""
 
-    def plan(self, size: int, height: int) -> Ticket:
-        """The plan of a batch of `size` >= 1 events on an index with `height` >= 1 levels.
+    def plan(self, size: int, shape: Shape) -> Ticket:
+        """The plan of a batch of `size` >= 1 events on an index of a shape.
 
         ``ticket.plan.level`` is in 0..height - 1. Raises ``ValueError`` for a size or height below 1.
         """
 
-    def report(self, ticket: Ticket, mean_response: float) -> None:
-        """Take the mean response time of the batch of a ticket, in any unit, but always in the same one.
+    def report(self, ticket: Ticket, report: Report) -> None:
+        """Take what became of the batch of a ticket.
 
-        Reports may come in any order. A late report is ignored and counted as stale; a batch that failed
-        need not be reported. Raises ``ValueError`` if `mean_response` is NaN, infinite or negative.
+        Reports may come in any order. A late report is ignored and counted as stale. A batch that was given
+        up is reported too, with what is known of it; one that is never reported counts as lost.
         """
 
     def on_update(self, count: int = 1) -> None:

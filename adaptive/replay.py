@@ -1,9 +1,10 @@
 """Replay of a controller's log: the same inputs must give the same decisions."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 from itertools import zip_longest
 
-from rtfilter.adaptive.plans import Controller, Entry, Plan, Ticket
+from rtfilter.adaptive.plans import Controller, Entry, Plan, Report, Shape, Ticket
 
 
 class ReplayError(ValueError):
@@ -45,10 +46,10 @@ def replay(entries: Iterable[Entry], controller: Controller) -> None:
 def _feed(entry: Entry, controller: Controller) -> None:
     match entry["kind"]:
         case "plan":
-            controller.plan(entry["size"], entry["height"])
+            controller.plan(entry["size"], Shape(*(entry[name] for name in Shape._fields)))
         case "report":
             plan = Plan(entry["level"], entry["group"])
             ticket = Ticket(plan, entry["size_class"], entry["episode"], entry["serial"])
-            controller.report(ticket, entry["mean_response"])
+            controller.report(ticket, Report(**{field.name: entry[field.name] for field in fields(Report)}))
         case "update":
             controller.on_update(entry["count"])

@@ -27,7 +27,7 @@ from experiments.paper.timing import ARRIVAL, batches, calls
 from experiments.paper.work import Work, work
 from experiments.response.bursts import in_turns, label
 from experiments.response.listener import Listener, stream
-from rtfilter.adaptive import Controller, LevelController, PlanController, exact
+from rtfilter.adaptive import Controller, LevelController, PlanController, Report, Shape, exact
 from rtfilter.dtypes import FloatArray
 from rtfilter.replay.output import Row, table
 
@@ -109,8 +109,8 @@ def in_units(run: Run) -> list[Row]:
 def relive(timed: Controller, earlier: Row, profile: Profile) -> None:
     """Give a controller the reports of an earlier run, so that it goes on from there."""
     for nanoseconds in earlier["history"]:
-        ticket = timed.plan(profile.timed_batch, earlier["height"])
-        timed.report(ticket, nanoseconds / 1e9)
+        ticket = timed.plan(profile.timed_batch, Shape(earlier["height"]))
+        timed.report(ticket, Report(nanoseconds / 1e9, profile.timed_batch))
     timed.on_update(profile.threshold)
 
 
@@ -121,11 +121,11 @@ def episode(own: Controller, found: Work, order: Sequence[int], batch: int) -> E
     chosen: list[int] = []
     plans: list[int] = []
     for turn in range(100 * len(order)):
-        ticket = own.plan(batch, height)
+        ticket = own.plan(batch, Shape(height))
         if ticket.episode == 0:
             return Episode(chosen, plans, column[ticket.plan])
         at, p = order[turn % len(order)], column[ticket.plan]
-        own.report(ticket, float(found.response[at, p]))
+        own.report(ticket, Report(float(found.response[at, p]), batch))
         chosen.append(at)
         plans.append(p)
     raise RuntimeError("the controller did not settle")

@@ -21,7 +21,7 @@ from experiments.paper.index import Levels
 from experiments.paper.runner import Claim, Experiment, Run, main, percent
 from experiments.paper.settings import GROUPS, Profile, Setting
 from experiments.paper.work import Work, work
-from rtfilter.adaptive import Controller, EarlyStop, FixedPlan, LevelController, PlanController
+from rtfilter.adaptive import Controller, EarlyStop, FixedPlan, LevelController, PlanController, Report, Shape
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import BoxWorkload
@@ -157,10 +157,10 @@ def follow(own: Controller, run: Sequence[Step]) -> list[Lost]:
         best = found.response[:, found.response.mean(axis=0).argmin()]
         taken, probing = np.empty(len(best)), np.empty(len(best), bool)
         for row in range(len(best)):
-            ticket = own.plan(step.batch, step.height)
+            ticket = own.plan(step.batch, Shape(step.height))
             taken[row] = found.response[row, column[ticket.plan]]
             probing[row] = ticket.episode != 0
-            own.report(ticket, float(taken[row]))
+            own.report(ticket, Report(float(taken[row]), step.batch))
         settled = float("nan")
         if not probing.all():
             settled = taken[~probing].mean() / best[~probing].mean() - 1

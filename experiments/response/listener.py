@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rtfilter import EventFilter
-from rtfilter.adaptive import Controller, Ticket
+from rtfilter.adaptive import Controller, Report, Shape, Ticket
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import resolve
 
@@ -25,15 +25,15 @@ class Listener:
         """Whether the controller had settled at the last burst."""
         return self.ticket is not None and self.ticket.episode == 0
 
-    def plan(self, size: int, height: int) -> Ticket:
+    def plan(self, size: int, shape: Shape) -> Ticket:
         """See `rtfilter.adaptive.Controller.plan`."""
-        self.ticket = self._controller.plan(size, height)
+        self.ticket = self._controller.plan(size, shape)
         return self.ticket
 
-    def report(self, ticket: Ticket, mean_response: float) -> None:
+    def report(self, ticket: Ticket, report: Report) -> None:
         """See `rtfilter.adaptive.Controller.report`."""
-        self.response = mean_response
-        self._controller.report(ticket, mean_response)
+        self.response = report.mean_response
+        self._controller.report(ticket, report)
 
     def on_update(self, count: int = 1) -> None:
         """See `rtfilter.adaptive.Controller.on_update`."""

@@ -64,6 +64,8 @@ class RStarTree:
     Sides may be infinite: [-inf, inf] is a don't-care side. NaN and low > high are refused.
     """
 
+    packed = 0
+    """How many times it was built as a whole, by this object: bulk loaded, packed, or replaced."""
     _hits_per_point = 1.0  # of the last search
     _former: layout.Tree | None = None
 
@@ -196,6 +198,7 @@ class RStarTree:
         changed = abs(int(other._tree.state[layout.LINKS] - self._tree.state[layout.LINKS]))
         other._tree.state[layout.UPDATES] = self.updates + changed
         self._tree = other._tree
+        self.packed += 1
 
     def replace(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None) -> bool:
         """Give an id n other boxes instead of all that it has; False when it was unknown.
@@ -271,6 +274,7 @@ class RStarTree:
             bulk.load(fresh._tree, ids, low, high, exact)
         fresh._tree.state[layout.UPDATES] = self.updates + len(ids) - int(self._tree.state[layout.LINKS])
         self._tree = fresh._tree
+        self.packed += 1
 
     # -- searching -----------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class FlatFrontier(NamedTuple):
 class Flat:
     """Lets a matcher without levels take part where a `Resumable` one is wanted."""
 
-    height = 1
+    height, packed = 1, 0
 
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher

@@ -114,6 +114,10 @@ class Resumable(Matcher, Protocol):
     def height(self) -> int:
         """Levels that a search can stop at, at least 1."""
 
+    @property
+    def packed(self) -> int:
+        """How many times it was built as a whole. Its levels are others then, be they as many."""
+
     def frontier(self, events: EventTable, level: int) -> Stopped:
         """Search down to a level, 0..height - 1; a higher one means the last."""
 

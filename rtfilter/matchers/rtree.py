@@ -83,6 +83,11 @@ class RTreeMatcher:
         """Levels of the tree."""
         return self.tree.height
 
+    @property
+    def packed(self) -> int:
+        """Times that the tree was packed, or replaced by one that was built aside."""
+        return self.tree.packed
+
     def frontier(self, events: EventTable, level: int) -> Frontier:
         """Where the paths of the events stop at a level; see `RStarTree.frontier`."""
         return self.tree.frontier(events.points, level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtfilter.adaptive import Controller, Ticket
+from rtfilter.adaptive import Controller, Report, Shape, Ticket
 from rtfilter.matching.gate import Gate
 
 METHODS = ("plan", "report", "on_update", "snapshot")
@@ -32,16 +32,16 @@ class Control:
         self._updates = updates
         self._turns = Gate()
 
-    def plan(self, size: int, height: int, updates: int) -> Ticket:
+    def plan(self, size: int, shape: Shape, updates: int) -> Ticket:
         """The plan for a batch of `size` > 0 events; `updates`: boxes that came and went so far."""
         with self._turns.writing():
             self._tell(updates)
-            return self.controller.plan(size, height)
+            return self.controller.plan(size, shape)
 
-    def report(self, ticket: Ticket, mean_response: float) -> None:
-        """Tell the mean response time of a batch that is done, in seconds."""
+    def report(self, ticket: Ticket, report: Report) -> None:
+        """Tell what became of a batch; times are in seconds."""
         with self._turns.writing():
-            self.controller.report(ticket, mean_response)
+            self.controller.report(ticket, report)
 
     def snapshot(self, updates: int) -> dict[str, Any]:
         """The state of the controller, JSON-able."""

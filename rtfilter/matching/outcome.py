@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
 import numpy as np
 
+from rtfilter.adaptive import Report
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.results import Matches, StreamRecord
 
@@ -37,7 +39,8 @@ class Outcome:
     Attributes
     ----------
     groups : list of Group
-        Those that are done, in their order. All else here is about a batch of which all are.
+        Those that are done, in their order. All else here, but for `report`, is about a batch of which all
+        are.
     """
 
     __slots__ = ("groups", "size")
@@ -81,10 +84,19 @@ class Outcome:
             response[group.places] = group.ended
         return response
 
-    @property
-    def mean_busy_response(self) -> float:
-        """Mean response time without the consumer's own time between releases: what a plan answers for."""
-        return sum(group.busy * (len(group.offsets) - 1) for group in self.groups) / self.size
+    def report(self, worked: float, estimation: float, estimation_visits: int) -> Report:
+        """What a controller is told: times without the consumer's own, which no plan answers for.
+
+        Events that are not done count with `worked`, the seconds that the batch has taken so far.
+        """
+        sizes = [len(group.offsets) - 1 for group in self.groups]
+        unfinished = self.size - sum(sizes)
+        total = sum(map(operator.mul, (group.busy for group in self.groups), sizes)) + unfinished * worked
+        visits = np.concatenate([group.visits for group in self.groups]).sum() if sizes else 0
+        return Report(
+            total / self.size, self.size, unfinished, worked, estimation, len(sizes), int(visits),
+            estimation_visits,
+        )  # fmt: skip
 
     def record(self, size_class: int, estimation: float, workload: IntArray | None) -> StreamRecord:
         """What those who watch keep of a stream."""

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
-from rtfilter.adaptive import Plan, Ticket
+from rtfilter.adaptive import Plan, Report, Shape, Ticket
 from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.jit import Kernel
@@ -64,6 +66,8 @@ class Road:
         self.levels = leveled(subscriptions.matcher)
         self.gate = Gate(subscriptions.recover)
         self.turn = contextlib.nullcontext() if subscriptions.matcher.takes.threads else threading.RLock()
+        self._ends: set[_End] = set()
+        self._forgotten: deque[_End] = deque()
 
     def match(self, events: EventTable, arrival: float) -> Matches:
         """Match a batch as a whole; `arrival` is its `perf_counter`."""
@@ -78,21 +82,34 @@ class Road:
     def stream(self, events: EventTable, arrival: float) -> tuple[Batch, Hold]:
         """Begin a batch by the controller's plan; it may be computed while the index is held."""
         # Not while the index is held: a controller may use the filter.
-        height, updates = self.levels.height, self.matcher.updates
-        ticket = self.control.plan(len(events), height, updates) if len(events) else None
+        with contextlib.suppress(IndexError):  # another thread may take the last one
+            while self._forgotten:
+                self.report(self._forgotten.popleft().batch)
+        shape = Shape(self.levels.height, len(self.matcher), self.levels.packed)
+        ticket = self.control.plan(len(events), shape, self.matcher.updates) if len(events) else None
         with self.gate.reading():
             batch = Batch(self, events, WHOLE if ticket is None else ticket.plan, ticket, arrival)
             return batch, self.gate.open_stream(batch.finish_for_change, batch.steps)
 
+    def watch(self, stream: object, batch: Batch) -> None:
+        """Report a batch, as far as it came, when its stream is forgotten. That must not run code of ours."""
+        if batch.ticket is not None:
+            batch.end = _End(stream, self._forgotten.append)
+            batch.end.batch = batch
+            self._ends.add(batch.end)
+
     def report(self, batch: Batch) -> None:
-        """Tell the controller and the metrics of a batch that is done; a second time does nothing."""
+        """Tell the controller and the metrics of a batch that is done, or was given up; once."""
         if not len(batch) or not batch.reported.acquire(blocking=False):
             return
+        if batch.end is not None:
+            self._ends.discard(batch.end)
+            batch.end = None
         outcome, ticket = batch.outcome, batch.ticket
         # Loading a kernel takes longer than hundreds of batches: that would be held against the plan.
         if ticket is not None and batch.loads == Kernel.loads:
-            self.control.report(ticket, outcome.mean_busy_response)
-        if self.metrics is None:
+            self.control.report(ticket, batch.report())
+        if self.metrics is None or not batch.done:
             return
         if ticket is None:
             self.metrics.record_whole(len(batch), outcome.groups[-1].ended, outcome.match_count)
@@ -121,6 +138,8 @@ class Batch:
         Seconds that frontier and order took, operations that the frontier took.
     outcome : Outcome
         What the groups that are done came to.
+    end : weak reference or None
+        Of its stream, see `Road.watch`, until it is reported.
     """
 
     # What a batch has that is searched as a whole; `_estimate` sets them for all others.
@@ -129,6 +148,7 @@ class Batch:
     cuts: IntArray | None = None
     estimation, estimation_visits = 0.0, 0
     group_count = 1
+    end: _End | None = None
     _groups: Any = None  # what `resume_part` of the matcher takes
     _error: Exception | None = None
     _closed = False
@@ -208,6 +228,10 @@ class Batch:
             if self._error is None and not self._closed:  # it could not even begin
                 raise
 
+    def report(self) -> Report:
+        """What a controller is told of it."""
+        return self.outcome.report(self._worked, self.estimation, self.estimation_visits)
+
     def close(self) -> None:
         """Compute nothing any more; waits for a thread that computes."""
         with self.steps.writing():
@@ -220,3 +244,15 @@ class Batch:
     def done(self) -> bool:
         """Whether all groups are done."""
         return len(self.outcome.groups) == self.group_count
+
+
+class _End(ref[Any]):
+    """Tells that a stream was forgotten."""
+
+    __slots__ = ("batch",)
+
+    batch: Batch
+
+    # A `ref` has the hash of what it refers to, which may be gone.
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__

@@ -58,6 +58,7 @@ class Stream:
         self._rows: Sequence[int] = ()
         self._offsets = self._ids = np.empty(0, np.int64)
         self._ended = 0.0
+        road.watch(self, batch)
 
     @property
     def workload(self) -> IntArray:
@@ -99,7 +100,8 @@ class Stream:
     def close(self) -> None:
         """Give up what has not been computed; later updates need not finish it."""
         self._batch.close()
-        self._settle()
+        self._hold.close()
+        self._road.report(self._batch)
 
     def matches(self) -> Matches:
         """All matches of the batch in arrival order; the rest of the batch is computed now."""

@@ -16,6 +16,8 @@ from rtfilter.adaptive import (
     LevelController,
     Plan,
     PlanController,
+    Report,
+    Shape,
     Ticket,
     exact,
     powers_of_two,
@@ -57,15 +59,15 @@ def drive(controller, script):
     for command, number, other in script:
         match command:
             case "plan":
-                tickets.append(controller.plan(number, other))
+                tickets.append(controller.plan(number, Shape(other)))
                 yield number, other, tickets[-1]
             case "burst":  # sequential batches, so that loops end often
                 for _ in range(12):
-                    ticket = controller.plan(number, other)
+                    ticket = controller.plan(number, Shape(other))
                     yield number, other, ticket
-                    controller.report(ticket, 1.0 + 0.1 * ticket.plan.level)
+                    controller.report(ticket, Report(1.0 + 0.1 * ticket.plan.level, 64))
             case "report" if tickets:
-                controller.report(tickets[number % len(tickets)], other)
+                controller.report(tickets[number % len(tickets)], Report(other, 64))
             case "update":
                 controller.on_update(number)
 
@@ -117,10 +119,10 @@ def test_whatever_happened_before_it_settles_again(make, script, size, height):
     for _ in drive(controller, script):
         pass
     for _ in range(5 * 3 * 40):  # members x rounds x more loops than an episode can have
-        ticket = controller.plan(size, height)
+        ticket = controller.plan(size, Shape(height))
         if not ticket.episode:
             break
-        controller.report(ticket, 1.0)
+        controller.report(ticket, Report(1.0, 64))
     assert ticket.episode == 0
     assert controller.snapshot()["classes"][str(ticket.size_class)]["mode"] == "STABLE"
 
@@ -138,8 +140,8 @@ def test_batches_of_other_classes_change_nothing(make, script):
 @tuning
 def test_a_batch_of_one_bypasses_at_level_0(make):
     controller = make()
-    ticket = controller.plan(1, 7)
-    controller.report(ticket, 1.0)
+    ticket = controller.plan(1, Shape(7))
+    controller.report(ticket, Report(1.0, 64))
     assert ticket == Ticket(Plan(0, 1), 1)
     assert controller.snapshot()["classes"] == {}
 
@@ -147,17 +149,17 @@ def test_a_batch_of_one_bypasses_at_level_0(make):
 @tuning
 def test_a_report_of_a_class_never_planned_is_stale(make):
     controller = make()
-    controller.report(Ticket(Plan(2, 1), 64, episode=1, serial=1), 1.0)
+    controller.report(Ticket(Plan(2, 1), 64, episode=1, serial=1), Report(1.0, 64))
     assert controller.snapshot()["stale_reports"] == 1
 
 
 @tuning
 def test_reports_in_stable_mode_teach_nothing_and_are_not_stale(make):
     controller = make()
-    while (ticket := controller.plan(64, 5)).episode:
-        controller.report(ticket, 1.0)
+    while (ticket := controller.plan(64, Shape(5))).episode:
+        controller.report(ticket, Report(1.0, 64))
     before = controller.snapshot()
-    controller.report(ticket, 100.0)
+    controller.report(ticket, Report(100.0, 64))
     assert controller.snapshot() == before
 
 
@@ -166,10 +168,10 @@ def test_reports_in_stable_mode_teach_nothing_and_are_not_stale(make):
 def test_bad_response_times_are_refused_and_change_nothing(make, bad):
     log = []
     controller = make(log.append)
-    ticket = controller.plan(64, 5)
+    ticket = controller.plan(64, Shape(5))
     before = controller.snapshot(), list(log)
-    with pytest.raises(ValueError, match="mean response time is finite and not negative"):
-        controller.report(ticket, bad)
+    with pytest.raises(ValueError, match="mean_response is finite and not negative"):
+        controller.report(ticket, Report(bad, 64))
     assert (controller.snapshot(), log) == before
 
 
@@ -177,8 +179,8 @@ def test_bad_response_times_are_refused_and_change_nothing(make, bad):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda c: c.plan(0, 5), "size must be at least 1"),
-        (lambda c: c.plan(64, 0), "height must be at least 1"),
+        (lambda c: c.plan(0, Shape(5)), "size must be at least 1"),
+        (lambda c: c.plan(64, Shape(0)), "height must be at least 1"),
         (lambda c: c.on_update(-1), "cannot be negative"),
     ],
 )
@@ -191,7 +193,7 @@ def test_bad_input_is_refused(make, call, message):
 def test_numpy_integers_are_welcome(make):
     log = []
     controller = make(log.append)
-    controller.report(controller.plan(np.int64(64), np.int32(5)), np.float32(1.5))
+    controller.report(controller.plan(np.int64(64), Shape(np.int32(5))), Report(np.float32(1.5), 64))
     controller.on_update(np.int64(3))
     json.dumps(log)
     json.dumps(controller.snapshot())
@@ -202,7 +204,7 @@ def test_numpy_integers_are_welcome(make):
 
 def test_fixed_plan_is_clamped_to_the_height():
     controller = FixedPlan(3, None)
-    assert [controller.plan(64, height).plan for height in (1, 3, 4, 9)] == [
+    assert [controller.plan(64, Shape(height)).plan for height in (1, 3, 4, 9)] == [
         Plan(0, None),
         Plan(2, None),
         Plan(3, None),
@@ -216,10 +218,10 @@ def test_fixed_plan_is_clamped_to_the_height():
 def run(controller, cost, size, height, noise=None):
     """Until STABLE; returns the last plan and the number of batches."""
     for batch in range(20_000):
-        ticket = controller.plan(size, height)
+        ticket = controller.plan(size, Shape(height))
         if not ticket.episode:
             return ticket.plan, batch
-        controller.report(ticket, cost(ticket.plan) * (1.0 if noise is None else noise[batch]))
+        controller.report(ticket, Report(cost(ticket.plan) * (1.0 if noise is None else noise[batch]), 64))
     raise AssertionError("does not settle")
 
 
@@ -232,7 +234,7 @@ def test_classes_settle_at_their_own_levels():
     controller = LevelController(rounds=1)
     assert run(controller, lambda plan: 1.0 + abs(plan.level - 1), 4, 7)[0].level == 1
     assert run(controller, lambda plan: 1.0 + abs(plan.level - 5), 64, 7)[0].level == 5
-    assert controller.plan(7, 7).plan.level == 1
+    assert controller.plan(7, Shape(7)).plan.level == 1
     assert {label: state["level"] for label, state in controller.snapshot()["classes"].items()} == {
         "4": 1,
         "64": 5,
@@ -251,13 +253,13 @@ def test_each_class_counts_the_updates_it_saw_while_stable():
 
 def test_exact_classes_keep_every_size_apart():
     controller = LevelController(size_class=exact)
-    assert [controller.plan(size, 7).size_class for size in (64, 65, 66)] == [64, 65, 66]
+    assert [controller.plan(size, Shape(7)).size_class for size in (64, 65, 66)] == [64, 65, 66]
 
 
 def test_a_size_class_must_name_its_smallest_size():
     controller = LevelController(size_class=lambda size: size + 1)
     with pytest.raises(ValueError, match="smallest size of a class: 64 -> 65"):
-        controller.plan(64, 7)
+        controller.plan(64, Shape(7))
 
 
 def test_mean_regret_decreases_with_n_under_noise():
@@ -297,19 +299,19 @@ def test_mean_regret_decreases_with_n_under_noise():
     ],
 )
 def test_the_first_plan_is_the_middle_level_and_about_twice_the_root_of_the_batch(size, height, first):
-    assert PlanController().plan(size, height).plan == first
+    assert PlanController().plan(size, Shape(height)).plan == first
 
 
 def test_the_first_loop_goes_round_the_plan_and_its_neighbours():
     controller = PlanController(rounds=2)
     asked = []
     for _ in range(10):
-        ticket = controller.plan(64, 7)
+        ticket = controller.plan(64, Shape(7))
         asked.append(ticket.plan)
-        controller.report(ticket, 1.0)
+        controller.report(ticket, Report(1.0, 64))
     around = [Plan(3, 16), Plan(2, 16), Plan(4, 16), Plan(3, 4), Plan(3, None)]
     assert asked == around * 2
-    assert controller.plan(64, 7).episode == 0
+    assert controller.plan(64, Shape(7)).episode == 0
 
 
 @given(
@@ -352,9 +354,9 @@ def test_it_settles_near_the_best_measured_plan():
 def test_groups_stay_below_the_sizes_of_the_class():
     controller = PlanController(rounds=1)
     plans = set()
-    while (ticket := controller.plan(31, 3)).episode:
+    while (ticket := controller.plan(31, Shape(3))).episode:
         plans.add(ticket.plan.group)
-        controller.report(ticket, 1.0 / (ticket.plan.group or 1000))
+        controller.report(ticket, Report(1.0 / (ticket.plan.group or 1000), 64))
     assert plans == {4, None, 1}  # class 16..31: 16 is not below every size of it
 
 
@@ -380,7 +382,7 @@ def test_the_ladder_of_groups_is_checked(groups):
 
 def test_default_classes_are_powers_of_two():
     assert (
-        PlanController().plan(100, 5).size_class
-        == LevelController().plan(100, 5).size_class
+        PlanController().plan(100, Shape(5)).size_class
+        == LevelController().plan(100, Shape(5)).size_class
         == powers_of_two(100)
     )

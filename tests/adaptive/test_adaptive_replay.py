@@ -2,15 +2,15 @@
 
 import pytest
 
-from rtfilter.adaptive import LevelController, PlanController, ReplayError, replay
+from rtfilter.adaptive import LevelController, PlanController, ReplayError, Report, Shape, replay
 
 
 def recorded(kind=LevelController):
     log = []
     controller = kind(rounds=2, threshold=10, log=log.append)
     for batch in range(60):
-        ticket = controller.plan(64, 7)
-        controller.report(ticket, 1.0 + abs(ticket.plan.level - 5))
+        ticket = controller.plan(64, Shape(7))
+        controller.report(ticket, Report(1.0 + abs(ticket.plan.level - 5), 64))
         controller.on_update(batch % 3)
     return log
 
@@ -22,6 +22,8 @@ def test_log_holds_inputs_then_the_decisions_they_caused():
         "kind": "plan",
         "size": 64,
         "height": 7,
+        "boxes": 0,
+        "packed": 0,
         "level": 3,
         "group": 1,
         "size_class": 64,
@@ -58,7 +60,7 @@ def test_replay_restores_the_state_and_the_sink(kind):
     again = kind(rounds=2, threshold=10, log=later.append)
     replay(log, again)
     assert later == []
-    again.plan(64, 7)
+    again.plan(64, Shape(7))
     assert [entry["kind"] for entry in later] == ["plan"]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
-from rtfilter.adaptive import EarlyStop, LevelController, Plan, PlanController
+from rtfilter.adaptive import EarlyStop, LevelController, Plan, PlanController, Report, Shape
 from rtfilter.adaptive.stopping import Samples
 
 numbers = st.lists(st.floats(0, 1e6), min_size=2, max_size=30)
@@ -84,11 +84,11 @@ def settle(controller, cost, size, height, seed):
     best = min(cost(Plan(level, group)) for level in range(height) for group in (1, 4, 16, 64, None))
     lost = 0.0
     for batch in range(10_000):
-        ticket = controller.plan(size, height)
+        ticket = controller.plan(size, Shape(height))
         if not ticket.episode:
             return ticket.plan, batch, lost
         lost += cost(ticket.plan) / best - 1
-        controller.report(ticket, cost(ticket.plan) * noise[batch])
+        controller.report(ticket, Report(cost(ticket.plan) * noise[batch], 64))
     raise AssertionError("does not settle")
 
 
@@ -150,8 +150,8 @@ def test_wrong_verdicts_among_equals_stay_below_alpha():
         log = []
         controller = PlanController(rounds=64, tolerance=0.0, early_stop=EarlyStop(alpha=0.1), log=log.append)
         for value in noise:  # one loop at most
-            ticket = controller.plan(256, 7)
-            controller.report(ticket, float(value))
+            ticket = controller.plan(256, Shape(7))
+            controller.report(ticket, Report(float(value), 64))
             if log[-1]["kind"] == "decision":
                 break
         centre = log[-1]["samples"][0]

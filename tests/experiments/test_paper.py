@@ -15,7 +15,7 @@ from experiments.paper.work import Work, by_level, by_plan, work
 from experiments.peers.counting import Counting
 from experiments.response.bursts import label
 from rtfilter import EventFilter
-from rtfilter.adaptive import FixedPlan, LevelController, Plan, PlanController
+from rtfilter.adaptive import FixedPlan, LevelController, Plan, PlanController, Report, Shape
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row
@@ -324,15 +324,15 @@ def test_an_episode_ends_where_the_valley_does():
     assert (row["best"], row["plans"], row["settled"].value) == ("2/1", {"2/1": 1}, 0)
     assert row["possible"].value == row["fixed"].value == 5
     assert row["regret"].value == pytest.approx(fig4d.fmean([8, 6, 5, 7][p] for p in found.plans) / 5 - 1)
-    assert own.plan(16, 4).episode == 0
+    assert own.plan(16, Shape(4)).episode == 0
 
 
 def test_an_interrupted_run_tells_its_controller_what_it_knew():
     told = LevelController(rounds=2, threshold=TINY.threshold)
     history = []
-    while (ticket := told.plan(TINY.timed_batch, 4)).episode:
+    while (ticket := told.plan(TINY.timed_batch, Shape(4))).episode:
         history.append([8, 6, 5, 7][ticket.plan.level] * 10**9)
-        told.report(ticket, history[-1] / 1e9)
+        told.report(ticket, Report(history[-1] / 1e9, TINY.timed_batch))
     told.on_update(TINY.threshold)
     again = LevelController(rounds=2, threshold=TINY.threshold)
     fig4d.relive(again, {"history": history, "height": 4}, TINY)

@@ -179,14 +179,46 @@ def test_the_controller_hears_of_batches_and_updates():
     list(filter.stream(events))
     filter.controller = FixedPlan(1, 4, log=entries.append)
     list(filter.stream(events))
-    half = filter.stream(events)
-    next(half)
-    half.close()  # given up: it must not count as a measurement
     filter.subscribe_many([[0, 0, 0]] * 2, [[1, 1, 1]] * 2)
     filter.unsubscribe(0)
     list(filter.stream(events))
-    assert [entry["kind"] for entry in entries] == ["plan", "report", "plan", "update", "plan", "report"]
-    assert entries[3]["count"] == 3
+    assert [entry["kind"] for entry in entries] == ["plan", "report", "update", "plan", "report"]
+    assert entries[2]["count"] == 3
+
+
+@pytest.mark.parametrize("end", ["closed", "forgotten"])
+def test_a_batch_that_is_given_up_is_reported_with_what_is_known(end):
+    entries = []
+    filter, events = wide_filter()
+    list(filter.stream(events))
+    filter.controller = FixedPlan(1, 4, log=entries.append)
+    list(filter.stream(events))
+    half = filter.stream(events)
+    for _ in range(5):
+        next(half)
+    if end == "closed":
+        half.close()
+    del half
+    list(filter.stream(events))
+    assert [entry["kind"] for entry in entries] == ["plan", "report"] * 3
+    whole, known = entries[1], entries[3]
+    assert (whole["unfinished"], whole["groups"]) == (0, -(-len(events) // 4))
+    assert (known["unfinished"], known["groups"]) == (len(events) - 8, 2)
+    assert 0 < known["visits"] < whole["visits"]
+    assert known["estimation"] < known["mean_response"] <= known["elapsed"]
+
+
+def test_forgetting_a_stream_runs_no_code_of_the_controller():
+    entries = []
+    filter, events = wide_filter()
+    list(filter.stream(events))
+    filter.controller = FixedPlan(1, 4, log=entries.append)
+    filter.stream(events)
+    assert [entry["kind"] for entry in entries] == ["plan"]
+    for _ in range(3):
+        filter.stream(events)
+    assert [entry["kind"] for entry in entries].count("report") == 3
+    assert len(filter._road._ends) + len(filter._road._forgotten) <= 2
 
 
 def test_subscriptions_changed_while_a_stream_is_open_are_not_seen_by_it():
@@ -693,7 +725,7 @@ def test_a_batch_that_had_to_load_kernels_is_not_held_against_its_plan(monkeypat
     class Told(FixedPlan):
         reports = 0
 
-        def report(self, ticket, mean_response):
+        def report(self, ticket, report):
             self.reports += 1
 
     filter = EventFilter(Schema({"x": float}), controller=Told(0, 1))
@@ -727,7 +759,7 @@ def test_an_exception_of_a_handler_is_that_of_its_call_and_not_of_the_stream_it_
 
 def test_a_controller_may_use_the_filter_when_it_is_told():
     class Subscribing(FixedPlan):
-        def report(self, ticket, mean_response):
+        def report(self, ticket, report):
             filter.subscribe("TRUE")
             filter.stats()
 

@@ -31,11 +31,11 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 USE = """
 from typing import assert_type
 from rtfilter import EventFilter, Matches, Schema
-from rtfilter.adaptive import LevelController, Plan
+from rtfilter.adaptive import LevelController, Plan, Shape
 
 filter = EventFilter(Schema({"price": float}), controller=LevelController())
 assert_type(filter.match_batch([{"price": 1.0}]), Matches)
-assert_type(LevelController().plan(64, 4).plan, Plan)
+assert_type(LevelController().plan(64, Shape(4)).plan, Plan)
 """
 BESIDE = """
 import adaptive, scheduler
@@ -43,7 +43,7 @@ from rtfilter import EventFilter, Schema
 from rtfilter import adaptive as own_adaptive, scheduler as own_scheduler
 
 assert adaptive.NAME == "adaptive" and scheduler.NAME == "scheduler"
-assert own_adaptive.LevelController(rounds=2).plan(size=64, height=4).plan.group == 1
+assert own_adaptive.LevelController(rounds=2).plan(64, own_adaptive.Shape(4)).plan.group == 1
 assert own_scheduler.schedule(own_scheduler.shortest_first, [5, 0, 2], group=1).order.tolist() == [1, 2, 0]
 EventFilter(Schema({"price": float}))
 """
