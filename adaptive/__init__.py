@@ -26,6 +26,7 @@ The package uses no clock, no files, no random numbers and no locks. A controlle
 decisions to a log, and :func:`replay` checks a log with a new controller.
 """
 
+from rtfilter.adaptive.choosing import CostController
 from rtfilter.adaptive.controllers import GROUPS, FixedPlan, LevelController, PlanController
 from rtfilter.adaptive.plans import Controller, Entry, Plan, Report, Shape, Sink, Ticket
 from rtfilter.adaptive.replay import ReplayError, replay
@@ -35,6 +36,7 @@ from rtfilter.adaptive.stopping import EarlyStop
 __all__ = [
     "GROUPS",
     "Controller",
+    "CostController",
     "EarlyStop",
     "Entry",
     "FixedPlan",

@@ -1,0 +1,101 @@
+"""What is believed of the cost of each plan, and which batch would teach most.
+
+The logarithms of the costs are Gaussian, with a mean and a covariance (a Kalman filter). Their covariance has
+three parts: what all plans have in common (the machine, the events, the size of the index), of which nothing
+is known before the first batch; what plans near to each other have in common; and what each has for itself.
+So a batch of one plan says something of the others too. And when everything gets slower alike, no plan looks
+better for having run longer ago.
+
+While time passes and the index changes, the covariance grows, and what was sure comes into doubt.
+
+**Which plan next?** Usually the best. Another one is worth a batch if what it might teach, over the batches
+that are still to come, is more than what it is expected to lose: the knowledge gradient (Frazier, Powell and
+Dayanik 2008; on-line: Ryzhov, Powell and Frazier 2012). With the difference D of its mean from the best one,
+and the standard deviation s by which a batch would move D, this is s f(-D / s), f(z) = z Phi(z) + phi(z).
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.adaptive.plans import Plan
+
+Floats = NDArray[np.float64]
+
+NEAR, OWN = 0.5, 0.12
+"""Standard deviations of what near plans share, and of a plan's own, where only the cost model speaks."""
+REACH = 4.0
+"""Levels, and factors of 4 between groups, over which plans are near."""
+OUTLIER = 3.0
+"""Standard deviations beyond which a batch counts less: it was interrupted, most likely."""
+
+
+class Beliefs:
+    """Beliefs of the costs of some plans.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+    mean : sequence of float
+        Logarithms of the costs that are expected.
+    size : int
+        Events of the batch: the group of a plan without one.
+    """
+
+    def __init__(self, plans: Sequence[Plan], mean: Sequence[float], size: int) -> None:
+        self.plans = list(plans)
+        self.column = {plan: at for at, plan in enumerate(self.plans)}
+        self.mean: Floats = np.array(mean, float)
+        at = np.array([(plan.level, math.log(plan.group or size, 4)) for plan in plans])
+        apart = np.abs(at[:, np.newaxis] - at).sum(axis=2)
+        alone = np.array([plan.group is None for plan in plans])
+        apart += alone[:, np.newaxis] != alone
+        self._relative: Floats = NEAR**2 * np.exp(-apart / REACH) + OWN**2 * np.eye(len(plans))
+        self.covariance: Floats = self._relative.copy()
+        self._known = False
+
+    @property
+    def best(self) -> int:
+        """Place of the plan that is thought best."""
+        return int(self.mean.argmin())
+
+    def forget(self, common: float, relative: float) -> None:
+        """Add variance: `common` to all plans alike, `relative` as a share of what was unknown at first."""
+        self.covariance += relative * self._relative
+        self.covariance += common
+
+    def observe(self, at: int, value: float, variance: float) -> None:
+        """Take a logarithm of a cost with its variance."""
+        column = self.covariance[:, at].copy()
+        if not self._known:
+            # Nothing was known of what all plans have in common: the limit of an infinite variance of it.
+            self._known = True
+            self.mean += value - self.mean[at]
+            self.covariance += variance + column[at] - column - column[:, np.newaxis]
+            return
+        off = value - self.mean[at]
+        beyond = off * off / ((column[at] + variance) * OUTLIER**2)
+        if beyond > 1:
+            variance *= beyond
+        gain = column / (column[at] + variance)
+        self.mean += gain * off
+        self.covariance -= np.outer(gain, column)
+
+    def lessons(self, best: int, variance: float) -> tuple[Floats, Floats]:
+        """What a batch of each plan would lose against the best one, and what it would teach: its gradient.
+
+        A batch of the best plan teaches as much as it tells of the plan that may be better most.
+        """
+        loss = self.mean - self.mean[best]
+        own, row = self.covariance.diagonal(), self.covariance[best]
+        lesson = _gradient(loss, np.abs(own - row) / np.sqrt(own + variance))
+        lesson[best] = _gradient(loss, np.abs(row[best] - row) / math.sqrt(row[best] + variance)).max()
+        return loss, lesson
+
+
+def _gradient(loss: Floats, spread: Floats) -> Floats:
+    """s f(-D / s) for D >= 0, within 2 %; 0 where the spread is."""
+    z = loss / (spread + 1e-12)
+    return spread * 0.3989 * np.exp(-0.5 * z * z) / (1 + z * (1.08 + z * (0.75 + 0.021 * z)))

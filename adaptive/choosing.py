@@ -1,0 +1,221 @@
+"""The controller that chooses by what it believes of the cost of each plan."""
+
+import math
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from rtfilter.adaptive import recording
+from rtfilter.adaptive.beliefs import Beliefs
+from rtfilter.adaptive.controllers import GROUPS
+from rtfilter.adaptive.costs import CostModel
+from rtfilter.adaptive.learner import VAGUE, Learner
+from rtfilter.adaptive.plans import Plan, Report, Shape, Sink, Ticket
+from rtfilter.adaptive.recording import Recorder, checked, plan_fields, positive, report_fields, ticket_fields
+from rtfilter.adaptive.sizes import powers_of_two
+
+WHOLE = Plan(0, None)
+"""All plans without groups are this one: the whole batch at once, without an estimate."""
+WHOLE = Plan(0, None)
+"""All plans without groups are this one: the whole batch at once, without an estimate."""
+REST, EVENTS = 8, 256
+"""After a decision for the best plan it is used for about so many batches, and for so many events, before the
+next decision."""
+LATE = 256
+"""Batches later, one that has not reported counts as lost."""
+CHANGED, PACKED = 0.1, 0.5
+"""Doubt when all boxes of the index have changed, and when it was packed anew: variance, as a share of what
+was unknown at first."""
+
+
+class CostController(Recorder):
+    """Runs each batch by the plan that is believed to be best, or by one from which much can be learnt.
+
+    Each class of batch sizes (powers of two) has its :class:`~rtfilter.adaptive.beliefs.Beliefs` of the cost
+    of each plan: of all levels and groups, and of the whole batch at once. They begin with what a
+    :class:`~rtfilter.adaptive.costs.CostModel` says, and with what the nearest class has learnt. Reports
+    change them, those of settled batches too. A plan that is not thought best runs if what a batch of it
+    might teach is worth more than what it is expected to lose. So hardly any batch is lost where the best
+    plan is certain.
+
+    Beliefs get older with each batch, with the share of the index that has changed, when it is packed anew,
+    and when responses are not what they were (a sequential test, CUSUM). A batch that was given up counts
+    with what is known of it; one that never reports counts as slower than expected.
+
+    Parameters
+    ----------
+    horizon : float
+        Batches, above 0, for which it is worth to know the best plan: the more, the more is tried.
+    groups : sequence of int
+        Group sizes, at least 1 and strictly increasing. A class of batch sizes uses those below its smallest
+        size.
+    seed : int
+        Of the random moments at which it decides anew, so that no pattern of batches can alias with them.
+    log : callable, optional
+        See :class:`Controller`.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range, or `groups` does not increase strictly.
+    """
+
+    def __init__(
+        self,
+        *,
+        horizon: float = 1000.0,
+        groups: Sequence[int] = GROUPS,
+        seed: int = 0,
+        log: Sink | None = None,
+    ) -> None:
+        super().__init__(log)
+        if not (math.isfinite(horizon) and horizon > 0):
+            raise ValueError(f"horizon is a number of batches above 0; got {horizon}")
+        self._groups = tuple(groups)
+        if any(group < 1 for group in self._groups) or any(a >= b for a, b in pairwise(self._groups)):
+            raise ValueError(f"groups must be a strictly increasing ladder of sizes >= 1; got {self._groups}")
+        self._horizon = float(horizon)
+        self._random = random.Random(seed)
+        self._model = CostModel()
+        self._classes: dict[tuple[int, int], Learner] = {}  # by label and height
+        self._shown: dict[int, Learner] = {}  # the last one used, by label
+        self._under_way: dict[int, tuple[Learner, int]] = {}
+        self._serial = self._boxes = self._changed = 0
+        self._stale = self._lost = 0
+
+    def plan(self, size: int, shape: Shape) -> Ticket:
+        """See :meth:`Controller.plan`. A batch of one event has nothing to choose: level 0, group 1."""
+        size, shape = positive("size", size), checked(shape)
+        ticket = Ticket(Plan(0, 1), 1)
+        self._boxes = shape.boxes
+        if size > 1:
+            label = powers_of_two(size)
+            state = self._classes.get((label, shape.height)) or self._begin(label, shape)
+            self._shown[label] = state
+            if state.packed != shape.packed:
+                state.packed = shape.packed
+                state.doubt += PACKED
+                state.left, state.rest = 0, 1
+            at = self._next(state)
+            self._serial += 1
+            ticket = Ticket(state.beliefs.plans[at], label, int(at != state.best), self._serial)
+            self._under_way[self._serial] = state, at
+            state.under_way[at] += 1
+            oldest = next(iter(self._under_way))
+            if oldest <= self._serial - LATE:
+                self._lose(oldest)
+        self._record("plan", size=size, **shape._asdict(), **ticket_fields(ticket))
+        return ticket
+
+    def report(self, ticket: Ticket, report: Report) -> None:
+        """See :meth:`Controller.report`. All reports are used, but those of batches of one event."""
+        state, at = self._under_way.pop(ticket.serial, (None, 0))
+        if state is not None:
+            state.under_way[at] -= 1
+            state.learn(at, self._value(state, at, report), report.size, not report.unfinished)
+            if at != state.best or state.left == 0:
+                self._model.fit(state.beliefs.plans[at], report)
+        elif ticket.serial:
+            self._stale += 1
+        self._record("report", **ticket_fields(ticket), **report_fields(report), used=state is not None)
+
+    def on_update(self, count: int = 1) -> None:
+        """See :meth:`Controller.on_update`."""
+        updates = recording.count(count)
+        for state in self._classes.values():
+            state.doubt += CHANGED * min(updates / max(self._boxes, updates, 1), 1.0)
+            state.updates += updates
+        self._record("update", count=updates)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The parameters, the costs of the model in the unit of the reports, and the classes.
+
+        ``classes`` holds the state of each class of batch sizes, by its label as text, on the height of its
+        last batch. There ``mode`` is "UNSTABLE" while the last decision was to try another plan. ``moves``
+        counts changes of the best plan, ``transitions`` those of the mode, ``tries`` batches by other plans,
+        ``alarms`` times that responses had changed; ``regret`` is the share of the response that tries are
+        thought to have cost.
+        """
+        return {
+            "controller": "CostController",
+            "horizon": self._horizon,
+            "costs": self._model.state(),
+            "stale_reports": self._stale,
+            "lost_batches": self._lost,
+            "classes": {str(label): state.fields() for label, state in self._shown.items()},
+        }
+
+    def _next(self, state: Learner) -> int:
+        """The place of the plan of the next batch."""
+        if state.left > 0:
+            state.left -= 1
+            return state.best
+        trying = state.decide(self._horizon)
+        if state.moved is not None:
+            state.rest = 1
+            self._decisions.append(
+                {
+                    "kind": "decision",
+                    "size_class": state.label,
+                    **plan_fields(state.beliefs.plans[state.best]),
+                    "from_level": state.moved.level,
+                    "from_group": state.moved.group,
+                }
+            )
+        if trying is not None:
+            state.rest = 1
+            return trying
+        state.left = self._random.randrange(state.rest) + state.rest // 2
+        state.rest = min(2 * state.rest, max(REST, EVENTS // state.label))
+        return state.best
+
+    def _begin(self, label: int, shape: Shape) -> Learner:
+        """Begin a class with what the model says, and with how far that was off for the nearest class."""
+        groups = [group for group in self._groups if group < label]
+        plans = [WHOLE, *(Plan(level, group) for level in range(shape.height) for group in groups)]
+        mean = [math.log(self._model.response(plan, label)) for plan in plans]
+        state = Learner(label, shape.packed, Beliefs(plans, mean, label))
+        if self._classes:
+            near = min(
+                self._classes, key=lambda key: (abs(math.log2(key[0] / label)), abs(key[1] - shape.height))
+            )
+            self._take_over(state, self._classes[near], near[1])
+        self._classes[label, shape.height] = state
+        return state
+
+    def _take_over(self, state: Learner, other: Learner, height: int) -> None:
+        state.noise = other.noise
+        for at, plan in enumerate(state.beliefs.plans):
+            near = WHOLE
+            if plan.group is not None:
+                smaller = [group for group in self._groups if group <= plan.group and group < other.label]
+                near = Plan(min(plan.level, height - 1), smaller[-1]) if smaller else WHOLE
+            place = other.beliefs.column[near]
+            expected = math.log(self._model.response(near, other.label))
+            state.beliefs.mean[at] += other.beliefs.mean[place] - expected
+        state.best = state.beliefs.best
+
+    def _value(self, state: Learner, at: int, report: Report) -> float:
+        """Logarithm of the mean response that a batch of the smallest size of the class would have had."""
+        plan, response = state.beliefs.plans[at], report.mean_response
+        finished = report.size - report.unfinished
+        if report.unfinished and finished and report.elapsed > report.estimation:
+            # as if the rest took as long as what was finished
+            each = (report.elapsed - report.estimation) / finished
+            group = report.size if plan.group is None else plan.group
+            response = max(response, report.estimation + each * (report.size + group) / 2)
+        value = math.log(max(response, 1e-300))
+        if report.size != state.label:
+            value += math.log(
+                self._model.response(plan, state.label) / self._model.response(plan, report.size)
+            )
+        return value
+
+    def _lose(self, serial: int) -> None:
+        """A batch that has not reported for so long was slower than expected, for all that is known."""
+        state, at = self._under_way.pop(serial)
+        state.under_way[at] -= 1
+        slow = float(state.beliefs.mean[at]) + 2 * math.sqrt(state.noise / VAGUE)
+        state.learn(at, slow, state.label, False)
+        self._lost += 1

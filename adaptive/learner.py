@@ -1,0 +1,160 @@
+"""What is known for the batches of one class of sizes, on indexes of one height, and what to run next."""
+
+import math
+
+import numpy as np
+
+from rtfilter.adaptive.beliefs import Beliefs
+from rtfilter.adaptive.drift import Drift
+from rtfilter.adaptive.plans import Entry, Plan
+from rtfilter.adaptive.recording import plan_fields
+
+SOON, CALM = 50.0, 1.0
+"""A lesson is worth so many batches at least, and so many more for each batch since the last alarm: what has
+been calm for long is expected to stay so for as long."""
+NOISE, LEAST_NOISE = 0.1, 1e-5
+"""Standard deviation of the logarithms of responses that is expected at first, and the least variance."""
+VAGUE = 0.25
+"""Weight of a batch that was given up, or lost."""
+AGE, COMMON_AGE = 5e-5, 5e-3
+"""Variance that a batch adds: to what is known of plans, as a share of what was unknown at first; and to what
+they have in common."""
+ALARMED = 0.5
+"""What an alarm adds, as such a share: the response is not what it was."""
+SAME_GROWTH, FADING = 0.1, 0.02
+"""Weight of the growth that the model says, and the share of older batches that a decision forgets."""
+
+
+class Learner:
+    """The beliefs for batches of one class of sizes on indexes of one height."""
+
+    def __init__(self, label: int, packed: int, beliefs: Beliefs) -> None:
+        self.label, self.packed, self.beliefs = label, packed, beliefs
+        self.under_way = [0] * len(beliefs.plans)
+        self.best = beliefs.best
+        self.noise = NOISE**2
+        self.left = 0
+        """Batches until the next decision."""
+        self.rest = 1
+        """Batches that the best plan gets after the next decision for it, about."""
+        self.doubt = 0.0
+        """Doubt that has come up since the last decision."""
+        self.moved: Plan | None = None
+        """The best plan before, if the last decision changed it."""
+        self.updates = 0
+        """Updates of the index since it last tried a plan."""
+        self.batches = self.tries = self.moves = self.transitions = self.alarms = 0
+        self._trying = True
+        self._mean, self._weight, self._age = 0.0, 0.0, 0  # of the best plan, since the last decision
+        self._growth = Growth()
+        self._drift = Drift()
+        self._lost = 0.0
+        self._since = 0  # batches before the last alarm
+
+    def learn(self, at: int, value: float, size: int, ended: bool = True) -> None:
+        """Take the logarithm of a response. That of a batch that was given up may be too small."""
+        self.batches += 1
+        self._age += 1
+        if size != self.label or self._growth.known:
+            x = math.log(size / self.label)
+            if at == self.best and ended:
+                self._growth.add(x, value)
+            value -= self._growth.slope * x
+        weight = 1.0 if ended else VAGUE
+        if not ended:
+            value = max(value, float(self.beliefs.mean[at]))
+        if at != self.best:
+            self._lost += max(value - float(self.beliefs.mean[self.best]), 0.0)
+            self.beliefs.observe(at, value, self.noise / weight)
+            return
+        if self._weight:
+            off = value - self._mean
+            square = off * off * self._weight / (self._weight + weight)
+            self.noise += 0.03 * weight * (min(square, 9 * self.noise) - self.noise)
+            self.noise = max(self.noise, LEAST_NOISE)
+        self._weight += weight
+        self._mean += (value - self._mean) * weight / self._weight
+
+    def decide(self, horizon: float) -> int | None:
+        """Choose the best plan anew; the place of another one that is worth a batch now, or None."""
+        beliefs, before = self.beliefs, self.best
+        if self._weight:
+            variance = self.noise / self._weight
+            beliefs.observe(self.best, self._mean, variance)
+            if self._drift.add(self._mean, variance):
+                self.alarms += 1
+                self._since = self.batches
+                self.doubt += ALARMED
+                beliefs.forget(1.0, 0.0)  # the new level may hold for all plans
+            self._mean, self._weight = 0.0, 0.0
+        self._growth.end()
+        beliefs.forget(COMMON_AGE * self._age, AGE * self._age + self.doubt)
+        self._age, self.doubt = 0, 0.0
+        self.best = beliefs.best
+        self.moved = beliefs.plans[before] if self.best != before else None
+        if self.moved is not None:
+            self.moves += 1
+            self._drift = Drift()
+        loss, lesson = beliefs.lessons(self.best, self.noise)
+        worth = min(SOON + CALM * (self.batches - self._since), horizon) * lesson - loss
+        for at, count in enumerate(self.under_way):
+            if count and at != self.best:
+                worth[at] = -np.inf  # its lesson is to come
+        at = int(worth.argmax())
+        trying = at != self.best
+        self.transitions += trying != self._trying
+        self._trying = trying
+        if not trying:
+            return None
+        self.tries += 1
+        self.updates = 0
+        return at
+
+    def fields(self) -> Entry:
+        """The state, JSON-able."""
+        return {
+            **plan_fields(self.beliefs.plans[self.best]),
+            "mode": "UNSTABLE" if self._trying else "STABLE",
+            "updates": self.updates,
+            "batches": self.batches,
+            "tries": self.tries,
+            "moves": self.moves,
+            "transitions": self.transitions,
+            "anomalies": 0,
+            "alarms": self.alarms,
+            "noise": math.sqrt(self.noise),
+            "regret": self._lost / self.batches if self.batches else 0.0,
+        }
+
+
+class Growth:
+    """How much faster or slower responses grow with the size of a batch than the model says.
+
+    It is the slope of a line through the batches of one plan between two decisions, and not of all: those
+    of other times and plans differ by more than their size.
+    """
+
+    def __init__(self) -> None:
+        self.slope = 0.0
+        self.known = False
+        self._xx, self._xy = SAME_GROWTH, 0.0
+        self._count = self._x = self._y = self._square = self._product = 0.0
+
+    def add(self, x: float, y: float) -> None:
+        """Take the logarithms of a size and of a response."""
+        self.known = True
+        self._count += 1
+        off = x - self._x
+        rise = y - self._y
+        self._x += off / self._count
+        self._y += rise / self._count
+        self._square += off * (x - self._x)
+        self._product += off * (y - self._y)
+
+    def end(self) -> None:
+        """Another plan may come, or another time."""
+        if self._square > 0:
+            self._xx = SAME_GROWTH + (1 - FADING) * (self._xx - SAME_GROWTH) + self._square
+            self._xy = (1 - FADING) * self._xy + self._product
+            self.slope = self._xy / self._xx
+        self._count = self._x = self._y = self._square = self._product = 0.0
