@@ -45,6 +45,7 @@ EXPERIMENTS = {
     "fig4c": Experiment("paper.fig4c", "the paper, Fig. 4-c: the mean response by level"),
     "fig4d": Experiment("paper.fig4d", "the paper, Fig. 4-d: the controller while the index grows"),
     "counting": Experiment("paper.counting", "the R*-tree compared with counting"),
+    "record": Experiment("controllers.record", "logs of batches that every plan has run, for `contest`"),
     "regret": Experiment("paper.regret", "what controllers lose while the data change"),
     "all": Experiment("paper.report", "all experiments of the paper, and the page", "everything"),
     "report": Experiment("paper.report", "write the page of the paper again, from kept numbers"),

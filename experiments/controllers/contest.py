@@ -1,0 +1,248 @@
+"""Controllers on logs: each chooses the plans of all batches, and is told what the log says of them.
+
+What a controller lost is the geometric mean, over batches, of its response over that of a reference, less 1:
+
+* **best fixed**: the one plan that is best for the batches of a class of sizes in a phase; it is known only
+  afterwards, and all that is tried counts against it;
+* **best constant**: the one plan that is best over the whole log;
+* **oracle**: the best plan of each batch. In seconds it is the luckiest of them too.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.controllers.logs import SECONDS, UNITS, Log
+from experiments.controllers.rivals import DiscountedThompson, DiscountedUCB
+from experiments.errors import ResultError
+from experiments.output import keep, outcome
+from rtfilter.adaptive import (
+    Controller,
+    CostController,
+    EarlyStop,
+    FixedPlan,
+    LevelController,
+    Plan,
+    PlanController,
+)
+from rtfilter.dtypes import BoolArray, FloatArray
+from rtfilter.replay import machine
+from rtfilter.replay.output import Row, save_picture, table
+
+KEPT = Path(__file__).parents[1] / "report" / "controllers"
+"""Folder of the logs, and of what came of them."""
+STILL, MOVING = 0.02, 0.05
+"""Targets: most that is lost to the best fixed plan while nothing changes, and while something does."""
+WINDOW = 20
+"""Batches that a point of the picture is a mean of."""
+OURS = "cost"
+
+
+def paper_rule(rounds: int) -> LevelController:
+    """The rule of the paper (Wang et al.): levels only, one event a group."""
+    return LevelController(rounds=rounds)
+
+
+ENTRANTS: Mapping[str, Callable[[], Controller]] = {
+    OURS: CostController,
+    **{f"paper, N = {rounds}": partial(paper_rule, rounds) for rounds in (1, 4, 16, 64)},
+    **{f"plans, N = {rounds}": partial(PlanController, rounds=rounds) for rounds in (1, 4, 16, 64)},
+    "plans, statistical": partial(PlanController, rounds=64, early_stop=EarlyStop()),
+    "discounted UCB": DiscountedUCB,
+    "discounted Thompson": DiscountedThompson,
+}
+"""What is compared, by name."""
+
+
+class Costs:
+    """What the batches of a log cost in a unit, and the references.
+
+    Attributes
+    ----------
+    by_plan : float64 (b, p)
+        Logarithms; a plan that a batch cannot have is the whole batch.
+    fixed, constant, oracle : float64 (b,)
+        Logarithms of the references.
+    best : Plan
+        The best constant plan.
+    """
+
+    def __init__(self, log: Log, unit: str) -> None:
+        cost = log.cost(unit)
+        whole = cost[:, [log.column[Plan(0, None)]]]
+        self.by_plan: FloatArray = np.log(np.where(np.isnan(cost), whole, cost))
+        self.oracle: FloatArray = self.by_plan.min(axis=1)
+        at = int(self.by_plan.mean(axis=0).argmin())
+        level, group = log.plans[at].tolist()
+        self.best, self.constant = Plan(level, group or None), self.by_plan[:, at]
+        self.fixed = self.constant.copy()
+        for part in parts(log):
+            self.fixed[part] = self.by_plan[part][:, self.by_plan[part].mean(axis=0).argmin()]
+
+
+def parts(log: Log) -> list[BoolArray]:
+    """The batches of each phase and class of sizes."""
+    key = 100 * log.phase + np.log2(log.size).astype(int)
+    return [key == value for value in np.unique(key)]
+
+
+def play(log: Log, controller: Controller, unit: str) -> tuple[FloatArray, float]:
+    """Let a controller choose; logarithms of the responses (b,), and its own seconds a batch."""
+    taken, spent = np.empty(len(log)), 0.0
+    for batch in range(len(log)):
+        begun = perf_counter()
+        if log.updates[batch]:
+            controller.on_update(int(log.updates[batch]))
+        ticket = controller.plan(int(log.size[batch]), log.shape(batch))
+        spent += perf_counter() - begun
+        report = log.report(batch, ticket.plan, unit)
+        begun = perf_counter()
+        controller.report(ticket, report)
+        spent += perf_counter() - begun
+        taken[batch] = report.mean_response
+    return np.log(taken), spent / len(log)
+
+
+def lost(own: FloatArray, reference: FloatArray, chosen: BoolArray) -> float | None:
+    """The share that a run lost to a reference on some batches; None if there are none."""
+    return float(np.expm1((own - reference)[chosen].mean())) if chosen.any() else None
+
+
+def measure(log: Log, unit: str) -> list[Row]:
+    """A row for each entrant, and for constants."""
+    costs = Costs(log, unit)
+    middle = (int(np.median(log.height)) - 1) // 2
+    constants: dict[str, Callable[[], Controller]] = {
+        "best constant": lambda: FixedPlan(costs.best.level, costs.best.group),
+        "middle constant": lambda: FixedPlan(middle, 1),
+        "whole batch": lambda: FixedPlan(0, None),
+    }
+    rows = []
+    half = np.arange(len(log)) >= len(log) // 2
+    for name, make in {**ENTRANTS, **constants}.items():
+        own, spent = play(log, make(), unit)
+        over = own - costs.fixed
+        rows.append(
+            {
+                "case": log.about["case"],
+                "unit": unit,
+                "controller": name,
+                "still": lost(own, costs.fixed, ~log.moving),
+                "moving": lost(own, costs.fixed, log.moving),
+                "second_half": lost(own, costs.fixed, half),
+                "constant": lost(own, costs.constant, np.full(len(log), True)),
+                "oracle": lost(own, costs.oracle, np.full(len(log), True)),
+                "own_us": spent * 1e6,
+                "best_constant": f"{costs.best.level}/{costs.best.group or 'all'}",
+                "series": [float(f"{value:.3g}") for value in _windows(over)],
+            }
+        )
+    return rows
+
+
+def _windows(over: FloatArray) -> FloatArray:
+    count = len(over) // WINDOW
+    shares: FloatArray = np.expm1(over[: count * WINDOW].reshape(count, WINDOW).mean(axis=1))
+    return shares
+
+
+def text(rows: Sequence[Row]) -> str:
+    """A table for each unit and reference: controllers by case."""
+    shown = []
+    for unit in (UNITS, SECONDS):
+        for key, title in {
+            "still": "lost to the best fixed plan of each phase, nothing changes",
+            "moving": "lost to the best fixed plan of each phase, something changes",
+            "constant": "lost to the best constant plan of the log, all batches",
+        }.items():
+            shown.append(f"{title}, in {unit}\n{grid([row for row in rows if row['unit'] == unit], key)}")
+    return "\n\n".join(shown)
+
+
+def grid(rows: Sequence[Row], key: str) -> str:
+    """One number of each controller (lines) by case (columns)."""
+    cases = [case for case in dict.fromkeys(row["case"] for row in rows)
+             if any(row[key] is not None for row in rows if row["case"] == case)]  # fmt: skip
+    lines: dict[str, Row] = {}
+    for row in rows:
+        line = lines.setdefault(row["controller"], {"controller": row["controller"]})
+        if row[key] is not None:
+            line[row["case"]] = f"{100 * row[key]:.1f} %"
+    return table(list(lines.values()), {"controller": ""} | {case: case for case in cases})
+
+
+def verdicts(rows: Sequence[Row]) -> str:
+    """Whether our controller meets its targets, case by case."""
+    said = []
+    for row in rows:
+        if row["controller"] == OURS:
+            for key, target in (("still", STILL), ("moving", MOVING)):
+                if row[key] is not None:
+                    met = outcome(row[key] <= target)
+                    said.append(f"{row['case']}, {row['unit']}, {key}: {100 * row[key]:.1f} % "
+                                f"(at most {100 * target:.0f} %): {met}")  # fmt: skip
+    return "\n".join(said)
+
+
+def draw(rows: Sequence[Row], logs: Mapping[str, Log]) -> Figure:
+    """What some controllers lost along each log, in seconds."""
+    figure = Figure(figsize=(13, 9), layout="constrained")
+    shown = (OURS, "plans, N = 16", "plans, statistical", "discounted Thompson", "best constant")
+    panels = figure.subplots(-(-len(logs) // 3), 3, squeeze=False).flat
+    for axes, (case, log) in zip(panels, logs.items(), strict=False):
+        for place, name in enumerate(shown):
+            row = next(r for r in rows if (r["case"], r["unit"], r["controller"]) == (case, SECONDS, name))
+            over = 100 * np.array(row["series"])
+            batches = WINDOW * (np.arange(len(over)) + 0.5)
+            axes.plot(batches, over, "-", color=f"C{place}", lw=2.5 if name == OURS else 1, label=name)
+        moving = np.flatnonzero(log.moving)
+        if len(moving):
+            for piece in np.split(moving, np.flatnonzero(np.diff(moving) > 1) + 1):
+                axes.axvspan(piece[0], piece[-1] + 1, color="0.92")
+        axes.axhline(0, color="k", lw=0.5)
+        axes.set(title=log.about["title"], xlabel="batch", ylim=(-20, 120))
+        axes.title.set_fontsize(8.5)
+    for axes in list(figure.axes)[len(logs) :]:
+        axes.set_axis_off()
+    figure.axes[0].set_ylabel("lost to the best fixed plan, %")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(shown))
+    figure.suptitle("response time, mean of 20 batches; grey: something changes")
+    return figure
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare controllers from the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments contest",
+        description="Compare controllers on logs of batches that every plan has run; see `record`.",
+    )
+    parser.add_argument("--logs", type=Path, default=KEPT, help="folder of logs (the kept ones)")
+    parser.add_argument("--out", type=Path, default=Path("out/controllers"), help="folder (%(default)s)")
+    given = parser.parse_args(arguments)
+    paths = sorted(given.logs.glob("*.npz"))
+    if not paths:
+        parser.error(f"no logs in {given.logs}: make them with `python -m experiments record`")
+    try:
+        logs = {log.about["case"]: log for log in map(Log.read, paths)}
+    except ResultError as error:
+        parser.error(str(error))
+    rows: list[Row] = []
+    for log in logs.values():
+        for unit in (UNITS, SECONDS):
+            rows += measure(log, unit)
+    print(machine.one_line())
+    print(f"{text(rows)}\n\n{verdicts(rows)}")
+    settings: dict[str, Any] = {name: log.about for name, log in logs.items()}
+    keep(given.out / "contest.json", "contest", settings, rows)
+    save_picture(draw(rows, logs), given.out / "contest.png", dpi=150)
+    print(f"kept in {given.out}")
+    return 0
