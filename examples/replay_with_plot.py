@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from rtfilter import EventFilter
-from rtfilter.adaptive import FixedPlan, PlanController
+from rtfilter.adaptive import CostController, FixedPlan
 from rtfilter.replay import Contender, Settings, draw, replay
 from rtfilter.replay.workloads.registry import workload
 
@@ -17,7 +17,7 @@ def main(picture):
     settings = Settings(subscriptions=10_000, bursts=60, sizes=(16, 128, 512), insert=20, delete=20)
     contenders = [
         Contender("one by one, in order of arrival", "fifo", FixedPlan(0, 1)),
-        Contender("adaptive", "shortest", PlanController(rounds=2, threshold=2_000)),
+        Contender("adaptive", "shortest", CostController()),
     ]
     report = replay(narrow, settings, contenders, EventFilter(narrow.schema))
     print(report.text())

@@ -199,7 +199,8 @@ ROWS = [
                 {
                     "transitions": rate("rtfilter_controller_transitions_total"),
                     "plan changes": rate("rtfilter_controller_plan_changes_total"),
-                    "anomalies": rate("rtfilter_controller_anomalies_total"),
+                    "tries": rate("rtfilter_controller_tries_total"),
+                    "alarms": rate("rtfilter_controller_alarms_total"),
                 },
                 "ops",
             ),

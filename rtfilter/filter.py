@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.adaptive import Controller, PlanController
+from rtfilter.adaptive import Controller, CostController
 from rtfilter.changes import Changes
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError, SnapshotError
@@ -44,10 +44,6 @@ KIND = "rtfilter.filter"
 Table = Mapping[str, Any]
 """Columns by name, as pandas DataFrames and Arrow tables have them."""
 
-#: Samples of each plan that the default controller compares. In simulation 16 settle in a quarter of the
-#: batches of the paper's 64, and then cost 0.3 % more response time if batches scatter by 5 %, 1.5 % by 50 %.
-ROUNDS = 16
-
 
 class EventFilter:
     """Subscriptions over the attributes of a schema, and the events that match them.
@@ -65,7 +61,7 @@ class EventFilter:
         Order in which `stream` searches the events of a batch: "shortest" (first), "fifo", "longest", or a
         function from workloads int64 (n,) to a permutation int64 (n,), which must not call the filter.
     controller : Controller, optional
-        Chooses the level and group size of each `stream`; by default an adaptive one, `PlanController`.
+        Chooses the level and group size of each `stream`; by default an adaptive one, `CostController`.
         See `rtfilter.adaptive`.
     metrics : bool or Metrics
         True, or a `rtfilter.watch.metrics.Metrics`, to observe for Prometheus.
@@ -100,7 +96,7 @@ class EventFilter:
     ) -> None:
         self.schema, self._subscriptions = subscriptions.schema, subscriptions
         control = Control(
-            PlanController(rounds=ROUNDS) if controller is None else controller, subscriptions.matcher.updates
+            CostController() if controller is None else controller, subscriptions.matcher.updates
         )
         observer: Metrics | None = None
         if metrics is not False:

@@ -67,10 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", choices=["shortest", "fifo", "longest"], default="shortest", help="order of events"
     )
-    parser.add_argument("--rounds", type=positive, default=16, help="samples per plan of the controller (16)")
     parser.add_argument(
-        "--threshold", type=positive, default=300_000, help="updates until it doubts (300000)"
+        "--rounds", type=positive, help="of the search for a level alone: samples of each (16)"
     )
+    parser.add_argument("--threshold", type=positive, help="of the same: updates until it doubts (300000)")
     parser.add_argument(
         "--capacity", type=positive, nargs=2, metavar=("INNER", "LEAF"), help="of index nodes"
     )
@@ -195,18 +195,20 @@ def _contender(arguments: argparse.Namespace, controller: Controller) -> Contend
 
 def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
     """Return the controller for the given level and group."""
-    from rtfilter.adaptive import FixedPlan, LevelController, PlanController
+    from rtfilter.adaptive import CostController, FixedPlan, LevelController
 
     level = None if arguments.level == "adaptive" else _number("--level", arguments.level, natural)
     words = ("adaptive", "all")
     group = None if arguments.group in words else _number("--group", arguments.group, positive)
-    tuning = {"rounds": arguments.rounds, "threshold": arguments.threshold, "log": log}
     if arguments.group == "adaptive":
         if level is not None:
             raise CommandError("a fixed --level needs a fixed --group too: a number or 'all'")
-        return PlanController(**tuning)
+        if arguments.rounds or arguments.threshold:
+            raise CommandError("--rounds and --threshold tune the search for a level: give a --group too")
+        return CostController(log=log)
     if level is None:
-        return LevelController(group=group, **tuning)
+        rounds, threshold = arguments.rounds or 16, arguments.threshold or 300_000
+        return LevelController(group=group, rounds=rounds, threshold=threshold, log=log)
     return FixedPlan(level, group, log=log)
 
 

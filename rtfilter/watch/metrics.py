@@ -335,7 +335,7 @@ def controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
     gauges = [
         ("level", "level", "Level that batches of this class share a traversal to"),
         ("group", "group_events", "Events searched and released together, 0 for the whole batch"),
-        ("updates", "updates", "Index updates since the class became stable"),
+        ("updates", "updates", "Index updates since the class last probed"),
     ]
     for key, name, text in gauges:
         gauge = GaugeMetricFamily(f"rtfilter_controller_{name}", text, labels=["size_class"])
@@ -352,16 +352,18 @@ def controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
     yield probing
     yield GaugeMetricFamily(
         "rtfilter_controller_threshold_updates",
-        "Index updates after which a stable class probes again",
+        "Index updates after which a stable class probes again, 0 where that is not counted",
         controller.get("threshold") or 0,
     )
     counters = [
         ("transitions", "transitions", "Changes between stable and probing"),
         ("moves", "plan_changes", "Changes of the plan, level or group"),
         ("anomalies", "anomalies", "Probing loops in which both neighbours were better"),
+        ("tries", "tries", "Batches by a plan that is not thought best, to learn"),
+        ("alarms", "alarms", "Times that responses were not what they had been"),
     ]
     for key, name, text in counters:
         counter = CounterMetricFamily(f"rtfilter_controller_{name}", text, labels=["size_class"])
         for size_class, state in classes.items():
-            counter.add_metric([size_class], state[key])
+            counter.add_metric([size_class], state.get(key, 0))  # each kind of controller has its own
         yield counter

@@ -13,7 +13,7 @@ import pytest
 from examples import SCHEMA, random_events, random_predicate
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter
-from rtfilter.adaptive import EarlyStop, FixedPlan, LevelController, PlanController
+from rtfilter.adaptive import CostController, EarlyStop, FixedPlan, LevelController, PlanController
 from rtfilter.matchers import MATCHERS
 from rtfilter.predicates.parse import parse
 
@@ -22,6 +22,7 @@ CONTROLLERS = {
     "middle-grouped": lambda: FixedPlan(1, 7),
     "leaves-whole": lambda: FixedPlan(99, None),
     "level": lambda: LevelController(rounds=1, threshold=5),
+    "cost": CostController,
     "plan": lambda: PlanController(rounds=1, threshold=5),
     "plan-early": lambda: PlanController(rounds=8, threshold=5, early_stop=EarlyStop()),
 }

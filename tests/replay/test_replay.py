@@ -133,10 +133,10 @@ def test_replaying_a_workload_writes_what_is_asked_for(tmp_path, capsys):
     assert content["machine"]["cores"] >= 1
     assert len(paths[1].read_text().splitlines()) == 5
     assert "<svg" in paths[2].read_text()
-    from rtfilter.adaptive import PlanController
+    from rtfilter.adaptive import CostController
 
     entries = [json.loads(line) for line in paths[3].read_text().splitlines()]
-    replay_log(entries, PlanController(rounds=16))  # raises if it would have decided otherwise
+    replay_log(entries, CostController())  # raises if it would have decided otherwise
 
 
 @pytest.mark.parametrize(
