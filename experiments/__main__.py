@@ -46,6 +46,7 @@ EXPERIMENTS = {
     "fig4d": Experiment("paper.fig4d", "the paper, Fig. 4-d: the controller while the index grows"),
     "counting": Experiment("paper.counting", "the R*-tree compared with counting"),
     "record": Experiment("controllers.record", "logs of batches that every plan has run, for `contest`"),
+    "contest": Experiment("controllers.contest", "controllers compared on the logs of `record`"),
     "regret": Experiment("paper.regret", "what controllers lose while the data change"),
     "all": Experiment("paper.report", "all experiments of the paper, and the page", "everything"),
     "report": Experiment("paper.report", "write the page of the paper again, from kept numbers"),

@@ -75,26 +75,26 @@ class Case(ABC):
 class Steady(Case):
     """Nothing changes."""
 
-    name, title = "steady", "100,000 wide boxes, batches of 256"
+    name, title = "steady", "500,000 wide boxes, batches of 512"
 
     def batches(self) -> Iterator[Batch]:
         source = workload("wide", self.seed)
-        self.filter = self._made(source, self._boxes(100_000))
+        self.filter = self._made(source, self._boxes(500_000))
         for _ in self._steps(400):
-            yield Batch("steady", False, self._next(source, 256), 0)
+            yield Batch("steady", False, self._next(source, 512), 0)
 
 
 class Widening(Case):
     """Narrow boxes become wide, bit by bit."""
 
-    name, title = "widening", "60,000 narrow boxes become wide ones, batches of 128"
+    name, title = "widening", "300,000 narrow boxes become wide ones, batches of 512"
 
     def batches(self) -> Iterator[Batch]:
         narrow, wide = workload("narrow", self.seed), workload("wide", self.seed)
-        count = self._boxes(60_000)
+        count = self._boxes(300_000)
         self.filter = self._made(narrow, count)
         for _ in self._steps(150):
-            yield Batch("narrow", False, self._next(wide, 128), 0)
+            yield Batch("narrow", False, self._next(wide, 512), 0)
         steps, each = len(self._steps(20)), len(self._steps(10))
         done = 0
         for step in range(steps):
@@ -103,42 +103,42 @@ class Widening(Case):
             self.filter.subscribe_many(*boxes, ids=WIDE + np.arange(done, goal))
             self.filter.unsubscribe_many(np.arange(done, goal))
             for turn in range(each):
-                yield Batch("widening", True, self._next(wide, 128), 0 if turn else 2 * (goal - done))
+                yield Batch("widening", True, self._next(wide, 512), 0 if turn else 2 * (goal - done))
             done = goal
         for _ in self._steps(150):
-            yield Batch("wide", False, self._next(wide, 128), 0)
+            yield Batch("wide", False, self._next(wide, 512), 0)
 
 
 class Growing(Case):
     """An index that grows a hundredfold."""
 
-    name, title = "growing", "2,000 to 200,000 wide boxes, batches of 64"
+    name, title = "growing", "10,000 to 1,000,000 wide boxes, batches of 256"
 
     def batches(self) -> Iterator[Batch]:
-        source, first = workload("wide", self.seed), self._boxes(2_000)
+        source, first = workload("wide", self.seed), self._boxes(10_000)
         self.filter = self._made(source, first)
         for _ in self._steps(100):
-            yield Batch("small", False, self._next(source, 64), 0)
+            yield Batch("small", False, self._next(source, 256), 0)
         steps, held = len(self._steps(40)), first
         for step in range(steps):
             goal = round(first * 100 ** ((step + 1) / steps))
             source.subscribe(self.filter, held, goal - held)
             for turn in self._steps(10):
-                yield Batch("growing", True, self._next(source, 64), 0 if turn else goal - held)
+                yield Batch("growing", True, self._next(source, 256), 0 if turn else goal - held)
             held = goal
         for _ in self._steps(100):
-            yield Batch("large", False, self._next(source, 64), 0)
+            yield Batch("large", False, self._next(source, 256), 0)
 
 
 class Sizes(Case):
     """Batches of 4 to 4096 events, mixed."""
 
-    name, title = "sizes", "100,000 wide boxes, batches of 4 to 4096 mixed"
+    name, title = "sizes", "300,000 wide boxes, batches of 4 to 4096 mixed"
     most = 4096
 
     def batches(self) -> Iterator[Batch]:
         source = workload("wide", self.seed)
-        self.filter = self._made(source, self._boxes(100_000))
+        self.filter = self._made(source, self._boxes(300_000))
         rng = np.random.default_rng(self.seed)
         for _ in self._steps(800):
             size = round(4 * (self.most / 4) ** rng.random())
@@ -148,11 +148,11 @@ class Sizes(Case):
 class Neighbour(Case):
     """Another process keeps the other core and the memory busy, from time to time."""
 
-    name, title = "neighbour", "100,000 narrow boxes, batches of 256, a noisy neighbour on the other core"
+    name, title = "neighbour", "300,000 wide boxes, batches of 256, a noisy neighbour on the other core"
 
     def batches(self) -> Iterator[Batch]:
-        source = workload("narrow", self.seed)
-        self.filter = self._made(source, self._boxes(100_000))
+        source = workload("wide", self.seed)
+        self.filter = self._made(source, self._boxes(300_000))
         for turn in range(6):
             with noise() if turn % 2 else nullcontext():
                 for _ in self._steps(80):
