@@ -14,16 +14,18 @@ batch shares one traversal, and the size of the groups of events in the search t
 Plan(level=2, group=1)
 
 * :class:`FixedPlan` never changes its plan;
+* :class:`CostController`, the default of a filter, holds beliefs of the cost of every plan, which begin with
+  a model of the costs and change with every batch;
 * :class:`LevelController` searches for the best level, as in the paper (Wang et al.);
 * :class:`PlanController` searches for the best level and group size together.
 
-The search assumes that costs form a valley over the levels (or over levels and groups). So a controller
-compares only the current plan with its neighbours, in turns, and moves to a better one. Once no neighbour is
-better it settles, and starts to compare again only after `threshold` index updates. With
+The search of the last two assumes that costs form a valley over the levels (or over levels and groups). So
+they compare only the current plan with its neighbours, in turns, and move to a better one. Once no neighbour
+is better they settle, and compare again when the index has changed, or the response. With
 :class:`EarlyStop` a comparison ends as soon as its result is significant.
 
-The package uses no clock, no files, no random numbers and no locks. A controller can write its inputs and
-decisions to a log, and :func:`replay` checks a log with a new controller.
+The package uses no clock, no files and no locks, and random numbers of a seed only. A controller can write its
+inputs and decisions to a log, and :func:`replay` checks a log with a new controller.
 """
 
 from rtfilter.adaptive.choosing import CostController

@@ -1,6 +1,7 @@
 """What is known for the batches of one class of sizes, on indexes of one height, and what to run next."""
 
 import math
+import statistics
 
 import numpy as np
 
@@ -9,14 +10,16 @@ from rtfilter.adaptive.drift import Drift
 from rtfilter.adaptive.plans import Entry, Plan
 from rtfilter.adaptive.recording import plan_fields
 
-SOON, CALM = 50.0, 1.0
+SOON, CALM = 50.0, 2.0
 """A lesson is worth so many batches at least, and so many more for each batch since the last alarm: what has
-been calm for long is expected to stay so for as long."""
+been calm for long is expected to stay so for twice as long."""
 NOISE, LEAST_NOISE = 0.1, 1e-5
 """Standard deviation of the logarithms of responses that is expected at first, and the least variance."""
+PACE = 0.1
+"""Logarithm by which the variance moves with each batch."""
 VAGUE = 0.25
 """Weight of a batch that was given up, or lost."""
-AGE, COMMON_AGE = 5e-5, 5e-3
+AGE, COMMON_AGE = 5e-5, 1e-2
 """Variance that a batch adds: to what is known of plans, as a share of what was unknown at first; and to what
 they have in common."""
 ALARMED = 0.5
@@ -45,7 +48,8 @@ class Learner:
         """Updates of the index since it last tried a plan."""
         self.batches = self.tries = self.moves = self.transitions = self.alarms = 0
         self._trying = True
-        self._mean, self._weight, self._age = 0.0, 0.0, 0  # of the best plan, since the last decision
+        self._values: list[float] = []  # of the best plan, since the last decision
+        self._weight, self._age = 0.0, 0
         self._growth = Growth()
         self._drift = Drift()
         self._lost = 0.0
@@ -67,26 +71,28 @@ class Learner:
             self._lost += max(value - float(self.beliefs.mean[self.best]), 0.0)
             self.beliefs.observe(at, value, self.noise / weight)
             return
-        if self._weight:
-            off = value - self._mean
-            square = off * off * self._weight / (self._weight + weight)
-            self.noise += 0.03 * weight * (min(square, 9 * self.noise) - self.noise)
-            self.noise = max(self.noise, LEAST_NOISE)
+        if self._values:
+            # Half of the squares of two normal values' difference are below 0.91 of their variance.
+            off = value - self._values[-1]
+            larger = off * off > 0.91 * self.noise
+            self.noise = max(self.noise * math.exp(PACE if larger else -PACE), LEAST_NOISE)
         self._weight += weight
-        self._mean += (value - self._mean) * weight / self._weight
+        self._values.append(value)
 
     def decide(self, horizon: float) -> int | None:
         """Choose the best plan anew; the place of another one that is worth a batch now, or None."""
         beliefs, before = self.beliefs, self.best
-        if self._weight:
+        if self._values:
+            value = statistics.median(self._values)  # few of them may have been interrupted
             variance = self.noise / self._weight
-            beliefs.observe(self.best, self._mean, variance)
-            if self._drift.add(self._mean, variance):
+            beliefs.observe(self.best, value, variance)
+            if self._drift.add(value, variance):
                 self.alarms += 1
                 self._since = self.batches
                 self.doubt += ALARMED
                 beliefs.forget(1.0, 0.0)  # the new level may hold for all plans
-            self._mean, self._weight = 0.0, 0.0
+            self._values.clear()
+            self._weight = 0.0
         self._growth.end()
         beliefs.forget(COMMON_AGE * self._age, AGE * self._age + self.doubt)
         self._age, self.doubt = 0, 0.0

@@ -11,22 +11,23 @@ from time import perf_counter
 from experiments.arguments import new_folder
 from experiments.timing import one_core
 from rtfilter import EventFilter
-from rtfilter.adaptive import FixedPlan, LevelController, PlanController
+from rtfilter.adaptive import CostController, FixedPlan, LevelController
 from rtfilter.replay import Contender, Report, Settings, draw, replay
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.workloads import workload
 
-# The demo is short, so controllers take few samples, and search again after few updates.
+# The demo is short, so the search for a level takes few samples, and begins again after few updates.
 ROUNDS, THRESHOLD = 4, 12_000
 SIZES = (16, 128, 512)
 
 
 def contenders() -> list[Contender]:
-    """Event by event in the order of arrival; the same, shortest first; and the adaptive plan."""
+    """Event by event as they arrive; the same, shortest first; whole bursts; and the adaptive plan."""
     return [
         Contender("arrival order", "fifo", FixedPlan(0, 1)),
         Contender("shortest first", "shortest", LevelController(rounds=ROUNDS, threshold=THRESHOLD)),
-        Contender("adaptive", "shortest", PlanController(rounds=ROUNDS, threshold=THRESHOLD)),
+        Contender("whole burst", "fifo", FixedPlan(0, None)),
+        Contender("adaptive", "shortest", CostController()),
     ]
 
 

@@ -117,7 +117,7 @@ class Log:
             with np.load(path) as kept:
                 about = json.loads(str(kept["about"]))
                 arrays = {field.name: kept[field.name] for field in fields(cls)[1:]}
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, EOFError, ValueError, KeyError) as error:
             raise ResultError(f"{path} is no log of batches: record it anew ({error})") from None
         arrays = {
             name: value.astype(float) if value.dtype == np.float32 else value

@@ -40,6 +40,8 @@ GROUPS = (1, 4, 16, 32, 64, 128, 256, 512)
 WORKLOADS = ("wide", "narrow", "sparse")
 FINALISTS = 3
 """Number of best fixed plans that are timed again for the verdict, with the plan of the controller."""
+CALM = 20
+"""Bursts by the same plan after which a controller has settled."""
 STEPS = 4
 """Number of steps of `measure`, without those of the rounds."""
 # Names of what is compared with the fixed plans.
@@ -117,11 +119,18 @@ def fixed_plans(height: int, burst: int) -> list[Plan]:
 def settle(
     filter: EventFilter, controller: Listener, arriving: Iterator[EventTable], limit: int
 ) -> int | None:
-    """Give bursts to a controller until it settles; their number, or None if `limit` bursts were too few."""
+    """Give bursts to a controller until it settles; their number, or None if `limit` bursts were too few.
+
+    It has settled when `CALM` bursts after each other had the same plan, and none was there to learn.
+    """
+    calm, before = 0, None
     for burst in range(limit):
         stream(filter, "shortest", controller, next(arriving))
-        if controller.settled:
-            return burst
+        assert controller.ticket is not None
+        calm = calm + 1 if controller.settled and controller.ticket.plan == before else 0
+        before = controller.ticket.plan
+        if calm == CALM:
+            return burst - CALM
     return None
 
 

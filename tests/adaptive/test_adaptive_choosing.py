@@ -65,17 +65,17 @@ def test_it_finds_the_best_plan_within_60_batches_and_stays(level, group):
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_wrong_start_is_left_within_500_batches(level):
+def test_a_wrong_start_is_left_within_600_batches(level):
     """The model expects groups of 1 to cost three times as much as the best plan; here they are the best.
 
     Whoever is nearly certain tries seldom: the longer it has been calm, the more unlikely plans are tried.
     """
     cost, best = valley(level, 1), Plan(level, 1)
     controller = CostController()
-    early = run(controller, lambda plan, n: cost(plan), 500)
+    early = run(controller, lambda plan, n: cost(plan), 600)
     later = run(controller, lambda plan, n: cost(plan), 300, seed=2)
     assert regret(early[60:], cost, best) < 0.4
-    assert regret(later, cost, best) < 0.06
+    assert regret(later, cost, best) < 0.02
 
 
 def test_where_it_is_certain_it_tries_nothing():
