@@ -1,14 +1,21 @@
 """The controllers: a fixed plan, the search for the level (Wang et al.), and that for level and group."""
 
 import math
-import operator
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from itertools import pairwise
 from typing import Any, Generic
 
 from rtfilter.adaptive.plans import Entry, Plan, Report, Shape, Sink, Ticket
 from rtfilter.adaptive.probing import Decision, P, Probing, Rule, Space
+from rtfilter.adaptive.recording import (
+    Recorder,
+    checked,
+    plan_fields,
+    positive,
+    report_fields,
+    ticket_fields,
+)
+from rtfilter.adaptive.recording import count as counted
 from rtfilter.adaptive.sizes import SizeClass, powers_of_two
 from rtfilter.adaptive.stopping import EarlyStop
 
@@ -16,25 +23,7 @@ GROUPS = (1, 4, 16, 64, 256, 1024)
 """Default group sizes. Sizes that differ by less than a factor of 4 hardly differ in response time."""
 
 
-REPORTED = tuple(field.name for field in fields(Report))
-
-
-class _Recorder:
-    """Writes each input to the log, followed by the decisions that it caused."""
-
-    def __init__(self, log: Sink | None) -> None:
-        self.log = log
-        self._decisions: list[Entry] = []  # kept back until their input is written
-
-    def _record(self, kind: str, **fields: Any) -> None:
-        if self.log is not None:
-            self.log({"kind": kind, **fields})
-            for entry in self._decisions:
-                self.log(entry)
-        self._decisions.clear()
-
-
-class FixedPlan(_Recorder):
+class FixedPlan(Recorder):
     """Gives every batch the same plan.
 
     Parameters
@@ -58,25 +47,25 @@ class FixedPlan(_Recorder):
 
     def plan(self, size: int, shape: Shape) -> Ticket:
         """See :meth:`Controller.plan`."""
-        size, shape = _positive("size", size), _checked(shape)
+        size, shape = positive("size", size), checked(shape)
         ticket = Ticket(Plan(min(self._plan.level, shape.height - 1), self._plan.group), powers_of_two(size))
-        self._record("plan", size=size, **shape._asdict(), **_ticket_fields(ticket))
+        self._record("plan", size=size, **shape._asdict(), **ticket_fields(ticket))
         return ticket
 
     def report(self, ticket: Ticket, report: Report) -> None:
         """Logs the report, and ignores it."""
-        self._record("report", **_ticket_fields(ticket), **_report_fields(report), used=False)
+        self._record("report", **ticket_fields(ticket), **report_fields(report), used=False)
 
     def on_update(self, count: int = 1) -> None:
         """Checks and logs the update, and ignores it."""
-        self._record("update", count=_count(count))
+        self._record("update", count=counted(count))
 
     def snapshot(self) -> dict[str, Any]:
         """See :meth:`Controller.snapshot`."""
-        return {"controller": "FixedPlan", **_plan_fields(self._plan), "stale_reports": 0, "classes": {}}
+        return {"controller": "FixedPlan", **plan_fields(self._plan), "stale_reports": 0, "classes": {}}
 
 
-class _Climber(_Recorder, Generic[P]):
+class _Climber(Recorder, Generic[P]):
     """One :class:`Probing` per class of batch sizes.
 
     Subclasses define what a position is, and the plan that belongs to it.
@@ -97,7 +86,7 @@ class _Climber(_Recorder, Generic[P]):
 
     def plan(self, size: int, shape: Shape) -> Ticket:
         """See :meth:`Controller.plan`. A batch of one event gets level 0: it has no order to choose."""
-        size, shape = _positive("size", size), _checked(shape)
+        size, shape = positive("size", size), checked(shape)
         if size == 1:
             ticket = Ticket(Plan(0, 1), 1)
         else:
@@ -110,7 +99,7 @@ class _Climber(_Recorder, Generic[P]):
                 self._classes[label] = state
             position, episode, serial = state.ask(shape.height)
             ticket = Ticket(self._plan(position), label, episode, serial)
-        self._record("plan", size=size, **shape._asdict(), **_ticket_fields(ticket))
+        self._record("plan", size=size, **shape._asdict(), **ticket_fields(ticket))
         return ticket
 
     def report(self, ticket: Ticket, report: Report) -> None:
@@ -122,11 +111,11 @@ class _Climber(_Recorder, Generic[P]):
                 self._foreign_reports += 1
             else:
                 used = state.tell(ticket.episode, ticket.serial, report.mean_response)
-        self._record("report", **_ticket_fields(ticket), **_report_fields(report), used=used)
+        self._record("report", **ticket_fields(ticket), **report_fields(report), used=used)
 
     def on_update(self, count: int = 1) -> None:
         """See :meth:`Controller.on_update`. Each class of batch sizes counts all updates for itself."""
-        count = _count(count)
+        count = counted(count)
         for state in self._classes.values():
             state.update(count)
         self._record("update", count=count)
@@ -151,7 +140,7 @@ class _Climber(_Recorder, Generic[P]):
 
     def _class_fields(self, state: Probing[P]) -> Entry:
         return {
-            **_plan_fields(self._plan(state.position)),
+            **plan_fields(self._plan(state.position)),
             "mode": state.mode.value,
             "updates": state.updates,
             "episode": state.episode,
@@ -174,12 +163,12 @@ class _Climber(_Recorder, Generic[P]):
                     "kind": "decision",
                     "size_class": label,
                     "outcome": decision.outcome.value,
-                    **_plan_fields(self._plan(decision.position)),
+                    **plan_fields(self._plan(decision.position)),
                     "from_level": origin.level,
                     "from_group": origin.group,
                     "anomaly": decision.anomaly,
                     "samples": [
-                        {**_plan_fields(self._plan(p)), "count": s.count, "mean": s.mean}
+                        {**plan_fields(self._plan(p)), "count": s.count, "mean": s.mean}
                         for p, s in decision.samples.items()
                     ],
                 }
@@ -333,38 +322,3 @@ class _Plans:
             if 0 <= rung + step < len(self._rungs):
                 plans[2 * step] = Plan(position.level, self._rungs[rung + step])
         return plans
-
-
-def _plan_fields(plan: Plan) -> Entry:
-    return {"level": plan.level, "group": plan.group}
-
-
-def _ticket_fields(ticket: Ticket) -> Entry:
-    return {
-        **_plan_fields(ticket.plan),
-        "size_class": ticket.size_class,
-        "episode": ticket.episode,
-        "serial": ticket.serial,
-    }
-
-
-def _positive(name: str, value: int) -> int:
-    number = operator.index(value)
-    if number < 1:
-        raise ValueError(f"the {name} must be at least 1; got {number}")
-    return number
-
-
-def _count(value: int) -> int:
-    number = operator.index(value)
-    if number < 0:
-        raise ValueError(f"the number of index updates cannot be negative; got {number}")
-    return number
-
-
-def _checked(shape: Shape) -> Shape:
-    return Shape(_positive("height", shape.height), int(shape.boxes), int(shape.packed))
-
-
-def _report_fields(report: Report) -> Entry:
-    return {name: getattr(report, name) for name in REPORTED}

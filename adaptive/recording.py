@@ -1,0 +1,65 @@
+"""What controllers share: the log of their inputs, and checks of what they are given."""
+
+import operator
+from dataclasses import fields
+from typing import Any
+
+from rtfilter.adaptive.plans import Entry, Plan, Report, Shape, Sink, Ticket
+
+REPORTED = tuple(field.name for field in fields(Report))
+
+
+class Recorder:
+    """Writes each input to the log, followed by the decisions that it caused."""
+
+    def __init__(self, log: Sink | None) -> None:
+        self.log = log
+        self._decisions: list[Entry] = []  # kept back until their input is written
+
+    def _record(self, kind: str, **fields: Any) -> None:
+        if self.log is not None:
+            self.log({"kind": kind, **fields})
+            for entry in self._decisions:
+                self.log(entry)
+        self._decisions.clear()
+
+
+def plan_fields(plan: Plan) -> Entry:
+    """A plan in a line of the log."""
+    return {"level": plan.level, "group": plan.group}
+
+
+def ticket_fields(ticket: Ticket) -> Entry:
+    """A ticket in a line of the log."""
+    return {
+        **plan_fields(ticket.plan),
+        "size_class": ticket.size_class,
+        "episode": ticket.episode,
+        "serial": ticket.serial,
+    }
+
+
+def report_fields(report: Report) -> Entry:
+    """A report in a line of the log."""
+    return {name: getattr(report, name) for name in REPORTED}
+
+
+def positive(name: str, value: int) -> int:
+    """The value as an int; raises ``ValueError`` if it is below 1."""
+    number = operator.index(value)
+    if number < 1:
+        raise ValueError(f"the {name} must be at least 1; got {number}")
+    return number
+
+
+def count(value: int) -> int:
+    """A number of index updates as an int; raises ``ValueError`` if it is negative."""
+    number = operator.index(value)
+    if number < 0:
+        raise ValueError(f"the number of index updates cannot be negative; got {number}")
+    return number
+
+
+def checked(shape: Shape) -> Shape:
+    """The shape in ints; raises ``ValueError`` if its height is below 1."""
+    return Shape(positive("height", shape.height), int(shape.boxes), int(shape.packed))
