@@ -24,8 +24,12 @@ they compare only the current plan with its neighbours, in turns, and move to a 
 is better they settle, and compare again when the index has changed, or the response. With
 :class:`EarlyStop` a comparison ends as soon as its result is significant.
 
-The package uses no clock, no files and no locks, and random numbers of a seed only. A controller can write its
-inputs and decisions to a log, and :func:`replay` checks a log with a new controller.
+The package uses no clock, no files and no locks, and random numbers of a seed only. A controller can write
+its inputs and decisions to a log, and :func:`replay` checks a log with a new controller.
+
+Inside: `plans`, `sizes`, `recording` and `replay` are for all controllers. `choosing` is the default one,
+with `learner`, `beliefs`, `costs` and `drift`. `controllers` has the others; the rule of the paper is in
+`probing`, with `rule`, `loop`, `samples`, `underway`, `heights`, `spaces`, `doubt`, `stopping` and `student`.
 """
 
 from rtfilter.adaptive.choosing import CostController

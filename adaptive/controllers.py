@@ -1,12 +1,12 @@
 """The controllers: a fixed plan, the search for the level (Wang et al.), and that for level and group."""
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Generic
 
+from rtfilter.adaptive.heights import Heights
 from rtfilter.adaptive.plans import Entry, Plan, Report, Shape, Sink, Ticket
-from rtfilter.adaptive.probing import Decision, P, Probing, Rule, Space
+from rtfilter.adaptive.probing import Decision
 from rtfilter.adaptive.recording import (
     Recorder,
     checked,
@@ -16,7 +16,10 @@ from rtfilter.adaptive.recording import (
     ticket_fields,
 )
 from rtfilter.adaptive.recording import count as counted
-from rtfilter.adaptive.sizes import SizeClass, powers_of_two
+from rtfilter.adaptive.rule import Rule
+from rtfilter.adaptive.samples import P, compared
+from rtfilter.adaptive.sizes import SizeClass, as_smallest, powers_of_two
+from rtfilter.adaptive.spaces import Levels, Plans, Space
 from rtfilter.adaptive.stopping import EarlyStop
 
 GROUPS = (1, 4, 16, 64, 256, 1024)
@@ -66,7 +69,7 @@ class FixedPlan(Recorder):
 
 
 class _Climber(Recorder, Generic[P]):
-    """One :class:`Probing` per class of batch sizes.
+    """One :class:`~rtfilter.adaptive.heights.Heights` per class of batch sizes.
 
     Subclasses define what a position is, and the plan that belongs to it.
     """
@@ -75,7 +78,7 @@ class _Climber(Recorder, Generic[P]):
         super().__init__(log)
         self._rule = rule
         self._size_class = size_class
-        self._classes: dict[int, Probing[P]] = {}
+        self._classes: dict[int, Heights[P]] = {}
         self._foreign_reports = 0
 
     def _space(self, size_class: int) -> Space[P]:
@@ -95,22 +98,25 @@ class _Climber(Recorder, Generic[P]):
                 raise ValueError(f"size_class must give the smallest size of a class: {size} -> {label}")
             state = self._classes.get(label)
             if state is None:
-                state = Probing(self._space(label), self._rule, shape.height, self._notify(label))
+                state = Heights(self._space(label), self._rule, shape, self._notify(label))
                 self._classes[label] = state
-            position, episode, serial = state.ask(shape.height)
+            position, episode, serial = state.ask(shape)
             ticket = Ticket(self._plan(position), label, episode, serial)
         self._record("plan", size=size, **shape._asdict(), **ticket_fields(ticket))
         return ticket
 
     def report(self, ticket: Ticket, report: Report) -> None:
-        """See :meth:`Controller.report`. Reports of batches in STABLE mode are ignored, as in the paper."""
+        """See :meth:`Controller.report`. Reports of batches in STABLE mode show a drift, and nothing else."""
         used = False
-        if ticket.episode:
-            state = self._classes.get(ticket.size_class)
-            if state is None:
-                self._foreign_reports += 1
-            else:
-                used = state.tell(ticket.episode, ticket.serial, report.mean_response)
+        state = self._classes.get(ticket.size_class)
+        value = as_smallest(report.mean_response, report.size, ticket.size_class, ticket.plan.group)
+        bound = report.unfinished > 0
+        if state is None:
+            self._foreign_reports += ticket.episode > 0
+        elif ticket.episode:
+            used = state.tell(ticket.episode, ticket.serial, value, bound)
+        elif ticket.plan == self._plan(state.current.position):
+            state.current.watch(value, bound)
         self._record("report", **ticket_fields(ticket), **report_fields(report), used=used)
 
     def on_update(self, count: int = 1) -> None:
@@ -123,41 +129,51 @@ class _Climber(Recorder, Generic[P]):
     def snapshot(self) -> dict[str, Any]:
         """The parameters, and in ``classes`` the state of each class of batch sizes, by its label as text.
 
-        ``moves`` counts changes of the position and ``transitions`` changes of the mode. ``anomalies`` counts
-        loops in which both neighbours along an axis were better, ``oscillations`` episodes that ended by the
-        second reversal, ``early_stops`` loops that ended early, and ``stale_reports`` reports that came too
-        late or twice.
+        The plan, ``mode``, ``updates`` and ``episode`` are those of the search at the height of the last
+        batch, and ``height`` is that height. Counters are of all heights together: ``moves`` counts changes
+        of the position by a search and ``transitions`` changes of the mode. ``anomalies`` counts loops in
+        which both neighbours along an axis were better, ``oscillations`` episodes that ended by the second
+        reversal, ``early_stops`` loops that ended early, ``stale_reports`` reports that came too late or
+        twice, and ``lost`` samples that were given up waiting for.
         """
-        stale = self._foreign_reports + sum(state.stale_reports for state in self._classes.values())
+        stale = self._foreign_reports + sum(state.counts.stale_reports for state in self._classes.values())
+        rule = self._rule
         return {
             "controller": type(self).__name__,
-            "rounds": self._rule.rounds,
-            "threshold": self._rule.threshold,
-            "tolerance": self._rule.tolerance,
+            "rounds": rule.rounds,
+            "threshold": rule.threshold,
+            "tolerance": rule.tolerance,
+            "share": rule.share,
+            "drift": rule.drift,
+            "seed": rule.seed,
             "stale_reports": stale,
             "classes": {str(label): self._class_fields(state) for label, state in self._classes.items()},
         }
 
-    def _class_fields(self, state: Probing[P]) -> Entry:
+    def _class_fields(self, state: Heights[P]) -> Entry:
+        search, counts = state.current, state.counts
         return {
-            **plan_fields(self._plan(state.position)),
-            "mode": state.mode.value,
-            "updates": state.updates,
-            "episode": state.episode,
-            "loops": state.loops,
-            "moves": state.moves,
-            "transitions": state.transitions,
-            "anomalies": state.anomalies,
-            "oscillations": state.oscillations,
-            "early_stops": state.early_stops,
-            "stale_reports": state.stale_reports,
+            **plan_fields(self._plan(search.position)),
+            "height": state.height,
+            "mode": search.mode.value,
+            "updates": search.updates,
+            "episode": search.episode,
+            "loops": counts.loops,
+            "moves": counts.moves,
+            "transitions": counts.transitions,
+            "anomalies": counts.anomalies,
+            "oscillations": counts.oscillations,
+            "early_stops": counts.early_stops,
+            "stale_reports": counts.stale_reports,
+            "lost": counts.lost,
         }
 
     def _notify(self, label: int) -> Callable[[Decision[P]], None]:
         def record(decision: Decision[P]) -> None:
             if self.log is None:
                 return
-            origin = self._plan(decision.origin)
+            origin, samples = self._plan(decision.origin), decision.samples
+            means = compared(samples, decision.origin) if samples else {}
             self._decisions.append(
                 {
                     "kind": "decision",
@@ -168,8 +184,14 @@ class _Climber(Recorder, Generic[P]):
                     "from_group": origin.group,
                     "anomaly": decision.anomaly,
                     "samples": [
-                        {**plan_fields(self._plan(p)), "count": s.count, "mean": s.mean}
-                        for p, s in decision.samples.items()
+                        {
+                            **plan_fields(self._plan(p)),
+                            "count": tally.count,
+                            "mean": means.get(p),
+                            "given_up": len(tally.bounds),
+                            "lost": tally.lost,
+                        }
+                        for p, tally in samples.items()
                     ],
                 }
             )
@@ -179,6 +201,15 @@ class _Climber(Recorder, Generic[P]):
 
 class LevelController(_Climber[int]):
     """Searches for the best level of each class of batch sizes, as in the paper (Wang et al.).
+
+    Each height of the index has a search of its own, because levels count from the root; it begins at the
+    level that is nearest to the one of the height before. Responses of a class are compared as if all of its
+    batches had its smallest size (:func:`rtfilter.adaptive.sizes.as_smallest`).
+
+    A batch that was given up counts as at least as slow as it was until then. Samples that never report are
+    not waited for. No level gets more than its share of the batches of a loop, whatever becomes of them.
+
+    It is the rule of the paper with ``share=None``, ``drift=False``, ``seed=None`` and ``size_class=exact``.
 
     Parameters
     ----------
@@ -193,6 +224,16 @@ class LevelController(_Climber[int]):
     early_stop : EarlyStop, optional
         Ends a loop as soon as its samples are significant. Without it a loop always takes N samples per
         level, as in the paper.
+    share : float or None
+        Number of index updates, as a share of the boxes when the level settled, after which it is compared
+        again, if that is before `threshold`; above 0. It is compared again also when the index was built as a
+        whole (``shape.packed``). With None only `threshold` counts, as in the paper.
+    drift : bool
+        Whether the level is compared again when its response drifts from what it settled at
+        (:mod:`rtfilter.adaptive.doubt`). The paper has no such rule.
+    seed : int or None
+        Seed of the order in which the levels of a round take turns. It is drawn anew for each round, so that
+        sizes that come in a rhythm cannot favour a level. With None it never changes, as in the paper.
     group : int or None
         Events per group, which never changes; None for the whole batch. The paper has 1.
     size_class : callable
@@ -213,15 +254,18 @@ class LevelController(_Climber[int]):
         threshold: int = 300_000,
         tolerance: float | None = 0.0,
         early_stop: EarlyStop | None = None,
+        share: float | None = 0.25,
+        drift: bool = True,
+        seed: int | None = 0,
         group: int | None = 1,
         size_class: SizeClass = powers_of_two,
         log: Sink | None = None,
     ) -> None:
-        super().__init__(Rule(rounds, threshold, tolerance, early_stop), size_class, log)
+        super().__init__(Rule(rounds, threshold, tolerance, early_stop, share, drift, seed), size_class, log)
         self._group = Plan(0, group).group
 
-    def _space(self, size_class: int) -> "_Levels":
-        return _Levels()
+    def _space(self, size_class: int) -> Levels:
+        return Levels()
 
     def _plan(self, position: int) -> Plan:
         return Plan(position, self._group)
@@ -249,9 +293,9 @@ class PlanController(_Climber[Plan]):
     tolerance : float or None
         As in :class:`LevelController`. With four neighbours, one of several equal plans easily looks best,
         so a tolerance saves batches. Simulated with N = 64 and 400 seeds: under 50 % noise, 0.05 settled
-        after 501 batches with a regret of 1.6 %, 0 after 670 batches with 1.3 %; under 5 % noise, 0.05
-        settled after 320 batches, 0 after 641, both with a regret of 0.1 %.
-    rounds, threshold, early_stop, size_class, log
+        after 497 batches with a regret of 1.5 %, 0 after 688 batches with 1.1 %; under 5 % noise, 0.05
+        settled after 320 batches, 0 after 650, both with a regret of 0.1 %.
+    rounds, threshold, early_stop, share, drift, seed, size_class, log
         See :class:`LevelController`.
 
     Raises
@@ -267,58 +311,21 @@ class PlanController(_Climber[Plan]):
         threshold: int = 300_000,
         tolerance: float | None = 0.05,
         early_stop: EarlyStop | None = None,
+        share: float | None = 0.25,
+        drift: bool = True,
+        seed: int | None = 0,
         groups: Sequence[int] = GROUPS,
         size_class: SizeClass = powers_of_two,
         log: Sink | None = None,
     ) -> None:
-        super().__init__(Rule(rounds, threshold, tolerance, early_stop), size_class, log)
+        super().__init__(Rule(rounds, threshold, tolerance, early_stop, share, drift, seed), size_class, log)
         rungs = tuple(groups)
         if any(rung < 1 for rung in rungs) or any(a >= b for a, b in pairwise(rungs)):
             raise ValueError(f"groups must be a strictly increasing ladder of sizes >= 1; got {rungs}")
         self._groups = rungs
 
-    def _space(self, size_class: int) -> "_Plans":
-        return _Plans(size_class, self._groups)
+    def _space(self, size_class: int) -> Plans:
+        return Plans(size_class, self._groups)
 
     def _plan(self, position: Plan) -> Plan:
         return position
-
-
-class _Levels:
-    """Positions are levels. They are sampled in the order c, c - 1, c + 1, as in the paper."""
-
-    def start(self, height: int) -> int:
-        return (height - 1) // 2
-
-    def clamp(self, position: int, height: int) -> int:
-        return min(position, height - 1)
-
-    def neighbours(self, position: int, height: int) -> dict[int, int]:
-        return {step: position + step for step in (-1, 1) if 0 <= position + step < height}
-
-
-class _Plans:
-    """Positions are plans: axis 1 is the level, axis 2 the place of the group size in the ladder."""
-
-    def __init__(self, size: int, groups: Sequence[int]) -> None:
-        self._size = size
-        self._rungs: list[int | None] = [group for group in groups if group < size]
-        self._rungs.append(None)
-
-    def start(self, height: int) -> Plan:
-        wanted = 2 * math.sqrt(self._size)
-        groups = [group for group in self._rungs if group is not None]
-        nearest = min(groups, key=lambda group: max(group / wanted, wanted / group), default=None)
-        return Plan(_Levels().start(height), nearest)
-
-    def clamp(self, position: Plan, height: int) -> Plan:
-        return Plan(_Levels().clamp(position.level, height), position.group)
-
-    def neighbours(self, position: Plan, height: int) -> dict[int, Plan]:
-        levels = _Levels().neighbours(position.level, height)
-        plans = {step: Plan(level, position.group) for step, level in levels.items()}
-        rung = self._rungs.index(position.group)
-        for step in (-1, 1):
-            if 0 <= rung + step < len(self._rungs):
-                plans[2 * step] = Plan(position.level, self._rungs[rung + step])
-        return plans

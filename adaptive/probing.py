@@ -1,13 +1,13 @@
 """The state machine that searches for the best position (Wang et al., the adaptive level).
 
-A position is what is tuned: a level, or a level and a group size. Each class of batch sizes has a machine of
-its own. A machine is in one of two modes:
+A position is what is tuned: a level, or a level and a group size. Each class of batch sizes has a machine for
+each height of the index (:mod:`rtfilter.adaptive.heights`). A machine is in one of two modes:
 
-* **STABLE**: every batch runs at the current position, and index updates are counted. After `threshold`
-  updates a new *episode* begins.
-* **UNSTABLE**: successive batches run at the current position c and at its neighbours, in turns. A *loop*
-  ends when each position has `rounds` samples, or earlier by a test (:mod:`rtfilter.adaptive.stopping`). Then
-  the machine either settles, or moves to the best neighbour and starts the next loop.
+* **STABLE**: every batch runs at the current position, and what gives reason to doubt it is watched
+  (:mod:`rtfilter.adaptive.doubt`). Then a new *episode* begins.
+* **UNSTABLE**: successive batches run at the current position c and at its neighbours, in rounds
+  (:mod:`rtfilter.adaptive.loop`). After a *loop* of `rounds` rounds the machine either settles, or moves to
+  the best neighbour and starts the next loop.
 
 The paper leaves some cases open. This machine decides them so:
 
@@ -20,43 +20,26 @@ The paper leaves some cases open. This machine decides them so:
 * Oscillation: when, for the second time in an episode, a move would undo the direction of an earlier one,
   the machine settles at the position with the smallest mean of the whole episode. Between reversals the
   machine moves in one direction along each axis. So an episode ends after a bounded number of loops.
-* A batch that is lost never reports. Positions with all their samples are passed over, and the others are
-  given to batches again and again. So a loop waits for samples, but never for a certain batch.
-* If the height of the index changes, levels mean something else, because they count from the root. The
-  position is clamped to the new height, and an episode under way starts again.
-* Without any neighbour (a tree of one level) the machine is STABLE. When the tree grows, the search begins at
-  the initial position, because nothing has been measured yet.
+* A batch that never reports counts as lost (:mod:`rtfilter.adaptive.underway`), so a loop never waits for a
+  certain batch. A report that comes after its loop counts in the next one, if its position is there.
+* If the index is built as a whole during a loop, the loop goes on: in rounds all positions meet the old index
+  and the new one equally often. But where it settles then, a new episode begins at once.
+* Without any neighbour (a tree of one level) the machine is STABLE.
 """
 
-import math
-from collections.abc import Callable, Hashable
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import cycle
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple
 
-from rtfilter.adaptive.stopping import EarlyStop, Samples
-
-P = TypeVar("P", bound=Hashable)
-
-REMEMBERED = 4096
-"""Largest number of samples under way per class. Beyond it the oldest count as lost; this bounds memory."""
-
-
-class Space(Protocol[P]):
-    """The positions and their neighbours; `height` >= 1 is the current height of the index."""
-
-    def start(self, height: int) -> P:
-        """The position at which the first episode begins."""
-
-    def clamp(self, position: P, height: int) -> P:
-        """The nearest position that exists at this height."""
-
-    def neighbours(self, position: P, height: int) -> dict[int, P]:
-        """The neighbours by step, in the order in which they are sampled.
-
-        Steps -k and +k go in opposite directions along axis k = 1, 2, ...
-        """
+from rtfilter.adaptive.doubt import Doubt
+from rtfilter.adaptive.loop import Loop
+from rtfilter.adaptive.plans import Shape
+from rtfilter.adaptive.rule import Rule
+from rtfilter.adaptive.samples import P, Tally, smallest
+from rtfilter.adaptive.spaces import Space
+from rtfilter.adaptive.underway import UnderWay
 
 
 class Mode(StrEnum):
@@ -64,46 +47,6 @@ class Mode(StrEnum):
 
     STABLE = "STABLE"
     UNSTABLE = "UNSTABLE"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """When a search begins, how many samples it takes, and when it ends.
-
-    Parameters
-    ----------
-    rounds : int
-        Samples per position and loop, N in the paper; at least 1.
-    threshold : int
-        Index updates in STABLE mode after which a new episode begins; at least 1.
-    tolerance : float or None
-        The search ends if the mean is at most (1 + tolerance) times that of each neighbour. With None it
-        ends only if the mean is strictly smaller.
-    early_stop : EarlyStop or None
-        A test that may end a loop before `rounds` samples; None as in the paper.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range.
-    """
-
-    rounds: int = 64
-    threshold: int = 300_000
-    tolerance: float | None = 0.0
-    early_stop: EarlyStop | None = None
-
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise ValueError(f"rounds, the samples per position, must be at least 1; got {self.rounds}")
-        if self.threshold < 1:
-            raise ValueError(f"threshold must be at least 1 index update; got {self.threshold}")
-        if self.tolerance is not None and not (math.isfinite(self.tolerance) and self.tolerance >= 0):
-            raise ValueError(f"tolerance is a share >= 0, or None for strictly smaller; got {self.tolerance}")
-
-    def content(self, own: float, other: float) -> bool:
-        """Whether a position with mean `own` need not be left for a neighbour with mean `other`."""
-        return own < other if self.tolerance is None else own <= other * (1 + self.tolerance)
 
 
 class Outcome(StrEnum):
@@ -114,7 +57,6 @@ class Outcome(StrEnum):
     SETTLE = "settle"  # no neighbour is better by more than the tolerance: the search ends
     OSCILLATION = "oscillation"  # the second reversal: the smallest mean of the episode is used
     ALONE = "alone"  # there is no neighbour to compare with
-    CLAMP = "clamp"  # the index has lost levels, and a settled position with them
 
 
 class Decision(NamedTuple, Generic[P]):
@@ -124,11 +66,27 @@ class Decision(NamedTuple, Generic[P]):
     origin: P
     position: P
     anomaly: bool
-    samples: dict[P, Samples]
+    samples: dict[P, Tally]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What all machines of a class count together; `episodes` and `serials` also number what is counted."""
+
+    episodes: int = 0
+    serials: int = 0
+    loops: int = 0
+    moves: int = 0
+    transitions: int = 0
+    anomalies: int = 0
+    oscillations: int = 0
+    early_stops: int = 0
+    stale_reports: int = 0
+    lost: int = 0
 
 
 class Probing(Generic[P]):
-    """The state machine of one class of batch sizes; the module describes its rules.
+    """The state machine of one class of batch sizes and one height; the module describes its rules.
 
     Public attributes are the current state and counters; they are to be read only.
 
@@ -137,175 +95,166 @@ class Probing(Generic[P]):
     space : Space
         The positions.
     rule : Rule
-    height : int
-        Current height of the index, at least 1.
+    shape : Shape
+        Shape of the index. Its height is that of all batches of this machine.
+    start : hashable
+        The first position.
     notify : callable
         Called with each :class:`Decision`.
+    counts : Counts
+        Counters that are raised.
+    order : random.Random or None
+        Draws the order within each round; None for always the same.
     """
 
     def __init__(
-        self, space: Space[P], rule: Rule, height: int, notify: Callable[[Decision[P]], None]
+        self,
+        space: Space[P],
+        rule: Rule,
+        shape: Shape,
+        start: P,
+        notify: Callable[[Decision[P]], None],
+        counts: Counts,
+        order: random.Random | None = None,
     ) -> None:
         self._space = space
         self._rule = rule
-        self._height = height
+        self._shape = shape
         self._notify = notify
+        self._order = order
+        self._doubt: Doubt[P] = Doubt(rule, shape.packed)
+        self._missed = 0  # index updates since the last batch
+        self.counts = counts
         self.mode = Mode.UNSTABLE
-        self.position = space.start(height)
-        self.updates = 0
-        self.episode = 0
-        self.loops = 0
-        self.moves = 0
-        self.transitions = 0
-        self.anomalies = 0
-        self.oscillations = 0
-        self.early_stops = 0
-        self.stale_reports = 0
-        self._serial = 0
-        self._begin_episode(self.position)
+        self.position = start
+        self._begin_episode()
 
-    def ask(self, height: int) -> tuple[P, int, int]:
+    @property
+    def updates(self) -> int:
+        """Index updates since it settled; 0 in UNSTABLE mode."""
+        return self._doubt.updates if self.mode is Mode.STABLE else 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is nothing to compare the position with."""
+        return not self._space.neighbours(self.position, self._shape.height)
+
+    def ask(self, shape: Shape) -> tuple[P, int, int]:
         """Position, episode and serial number of the next batch; the last two are 0 in STABLE mode."""
-        if height != self._height:
-            self._resize(height)
+        self._shape, self._missed = shape, 0
+        rebuilt = self._doubt.rebuilt(shape.packed)
+        if self.mode is Mode.UNSTABLE:
+            self._rebuilt |= rebuilt
+            self._lose(self._under_way.lost(room=1))
+        elif rebuilt:
+            self._begin_episode()
         if self.mode is Mode.STABLE:
             return self.position, 0, 0
-        position = self._next_member()
-        self._serial += 1
-        self._under_way[self._serial] = position
-        if len(self._under_way) > REMEMBERED:
-            del self._under_way[next(iter(self._under_way))]
-        return position, self.episode, self._serial
+        position = self._loop.next()
+        self.counts.serials += 1
+        self._under_way.add(self.counts.serials, position)
+        return position, self.episode, self.counts.serials
 
-    def tell(self, episode: int, serial: int, value: float) -> bool:
-        """Take the response of a sample.
+    def tell(self, serial: int, value: float, bound: bool = False) -> bool:
+        """Take the response of a sample of this episode, or a lower bound of it.
 
         Returns
         -------
         bool
-            False if the sample is stale: it belongs to another episode, was reported before, or its position
-            is not in the current loop.
+            False if the sample is stale: it was reported before, counts as lost, or its position is not in
+            the current loop.
         """
-        position = self._under_way.pop(serial, None) if episode == self.episode else None
-        if position is None or position not in self._samples:
-            self.stale_reports += 1
+        position = self._under_way.take(serial)
+        if position is None:
+            self.counts.stale_reports += 1
             return False
-        self._samples[position].add(value)
-        self._pooled.setdefault(position, Samples()).add(value)
-        self._conclude()
-        return True
+        used = position in self._loop.tallies
+        if used:
+            self._loop.tallies[position].add(value, bound)
+            self._pooled.setdefault(position, Tally()).add(value, bound)
+        else:
+            self.counts.stale_reports += 1
+        self._lose(self._under_way.lost())
+        return used
+
+    def watch(self, value: float, bound: bool = False) -> None:
+        """Take the response of a batch at the settled position, or a lower bound of it."""
+        if self.mode is Mode.STABLE and self._doubt.drifted(value, bound):
+            self._begin_episode()
 
     def update(self, count: int) -> None:
-        """Count index updates. They count in STABLE mode only."""
-        if self.mode is Mode.STABLE:
-            self.updates += count
-            if self.updates >= self._rule.threshold:
-                self._begin_episode(self.position)
+        """Count index updates. In UNSTABLE mode they only matter to :meth:`resume`."""
+        self._missed += count
+        if self.mode is Mode.STABLE and self._doubt.update(count):
+            self._begin_episode()
 
-    def _begin_episode(self, position: P) -> None:
+    def resume(self) -> None:
+        """Go on after batches at another height; samples of an index that has changed much are given up."""
+        if self.mode is Mode.UNSTABLE and self._rule.enough(self._missed, self._shape.boxes):
+            self._begin_episode()
+
+    def _begin_episode(self) -> None:
         if self.mode is Mode.STABLE:
             self.mode = Mode.UNSTABLE
-            self.transitions += 1
-        self.updates = 0
-        self.episode += 1
+            self.counts.transitions += 1
+        self.counts.episodes += 1
+        self.episode = self.counts.episodes
         self._reversals = 0
         self._heading: dict[int, int] = {}  # axis -> step of the last move along it
-        self._pooled: dict[P, Samples] = {}
-        self._under_way: dict[int, P] = {}
-        self._alone = False
-        self._decide(Outcome.PROBE, position, {})
+        self._pooled: dict[P, Tally] = {}
+        self._under_way: UnderWay[P] = UnderWay()
+        self._decide(Outcome.PROBE, self.position, {})
         self._begin_loop()
 
     def _begin_loop(self) -> None:
-        self._steps = self._space.neighbours(self.position, self._height)
-        self._open = dict(self._steps)  # neighbours not yet shown to be worse
-        self._samples = {p: Samples() for p in (self.position, *self._steps.values())}
-        self._turns = cycle(self._samples)
-        self._look = self._rule.early_stop.minimum if self._rule.early_stop else self._rule.rounds
+        self._steps = self._space.neighbours(self.position, self._shape.height)
+        self._loop = Loop(self.position, self._steps, self._rule, self._order)
+        self._pooled.setdefault(self.position, Tally())
+        self._rebuilt = False  # while this loop was under way
         if not self._steps:
-            self._alone = True
             self._settle(Outcome.ALONE, self.position, {})
 
-    def _next_member(self) -> P:
-        """The next position that lacks samples. There always is one, or the loop would have ended."""
-        wanted = (self.position, *self._open.values())
-        return next(p for p in self._turns if p in wanted and self._samples[p].count < self._rule.rounds)
-
-    def _conclude(self) -> None:
-        """End the loop if there are enough samples."""
-        fewest = min(self._samples[p].count for p in (self.position, *self._open.values()))
-        early = fewest < self._rule.rounds
-        if not early:
-            own = self._samples[self.position].mean
-            better = [s for s, p in self._open.items() if not self._rule.content(own, self._samples[p].mean)]
-        elif self._rule.early_stop is not None and fewest >= self._look:
-            better = self._race(self._rule.early_stop)
-            if self._open and not better:
-                return self._conclude()  # the remaining positions may have all their samples
-        else:
+    def _lose(self, positions: list[P]) -> None:
+        """Count samples as lost, and end the loop if no position lacks samples."""
+        self.counts.lost += len(positions)
+        for position in positions:
+            if position in self._loop.tallies:
+                self._loop.tallies[position].lost += 1
+        verdict = self._loop.verdict()
+        if verdict is None:
             return
-        self.loops += 1
-        self.early_stops += early
-        if better:
-            self._move(min(better, key=lambda step: self._samples[self._steps[step]].mean))
+        self.counts.loops += 1
+        self.counts.early_stops += verdict.early
+        if verdict.step is None:
+            tallies = self._loop.tallies
+            self._settle(Outcome.SETTLE, smallest(tallies, self.position), tallies)
         else:
-            self._settle(Outcome.SETTLE, _smallest(self._samples), self._samples)
+            self._move(verdict.step, verdict.anomaly)
 
-    def _race(self, test: EarlyStop) -> list[int]:
-        """Test each open neighbour once.
-
-        Neighbours that the test shows to be no better are not sampled again. Returned are the steps to those
-        that it shows to be better.
-        """
-        self._look *= 2
-        error = test.alpha / (test.looks(self._rule.rounds) * len(self._steps))
-        factor = 1 + (self._rule.tolerance or 0.0)
-        own = self._samples[self.position]
-        signs = {s: test.sign(own, self._samples[p], factor, error) for s, p in self._open.items()}
-        self._open = {step: p for step, p in self._open.items() if signs[step] >= 0}
-        return [step for step, sign in signs.items() if sign > 0]
-
-    def _move(self, step: int) -> None:
-        own = self._samples[self.position].mean
-        below = {s for s, p in self._steps.items() if self._samples[p].mean < own}
-        anomaly = any(-s in below for s in below)
-        self.anomalies += anomaly
+    def _move(self, step: int, anomaly: bool) -> None:
+        self.counts.anomalies += anomaly
         axis = abs(step)
         self._reversals += self._heading.get(axis) == -step
         self._heading[axis] = step
         if self._reversals < 2:
-            self._decide(Outcome.MOVE, self._steps[step], self._samples, anomaly)
+            self._decide(Outcome.MOVE, self._steps[step], self._loop.tallies, anomaly)
             self._begin_loop()
         else:
-            self.oscillations += 1
-            self._settle(Outcome.OSCILLATION, _smallest(self._pooled), self._pooled, anomaly)
+            self.counts.oscillations += 1
+            best = smallest(self._pooled, self.position)
+            self._settle(Outcome.OSCILLATION, best, self._pooled, anomaly)
 
-    def _settle(
-        self, outcome: Outcome, position: P, samples: dict[P, Samples], anomaly: bool = False
-    ) -> None:
+    def _settle(self, outcome: Outcome, position: P, samples: dict[P, Tally], anomaly: bool = False) -> None:
         self._decide(outcome, position, samples, anomaly)
         self.mode = Mode.STABLE
-        self.transitions += 1
-        self._under_way.clear()
+        self.counts.transitions += 1
+        self._under_way = UnderWay()
+        values = samples[position].values if samples else None
+        self._doubt.settle(position, self._shape.boxes, values)
+        if self._rebuilt:
+            self._begin_episode()
 
-    def _decide(
-        self, outcome: Outcome, position: P, samples: dict[P, Samples], anomaly: bool = False
-    ) -> None:
+    def _decide(self, outcome: Outcome, position: P, samples: dict[P, Tally], anomaly: bool = False) -> None:
         origin, self.position = self.position, position
-        self.moves += position != origin
+        self.counts.moves += position != origin
         self._notify(Decision(outcome, origin, position, anomaly, samples))
-
-    def _resize(self, height: int) -> None:
-        self._height = height
-        position = self._space.clamp(self.position, height)
-        if self._alone and self._space.neighbours(position, height):
-            self._begin_episode(self._space.start(height))
-        elif self.mode is Mode.UNSTABLE:
-            self._begin_episode(position)
-        elif position != self.position:
-            self._decide(Outcome.CLAMP, position, {})
-
-
-def _smallest(samples: dict[P, Samples]) -> P:
-    """The position with the smallest mean; of equal ones the first."""
-    return min(samples, key=lambda position: samples[position].mean)

@@ -2,6 +2,9 @@
 
 A class function takes the size of a batch, at least 1, and returns the *smallest size* of its class. That
 size is also the label of the class.
+
+The mean response grows with the size of a batch. So responses of a class are compared as if all of its
+batches had its smallest size, see :func:`as_smallest`.
 """
 
 from collections.abc import Callable
@@ -17,3 +20,26 @@ def exact(size: int) -> int:
 def powers_of_two(size: int) -> int:
     """The classes are 1, 2-3, 4-7, 8-15, ...: there are few of them, whatever sizes arrive."""
     return 1 << (size.bit_length() - 1)
+
+
+def as_smallest(response: float, size: int, label: int, group: int | None) -> float:
+    """The mean response that a batch of the smallest size of its class would have had.
+
+    If each event adds the same time to its group, and groups of g events follow each other, the mean response
+    of n events is proportional to n + g. A batch of the smallest size keeps its response exactly.
+
+    Parameters
+    ----------
+    response : float
+        Mean response of the batch.
+    size : int
+        Its events, n.
+    label : int
+        The smallest size of its class.
+    group : int or None
+        Events per group; None for the whole batch.
+    """
+    if size == label:
+        return response
+    own, smallest = (n + min(group or n, n) for n in (size, label))
+    return response * (smallest / own)

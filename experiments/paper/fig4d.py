@@ -22,7 +22,7 @@ from experiments.paper import confidence
 from experiments.paper.fig4a import have_groups, shown
 from experiments.paper.index import GrowingFilter, growing
 from experiments.paper.runner import Claim, Experiment, Run, main, percent
-from experiments.paper.settings import GROUPS, SETTINGS, Profile, Setting
+from experiments.paper.settings import GROUPS, RULE, SETTINGS, Profile, Setting
 from experiments.paper.timing import ARRIVAL, batches, calls
 from experiments.paper.work import Work, work
 from experiments.response.bursts import in_turns, label
@@ -58,8 +58,8 @@ class Episode(NamedTuple):
 def controller(setting: Setting, rounds: int, threshold: int) -> Controller:
     """The controller of the paper; if plans have groups, the one for level and group."""
     if setting.grouped:
-        return PlanController(rounds=rounds, threshold=threshold, groups=GROUPS, size_class=exact)
-    return LevelController(rounds=rounds, threshold=threshold, size_class=exact)
+        return PlanController(rounds=rounds, threshold=threshold, groups=GROUPS, size_class=exact, **RULE)
+    return LevelController(rounds=rounds, threshold=threshold, size_class=exact, **RULE)
 
 
 def measure(run: Run) -> None:

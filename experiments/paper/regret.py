@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from experiments.paper import confidence
 from experiments.paper.index import Levels
 from experiments.paper.runner import Claim, Experiment, Run, main, percent
-from experiments.paper.settings import GROUPS, Profile, Setting
+from experiments.paper.settings import GROUPS, RULE, Profile, Setting
 from experiments.paper.work import Work, work
 from rtfilter.adaptive import Controller, EarlyStop, FixedPlan, LevelController, PlanController, Report, Shape
 from rtfilter.index.tree import RStarTree
@@ -123,10 +123,10 @@ def steps(setting: Setting, profile: Profile, seed: int) -> Iterator[Step]:
 def controllers(setting: Setting, profile: Profile) -> dict[str, Controller]:
     """The controllers that are compared, by name: one per N, the one that stops early, and fixed plans."""
     threshold = round(THRESHOLD * profile.long_boxes)
-    make: Callable[..., Controller] = LevelController
+    make: Callable[..., Controller] = partial(LevelController, **RULE)
     fixed = {"level 0": FixedPlan(0, 1), "level 2": FixedPlan(2, 1)}
     if setting.grouped:
-        make = partial(PlanController, groups=GROUPS)
+        make = partial(PlanController, groups=GROUPS, **RULE)
         fixed = {"one by one": FixedPlan(0, 1), "whole batch": FixedPlan(0, None)}
     most = profile.rounds[-1]
     made: dict[str, Controller] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rtfilter.adaptive import Plan
 from rtfilter.index.tree import DEFAULT_CAPACITY
@@ -14,6 +14,9 @@ PAPER_CAPACITY = (10, 20)
 """Capacities of an inner node and of a leaf in the paper."""
 GROUPS = (1, 4, 16, 64, 256)
 """Group sizes; the paper has 1 only. The whole batch as one group is added to them."""
+RULE: dict[str, Any] = {"share": None, "drift": False, "seed": None}
+"""Options that leave a controller only what the paper has: a search begins after a number of updates, and
+plans take turns in an order that never changes."""
 
 
 class Profile(NamedTuple):

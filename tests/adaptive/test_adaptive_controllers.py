@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rtfilter import adaptive
 from rtfilter.adaptive import (
+    CostController,
     EarlyStop,
     FixedPlan,
     LevelController,
@@ -25,11 +26,14 @@ from rtfilter.adaptive import (
 )
 
 SMALL = {"rounds": 3, "threshold": 5}
+PAPER = {"share": None, "drift": False, "seed": None, "size_class": exact}
 STOP = EarlyStop(minimum=2)
 CONTROLLERS = {
     "fixed": lambda log=None: FixedPlan(3, 16, log=log),
+    "cost": lambda log=None: CostController(log=log),
     "level": lambda log=None: LevelController(**SMALL, log=log),
     "level-strict": lambda log=None: LevelController(**SMALL, tolerance=None, log=log),
+    "level-paper": lambda log=None: LevelController(**SMALL, **PAPER, log=log),
     "level-exact": lambda log=None: LevelController(**SMALL, size_class=exact, group=None, log=log),
     "level-early": lambda log=None: LevelController(**SMALL, early_stop=STOP, log=log),
     "plan": lambda log=None: PlanController(**SMALL, log=log),
@@ -37,9 +41,7 @@ CONTROLLERS = {
     "plan-early": lambda log=None: PlanController(**SMALL, early_stop=STOP, groups=(2, 8), log=log),
 }
 every = pytest.mark.parametrize("make", CONTROLLERS.values(), ids=CONTROLLERS.keys())
-tuning = pytest.mark.parametrize(
-    "make", [make for name, make in CONTROLLERS.items() if name != "fixed"], ids=list(CONTROLLERS)[1:]
-)
+tuning = pytest.mark.parametrize("make", list(CONTROLLERS.values())[2:], ids=list(CONTROLLERS)[2:])
 
 sizes = st.sampled_from([1, 2, 3, 5, 64, 100, 127])
 commands = st.lists(
@@ -47,6 +49,7 @@ commands = st.lists(
         st.tuples(st.just("plan"), sizes, st.integers(1, 5)),
         st.tuples(st.just("burst"), sizes, st.integers(1, 3)),
         st.tuples(st.just("report"), st.integers(0, 50), st.floats(0, 10)),
+        st.tuples(st.just("give up"), st.integers(0, 50), st.floats(0, 10)),
         st.tuples(st.just("update"), st.integers(0, 6), st.none()),
     ),
     max_size=60,
@@ -59,15 +62,17 @@ def drive(controller, script):
     for command, number, other in script:
         match command:
             case "plan":
-                tickets.append(controller.plan(number, Shape(other)))
+                tickets.append(controller.plan(number, Shape(other, 8, packed=number % 2)))
                 yield number, other, tickets[-1]
             case "burst":  # sequential batches, so that loops end often
                 for _ in range(12):
                     ticket = controller.plan(number, Shape(other))
                     yield number, other, ticket
-                    controller.report(ticket, Report(1.0 + 0.1 * ticket.plan.level, 64))
+                    controller.report(ticket, Report(1.0 + 0.1 * ticket.plan.level, number))
             case "report" if tickets:
                 controller.report(tickets[number % len(tickets)], Report(other, 64))
+            case "give up" if tickets:
+                controller.report(tickets[number % len(tickets)], Report(other, 64, unfinished=60))
             case "update":
                 controller.on_update(number)
 
@@ -131,7 +136,8 @@ def test_whatever_happened_before_it_settles_again(make, script, size, height):
 @given(script=commands)
 def test_batches_of_other_classes_change_nothing(make, script):
     others = {100, 127}  # of one class with 64
-    mixed = [step for step in script if step[0] != "report" and step[1] not in others]
+    told = {"report", "give up"}
+    mixed = [step for step in script if step[0] not in told and step[1] not in others]
     alone = [step for step in mixed if step[0] == "update" or step[1] == 64]
     among = [ticket for size, _, ticket in drive(make(), mixed) if size == 64]
     assert among == [ticket for *_, ticket in drive(make(), alone)]
@@ -221,7 +227,8 @@ def run(controller, cost, size, height, noise=None):
         ticket = controller.plan(size, Shape(height))
         if not ticket.episode:
             return ticket.plan, batch
-        controller.report(ticket, Report(cost(ticket.plan) * (1.0 if noise is None else noise[batch]), 64))
+        response = cost(ticket.plan) * (1.0 if noise is None else noise[batch])
+        controller.report(ticket, Report(response, size))
     raise AssertionError("does not settle")
 
 
@@ -265,7 +272,7 @@ def test_a_size_class_must_name_its_smallest_size():
 def test_mean_regret_decreases_with_n_under_noise():
     """On gains by level as measured at 250,000 boxes, under 50 % log-normal noise; it starts at 3, best is 4.
 
-    Measured with 300 seeds: mean regret 4.7 %, 3.3 %, 2.0 %, 1.2 % for N = 1, 4, 16, 64.
+    Measured with 300 seeds: mean regret 5.1 %, 3.5 %, 1.9 %, 1.2 % for N = 1, 4, 16, 64.
     """
     gain = (0.00, 0.26, 0.36, 0.39, 0.40, 0.29, -0.18)
     sigma = np.log1p(0.25) ** 0.5
@@ -299,11 +306,11 @@ def test_mean_regret_decreases_with_n_under_noise():
     ],
 )
 def test_the_first_plan_is_the_middle_level_and_about_twice_the_root_of_the_batch(size, height, first):
-    assert PlanController().plan(size, Shape(height)).plan == first
+    assert PlanController(seed=None).plan(size, Shape(height)).plan == first
 
 
 def test_the_first_loop_goes_round_the_plan_and_its_neighbours():
-    controller = PlanController(rounds=2)
+    controller = PlanController(rounds=2, seed=None)
     asked = []
     for _ in range(10):
         ticket = controller.plan(64, Shape(7))
@@ -356,7 +363,7 @@ def test_groups_stay_below_the_sizes_of_the_class():
     plans = set()
     while (ticket := controller.plan(31, Shape(3))).episode:
         plans.add(ticket.plan.group)
-        controller.report(ticket, Report(1.0 / (ticket.plan.group or 1000), 64))
+        controller.report(ticket, Report(1.0 / (ticket.plan.group or 1000), 31))
     assert plans == {4, None, 1}  # class 16..31: 16 is not below every size of it
 
 

@@ -1,14 +1,19 @@
 """adaptive.probing: the state machine, on a line of levels unless a test says otherwise."""
 
-from collections import defaultdict
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtfilter.adaptive import probing
-from rtfilter.adaptive.probing import Mode, Outcome, Probing, Rule
+from rtfilter.adaptive import Shape
+from rtfilter.adaptive.probing import Counts, Mode, Outcome, Probing
+from rtfilter.adaptive.rule import Rule
+from rtfilter.adaptive.samples import compared
 from rtfilter.adaptive.stopping import EarlyStop
+
+
+def paper(**options):
+    """A rule without what the paper does not have, so that the order of a round is known."""
+    return Rule(**{"share": None, "drift": False, "seed": None} | options)
 
 
 class Line:
@@ -48,27 +53,30 @@ class Grid:
 class Run:
     """A machine, its decisions, and a driver that answers every batch from `cost(position)`."""
 
-    def __init__(self, rule, height, start=None, space=None):
+    def __init__(self, rule, height, start=None, space=None, boxes=0):
         self.decisions = []
-        self.height = height
-        self.machine = Probing(space or Line(start), rule, height, self.decisions.append)
+        self.shape = Shape(height, boxes)
+        space, self.counts = space or Line(start), Counts()
+        self.machine = Probing(
+            space, rule, self.shape, space.start(height), self.decisions.append, self.counts
+        )
 
     def loop(self, cost):
         """Run batches until the loop ends; the positions that they ran at."""
-        loops, asked = self.machine.loops, []
-        while self.machine.loops == loops:
-            position, episode, serial = self.machine.ask(self.height)
+        loops, asked = self.counts.loops, []
+        while self.counts.loops == loops:
+            position, _, serial = self.machine.ask(self.shape)
             asked.append(position)
-            assert self.machine.tell(episode, serial, cost(position))
+            assert self.machine.tell(serial, cost(position))
         return asked
 
     def settle(self, cost, limit=10_000):
         """Run batches until STABLE; the number of loops that took."""
-        loops = self.machine.loops
+        loops = self.counts.loops
         while self.machine.mode is Mode.UNSTABLE:
             self.loop(cost)
-            assert self.machine.loops - loops <= limit
-        return self.machine.loops - loops
+            assert self.counts.loops - loops <= limit
+        return self.counts.loops - loops
 
     @property
     def outcomes(self):
@@ -98,39 +106,39 @@ def valleys(draw, smallest=1):
 @given(st.data(), valleys(), st.integers(1, 5), tolerances, stops)
 def test_on_a_noise_free_valley_it_stops_at_the_minimum_from_any_start(data, costs, n, tolerance, stop):
     start = data.draw(st.integers(0, len(costs) - 1))
-    run = Run(Rule(rounds=n, tolerance=tolerance, early_stop=stop), len(costs), start)
+    run = Run(paper(rounds=n, tolerance=tolerance, early_stop=stop), len(costs), start)
     loops = run.settle(costs.__getitem__)
     best = costs.index(min(costs))
     assert run.machine.position == best
-    assert run.machine.moves == abs(start - best)
+    assert run.counts.moves == abs(start - best)
     assert loops == (abs(start - best) + 1 if len(costs) > 1 else 0)
-    assert run.machine.anomalies == run.machine.oscillations == 0
+    assert run.counts.anomalies == run.counts.oscillations == 0
 
 
 @given(st.data(), valleys(smallest=0), st.integers(1, 3))
 def test_with_ties_it_stops_where_no_neighbour_is_better(data, costs, n):
     start = data.draw(st.integers(0, len(costs) - 1))
-    run = Run(Rule(rounds=n), len(costs), start)
+    run = Run(paper(rounds=n), len(costs), start)
     run.settle(costs.__getitem__)
     end = run.machine.position
     assert all(costs[end] <= costs[k] for k in (end - 1, end + 1) if 0 <= k < len(costs))
 
 
 def test_on_a_grid_it_walks_along_both_axes():
-    run = Run(Rule(rounds=2), 6, space=Grid())
+    run = Run(paper(rounds=2), 6, space=Grid())
     run.settle(lambda p: abs(p[0] - 4) + abs(p[1] - 2) + 1)
     assert run.machine.position == (4, 2)
 
 
 @given(st.data(), st.integers(2, 9), tolerances)
 def test_ties_do_not_cause_endless_movement(data, height, tolerance):
-    run = Run(Rule(rounds=1, tolerance=tolerance), height, data.draw(st.integers(0, height - 1)))
+    run = Run(paper(rounds=1, tolerance=tolerance), height, data.draw(st.integers(0, height - 1)))
     run.settle(lambda level: 1.0, limit=3 * height)
-    assert run.machine.loops == 1 or tolerance is None
+    assert run.counts.loops == 1 or tolerance is None
 
 
 def test_strict_rule_walks_on_when_equal():
-    run = Run(Rule(rounds=1, tolerance=None), 7, 3)
+    run = Run(paper(rounds=1, tolerance=None), 7, 3)
     run.loop(lambda level: 1.0)
     assert run.machine.position == 2
 
@@ -138,14 +146,14 @@ def test_strict_rule_walks_on_when_equal():
 @pytest.mark.parametrize("stop", [None, EarlyStop(minimum=2)])
 @pytest.mark.parametrize(("tolerance", "loops"), [(0.0, 2), (0.049, 2), (0.051, 1)])
 def test_a_slightly_better_neighbour_is_settled_at_without_a_loop_around_it(tolerance, loops, stop):
-    run = Run(Rule(rounds=3, tolerance=tolerance, early_stop=stop), 7, 3)
+    run = Run(paper(rounds=3, tolerance=tolerance, early_stop=stop), 7, 3)
     assert run.settle([9.0, 9.0, 1.0, 1.05, 9.0, 9.0, 9.0].__getitem__) == loops
     assert run.machine.position == 2
-    assert run.machine.moves == 1
+    assert run.counts.moves == 1
 
 
 def test_of_slightly_better_neighbours_the_best_is_settled_at():
-    run = Run(Rule(rounds=3, tolerance=0.05), 6, space=Grid((3, 2)))
+    run = Run(paper(rounds=3, tolerance=0.05), 6, space=Grid((3, 2)))
     run.settle({(3, 2): 1.04, (2, 2): 1.02, (4, 2): 1.03, (3, 1): 9.0, (3, 3): 1.0}.__getitem__)
     assert run.machine.position == (3, 3)
     assert run.outcomes == [Outcome.PROBE, Outcome.SETTLE]
@@ -153,28 +161,28 @@ def test_of_slightly_better_neighbours_the_best_is_settled_at():
 
 @given(st.data(), st.integers(2, 8), st.booleans(), tolerances)
 def test_an_episode_ends_whatever_the_noise(data, height, grid, tolerance):
-    run = Run(Rule(rounds=1, tolerance=tolerance), height, space=Grid() if grid else None)
+    run = Run(paper(rounds=1, tolerance=tolerance), height, space=Grid() if grid else None)
     noise = st.floats(0, 100)
     run.settle(lambda position: data.draw(noise), limit=3 * (height + 4))
 
 
 @pytest.mark.parametrize(("costs", "end"), [([5.0, 9.0, 4.0], 2), ([4.0, 9.0, 5.0], 0), ([4.0, 9.0, 4.0], 0)])
 def test_if_both_neighbours_are_better_it_moves_to_the_better_and_counts(costs, end):
-    run = Run(Rule(rounds=3), 3, 1)
+    run = Run(paper(rounds=3), 3, 1)
     run.loop(costs.__getitem__)
     assert run.machine.position == end
-    assert run.machine.anomalies == 1
+    assert run.counts.anomalies == 1
     assert run.decisions[-1].anomaly
 
 
 def test_one_better_neighbour_is_no_anomaly():
-    run = Run(Rule(rounds=3), 3, 1)
+    run = Run(paper(rounds=3), 3, 1)
     run.loop([5.0, 9.0, 10.0].__getitem__)
-    assert run.machine.anomalies == 0
+    assert run.counts.anomalies == 0
 
 
 def test_two_reversals_settle_at_the_smallest_mean_of_the_episode():
-    run = Run(Rule(rounds=1), 7, 3)
+    run = Run(paper(rounds=1), 7, 3)
     run.loop({2: 20.0, 3: 10.0, 4: 9.0}.__getitem__)
     assert run.machine.position == 4
     run.loop({3: 8.0, 4: 10.0, 5: 20.0}.__getitem__)
@@ -182,9 +190,9 @@ def test_two_reversals_settle_at_the_smallest_mean_of_the_episode():
     run.loop({2: 20.0, 3: 10.0, 4: 9.5}.__getitem__)  # the second would be to 4
     assert run.machine.mode is Mode.STABLE
     assert run.machine.position == 3  # (10 + 8 + 10) / 3 < (9 + 10 + 9.5) / 3
-    assert run.machine.oscillations == 1
+    assert run.counts.oscillations == 1
     assert run.decisions[-1].outcome is Outcome.OSCILLATION
-    assert {p: s.mean for p, s in run.decisions[-1].samples.items()} == {
+    assert compared(run.decisions[-1].samples, 4) == {
         2: 20.0,
         3: pytest.approx(28 / 3),
         4: pytest.approx(28.5 / 3),
@@ -193,12 +201,12 @@ def test_two_reversals_settle_at_the_smallest_mean_of_the_episode():
 
 
 def test_one_reversal_is_forgiven():
-    run = Run(Rule(rounds=1), 7, 3)
+    run = Run(paper(rounds=1), 7, 3)
     run.loop({2: 20.0, 3: 10.0, 4: 9.0}.__getitem__)
     run.loop({3: 8.0, 4: 10.0, 5: 20.0}.__getitem__)
     run.settle({1: 5.0, 2: 4.0, 3: 6.0, 4: 7.0}.__getitem__)
     assert run.machine.position == 2
-    assert run.machine.oscillations == 0
+    assert run.counts.oscillations == 0
 
 
 # The loop
@@ -207,52 +215,53 @@ def test_one_reversal_is_forgiven():
 @given(st.integers(1, 9), st.integers(3, 8), st.data())
 def test_a_loop_is_3n_batches_in_the_order_c_upper_lower(n, height, data):
     c = data.draw(st.integers(1, height - 2))
-    run = Run(Rule(rounds=n), height, c)
+    run = Run(paper(rounds=n), height, c)
     assert run.loop(lambda level: 1.0) == [c, c - 1, c + 1] * n
     assert run.machine.mode is Mode.STABLE
 
 
 @pytest.mark.parametrize(("c", "other"), [(0, 1), (4, 3)])
 def test_a_loop_at_a_boundary_is_2n_batches(c, other):
-    run = Run(Rule(rounds=4), 5, c)
+    run = Run(paper(rounds=4), 5, c)
     assert run.loop(lambda level: 1.0) == [c, other] * 4
 
 
 def test_a_loop_compares_means_over_all_its_rounds():
-    run = Run(Rule(rounds=3), 3, 1)
+    run = Run(paper(rounds=3), 3, 1)
     times = {0: [1.0, 9.0, 9.0], 1: [2.0, 2.0, 2.0], 2: [1.0, 1.0, 9.0]}
     run.loop(lambda level: times[level].pop(0))
     assert run.decisions[-1].outcome is Outcome.SETTLE
-    assert {p: (s.count, s.mean) for p, s in run.decisions[-1].samples.items()} == {
-        0: (3, pytest.approx(19 / 3)),
-        1: (3, 2.0),
-        2: (3, pytest.approx(11 / 3)),
+    assert {tally.count for tally in run.decisions[-1].samples.values()} == {3}
+    assert compared(run.decisions[-1].samples, 1) == {
+        0: pytest.approx(19 / 3),
+        1: 2.0,
+        2: pytest.approx(11 / 3),
     }
 
 
 def test_sums_are_cleared_between_loops():
-    run = Run(Rule(rounds=2), 5, 2)
+    run = Run(paper(rounds=2), 5, 2)
     run.loop({1: 9.0, 2: 5.0, 3: 1.0}.__getitem__)
     run.loop({2: 9.0, 3: 4.0, 4: 9.0}.__getitem__)
-    assert run.decisions[-1].samples[3].mean == 4.0
+    assert compared(run.decisions[-1].samples, 3)[3] == 4.0
 
 
 # Modes
 
 
 def test_stable_until_exactly_threshold_updates():
-    run = Run(Rule(rounds=1, threshold=10), 3)
+    run = Run(paper(rounds=1, threshold=10), 3)
     run.settle(lambda level: 1.0)
     run.machine.update(9)
     assert (run.machine.mode, run.machine.updates) == (Mode.STABLE, 9)
-    assert run.machine.ask(3) == (1, 0, 0)
+    assert run.machine.ask(run.shape) == (1, 0, 0)
     run.machine.update(1)
     assert (run.machine.mode, run.machine.updates) == (Mode.UNSTABLE, 0)
-    assert run.machine.transitions == 2
+    assert run.counts.transitions == 2
 
 
 def test_updates_beyond_the_threshold_are_not_carried_over():
-    run = Run(Rule(rounds=1, threshold=10), 3)
+    run = Run(paper(rounds=1, threshold=10), 3)
     run.settle(lambda level: 1.0)
     run.machine.update(25)
     run.settle(lambda level: 1.0)
@@ -260,7 +269,7 @@ def test_updates_beyond_the_threshold_are_not_carried_over():
 
 
 def test_updates_count_in_stable_mode_only():
-    run = Run(Rule(rounds=1, threshold=10), 3)
+    run = Run(paper(rounds=1, threshold=10), 3)
     run.machine.update(9)
     run.settle(lambda level: 1.0)
     run.machine.update(9)
@@ -268,7 +277,7 @@ def test_updates_count_in_stable_mode_only():
 
 
 def test_a_new_episode_follows_the_minimum_that_moved():
-    run = Run(Rule(rounds=2, threshold=10), 7)
+    run = Run(paper(rounds=2, threshold=10), 7)
     run.settle([7, 6, 5, 4, 5, 6, 7].__getitem__)
     assert run.machine.position == 3
     run.machine.update(10)
@@ -276,139 +285,111 @@ def test_a_new_episode_follows_the_minimum_that_moved():
     assert run.machine.position == 5
 
 
-# Stale reports, lost batches, batches at the same time
+# Late reports
 
 
 def test_reports_of_an_earlier_episode_are_ignored():
-    run = Run(Rule(rounds=1, threshold=1), 3)
-    late = run.machine.ask(3)
+    run = Run(paper(rounds=1, threshold=1), 3)
+    _, _, late = run.machine.ask(run.shape)
     run.settle(lambda level: 1.0)
-    assert not run.machine.tell(late[1], late[2], 0.5)
+    assert not run.machine.tell(late, 0.5)
     run.machine.update(1)
-    assert not run.machine.tell(late[1], late[2], 0.5)
-    assert run.machine.stale_reports == 2
+    assert not run.machine.tell(late, 0.5)
+    assert run.counts.stale_reports == 2
     assert run.loop([9.0, 1.0, 9.0].__getitem__) == [1, 0, 2]
 
 
-def test_reports_of_a_level_outside_the_loop_are_ignored():
-    run = Run(Rule(rounds=1), 7, 3)
-    asked = [run.machine.ask(7) for _ in range(6)]
+def test_late_reports_count_in_the_next_loop_if_their_level_is_there():
+    run = Run(paper(rounds=1), 7, 3)
+    asked = [run.machine.ask(run.shape) for _ in range(6)]
     assert [position for position, *_ in asked] == [3, 2, 4, 3, 2, 4]
-    for (_, episode, serial), value in zip(asked[:3], [5.0, 9.0, 1.0], strict=True):
-        assert run.machine.tell(episode, serial, value)
+    for (_, _, serial), value in zip(asked[:3], [5.0, 9.0, 1.0], strict=True):
+        assert run.machine.tell(serial, value)
     assert run.machine.position == 4
-    told = [run.machine.tell(episode, serial, 2.0) for _, episode, serial in asked[3:]]
+    told = [run.machine.tell(serial, 2.0) for *_, serial in asked[3:]]
     assert told == [True, False, True]  # the loop around 4 samples 3 and 4, but not 2
 
 
 def test_a_report_counts_once():
-    run = Run(Rule(rounds=2), 3)
-    _, episode, serial = run.machine.ask(3)
-    assert run.machine.tell(episode, serial, 1.0)
-    assert not run.machine.tell(episode, serial, 1.0)
-    assert run.machine.stale_reports == 1
+    run = Run(paper(rounds=2), 3)
+    *_, serial = run.machine.ask(run.shape)
+    assert run.machine.tell(serial, 1.0)
+    assert not run.machine.tell(serial, 1.0)
+    assert run.counts.stale_reports == 1
 
 
-def test_a_serial_of_another_episode_is_stale():
-    run = Run(Rule(rounds=2), 3)
-    _, episode, serial = run.machine.ask(3)
-    assert not run.machine.tell(episode + 1, serial, 1.0)
-    assert not run.machine.tell(episode, serial + 1, 1.0)
+def test_a_serial_that_was_never_given_is_stale():
+    run = Run(paper(rounds=2), 3)
+    *_, serial = run.machine.ask(run.shape)
+    assert not run.machine.tell(serial + 1, 1.0)
 
 
-def test_lost_batches_are_made_up_for():
-    run = Run(Rule(rounds=2), 7, 3)
-    asked = defaultdict(int)
-    for batch in range(1000):
-        position, episode, serial = run.machine.ask(7)
-        if run.machine.mode is Mode.STABLE:
-            break
-        asked[position] += 1
-        if batch % 3:  # each batch at the centre is lost while all three are sampled
-            run.machine.tell(episode, serial, 1.0)
-    assert run.machine.mode is Mode.STABLE
-    assert asked[2] == asked[4] == 2  # positions with all their samples are passed over
+def test_a_lost_sample_counts_but_has_no_value():
+    run = Run(paper(rounds=1), 3, 1)
+    serials = {run.machine.ask(run.shape)[0]: run.counts.serials for _ in range(3)}
+    run.machine.tell(serials[0], 2.0)
+    run.machine.tell(serials[2], 3.0)
+    while not run.counts.lost:  # later ones at other levels report
+        position, _, serial = run.machine.ask(run.shape)
+        if position != 1:
+            run.machine.tell(serial, 2.0 + position / 2)
+    assert run.decisions[-1].samples[1].lost == 1
+    assert run.machine.position == 0  # the best of those of which something is known
 
 
-@given(st.integers(2, 20), st.randoms(use_true_random=False))
-def test_batches_at_the_same_time_and_out_of_order_settle_at_the_minimum(together, random):
-    costs = [9, 8, 7, 5, 3, 4, 6]
-    run = Run(Rule(rounds=3), 7)
-    under_way = []
-    for _ in range(2000):
-        if run.machine.mode is Mode.STABLE:
-            break
-        under_way.append(run.machine.ask(7))
-        if len(under_way) == together:
-            random.shuffle(under_way)
-            position, episode, serial = under_way.pop()
-            run.machine.tell(episode, serial, costs[position])
-    assert run.machine.mode is Mode.STABLE
-    assert run.machine.position == 4
-
-
-def test_memory_of_lost_batches_is_bounded(monkeypatch):
-    monkeypatch.setattr(probing, "REMEMBERED", 5)
-    run = Run(Rule(rounds=2), 3)
-    asked = [run.machine.ask(3) for _ in range(6)]
-    assert not run.machine.tell(*asked[0][1:], 1.0)
-    assert run.machine.tell(*asked[1][1:], 1.0)
-
-
-def test_a_loop_ends_when_the_race_leaves_only_those_with_all_their_samples():
-    run = Run(Rule(rounds=8, early_stop=EarlyStop(minimum=4)), 3, 1)
-    cost = {0: 100.0, 1: 1.0, 2: 1.0}
-    slow = []
-    for turn in range(100):
-        position, episode, serial = run.machine.ask(3)
-        if position == 0 and len(slow) < 20:
-            slow.append((episode, serial))
-        else:
-            run.machine.tell(episode, serial, cost[position] + 0.01 * (turn % 2))
-        if len(slow) == 20:
-            break
-    for episode, serial in slow[:4]:
-        run.machine.tell(episode, serial, cost[0] + 0.01 * (serial % 2))
-    assert run.machine.mode is Mode.STABLE  # it does not wait for a neighbour that is no longer sampled
-    assert run.machine.position in (1, 2)
-
-
-# Heights
-
-
-def test_first_episode_starts_in_the_middle():
-    assert [Run(Rule(), height).machine.ask(height)[0] for height in range(1, 8)] == [0, 0, 1, 1, 2, 2, 3]
+# Shapes
 
 
 def test_one_level_is_stable_at_once():
-    run = Run(Rule(), 1)
-    assert run.machine.ask(1) == (0, 0, 0)
+    run = Run(paper(), 1)
+    assert run.machine.ask(run.shape) == (0, 0, 0)
     assert run.machine.mode is Mode.STABLE
     assert run.outcomes == [Outcome.PROBE, Outcome.ALONE]
 
 
-def test_the_search_begins_in_the_middle_when_a_tree_of_one_level_grows():
-    run = Run(Rule(rounds=1), 1)
-    run.machine.ask(1)
-    assert run.machine.ask(5)[0] == 2
+def test_a_share_of_the_boxes_when_it_settled_begins_an_episode():
+    run = Run(paper(rounds=1, share=0.25), 3, boxes=1000)
+    run.settle(lambda level: 1.0)
+    run.shape = Shape(3, 4000)
+    run.machine.ask(run.shape)
+    run.machine.update(249)
+    assert run.machine.mode is Mode.STABLE
+    run.machine.update(1)
     assert run.machine.mode is Mode.UNSTABLE
 
 
-def test_a_settled_level_stays_and_is_clamped():
-    run = Run(Rule(rounds=1), 7)
-    run.settle([9, 8, 7, 6, 5, 4, 3].__getitem__)
-    assert [run.machine.ask(height)[0] for height in (7, 9, 4, 9)] == [6, 6, 3, 3]
+def test_the_share_of_an_unknown_number_of_boxes_is_none():
+    run = Run(paper(rounds=1, share=0.25, threshold=10), 3)
+    run.settle(lambda level: 1.0)
+    run.machine.update(9)
     assert run.machine.mode is Mode.STABLE
-    assert run.outcomes[-1] is Outcome.CLAMP
 
 
-def test_a_changed_height_begins_the_episode_again():
-    run = Run(Rule(rounds=2), 7, 5)
-    before = [run.machine.ask(7) for _ in range(3)]
-    assert run.machine.ask(4)[0] == 3
-    assert not any(run.machine.tell(episode, serial, 1.0) for _, episode, serial in before)
-    run.height = 4
-    assert run.loop(lambda level: 1.0) == [2, 3, 2, 3]  # the 3 asked for above is lost
+def test_an_index_that_was_built_anew_begins_an_episode_once():
+    run = Run(paper(rounds=2, share=0.25), 3)
+    run.settle(lambda level: 1.0)
+    run.shape = Shape(3, packed=1)
+    assert run.machine.ask(run.shape)[1] == 2
+    run.settle(lambda level: 1.0)
+    assert run.machine.ask(run.shape)[1] == 0
+
+
+def test_a_loop_in_which_the_index_was_built_anew_ends_and_is_not_trusted():
+    run = Run(paper(rounds=2, share=0.25), 3)
+    run.machine.ask(run.shape)
+    run.shape = Shape(3, packed=1)
+    for _ in range(2):
+        run.loop(lambda level: 1.0)
+    assert run.outcomes == [Outcome.PROBE, Outcome.SETTLE, Outcome.PROBE, Outcome.SETTLE]
+
+
+@pytest.mark.parametrize(("updates", "episode"), [(249, 1), (250, 2)])
+def test_samples_are_given_up_where_much_changed_meanwhile(updates, episode):
+    run = Run(paper(rounds=2, share=0.25), 3, boxes=1000)
+    run.machine.ask(run.shape)
+    run.machine.update(updates)
+    run.machine.resume()
+    assert run.machine.ask(run.shape)[1] == episode
 
 
 @pytest.mark.parametrize(
@@ -418,6 +399,8 @@ def test_a_changed_height_begins_the_episode_again():
         ({"threshold": 0}, "threshold must be at least 1"),
         ({"tolerance": -0.1}, "tolerance is a share >= 0"),
         ({"tolerance": float("nan")}, "tolerance is a share >= 0"),
+        ({"share": 0.0}, "share of the boxes must be above 0"),
+        ({"share": float("nan")}, "share of the boxes must be above 0"),
     ],
 )
 def test_rules_are_checked(options, message):

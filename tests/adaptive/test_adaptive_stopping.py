@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
 from rtfilter.adaptive import EarlyStop, LevelController, Plan, PlanController, Report, Shape
-from rtfilter.adaptive.stopping import Samples
+from rtfilter.adaptive.samples import Samples
 
 numbers = st.lists(st.floats(0, 1e6), min_size=2, max_size=30)
 
@@ -88,7 +88,7 @@ def settle(controller, cost, size, height, seed):
         if not ticket.episode:
             return ticket.plan, batch, lost
         lost += cost(ticket.plan) / best - 1
-        controller.report(ticket, Report(cost(ticket.plan) * noise[batch], 64))
+        controller.report(ticket, Report(cost(ticket.plan) * noise[batch], size))
     raise AssertionError("does not settle")
 
 
@@ -151,7 +151,7 @@ def test_wrong_verdicts_among_equals_stay_below_alpha():
         controller = PlanController(rounds=64, tolerance=0.0, early_stop=EarlyStop(alpha=0.1), log=log.append)
         for value in noise:  # one loop at most
             ticket = controller.plan(256, Shape(7))
-            controller.report(ticket, Report(float(value), 64))
+            controller.report(ticket, Report(float(value), 256))
             if log[-1]["kind"] == "decision":
                 break
         centre = log[-1]["samples"][0]

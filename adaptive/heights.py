@@ -1,0 +1,90 @@
+"""The searches of one class of batch sizes, one for each height of the index.
+
+Levels count from the root, so at another height they mean something else. A height may also flip to and fro,
+where inserts and deletes alternate. So each height has a search of its own, which goes on when the height
+comes back.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Generic
+
+from rtfilter.adaptive.plans import Shape
+from rtfilter.adaptive.probing import Counts, Decision, Probing
+from rtfilter.adaptive.rule import Rule
+from rtfilter.adaptive.samples import P
+from rtfilter.adaptive.spaces import Space
+
+KEPT = 8
+"""Heights of a class whose search is kept; beyond, the one that was not used for longest is forgotten."""
+
+
+class Heights(Generic[P]):
+    """One :class:`~rtfilter.adaptive.probing.Probing` per height, begun when the height is first seen.
+
+    Parameters
+    ----------
+    space : Space
+        The positions of the class.
+    rule : Rule
+    shape : Shape
+        Shape of the index at the first batch.
+    notify : callable
+        Called with each decision.
+
+    Attributes
+    ----------
+    height : int
+        That of the last batch.
+    current : Probing
+        The search at this height.
+    counts : Counts
+        Counters of all heights together.
+    """
+
+    def __init__(
+        self, space: Space[P], rule: Rule, shape: Shape, notify: Callable[[Decision[P]], None]
+    ) -> None:
+        self._space = space
+        self._rule = rule
+        self._notify = notify
+        self._order = None if rule.seed is None else random.Random(rule.seed)
+        self.counts = Counts()
+        self.height = shape.height
+        self.current = self._begin(shape, space.start(shape.height))
+        self._machines = {shape.height: self.current}  # the last used one last
+
+    def ask(self, shape: Shape) -> tuple[P, int, int]:
+        """Position, episode and serial number of the next batch; the last two are 0 if it is no sample."""
+        if shape.height != self.height:
+            self._change(shape)
+        return self.current.ask(shape)
+
+    def tell(self, episode: int, serial: int, value: float, bound: bool) -> bool:
+        """Take the response of a sample, or a lower bound of it; False if it is stale."""
+        for machine in self._machines.values():
+            if machine.episode == episode:
+                return machine.tell(serial, value, bound)
+        self.counts.stale_reports += 1
+        return False
+
+    def update(self, count: int) -> None:
+        """Count index updates, at all heights."""
+        for machine in self._machines.values():
+            machine.update(count)
+
+    def _change(self, shape: Shape) -> None:
+        machine = self._machines.pop(shape.height, None)
+        if machine is None:
+            before = self.current  # if it had no choice, its position says nothing
+            nearest = self._space.clamp(before.position, shape.height)
+            machine = self._begin(shape, self._space.start(shape.height) if before.alone else nearest)
+        else:
+            machine.resume()
+        self._machines[shape.height] = machine
+        if len(self._machines) > KEPT:
+            del self._machines[next(iter(self._machines))]
+        self.height, self.current = shape.height, machine
+
+    def _begin(self, shape: Shape, start: P) -> Probing[P]:
+        return Probing(self._space, self._rule, shape, start, self._notify, self.counts, self._order)
