@@ -14,7 +14,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments import peers
-from experiments.paper.runner import Claim, Experiment, Run, main
+from experiments.paper.runner import Experiment, Run, main
+from experiments.paper.verdicts import NO_UNITS, Claim, Finding
 from experiments.peers.counting import Counting
 from experiments.peers.masks import BitMasks
 from experiments.peers.own import PaperNodes
@@ -167,20 +168,26 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
             Claim(
                 f"the R*-tree with {nodes} is faster than counting",
                 "a tree is",
-                f"times, {most:,} subscriptions; {told}",
-                "holds" if min(every) > 1 else "partly" if best > 1 else "fails",
+                NO_UNITS,
+                Finding(
+                    f"times, {most:,} subscriptions; {told}",
+                    "holds" if min(every) > 1 else "partly" if best > 1 else "fails",
+                ),
             ),
             Claim(
                 f"with {nodes}, the R*-tree is faster by orders of magnitude",
                 "by about four (a UB-tree, in earlier work)",
-                f"{plain(best, 3, ',')} times at most",
-                "holds" if best >= 1e4 else "partly" if best >= 100 else "fails",
+                NO_UNITS,
+                Finding(
+                    f"{plain(best, 3, ',')} times at most",
+                    "holds" if best >= 1e4 else "partly" if best >= 100 else "fails",
+                ),
             ),
             Claim(
                 f"where others are faster than {nodes}",
                 "not asked",
-                "; ".join(lost) if lost else "nowhere",
-                "observed",
+                NO_UNITS,
+                Finding("; ".join(lost) if lost else "nowhere", "observed"),
             ),
         ]
     return made

@@ -12,11 +12,12 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.paper import confidence
+from experiments.paper import confidence, verdicts
 from experiments.paper.index import GrowingFilter, growing
-from experiments.paper.runner import Claim, Experiment, Run, main, percent
+from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import ARRIVAL, calls, times
+from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, work
 from experiments.response.bursts import label
 from rtfilter.dtypes import FloatArray
@@ -24,8 +25,6 @@ from rtfilter.replay.output import Row, table
 
 EQUAL = 0.01
 """A plan counts as equal to the best one if it is worse by at most this share."""
-SLOW = 0.25
-"""The best plan changes slowly if it moves in at most this share of the steps from size to size."""
 
 
 def measure(run: Run) -> None:
@@ -157,7 +156,12 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     single = f"for {percent(kept)} of them (median over sizes)"
     return [
         *made,
-        Claim("the plan that is best on average is best for single batches", "assumed", single, "observed"),
+        Claim(
+            "the plan that is best on average is best for single batches",
+            "assumed",
+            Finding(single, "observed"),
+            NOT_TIMED,
+        ),
         *([] if is_grouped(rows) else [_falling(rows)]),
     ]
 
@@ -167,14 +171,12 @@ def _slowly(rows: Sequence[Row], what: str, read: Callable[[str], int]) -> Claim
     ours = f"in {len(units)} steps from size to size it moved {_counted(units)}"
     if seconds:
         ours += f"; in time, in {len(seconds)} steps {_counted(seconds)}"
-    slow = sum(units) <= SLOW * len(units)
     return Claim(
         f"the best {what} changes slowly with the index",
         "slowly",
-        ours,
-        "does not apply" if not units
-        else "holds" if slow and max(units) <= 1 else "partly" if slow or max(units) <= 1 else "fails",
-    )  # fmt: skip
+        Finding(ours, verdicts.slowly(units)),
+        NOT_TIMED,
+    )
 
 
 def _counted(steps: Sequence[int]) -> str:
@@ -194,8 +196,15 @@ def _falling(rows: Sequence[Row]) -> Claim:
     return Claim(
         "at a fixed level, the share of the estimate falls as the index grows",
         "not claimed",
-        f"level {level}: {percent(shares[0], 1)} to {percent(shares[-1], 1)}",
-        "holds" if shares[-1] < 0.9 * shares[0] else "partly" if shares[-1] < 1.1 * shares[0] else "fails",
+        Finding(
+            f"level {level}: {percent(shares[0], 1)} to {percent(shares[-1], 1)}",
+            "holds"
+            if shares[-1] < 0.9 * shares[0]
+            else "partly"
+            if shares[-1] < 1.1 * shares[0]
+            else "fails",
+        ),
+        NOT_TIMED,
     )
 
 

@@ -17,9 +17,10 @@ from matplotlib.figure import Figure
 from experiments.paper import confidence
 from experiments.paper.fig4a import shown
 from experiments.paper.index import GrowingFilter, Levels, growing
-from experiments.paper.runner import Claim, Experiment, Run, main, percent
+from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import ARRIVAL, call, calls, times
+from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, work
 from experiments.response.bursts import label
 from experiments.response.estimates import correlation
@@ -217,27 +218,33 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "shortest first is clearly better than random order",
             "clearly",
-            f"gain {_range([gain[0] for gain in gains.values()])}{order}",
-            "holds" if gained[1] > CLEARLY else "partly" if gained[1] > 0 else "fails",
+            Finding(f"gain {_range([gain[0] for gain in gains.values()])}{order}",
+            "holds" if gained[1] > CLEARLY else "partly" if gained[1] > 0 else "fails"), NOT_TIMED,
         ),
         Claim(
             "the larger the batch, the larger the gain",
             "yes",
-            f"rank correlation {rank:.2f} over {RISING[0]} to {RISING[1]} events{in_time}",
-            "holds" if rank > CORRELATION else "fails",
+            Finding(f"rank correlation {rank:.2f} over {RISING[0]} to {RISING[1]} events{in_time}",
+            "holds" if rank > CORRELATION else "fails"), NOT_TIMED,
         ),
         Claim(
             "the gain is nearly 50 % at most",
             "nearly 50 %",
-            f"{percent(gained[0])} at {most['batch']} events; in perfect order {percent(most['law'])}",
-            "holds" if 0.4 <= gained[0] <= 0.5 else "partly" if gained[0] >= 0.3 else "fails",
+            Finding(
+                f"{percent(gained[0])} at {most['batch']} events; in perfect order {percent(most['law'])}",
+                "holds" if 0.4 <= gained[0] <= 0.5 else "partly" if gained[0] >= 0.3 else "fails",
+            ),
+            NOT_TIMED,
         ),
         Claim(
             "the estimate costs next to nothing",
             "negligible",
-            f"{_range(shares, 1)} of the response at the best level{taken}" if shares else "none is best",
-            "does not apply" if not shares
-            else "holds" if max(shares) <= 0.05 else "partly" if max(shares) <= SHARE else "fails",
+            Finding(
+                f"{_range(shares, 1)} of the response at the best level{taken}" if shares else "none is best",
+                "does not apply" if not shares
+                else "holds" if max(shares) <= 0.05 else "partly" if max(shares) <= SHARE else "fails",
+            ),
+            NOT_TIMED,
         ),
         *(_of_groups(units) if grouped else _of_law(units)),
     ]  # fmt: skip
@@ -250,8 +257,11 @@ def _of_law(units: Sequence[Row]) -> list[Claim]:
         Claim(
             "the gain is nG/(n+1) minus the share of the estimate",
             "not claimed",
-            f"it differs by at most {off:.3f}; nG/(n+1) is up to {law:.3f}",
-            "does not apply" if law < LAW else "holds" if off <= LAW else "fails",
+            Finding(
+                f"it differs by at most {off:.3f}; nG/(n+1) is up to {law:.3f}",
+                "does not apply" if law < LAW else "holds" if off <= LAW else "fails",
+            ),
+            NOT_TIMED,
         )
     ]
 
@@ -259,7 +269,12 @@ def _of_law(units: Sequence[Row]) -> list[Claim]:
 def _of_groups(units: Sequence[Row]) -> list[Claim]:
     added = [row["gain"][0] - row["alone"][0] for row in units]
     return [
-        Claim("groups gain more", "", f"{_range(added)} of the response in random order", "observed"),
+        Claim(
+            "groups gain more",
+            "",
+            Finding(f"{_range(added)} of the response in random order", "observed"),
+            NOT_TIMED,
+        ),
     ]
 
 

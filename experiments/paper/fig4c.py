@@ -17,9 +17,10 @@ from matplotlib.figure import Figure
 from experiments.paper import confidence
 from experiments.paper.fig4a import have_groups, shown
 from experiments.paper.index import GrowingFilter, growing
-from experiments.paper.runner import Claim, Experiment, Run, main, percent
+from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import ARRIVAL, batches, calls
+from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import work
 from experiments.response.bursts import in_turns, label
 from rtfilter.dtypes import FloatArray, IntArray
@@ -185,16 +186,22 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
             Claim(
                 "the response by level is a valley, with the best level inside",
                 "yes",
-                f"level {shown(inner, False)} of 0 to {len(same['plans']) - 1}; "
-                f"{'a valley' if valley else 'no valley'}; {_in_time(rows)}",
-                "holds" if valley and inner not in (same["plans"][0], same["plans"][-1]) else "fails",
+                Finding(
+                    f"level {shown(inner, False)} of 0 to {len(same['plans']) - 1}; "
+                    f"{'a valley' if valley else 'no valley'}; {_in_time(rows)}",
+                    "holds" if valley and inner not in (same["plans"][0], same["plans"][-1]) else "fails",
+                ),
+                NOT_TIMED,
             ),
             Claim(
                 "with different events and a small N, curves are ragged",
                 "at N = 4 and 16",
-                "no valley in "
-                + ", ".join(f"{percent(row['ragged'])} (N = {row['rounds']})" for row in found),
-                _ragged(found),
+                Finding(
+                    "no valley in "
+                    + ", ".join(f"{percent(row['ragged'])} (N = {row['rounds']})" for row in found),
+                    _ragged(found),
+                ),
+                NOT_TIMED,
             ),
         ]
     return [
@@ -202,14 +209,19 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "with a larger N, curves merge into that of the same events",
             "yes",
-            ", ".join(f"N = {row['rounds']}: within {percent(row['off'][0])}" for row in found),
-            "holds" if shrinks and many["off"][0] <= MERGED else "partly" if shrinks else "fails",
+            Finding(
+                ", ".join(f"N = {row['rounds']}: within {percent(row['off'][0])}" for row in found),
+                "holds" if shrinks and many["off"][0] <= MERGED else "partly" if shrinks else "fails",
+            ),
+            NOT_TIMED,
         ),
         Claim(
             "a wrong level from few samples costs little",
             "not claimed",
-            ", ".join(f"N = {row['rounds']}: {percent(row['regret'][0], 1)}" for row in found),
-            "observed",
+            Finding(
+                ", ".join(f"N = {row['rounds']}: {percent(row['regret'][0], 1)}" for row in found), "observed"
+            ),
+            NOT_TIMED,
         ),
     ]
 

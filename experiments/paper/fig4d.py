@@ -21,9 +21,10 @@ from matplotlib.figure import Figure
 from experiments.paper import confidence
 from experiments.paper.fig4a import have_groups, shown
 from experiments.paper.index import GrowingFilter, growing
-from experiments.paper.runner import Claim, Experiment, Run, main, percent
+from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import GROUPS, SETTINGS, Profile, Setting
 from experiments.paper.timing import ARRIVAL, batches, calls
+from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, work
 from experiments.response.bursts import in_turns, label
 from experiments.response.listener import Listener, stream
@@ -280,31 +281,40 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "while it searches, the controller is much better than no batch search",
             "about as in 4-b",
-            f"gain {percent(min(gains))} to {percent(max(gains))}, {part}{timed}",
-            "holds" if worth and min(kept) >= KEPT else "partly" if min(gains) > 0 else "fails",
+            Finding(
+                f"gain {percent(min(gains))} to {percent(max(gains))}, {part}{timed}",
+                "holds" if worth and min(kept) >= KEPT else "partly" if min(gains) > 0 else "fails",
+            ),
+            NOT_TIMED,
         )
     )
     made.append(
         Claim(
             "the controller is very near to the best possible of each batch",
             "gap negligible",
-            "mean regret "
-            + ", ".join(f"N = {count}: {percent(value, 1)}" for count, value in regrets.items())
-            + near,
-            "holds" if regrets[counts[-1]] <= REGRET else "fails",
+            Finding(
+                "mean regret "
+                + ", ".join(f"N = {count}: {percent(value, 1)}" for count, value in regrets.items())
+                + near,
+                "holds" if regrets[counts[-1]] <= REGRET else "fails",
+            ),
+            NOT_TIMED,
         )
     )
     made.append(
         Claim(
             "the controller is near to the best fixed plan of each size",
             "not claimed",
-            ", ".join(f"N = {count}: {percent(value, 1)}" for count, value in fixed.items())
-            + "; once settled "
-            + ", ".join(
-                f"{percent(fmean(row['settled'][0] for row in of(rows, 'visits', count)), 1)}"
-                for count in counts
+            Finding(
+                ", ".join(f"N = {count}: {percent(value, 1)}" for count, value in fixed.items())
+                + "; once settled "
+                + ", ".join(
+                    f"{percent(fmean(row['settled'][0] for row in of(rows, 'visits', count)), 1)}"
+                    for count in counts
+                ),
+                "observed",
             ),
-            "observed",
+            NOT_TIMED,
         )
     )
     return made

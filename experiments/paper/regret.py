@@ -18,8 +18,9 @@ from matplotlib.figure import Figure
 
 from experiments.paper import confidence
 from experiments.paper.index import Levels
-from experiments.paper.runner import Claim, Experiment, Run, main, percent
+from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import GROUPS, Profile, Setting
+from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, work
 from rtfilter.adaptive import Controller, EarlyStop, FixedPlan, LevelController, PlanController
 from rtfilter.index.tree import RStarTree
@@ -253,9 +254,12 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
                 f"{name}: regret below {percent(STILL)} while nothing changes, below {percent(MOVING)} while "
                 "something does",
                 "our target",
-                f"{percent(still, 1)} ({percent(settled.value, 1) if settled else 'never'} settled), "
-                f"{percent(moving, 1)}",
-                "holds" if all(met) else "partly" if any(met) else "fails",
+                Finding(
+                    f"{percent(still, 1)} ({percent(settled.value, 1) if settled else 'never'} settled), "
+                    f"{percent(moving, 1)}",
+                    "holds" if all(met) else "partly" if any(met) else "fails",
+                ),
+                NOT_TIMED,
             )
         )
     return made

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 from experiments.errors import ResultError
 from experiments.output import content
 from experiments.paper import runner
-from experiments.paper.runner import Claim, Experiment
+from experiments.paper.runner import Experiment, told
 from experiments.paper.settings import PROFILES, SETTINGS
+from experiments.paper.verdicts import Claim
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row
 
@@ -108,26 +109,28 @@ def page(found: Sequence[Result], pictures: str, reading: str) -> str:
     for result in found:
         parts += [
             f"## {result.experiment.name}, {result.setting} ({result.profile})",
-            "\n".join(f"- {claim.claim}: {claim.ours}: **{claim.verdict}**" for claim in result.claims),
+            "\n".join(line for claim in result.claims for line in told(claim)),
             f"```text\n{result.experiment.text(result.rows)}\n```",
         ]
     return "\n\n".join(parts) + "\n"
 
 
 def _count(found: Sequence[Result]) -> str:
-    verdicts = Counter(claim.verdict for result in found for claim in result.claims)
-    return (
-        "Verdicts in the paper's own setting: "
-        + ", ".join(f"{verdict} {count}" for verdict, count in verdicts.most_common())
-        + "."
-    )
+    told = []
+    for unit in ("units", "time"):
+        verdicts = Counter(getattr(claim, unit).verdict for result in found for claim in result.claims)
+        told.append(
+            f"in {unit} " + ", ".join(f"{verdict} {count}" for verdict, count in verdicts.most_common())
+        )
+    return f"Verdicts on the paper's setting: {'; '.join(told)}."
 
 
 def _table(found: Sequence[Result]) -> str:
     """All claims and verdicts; what was found is too long for a cell."""
-    lines = ["| | claim | paper | verdict |", "|---|---|---|---|"]
+    lines = ["| | claim | paper | units | time |", "|---|---|---|---|---|"]
     lines += [
-        f"| {result.experiment.name} | {claim.claim} | {claim.paper} | **{claim.verdict}** |"
+        f"| {result.experiment.name} | {claim.claim} | {claim.paper} | **{claim.units.verdict}** "
+        f"| **{claim.time.verdict}** |"
         for result in found
         for claim in result.claims
     ]
@@ -145,7 +148,9 @@ def _matrix(found: Sequence[Result]) -> str:
     verdicts: dict[tuple[str, str], dict[str, str]] = {}
     for result in found:
         for claim in result.claims:
-            verdicts.setdefault((result.experiment.name, claim.claim), {})[result.setting] = claim.verdict
+            verdicts.setdefault((result.experiment.name, claim.claim), {})[result.setting] = (
+                f"{claim.units.verdict} / {claim.time.verdict}"
+            )
     lines = [f"| | claim | {' | '.join(names)} |", "|---|---|" + "---|" * len(names)]
     lines += [
         f"| {name} | {claim} | {' | '.join(own.get(setting, '') for setting in names)} |"

@@ -19,6 +19,7 @@ from experiments.arguments import natural
 from experiments.errors import ResultError
 from experiments.output import content, keep, require_same
 from experiments.paper.settings import PROFILES, SETTINGS, Profile, Setting
+from experiments.paper.verdicts import Claim
 from experiments.timing import one_core
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture
@@ -27,19 +28,6 @@ DIGITS = 5
 """Significant digits of kept numbers."""
 DPI = 80
 """Resolution of pictures."""
-
-
-class Claim(NamedTuple):
-    """A claim of the paper, or of ours, and the verdict on it.
-
-    `paper` is what the paper says, `ours` what was found.
-    """
-
-    claim: str
-    paper: str
-    ours: str
-    verdict: str
-    """``holds``, ``partly``, ``fails`` or ``does not apply``; ``observed`` if nothing was claimed."""
 
 
 class Experiment(NamedTuple):
@@ -193,9 +181,19 @@ def picture(experiment: Experiment, setting: Setting, rows: Sequence[Row], out: 
 
 def show(experiment: Experiment, setting: Setting, rows: Sequence[Row]) -> str:
     """The tables and claims of an experiment as text."""
-    claims = [f"- {c.claim}: {c.paper} | {c.ours} | {c.verdict}" for c in experiment.claims(rows)]
+    claims = [line for claim in experiment.claims(rows) for line in told(claim)]
     heading = f"{experiment.name}, {experiment.title}: {setting.title}"
     return "\n".join([heading, "=" * len(heading), experiment.text(rows), "", *claims, ""])
+
+
+def told(claim: Claim) -> list[str]:
+    """A claim as text: what the paper says, and what was found in units and in time."""
+    paper = f" (the paper: {claim.paper})" if claim.paper else ""
+    return [
+        f"- {claim.claim}{paper}",
+        f"  - units: {claim.units.ours}: **{claim.units.verdict}**",
+        f"  - time: {claim.time.ours}: **{claim.time.verdict}**",
+    ]
 
 
 def arguments(parser: argparse.ArgumentParser, settings: Sequence[str], default: Sequence[str]) -> None:

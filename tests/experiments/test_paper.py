@@ -210,10 +210,10 @@ def test_the_best_level_moves_slowly_or_not():
     assert fig4a.moves(best_rows(2, 2, 3, 3), "visits", fig4a.level_of) == [0, 1, 0]
     assert fig4a.moves(best_rows(2, 2, 3, 3, equal=["2/1"]), "visits", fig4a.level_of) == [0, 0, 0]
     slow, _, falling = fig4a.claims(best_rows(2, 2, 2, 2, 3))
-    assert (slow.verdict, falling.verdict) == ("holds", "holds")
-    assert fig4a.claims(best_rows(1, 2, 3))[0].verdict == "partly"
-    assert fig4a.claims(best_rows(1, 3))[0].verdict == "fails"
-    assert fig4a.claims(best_rows(1))[0].verdict == "does not apply"
+    assert (slow.units.verdict, falling.units.verdict) == ("holds", "holds")
+    assert fig4a.claims(best_rows(1, 2, 3))[0].units.verdict == "partly"
+    assert fig4a.claims(best_rows(1, 3))[0].units.verdict == "fails"
+    assert fig4a.claims(best_rows(1))[0].units.verdict == "does not apply"
 
 
 def test_rungs_of_groups():
@@ -248,7 +248,7 @@ def gains(*shares):
 
 
 def verdicts(claims):
-    return [claim.verdict for claim in claims]
+    return [claim.units.verdict for claim in claims]
 
 
 def test_claims_on_gains_fail_when_they_should():
@@ -521,7 +521,8 @@ def test_every_experiment_runs_is_drawn_and_continued(name, setting, tmp_path, m
     assert capsys.readouterr().out == shown
     page = report.write(tmp_path, tmp_path / "page").read_text()
     for claim in report.experiment(name).claims(json.loads(kept)["rows"]):
-        assert claim.ours in page
+        assert claim.units.ours in page
+        assert claim.time.ours in page
 
 
 def test_a_page_needs_results(tmp_path, capsys):
@@ -602,9 +603,9 @@ def test_what_wins_where_is_told():
         time("counting", 1000, 5.0),
     ]
     claims = counting.claims(rows)
-    assert verdicts(claims) == ["partly", "fails", "observed"] * 2
-    assert claims[0].ours == "times, 9 subscriptions; batch 1: wide 4; batch 1000: wide 0.5"
-    assert claims[2].ours == "wide 9, batch 1000: counting 2 times"
+    assert [claim.time.verdict for claim in claims] == ["partly", "fails", "observed"] * 2
+    assert claims[0].time.ours == "times, 9 subscriptions; batch 1: wide 4; batch 1000: wide 0.5"
+    assert claims[2].time.ours == "wide 9, batch 1000: counting 2 times"
 
 
 def test_filters_hold_what_was_grown():
