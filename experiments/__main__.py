@@ -40,6 +40,7 @@ EXPERIMENTS = {
     "stalls": Experiment("load.stalls", "the longest change of the index, and memory after many"),
     "scale": Experiment("load.scale", "two threads, and indexes of millions of boxes"),
     "spark": Experiment("spark.throughput", "events per second and memory on Spark"),
+    "times": Experiment("paper.times", "the paper: times of all plans while the index grows"),
     "fig4a": Experiment("paper.fig4a", "the paper, Fig. 4-a: the best level while the index grows"),
     "fig4b": Experiment("paper.fig4b", "the paper, Fig. 4-b: the mean response by batch size"),
     "fig4c": Experiment("paper.fig4c", "the paper, Fig. 4-c: the mean response by level"),

@@ -23,7 +23,7 @@ from experiments.paper.verdicts import Claim
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row
 
-NAMES = ("fig4a", "fig4b", "fig4c", "fig4d", "counting", "regret")
+NAMES = ("times", "fig4a", "fig4b", "fig4c", "fig4d", "counting", "regret")
 """The modules with experiments, in the order of the page."""
 SHOWN = ("paper", "modern")
 """Settings whose pictures are on the page."""

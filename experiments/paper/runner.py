@@ -26,7 +26,7 @@ from rtfilter.replay.output import Row, save_picture
 
 DIGITS = 5
 """Significant digits of kept numbers."""
-DPI = 80
+DPI = 150
 """Resolution of pictures."""
 
 

@@ -35,16 +35,16 @@ class Profile(NamedTuple):
     """Loop counters N."""
     repeats: int
     """Number of runs with other batches in work units."""
+    timed_sizes: tuple[int, ...]
+    """Batch sizes that are timed."""
     timed: int
     """Smallest number of timed batches per point."""
     patience: float
     """Seconds in which more batches may be timed."""
-    timed_different: int
-    """Number of timed batches that each plan has for itself: the largest N of the timed curves."""
-    timed_batch: int
-    """Events of a batch in the timed run with a controller."""
-    timed_rounds: int
-    """Loop counter N of that controller."""
+    first: int
+    """Number of other batches that choose which plans are timed in all orders."""
+    pool: int
+    """Number of batches that all plans are timed on where the index does not grow."""
     long_boxes: int
     """First number of subscriptions of a long run, see `regret`."""
     long_steps: int
@@ -84,11 +84,11 @@ FULL = Profile(
     batches=100,
     rounds=(1, 4, 16, 64),
     repeats=20,
-    timed=4,
+    timed_sizes=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+    timed=30,
     patience=10.0,
-    timed_different=16,
-    timed_batch=16,
-    timed_rounds=64,
+    first=6,
+    pool=112,
     long_boxes=100_000,
     long_steps=20,
     long_batches=100,
@@ -97,18 +97,18 @@ FULL = Profile(
     workloads=("wide", "narrow", "dense", "sparse", "nested"),
 )
 MEDIUM = FULL.divided(10)._replace(
-    name="medium", batches=60, repeats=10, timed_rounds=16, long_repeats=3, compared=(10_000, 100_000)
+    name="medium", batches=60, repeats=10, long_repeats=3, compared=(10_000, 100_000)
 )
 CI = FULL.divided(100)._replace(
     name="ci",
     batch_sizes=(1, 4, 16, 64, 256),
     batches=30,
     repeats=4,
-    timed=2,
+    timed_sizes=(1, 4, 16, 64),
+    timed=6,
     patience=0.1,
-    timed_different=4,
-    timed_batch=16,
-    timed_rounds=1,
+    first=2,
+    pool=24,
     long_boxes=4000,
     long_steps=5,
     long_batches=40,

@@ -7,7 +7,8 @@ certain does not hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 HOLDS, PARTLY, FAILS = "holds", "partly", "fails"
@@ -29,8 +30,10 @@ SLOWLY = 0.25
 """Something changes slowly if it moves in at most this share of the steps, and by one at most."""
 SAME = 0.01
 """Two plans count as equal if they surely differ by less than this."""
-RAGGED = 0.05
-"""Curves are ragged if more than this share of them is no valley."""
+FALLS = 0.9
+"""A share falls if it ends below this part of what it was at first."""
+RAGGED, RAGGED_AT = 0.05, (4, 16)
+"""Curves are ragged if more than this share of them is no valley; the paper's are at these numbers N."""
 
 
 class Finding(NamedTuple):
@@ -92,9 +95,47 @@ def nearly_half(found: Three) -> str:
     return HOLDS if least <= low and high <= most else PARTLY if low <= most and least <= high else FAILS
 
 
+def by_order(gains: Iterable[tuple[Three, Three, Three]]) -> str:
+    """Whether gains come from the order alone.
+
+    Parameters
+    ----------
+    gains : iterable of tuple of Three
+        What plans gain shortest first, in arrival order, and longest first. Only clear gains are judged. A
+        clear gain in the worst order is no gain by order, so the claim fails; it holds only if surely
+        nothing clear is gained in arrival order.
+    """
+    clear = [(arrival, longest) for shortest, arrival, longest in gains if shortest[1] > CLEARLY]
+    if not clear:
+        return DOES_NOT_APPLY
+    if any(longest[1] > CLEARLY for _, longest in clear):
+        return FAILS
+    return HOLDS if all(arrival[2] <= CLEARLY for arrival, _ in clear) else PARTLY
+
+
 def rising(rank: float) -> str:
     """Whether a rank correlation means that numbers rise: "holds"; "partly" if they do so on the whole."""
     return HOLDS if rank > RISES else PARTLY if rank > RISES / 2 else FAILS
+
+
+def ragged(shares: Mapping[int, float]) -> str:
+    """Whether curves are ragged at all N that the paper names, and less so at the largest; or at some.
+
+    `shares` are those of curves that are no valley, by N in rising order.
+    """
+    named = [shares[count] > RAGGED for count in RAGGED_AT if count in shares]
+    *_, last = shares.values()
+    less = last < max(shares.values()) / 2
+    if len(named) == len(RAGGED_AT) and all(named):
+        return HOLDS if less else PARTLY
+    return PARTLY if any(named) else FAILS
+
+
+def falling(shares: Sequence[float]) -> str:
+    """Whether shares fall: each is below the one before and the last far below the first, or only that."""
+    if shares[-1] >= FALLS * shares[0]:
+        return FAILS
+    return HOLDS if all(later < earlier for earlier, later in pairwise(shares)) else PARTLY
 
 
 def slowly(moved: Sequence[int], unknown: int = 0) -> str:

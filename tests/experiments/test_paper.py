@@ -2,13 +2,27 @@
 
 import gc
 import json
+from itertools import cycle
 
 import numpy as np
 import pytest
 
 from experiments import __main__ as experiments
 from experiments.errors import ResultError
-from experiments.paper import confidence, counting, fig4a, fig4b, fig4c, fig4d, regret, report, runner
+from experiments.paper import (
+    confidence,
+    counting,
+    fig4a,
+    fig4b,
+    fig4c,
+    fig4d,
+    plans,
+    regret,
+    report,
+    runner,
+    times,
+    timing,
+)  # fmt: skip
 from experiments.paper.index import GrowingFilter, GrowingPoints, Levels, growing
 from experiments.paper.settings import CI, FULL, MEDIUM, SETTINGS
 from experiments.paper.work import Work, by_level, by_plan, work
@@ -27,9 +41,10 @@ TINY = CI.divided(10)._replace(
     batch=8,
     batches=5,
     repeats=2,
-    timed=1,
-    timed_different=2,
-    timed_batch=4,
+    timed_sizes=(1, 8),
+    timed=2,
+    first=1,
+    pool=4,
     long_steps=2,
     long_batches=6,
     rounds=(1, 2),
@@ -183,59 +198,91 @@ def response(*curves):
 def test_plans_are_compared_batch_by_batch():
     # Batches differ tenfold; on each, the second plan is better by 10 %, the third by 10.5 %.
     scale = np.array([1.0, 10.0, 100.0, 3.0])
-    row = fig4a.by_plan(["0/1", "1/1", "2/1"], np.outer(scale, [1, 0.9, 0.895]))
-    assert (row["best"], row["votes"]) == ("2/1", 1.0)
-    assert row["equal"] == ["1/1", "2/1"]
+    row = fig4a.by_plan(["0/1", "1/1", "2/1"], np.outer(scale, [1, 0.9, 0.895]), confidence.mean)
+    assert (row["all"]["best"], row["all"]["votes"]) == ("2/1", 1.0)
+    assert (row["all"]["equal"], row["all"]["unknown"]) == (["1/1", "2/1"], [])
     assert row["low"][0] < row["mean"][0] < row["high"][0]
 
 
-def best_rows(*levels, equal=()):
+def test_the_paper_cannot_reach_the_leaf_level():
+    row = fig4a.by_plan(["0/1", "1/1", "2/1"], response([3, 2, 1], [3, 2, 1]), confidence.mean)
+    assert (row["all"]["best"], row["judged"]["best"]) == ("2/1", "1/1")
+    assert plans.judged(["0/1", "0/4", "1/1", "1/4"], 2) == ["0/1", "0/4", "1/1", "1/4"]  # not the paper's
+    assert plans.within(["0/1"], 1) == ["0/1"]
+
+
+def test_plans_that_noise_hides_are_not_told_apart():
+    rng = np.random.default_rng(1)
+    own = np.stack([np.full(30, 2.0), np.full(30, 1.0), 1.02 * rng.uniform(0.5, 2, 30)], axis=1)
+    found = fig4a.best_of(["0/1", "1/1", "2/1"], own, confidence.middle, ["0/1", "1/1", "2/1"])
+    assert found["equal"] == [found["best"]]
+    assert found["unknown"] == [{"1/1": "2/1", "2/1": "1/1"}[found["best"]]]
+
+
+def best_rows(*levels, equal=(), unknown=(), kind="visits"):
+    found = [
+        {"best": f"{level}/1", "equal": [f"{level}/1", *equal], "unknown": list(unknown), "votes": 1}
+        for level in levels
+    ]
     return [
         {
-            "kind": "visits",
+            "kind": kind,
             "size": 100 * (k + 1),
             "batch": 8,
             "height": 9,
             "plans": ["0/1"],
-            "best": f"{level}/1",
-            "equal": [f"{level}/1", *equal],
-            "votes": 1,
+            "judged": own,
+            "all": own,
             "share": [0.1 / (k + 1)] * 9,
         }
-        for k, level in enumerate(levels)
+        for k, own in enumerate(found)
     ]
 
 
 def test_the_best_level_moves_slowly_or_not():
-    assert fig4a.moves(best_rows(2, 2, 3, 3), "visits", fig4a.level_of) == [0, 1, 0]
-    assert fig4a.moves(best_rows(2, 2, 3, 3, equal=["2/1"]), "visits", fig4a.level_of) == [0, 0, 0]
+    def moved(*levels, **more):
+        return fig4a.moves(best_rows(*levels, **more), fig4a.level_of, "judged")
+
+    assert moved(2, 2, 3, 3) == ([0, 1, 0], 0)
+    assert moved(2, 2, 3, 3, equal=["2/1"]) == ([0, 0, 0], 0)
+    assert moved(2, 2, 3, 3, unknown=["2/1"]) == ([], 3)
     slow, _, falling = fig4a.claims(best_rows(2, 2, 2, 2, 3))
     assert (slow.units.verdict, falling.units.verdict) == ("holds", "holds")
+    assert slow.time.verdict == falling.time.verdict == "does not apply"
     assert fig4a.claims(best_rows(1, 2, 3))[0].units.verdict == "partly"
     assert fig4a.claims(best_rows(1, 3))[0].units.verdict == "fails"
     assert fig4a.claims(best_rows(1))[0].units.verdict == "does not apply"
 
 
+def test_times_that_contradict_get_a_verdict_of_their_own():
+    rows = best_rows(2, 2, 2, 2, 2) + best_rows(2, 4, 1, 3, 5, kind="seconds")
+    slow = fig4a.claims(rows)[0]
+    assert (slow.units.verdict, slow.time.verdict) == ("holds", "fails")
+    rows = best_rows(2, 2, 2, 2, 2) + best_rows(2, 2, 2, unknown=["2/1"], kind="seconds")
+    assert fig4a.claims(rows)[0].time == ("in 2 steps it moved 0 times by one and 0 times by more, "
+        "2 not told apart; at all levels, in 2 steps it moved 0 times by one and 0 times by more, "
+        "2 not told apart", "partly")  # fmt: skip
+
+
 def test_rungs_of_groups():
-    assert [fig4a.rung_of(f"0/{group}") for group in (1, 4, 16, 64, 512)] == [0, 1, 2, 3, 4]
+    assert [plans.rung_of(f"0/{group}") for group in (1, 4, 16, 64, 512)] == [0, 1, 2, 3, 4]
 
 
 def made_work(gain, n=8):
-    """Batches whose best plan saves a share of 100 units in random order; a tenth of it is the estimate."""
+    """Batches whose best plan saves a share of 100 units in random order; 8 % of it is the estimate."""
     own = 100 * (1 - gain)
-    base = response([200, own], [200, own])
-    estimation = np.zeros((2, 2))
-    estimation[:, 1] = own / 10
-    return Work(
-        [Plan(0, 1), Plan(1, 1)], base, estimation, np.full(2, 100.0), np.full(2, 100 * (1 - gain - 0.1))
-    )
+    base = response(*[[200, own, 300]] * 3)
+    estimation = np.zeros((3, 3))
+    estimation[:, 1] = 0.08 * own
+    plans = [Plan(0, 1), Plan(1, 1), Plan(2, 1)]
+    return Work(plans, base, estimation, np.full(3, 100.0), np.full(3, 100 * (1 - gain - 0.1)))
 
 
 def test_gain_and_share_of_a_batch_size():
     row = fig4b.in_units(made_work(0.4), 8)
-    assert row["plan"] == "1/1"
-    assert row["gain"].value == pytest.approx(0.4)
-    assert row["share"].value == pytest.approx(0.1)
+    assert (row["best"]["plan"], row["judged"]["plan"]) == ("1/1", "1/1")
+    assert row["judged"]["gain"].value == pytest.approx(0.4)
+    assert row["judged"]["share"].value == pytest.approx(0.08)
     assert row["law"] == pytest.approx(0.5)
     assert row["whole"] is None
 
@@ -252,33 +299,60 @@ def verdicts(claims):
 
 
 def test_claims_on_gains_fail_when_they_should():
-    assert verdicts(fig4b.claims(gains(0.2, 0.3, 0.4, 0.45))) == ["holds"] * 3 + ["partly", "holds"]
-    assert verdicts(fig4b.claims(gains(0.3, 0.3, 0.2, 0.1)))[1:3] == ["fails", "partly"]
-    assert verdicts(fig4b.claims(gains(0.05, 0.05)))[0] == "partly"
+    found = verdicts(fig4b.claims(gains(0.2, 0.3, 0.4, 0.45)))
+    assert found == ["holds", "holds", "holds", "partly", "does not apply", "holds"]
+    assert verdicts(fig4b.claims(gains(0.3, 0.3, 0.2, 0.1)))[1:3] == ["fails", "fails"]
+    assert verdicts(fig4b.claims(gains(0.05, 0.3)))[0] == "partly"
     assert verdicts(fig4b.claims(gains(0.0)))[0] == "fails"
 
 
 def test_without_an_estimate_its_cost_is_not_judged():
-    idle = made_work(0.4)._replace(estimation=np.zeros((2, 2)))
+    idle = made_work(0.4)._replace(estimation=np.zeros((3, 3)))
     rows = [{"kind": "visits", "batch": 8, **fig4b.in_units(idle, 8)}]
     assert verdicts(fig4b.claims(rows))[3] == "does not apply"
 
 
-def test_ragged_means_no_valley_at_every_n_that_the_paper_names():
-    def verdict(*shares):
-        return fig4c._ragged(
-            [{"rounds": n, "ragged": r} for n, r in zip((1, 4, 16, 64), shares, strict=True)]
-        )
+def timed_row(batch, seconds, estimating=0.0):
+    """A row of times of `timing.measured` without noise; the first round is like the second."""
+    plans = [name for name in seconds if name.endswith("/1")]
+    taken = {name: [value * (1 + 0.01 * k) for k in range(30)] for name, value in seconds.items()}
+    return {
+        "kind": "seconds", "batch": batch, "height": 3, "plans": plans,
+        "first": {name: taken[name] for name in plans}, "times": taken,
+        "estimates": {name: [estimating * value for value in own] for name, own in taken.items()},
+    }  # fmt: skip
 
-    assert verdict(0.9, 0.5, 0.2, 0.0) == "holds"
-    assert verdict(0.9, 0.5, 0.2, 0.4) == "partly"
-    assert verdict(0.9, 0.5, 0.0, 0.0) == "partly"
-    assert verdict(0.9, 0.0, 0.0, 0.0) == "fails"
+
+def in_time(batch, inner, leaf, fifo=1.0, longest=1.0, estimating=0.0):
+    """Times by level: 1 at the root, `inner` within the paper's range, `leaf` at the leaves."""
+    seconds = {"0/1": 1.0, "1/1": inner, "2/1": leaf, f"0/{batch}": 1.0}
+    for name in ("1/1", "2/1"):
+        seconds |= {f"{name} in arrival order": fifo, f"{name} longest first": longest}
+    return timed_row(batch, seconds, estimating)
 
 
-@pytest.mark.parametrize("members", [2, 3, 4, 5])
-def test_all_plans_of_a_round_of_probing_are_compared(members):
-    assert {turn % members for turn in range(0, 400, fig4d.COMPARED)} == set(range(members))
+def test_the_best_plan_is_compared_in_three_orders():
+    row = in_time(8, 0.6, 0.4, fifo=0.8, longest=1.2)
+    judged, best = timing.compared(row, "judged"), timing.compared(row, "best")
+    assert (judged["plan"], best["plan"]) == ("1/1", "2/1")
+    assert judged["gain"] == pytest.approx((0.4, 0.4, 0.4))
+    assert judged["fifo"] == pytest.approx((0.2, 0.2, 0.2))
+    assert judged["longest"] == pytest.approx((-0.2, -0.2, -0.2))
+    assert judged["order"] == pytest.approx((0.25, 0.25, 0.25))
+
+
+def test_time_is_judged_by_itself():
+    units = gains(0.3, 0.4, 0.45)
+    fast = [in_time(batch, 0.6, 0.4, fifo=0.7, longest=0.8, estimating=0.7) for batch in (2, 4, 8)]
+    better, _, half, estimate, order, _ = fig4b.claims(units + fast)
+    assert (better.time.verdict, half.time.verdict) == ("holds", "holds")  # by the paper's range
+    assert "60 % (60..60) at 2 events" in half.time.ours  # with all levels
+    assert (estimate.units.verdict, estimate.time.verdict) == ("partly", "fails")
+    assert "70.0 %" in estimate.time.ours
+    assert order.time.verdict == "fails"  # longest first gains 20 %, so work is shared
+    slow = [in_time(batch, 0.98, 0.98) for batch in (2, 4, 8)]
+    assert fig4b.claims(units + slow)[0].time.verdict == "fails"
+    assert fig4b.claims(units)[0].time == ("not timed", "does not apply")
 
 
 def test_what_a_valley_is():
@@ -289,14 +363,34 @@ def test_what_a_valley_is():
 
 
 def test_without_noise_different_events_give_the_same_curve():
-    rows = fig4c.in_units(["0/1", "1/1", "2/1"], np.tile([3.0, 1.0, 2.0], (30, 1)), (1, 4), 3, 1)
-    assert [row["events"] for row in rows] == ["same", "different", "different"]
+    names = ["0/1", "1/1", "2/1", "3/1"]
+    rows = fig4c.curves("visits", names, np.tile([3.0, 1.0, 2.0, 9.0], (30, 1)), (1, 4, 16), 3, 1)
+    assert [(row["events"], row["rounds"]) for row in rows] == [
+        ("same", 30), ("different", 1), ("different", 4)
+    ]  # fmt: skip
     for row in rows[1:]:
-        assert (row["off"].value, row["turned"], row["ragged"], row["wrong"]) == (0, 0, 0, 0)
-    noisy = np.array([[3.0, 0.0, 1.0], [3.0, 4.0, 1.0]] * 20)  # 3, 2, 1 in the mean
-    wild, tame = fig4c.in_units(["0/1", "1/1", "2/1"], noisy, (1, 12), 50, 1)[1:]
-    assert wild["off"].value > 2 * tame["off"].value > 0
-    assert wild["turned"] > 0.2 > tame["turned"]
+        own = row["all"]
+        assert (own["off"].value, own["turned"], own["ragged"], own["wrong"]) == (0, 0, 0, 0)
+    noisy = np.array([[3.0, 0.0, 1.0, 9.0], [3.0, 4.0, 1.0, 9.0]] * 30)  # 3, 2, 1 in the mean
+    wild, tame = fig4c.curves("visits", names, noisy, (1, 12), 50, 1)[1:]
+    assert wild["judged"]["off"].value > 2 * tame["judged"]["off"].value > 0
+    assert wild["judged"]["turned"] > 0.2 > tame["judged"]["turned"]
+
+
+@pytest.mark.parametrize(
+    ("line", "noise", "verdict"),
+    [
+        ([5, 3, 1, 3, 9], 0, "holds"),
+        ([5, 3, 2, 1, 0.5], 0, "fails"),  # the last of the range is best
+        ([5, 1, 3, 2, 9], 0, "partly"),  # inside, but no valley
+        ([1.05, 1.02, 1, 1.05, 9], 0.9, "partly"),  # not told apart from the ends
+    ],
+)
+def test_the_best_level_is_inside_of_the_paper_s_range(line, noise, verdict):
+    # Each level has the same noise, on other batches.
+    waves = np.array([np.roll(np.tile([1 + noise, 1 / (1 + noise)], 30), k) for k in range(5)]).T
+    rows = fig4c.curves("seconds", [f"{level}/1" for level in range(5)], waves * line, (1,), 2, 1)
+    assert fig4c._valley(rows[0]).verdict == verdict
 
 
 def test_no_batch_is_used_twice_for_different_events():
@@ -316,27 +410,61 @@ VALLEY = Work(
 
 def test_an_episode_ends_where_the_valley_does():
     own = LevelController(rounds=2, threshold=10)
-    found = fig4d.episode(own, VALLEY, [3, 1, 5], 16)
+    found = fig4d.episode(own, VALLEY, cycle([3, 1, 5]), 16)
     assert VALLEY.plans[found.settled] == Plan(2, 1)
     assert found.batches[:4] == [3, 1, 5, 3]
     assert len(found.batches) == len(found.plans) == 12  # two loops of three levels
-    row = fig4d.summary(VALLEY, 2, [found], TINY)
-    assert (row["best"], row["plans"], row["settled"].value) == ("2/1", {"2/1": 1}, 0)
-    assert row["possible"].value == row["fixed"].value == 5
-    assert row["regret"].value == pytest.approx(fig4d.fmean([8, 6, 5, 7][p] for p in found.plans) / 5 - 1)
-    assert own.plan(16, 4).episode == 0
 
 
-def test_an_interrupted_run_tells_its_controller_what_it_knew():
-    told = LevelController(rounds=2, threshold=TINY.threshold)
-    history = []
-    while (ticket := told.plan(TINY.timed_batch, 4)).episode:
-        history.append([8, 6, 5, 7][ticket.plan.level] * 10**9)
-        told.report(ticket, history[-1] / 1e9)
-    told.on_update(TINY.threshold)
-    again = LevelController(rounds=2, threshold=TINY.threshold)
-    fig4d.relive(again, {"history": history, "height": 4}, TINY)
-    assert again.snapshot() == told.snapshot()
+def test_without_a_choice_one_batch_is_run():
+    alone = VALLEY._replace(plans=[Plan(0, 1)], response=VALLEY.response[:, :1])
+    found = fig4d.episode(LevelController(rounds=2), alone, cycle([3]), 16)
+    assert (found.batches, found.plans, found.settled) == ([3], [0], 0)
+
+
+def walk(*curves):
+    """Follow a controller through steps with a curve by level each; the rows of sizes, and of the run."""
+    base, steps = np.full(6, 10.0), []
+    for k, curve in enumerate(curves):
+        taken = np.tile(np.array(curve, float), (6, 1))
+        found = Work([Plan(level, 1) for level in range(len(curve))], taken, 0 * taken, base, base)
+        steps.append(fig4d.Step(100 * (k + 1), found))
+    profile = TINY._replace(rounds=(2,), batch=16)
+    rows = fig4d.follow(SETTINGS["paper"], steps, profile, 1, "visits")
+    return rows[:-1], rows[-1]
+
+
+def test_a_controller_is_compared_with_constants():
+    (first, second), whole = walk([8, 6, 5, 7], [8, 4, 5, 7])
+    assert (whole["constant_plan"], whole["middle_plan"]) == ("1/1", "1/1")
+    assert (first["constant"].value, first["middle"].value, second["constant"].value) == (6, 6, 4)
+    assert (first["best"], second["best"]) == ("2/1", "1/1")
+    assert first["possible"].value == first["fixed"].value == 5
+    adaptive = (first["adaptive"].value + second["adaptive"].value) / 2
+    assert whole["over_constant"].value == pytest.approx(adaptive / 5 - 1)
+    assert whole["gain"].value == pytest.approx(1 - adaptive / 10)
+
+
+def test_a_constant_that_wins_is_said_to_win():
+    sizes, whole = walk(*[[8, 6, 5, 7]] * 4)
+    rows = [{"kind": "visits", "among": "judged", **row} for row in (*sizes, whole)]
+    claims = {claim.claim: claim.units for claim in fig4d.claims(rows)}
+    adapting = claims["adapting is better than the best constant plan, known afterwards"]
+    assert adapting.verdict == "fails"
+    assert "above it" in adapting.ours
+
+
+def test_the_paper_s_range_has_no_leaf_level():
+    step = fig4d.Step(9, VALLEY)
+    assert [plan.level for plan in fig4d.in_range(step).work.plans] == [0, 1, 2]
+    assert fig4d.in_range(step).work.response.shape == (6, 3)
+
+
+def test_batches_of_a_pool_come_in_another_order_each_time():
+    order = fig4d.shuffled(np.random.default_rng(1), 6, again=False)
+    first, second = ([next(order) for _ in range(6)] for _ in range(2))
+    assert sorted(first) == sorted(second) == list(range(6))
+    assert first != second  # so plans that take turns do not always get the same batches
 
 
 def test_where_plans_have_groups_the_controller_looks_for_both():
@@ -426,14 +554,65 @@ def test_intervals():
     value, low, high = confidence.mean([1.0, 2.0, 3.0])
     assert (value, 2 - low) == (2, pytest.approx(high - 2))
     assert 2.4 < high - 2 < 2.6  # 4.303 standard errors of 0.577
+    assert confidence.mean([1.0, 2.0, 3.0], 0).low == 0
     share = confidence.saved([1.0, 2.0, 3.0], [2.0, 4.0, 6.0])
     assert share == pytest.approx((0.5, 0.5, 0.5))
     slower, faster = (call([4.0, 4.0], [2.0, 2.0]) for call in (confidence.slower, confidence.faster))
     assert (slower, faster) == (pytest.approx((1, 1, 1)), pytest.approx((-1, -1, -1)))
-    noisy = confidence.slower([2.0, 4.0, 2.0, 4.0], [1.0, 1.0, 2.0, 2.0])
-    assert noisy.value == pytest.approx(1)
-    assert noisy.low < 1 < noisy.high
-    assert (1 + noisy.low) * (1 + noisy.high) == pytest.approx(4)  # Student's, of logarithms
+
+
+def test_intervals_of_medians_are_between_values_and_keep_their_level():
+    assert confidence.middle(range(30)) == (14.5, 9, 20)  # the 10th and the 21st of 30: 95.7 %
+    assert confidence.middle([1.0, 2.0, 50.0]) == (2, 1, 50)
+    rng = np.random.default_rng(1)
+    found = [confidence.middle(rng.lognormal(0, 1, 30)) for _ in range(400)]
+    assert np.mean([low <= 1 <= high for _, low, high in found]) > 0.93
+
+
+def test_few_times_with_an_outlier_have_a_possible_interval():
+    gain = confidence.faster([1.0, 1.1, 0.9, 9.0], [2.0, 2.0, 2.0, 2.0])
+    assert (gain.low, gain.high) == pytest.approx((-3.5, 0.55))  # what was seen, and never above 1
+    excess = confidence.slower([1.0, 1.1, 0.9, 9.0], [2.0, 2.0, 2.0, 2.0])
+    assert (excess.low, excess.high) == pytest.approx((-0.55, 3.5))
+
+
+# timing
+
+
+def test_all_calls_are_timed_alike_on_the_same_batches():
+    made = []
+
+    def call(name):
+        def run(events):
+            made.append((name, events))
+            return timing.Timed(1.0, 0.5)
+
+        return run
+
+    taken = timing.in_turns(
+        {name: call(name) for name in "abc"}, iter([1, 2, 3]), lambda _: 3, lambda _: None
+    )
+    assert [len(own) for own in taken.values()] == [3, 3, 3]
+    for k, events in enumerate((1, 2, 3)):
+        warm, *counted = made[4 * k : 4 * k + 4]
+        assert {each[1] for each in (warm, *counted)} == {events}
+        assert sorted(name for name, _ in counted) == ["a", "b", "c"]
+        assert warm == counted[-1]  # so that each counted call follows another plan
+
+
+def test_nothing_measured_is_dropped(tmp_path):
+    run = runner.Run("times", SETTINGS["paper"], TINY, 1, tmp_path / "times-paper.json")
+    times.measure(run)
+    first = times.by_size(run.rows, [TINY.middle])[0]
+    assert set(first["first"]) == set(first["plans"])
+    assert {"0/1", *first["plans"], timing.whole(TINY.batch)} <= set(first["times"])
+    assert any(name.endswith("longest first") for name in first["times"])
+    assert all(len(own) >= TINY.timed for own in first["times"].values())
+    assert set(first["estimates"]) == set(first["times"])
+    names, seconds = times.pool(run.rows, TINY.middle)
+    assert seconds.shape == (sum(len(row["times"]["0/1"]) for row in run.rows if row["size"] == TINY.middle),
+                             len(names))  # fmt: skip
+    assert len(seconds) >= TINY.pool
 
 
 # running, keeping and reporting
@@ -565,22 +744,22 @@ def test_the_paper_s_claims_hold_in_work_units_on_small_indexes():
             points = index.points(0, CI.batches * batch).reshape(CI.batches, batch, -1)
             row = fig4a.summary(batch, work(setting, index.levels(), points))
             rows.append({"kind": "visits", "size": size, **row})
-    assert verdicts(fig4a.claims(rows)) == ["holds", "observed", "holds"]
+    assert verdicts(fig4a.claims(rows)) == ["holds", "observed", "partly"]
     rows = []
     for batch in (2, 8, 32, 128, 256):
         points = index.points(0, CI.batches * batch).reshape(CI.batches, batch, -1)
         row = fig4b.in_units(work(setting, index.levels(), points), batch)
         rows.append({"kind": "visits", "batch": batch, **row})
-    assert verdicts(fig4b.claims(rows)) == ["holds", "holds", "partly", "holds", "holds"]
-    assert 0.3 < rows[-1]["gain"].value < 0.45
+    assert verdicts(fig4b.claims(rows))[:4] == ["holds", "holds", "fails", "partly"]
+    assert 0.3 < rows[-1]["judged"]["gain"].value < 0.45
     points = index.points(0, 400 * 64).reshape(400, 64, -1)
     found = work(setting, index.levels(), points)
     names = [label(plan, 64) for plan in found.plans]
-    merged = fig4c.claims(fig4c.in_units(names, found.response, (1, 4, 16, 64), 10, 1))
+    merged = fig4c.claims(fig4c.curves("visits", names, found.response, (1, 4, 16, 64), 10, 1))
     assert [verdicts(merged)[k] for k in (0, 2)] == ["holds"] * 2  # a few levels are seldom ragged
-    episode = fig4d.episode(LevelController(rounds=64), found, list(range(400)), 64)
+    episode = fig4d.episode(LevelController(rounds=64), found, cycle(range(400)), 64)
     regret_of = found.response[episode.batches, episode.plans].mean() / found.response.min(axis=1).mean() - 1
-    assert regret_of < fig4d.REGRET
+    assert regret_of < 0.1
 
 
 def test_what_wins_where_is_told():

@@ -91,3 +91,35 @@ def test_a_claim_of_parts():
     assert verdicts.both("holds", "fails") == verdicts.both("partly", "fails") == "partly"
     assert verdicts.both("fails", "fails") == "fails"
     assert verdicts.both() == "does not apply"
+
+
+@pytest.mark.parametrize(
+    ("shortest", "arrival", "longest", "verdict"),
+    [
+        (0.4, 0.0, -0.2, "holds"),
+        (0.4, 0.3, 0.05, "partly"),
+        (0.6, 0.5, 0.35, "fails"),  # the worst order gains, so work is shared
+        (0.05, 0.05, 0.05, "does not apply"),  # nothing is gained
+    ],
+)
+def test_what_the_order_gains(shortest, arrival, longest, verdict):
+    assert verdicts.by_order([tuple(exact(shortest, arrival, longest))]) == verdict
+
+
+def test_shares_that_fall():
+    falling = ([0.3, 0.2, 0.1], [0.3, 0.35, 0.1], [0.3, 0.2, 0.28])
+    assert [verdicts.falling(shares) for shares in falling] == ["holds", "partly", "fails"]
+
+
+@pytest.mark.parametrize(
+    ("shares", "verdict"),
+    [
+        ((0.9, 0.5, 0.2, 0.0), "holds"),
+        ((0.9, 0.5, 0.2, 0.46), "partly"),
+        ((0.9, 0.5, 0.0, 0.0), "partly"),
+        ((0.9, 0.0, 0.0, 0.0), "fails"),
+        ((0.9, 0.5), "partly"),  # N = 16 was not measured
+    ],
+)
+def test_ragged_means_no_valley_at_every_n_that_the_paper_names(shares, verdict):
+    assert verdicts.ragged(dict(zip((1, 4, 16, 64), shares, strict=False))) == verdict
