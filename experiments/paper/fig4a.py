@@ -155,10 +155,10 @@ class Moves(NamedTuple):
 
     def told(self) -> str:
         """The moves as text."""
-        once, more = sum(step == 1 for step in self.known), sum(step > 1 for step in self.known)
-        untold = f", {self.unknown} not told apart" if self.unknown else ""
-        steps = len(self.known) + self.unknown
-        return f"in {steps} steps it moved {once} times by one and {more} times by more{untold}"
+        moved, far = sum(step > 0 for step in self.known), sum(step > 1 for step in self.known)
+        unknown = f", {self.unknown} not told apart" if self.unknown else ""
+        more = f" ({far} by more than one)" if far else ""
+        return f"moved in {moved} of {len(self.known) + self.unknown} steps{more}{unknown}"
 
 
 def moves(rows: Sequence[Row], read: Callable[[str], int], among: str) -> Moves:
@@ -200,9 +200,8 @@ def _slowly(rows: Sequence[Row], what: str, read: Callable[[str], int]) -> Claim
             found.append(NOT_TIMED)
             continue
         moved = moves(own, read, "judged")
-        told = moved.told()
-        if not is_grouped(rows):
-            told = f"{told}; at all levels, {moves(own, read, 'all').told()}"
+        every = moves(own, read, "all")
+        told = moved.told() + ("" if every == moved else f"; with all levels {every.told()}")
         found.append(Finding(told, verdicts.slowly(*moved)))
     return Claim(f"the best {what} changes slowly with the index", "slowly", *found)
 

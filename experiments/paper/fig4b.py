@@ -33,6 +33,10 @@ WHOLE = Plan(0, None)
 """The plan of a plain join of the batch, without estimate and order."""
 
 
+WHERE = {"judged": ", levels of the paper's range", "best": ", all levels"}
+"""Headings of tables."""
+
+
 def measure(run: Run) -> None:
     """For each batch size, compare the work and the time of each plan with those of a random order."""
     index, profile = growing(run.setting, run.seed), run.profile
@@ -118,11 +122,11 @@ def text(rows: Sequence[Row]) -> str:
             }
         )
     columns = {
-        "batch": "units", "plan": "best", "random": "random order", "own": "batch search",
-        "share": "estimate's share", "gain": "gain", "law": "nG/(n+1)",
+        "batch": "batch", "plan": "best", "random": "random", "own": "search", "share": "estimate",
+        "gain": "gain", "law": "nG/(n+1)",
     }  # fmt: skip
     columns |= {"whole": "whole batch", "alone": "groups of 1"} if grouped else {"all": "of all levels"}
-    parts = [table(lines, columns)]
+    parts = [f"work units{'' if grouped else WHERE['judged']}\n{table(lines, columns)}"]
     for which in ("judged",) if grouped else ("judged", "best"):
         lines = []
         for row in of(rows, "seconds"):
@@ -137,11 +141,10 @@ def text(rows: Sequence[Row]) -> str:
                     **{key: interval(own[key]) for key in (*ORDER_NAMES, "order", "share")},
                 }
             )
-        title = "time" if grouped else "time, in range" if which == "judged" else "time, all levels"
-        names = {"batch": title, "plan": "best", "ms": "ms", "gain": "gain", "fifo": "arrival order",
+        names = {"batch": "batch", "plan": "best", "ms": "ms", "gain": "gain", "fifo": "arrival order",
                  "longest": "longest first", "share": "estimate", "whole": "whole batch"}  # fmt: skip
         if lines:
-            parts.append(table(lines, names))
+            parts.append(f"time{'' if grouped else WHERE[which]}\n{table(lines, names)}")
     return "\n\n".join(parts)
 
 
@@ -174,16 +177,19 @@ def _gains(found: Found, key: str = "gain") -> list[Sequence[float]]:
     return [row[key] for row in found.values()]
 
 
-def _beside(every: Found, key: str = "gain") -> str:
-    """What the best of all plans has, as text."""
-    return f"; with the best of all plans {_range(_gains(every, key))}"
+def _beside(found: Found, every: Found, key: str = "gain", digits: int = 0) -> str:
+    """What the best of all plans has, as text, if it is not the same."""
+    own, others = _range(_gains(found, key), digits), _range(_gains(every, key), digits)
+    return "" if own == others else f"; with all levels {others}"
 
 
 def _better(units: Found, seconds: Found, every: Found) -> Claim:
     time = NOT_TIMED
     if seconds:
         gains = _gains(seconds)
-        time = Finding(f"gain {_range(gains)}{_beside(every)}", verdicts.above(gains, verdicts.CLEARLY))
+        time = Finding(
+            f"gain {_range(gains)}{_beside(seconds, every)}", verdicts.above(gains, verdicts.CLEARLY)
+        )
     gains = _gains(units)
     return Claim(
         "shortest first is clearly better than random order",
@@ -202,7 +208,8 @@ def _larger(units: Found, seconds: Found, every: Found) -> Claim:
     time = NOT_TIMED
     if seconds:
         time = judge(seconds)
-        time = time._replace(ours=f"{time.ours}; with the best of all plans {_rank(every):.2f}")
+        if _rank(every) != _rank(seconds):
+            time = time._replace(ours=f"{time.ours}; with all levels {_rank(every):.2f}")
     return Claim("the larger the batch, the larger the gain", "yes", judge(units), time)
 
 
@@ -215,7 +222,8 @@ def _half(units: Found, seconds: Found, every: Found, law: float) -> Claim:
     counted, time = judge(units), NOT_TIMED
     if seconds:
         time = judge(seconds)
-        time = time._replace(ours=f"{time.ours}; with the best of all plans {judge(every).ours}")
+        if judge(every) != time:
+            time = time._replace(ours=f"{time.ours}; with all levels {judge(every).ours}")
     counted = counted._replace(ours=f"{counted.ours}; in perfect order {percent(law)}")
     return Claim("the gain is nearly 50 % at most", "nearly 50 %", counted, time)
 
@@ -233,7 +241,7 @@ def _estimate(units: Found, seconds: Found, every: Found) -> Claim:
     if seconds:
         time = judge(seconds)
         if every:
-            time = time._replace(ours=time.ours + _beside(every, "share"))
+            time = time._replace(ours=time.ours + _beside(seconds, every, "share", 1))
     return Claim("the estimate costs next to nothing", "negligible", judge(units), time)
 
 
@@ -243,10 +251,9 @@ def _order(seconds: Found, every: Found, grouped: bool) -> Claim:
     if seconds:
         both = [(row["gain"], row["fifo"], row["longest"]) for row in (*seconds.values(), *every.values())]
         told = (
-            f"the same plans gain {_range([row['fifo'] for row in seconds.values()])} in arrival order, "
-            f"{_range([row['longest'] for row in seconds.values()])} longest first; the best of all plans "
-            f"{_range([row['fifo'] for row in every.values()])} and "
-            f"{_range([row['longest'] for row in every.values()])}"
+            f"the same plans gain up to {_most(seconds, 'fifo')} in arrival order and "
+            f"{_most(seconds, 'longest')} longest first; with all levels up to {_most(every, 'fifo')} and "
+            f"{_most(every, 'longest')}"
         )
         time = Finding(told, verdicts.by_order(both))
     counted = Finding("visits share nothing, so it must be" if not grouped else "groups of one share nothing",
@@ -288,6 +295,10 @@ def _range(shares: Sequence[Sequence[float]], digits: int = 0) -> str:
     values = [share[0] for share in shares]
     least, most = percent(min(values), digits), percent(max(values), digits)
     return least if least == most else f"{least} to {most}"
+
+
+def _most(found: Found, key: str) -> str:
+    return percent(max(row[key][0] for row in found.values()))
 
 
 def _rank(found: Found) -> float:

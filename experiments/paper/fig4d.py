@@ -365,20 +365,22 @@ def _claim(
                 found = [whole[key]]
             verdict = verdict or judge(found)
             told.append(_told(whole, found, key))
-        findings.append(Finding("; with all levels ".join(told), verdict))
+        findings.append(Finding("; with all levels ".join(dict.fromkeys(told)), verdict))
     return Claim(claim, paper, *findings)
 
 
 def _told(whole: Row, found: Sequence[Sequence[float]], key: str) -> str:
     values = [value for value, _, _ in found]
     if key == "gain":
-        possible = percent(whole["possible_gain"][0])
         least, most = percent(min(values)), percent(max(values))
-        return f"gain {least} to {most} (possible {possible}, N = {whole['rounds']})"
-    value = f"{times.interval(whole[key])} above it over the whole run"
-    if key == "regret":
-        return f"{value}, up to {percent(max(values), 1)} at one size (N = {whole['rounds']})"
-    return value
+        return (
+            f"gain {least} to {most} of {percent(whole['possible_gain'][0])} possible (N = {whole['rounds']})"
+        )
+    value, low, high = whole[key]
+    told = f"{times.interval((value, low, high))} above it"
+    if value < 0:
+        told = f"{times.interval((-value, -high, -low))} below it"
+    return f"{told}, {percent(max(values), 1)} at one size" if key == "regret" else told
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:

@@ -34,6 +34,8 @@ FALLS = 0.9
 """A share falls if it ends below this part of what it was at first."""
 RAGGED, RAGGED_AT = 0.05, (4, 16)
 """Curves are ragged if more than this share of them is no valley; the paper's are at these numbers N."""
+FOUR_ORDERS = 10**3.5
+"""Something is faster by about four orders of magnitude if it is at least so many times as fast."""
 
 
 class Finding(NamedTuple):
@@ -58,11 +60,25 @@ class Claim(NamedTuple):
 
 NOT_TIMED = Finding("not timed", DOES_NOT_APPLY)
 """The finding in time where no times were taken."""
-NO_UNITS = Finding("not counted", DOES_NOT_APPLY)
-"""The finding in work units where only time can tell."""
 
 Three = Sequence[float]
 """A value and the two ends of its interval, see `confidence.Interval`; from a file it is a list."""
+
+
+WORDS = {
+    "negligible": f"at most {NEGLIGIBLE:.0%}; partly: at most {SMALL:.0%}",
+    "clearly": f"a gain above {CLEARLY:.0%}",
+    "much better": f"a gain above {MUCH:.0%}; partly: above {CLEARLY:.0%}",
+    "very near, merged": f"a difference that is negligible; partly: at most {SMALL:.0%}",
+    "nearly 50 %": f"{NEARLY_HALF[0]:.0%} to {NEARLY_HALF[1]:.0%}",
+    "the larger, the larger": f"rank correlation above {RISES:g}; partly: above {RISES / 2:g}",
+    "slowly": f"at most {SLOWLY:.0%} of the steps move it, by one; partly: one of the two",
+    "falls": f"ends below {FALLS:.0%} of its begin, and never rises; partly: only the first",
+    "equal": f"worse by less than {SAME:.0%}",
+    "ragged": f"above {RAGGED:.0%} of the curves are no valley at N = {RAGGED_AT[0]} and {RAGGED_AT[1]}",
+    "about four orders": f"at least {FOUR_ORDERS:,.0f} times as fast",
+}
+"""What the words of claims mean. A number counts as above a limit only if its whole interval is."""
 
 
 def above(found: Iterable[Three], limit: float) -> str:
