@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -28,6 +29,11 @@ class Experiment(NamedTuple):
     module: str
     help: str
     function: str = "main"
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it goes on where it was interrupted, when it is run again."""
+        return self.module.startswith("paper.")
 
 
 EXPERIMENTS = {
@@ -69,7 +75,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run(EXPERIMENTS[given.name], given.arguments)
     except KeyboardInterrupt:
-        print(f"{given.name}: interrupted", file=sys.stderr)
+        again = shlex.join(["python", "-m", "experiments", given.name, *given.arguments])
+        how = "goes on from here" if EXPERIMENTS[given.name].goes_on else "begins again"
+        print(f"{given.name}: interrupted; {again} {how}", file=sys.stderr)
         return 130  # what a shell reports for SIGINT
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from experiments.errors import ResultError
 from experiments.output import content
-from experiments.paper import page, runner
+from experiments.paper import budget, page, runner
+from experiments.paper.budget import Part, span
 from experiments.paper.page import Result
 from experiments.paper.runner import Experiment
 from experiments.paper.settings import PROFILES, SETTINGS
@@ -97,12 +98,21 @@ def everything(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     profile, out = PROFILES[given.profile], runner.folder(parser, given)
     print(machine.one_line())
+    parts = [
+        Part(name, setting, profile, out)
+        for setting in given.setting for name in NAMES if setting in settings(name)
+    ]  # fmt: skip
+    print(budget.told(parts))
     try:
-        for setting in given.setting:
-            for name in NAMES:
-                if setting in settings(name):
-                    rows = runner.measure(experiment(name), SETTINGS[setting], profile, out, given.seed)
-                    print(runner.show(experiment(name), SETTINGS[setting], rows), flush=True)
+        for number, part in enumerate(parts, 1):
+            own, setting = experiment(part.name), SETTINGS[part.setting]
+            left = [each.left for each in parts]
+            print(
+                f"part {number} of {len(parts)}, {part.name}, {part.setting}: {span(left[number - 1])}; "
+                f"{span(sum(left))} left in all\n", flush=True,
+            )  # fmt: skip
+            rows = runner.measure(own, setting, profile, out, given.seed)
+            print(runner.show(own, setting, rows), flush=True)
         written = write(out, out)
     except ResultError as error:
         parser.error(str(error))

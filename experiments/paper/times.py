@@ -74,7 +74,10 @@ def logged(run: Run) -> list[Row]:
     made_on = run.machine | {"revision": str(run.machine["revision"]).rpartition(", ")[2]}
     path = run.path.with_name(f"{NAME}-{run.setting.name}.json")
     own = Run(NAME, run.setting, run.profile, run.seed, path, machine=made_on)
-    measure(own)
+    try:
+        measure(own)
+    finally:
+        own.close()
     return own.rows
 
 
