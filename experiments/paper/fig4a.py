@@ -251,7 +251,7 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
     for size, color in zip(sizes, _colors(len(sizes)), strict=True):
         row = next(row for row in visits if (row["size"], row["batch"]) == (size, middle))
         draw_levels(near, row, color, f"{size / 1e6:g} million")
-    near.set(xlabel="level", ylabel=f"mean work of {middle} events / best", yscale="log")
+    near.set(xlabel="level", ylabel=f"mean work of {middle} events / best")
     mark(near, max(row["height"] for row in visits))
     for axes in (*best, near):
         axes.legend(fontsize=7, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.14))
@@ -266,11 +266,12 @@ def _by_size(axes: Axes, visits: Sequence[Row], seconds: Sequence[Row], read: Ca
         size, value = np.array(own).T
         offset = 0.04 * (place - len(batches) / 2)  # so that lines do not hide each other
         axes.plot(size, value + offset, ".-", color=color, label=f"{batch}")
+    grouped = is_grouped(visits)
     for key, style in {"judged": "x:", "all": "+--"}.items():
-        if seconds:
+        if seconds and not (grouped and key == "judged"):
             own = [(row["size"] / 1e6, read(row[key]["best"])) for row in seconds]
-            what = "in range" if key == "judged" else "of all"
-            axes.plot(*np.array(own).T, style, color="tab:red", label=f"{seconds[0]['batch']}, time, {what}")
+            what = "" if grouped else ", in range" if key == "judged" else ", of all"
+            axes.plot(*np.array(own).T, style, color="tab:red", label=f"{seconds[0]['batch']}, time{what}")
 
 
 def _colors(count: int) -> FloatArray:

@@ -137,12 +137,12 @@ def text(rows: Sequence[Row]) -> str:
                     "batch": row["batch"],
                     "plan": shown(own["plan"], grouped),
                     "ms": 1e3 * own["own"].value,
-                    "whole": interval(joined),
+                    "whole": percent(joined.value),
                     **{key: interval(own[key]) for key in (*ORDER_NAMES, "order", "share")},
                 }
             )
         names = {"batch": "batch", "plan": "best", "ms": "ms", "gain": "gain", "fifo": "arrival order",
-                 "longest": "longest first", "share": "estimate", "whole": "whole batch"}  # fmt: skip
+                 "longest": "longest first", "share": "estimate", "whole": "whole"}  # fmt: skip
         if lines:
             parts.append(f"time{'' if grouped else WHERE[which]}\n{table(lines, names)}")
     return "\n\n".join(parts)

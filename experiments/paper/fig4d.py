@@ -85,10 +85,11 @@ def measure(run: Run) -> None:
     costs = {"visits": 1.0} | ({"seconds": 0.1} if logged else {})
     for piece in run.pieces(costs):
         steps = list(counted(run)) if piece == "visits" else timed(run, logged)
-        rows = []
+        middle, rows = middle_plan(run.setting, steps[0], profile.batch), []
         for among in ("all",) if run.setting.grouped else ("judged", "all"):
             reach = steps if among == "all" else [in_range(step) for step in steps]
-            rows += [{"among": among, **row} for row in follow(run.setting, reach, profile, run.seed, piece)]
+            found = follow(run.setting, reach, middle, profile, run.seed, piece)
+            rows += [{"among": among, **row} for row in found]
         run.keep(piece, [{"kind": piece, **row} for row in rows])
 
 
@@ -131,9 +132,11 @@ def in_range(step: Step) -> Step:
     )
 
 
-def follow(setting: Setting, steps: Sequence[Step], profile: Profile, seed: int, kind: str) -> list[Row]:
+def follow(
+    setting: Setting, steps: Sequence[Step], middle: Plan, profile: Profile, seed: int, kind: str
+) -> list[Row]:
     """Follow controllers with each N through the steps: a row per size, and one for the whole run."""
-    constant, middle = best_constant(steps), middle_plan(setting, steps[0], profile.batch)
+    constant = best_constant(steps)
     rows = []
     for rounds in profile.rounds:
         episodes: list[list[Episode]] = []
@@ -300,12 +303,11 @@ def text(rows: Sequence[Row]) -> str:
                 lines.append(
                     {
                         "rounds": row["rounds"],
-                        "size": row["size"],
-                        "batches": row["batches"],
+                        "size": row["size"] / 1e6,
+                        "batches": round(row["batches"]),
                         **{key: scale * row[key][0] for key in RIVALS},
                         "regret": times.interval(row["regret"]),
-                        "best": shown(row["best"], grouped),
-                        "at": " ".join(shown(name, grouped) for name, _ in plans[:3]),
+                        "at": " ".join(shown(name, grouped) for name, _ in plans[:2]),
                     }
                 )
             if not lines:
@@ -314,12 +316,15 @@ def text(rows: Sequence[Row]) -> str:
             where = "" if grouped else ", all levels" if among == "all" else ", the paper's range"
             constants = [shown(own[key], grouped) for key in ("constant_plan", "middle_plan")]
             names = {
-                "rounds": "N", "size": "size", "batches": "batches", "none": "none", "middle": "middle",
+                "rounds": "N", "size": "M", "batches": "batches", "none": "none", "middle": "middle",
                 "constant": "constant", "adaptive": "adaptive", "possible": "possible",
-                "regret": "over possible", "best": "best", "at": "settled at",
+                "regret": "regret", "at": "settled",
             }  # fmt: skip
-            heading = f"{'work units' if unit == 'units' else 'ms'}{where}; best constant {constants[0]}, "
-            parts.append(f"{heading}middle constant {constants[1]}\n{table(lines, names)}")
+            heading = (
+                f"{'work units' if unit == 'units' else 'ms'}{where}, by millions (M) of subscriptions; "
+            )
+            heading += f"best constant {constants[0]}, middle constant {constants[1]}"
+            parts.append(f"{heading}\n{table(lines, names)}")
     return "\n\n".join(parts)
 
 

@@ -159,10 +159,10 @@ SETTINGS: Mapping[str, Setting] = {
             "flights-modern", "flights, default nodes, groups", DEFAULT_CAPACITY, "flights",
             grouped=True, divisor=10,
         ),
-        Setting("weather", "weather, nodes of 10 and 20", PAPER_CAPACITY, "weather", divisor=10),
+        Setting("weather", "weather, nodes of 10 and 20", PAPER_CAPACITY, "weather", divisor=50),
         Setting(
             "weather-modern", "weather, default nodes, groups", DEFAULT_CAPACITY, "weather",
-            grouped=True, divisor=10,
+            grouped=True, divisor=50,
         ),
     )
 }  # fmt: skip

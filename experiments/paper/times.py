@@ -119,7 +119,7 @@ def text(rows: Sequence[Row]) -> str:
     for start in range(0, len(plans), 8):
         columns = {name: shown(name, grouped) for name in plans[start : start + 8]}
         parts.append(table(lines, {"size": "ms by plan", "batches": "batches"} | columns))
-    headings = {"size": "gain over arrival order", "plan": "plan", "gain": "shortest first"}
+    headings = {"size": "gain by size", "plan": "plan", "gain": "shortest first"}
     headings |= {"fifo": "arrival order", "longest": "longest first", "share": "estimate's share"}
     return "\n\n".join([*parts, table(gains, headings)])
 
@@ -155,20 +155,17 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
     mark(left, height)
     left.set(xlabel="level", ylabel=f"median response of {own[0]['batch']} events, ms", yscale="log")
     size = [row["size"] / 1e6 for row in own]
-    for which, style in (("judged", "-"), ("best", "--")):
+    grouped = have_groups(own[0]["plans"])
+    for which, style in {"judged": "-"}.items() if grouped else {"judged": "-", "best": "--"}.items():
         gains = [compared(row, which) for row in own]
-        if which == "best" and [each["plan"] for each in gains] == [
-            compared(r, "judged")["plan"] for r in own
-        ]:
-            continue
-        what = "best plan in the paper's range" if which == "judged" else "best plan of all"
+        what = "" if grouped else "in range, " if which == "judged" else "all levels, "
         for place, (key, order) in enumerate(ORDER_NAMES.items()):
             value, low, high = 100 * np.array([each[key] for each in gains]).T
-            right.plot(size, value, style, marker=".", color=f"C{place}", label=f"{what}, {order}")
+            right.plot(size, value, style, marker=".", color=f"C{place}", label=f"{what}{order}")
             right.fill_between(size, low, high, color=f"C{place}", alpha=0.15, lw=0)
-    right.set(xlabel="million subscriptions", ylabel="gain in time over arrival order, %")
-    for axes in (left, right):
-        axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
+    right.set(xlabel="million subscriptions", ylabel="gain of the best plan in time, %")
+    for axes, columns in ((left, 4), (right, 2)):
+        axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=columns)
     return figure
 
 

@@ -2,7 +2,9 @@
 
 import gc
 import json
+import re
 from itertools import cycle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from experiments.paper import (
     fig4b,
     fig4c,
     fig4d,
+    page,
     plans,
     regret,
     report,
@@ -36,6 +39,8 @@ from rtfilter.replay import machine
 from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import BOXES
 from rtfilter.scheduler import expected_random_response, relative_gain, shortest_first_response
+
+READING = Path(report.__file__).parents[1] / "report" / report.READING
 
 TINY = CI.divided(10)._replace(
     batch_sizes=(1, 8, 32),
@@ -430,7 +435,8 @@ def walk(*curves):
         found = Work([Plan(level, 1) for level in range(len(curve))], taken, 0 * taken, base, base)
         steps.append(fig4d.Step(100 * (k + 1), found))
     profile = TINY._replace(rounds=(2,), batch=16)
-    rows = fig4d.follow(SETTINGS["paper"], steps, profile, 1, "visits")
+    middle = fig4d.middle_plan(SETTINGS["paper"], steps[0], 16)
+    rows = fig4d.follow(SETTINGS["paper"], steps, middle, profile, 1, "visits")
     return rows[:-1], rows[-1]
 
 
@@ -714,10 +720,68 @@ def test_every_experiment_runs_is_drawn_and_continued(name, setting, tmp_path, m
     monkeypatch.setattr(runner.Run, "keep", None)  # nothing is left to do
     assert experiments.main(arguments) == 0
     assert capsys.readouterr().out == shown
-    page = report.write(tmp_path, tmp_path / "page").read_text()
+    report.write(tmp_path, tmp_path / "page")
+    details = (tmp_path / "page" / page.DETAILS).read_text()
     for claim in report.experiment(name).claims(json.loads(kept)["rows"]):
-        assert claim.units.ours in page
-        assert claim.time.ours in page
+        assert claim.units.ours in details
+        assert claim.time.ours in details
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A folder with small results, without pictures."""
+    folder = tmp_path_factory.mktemp("measured")
+    for name in ("fig4a", "fig4b", "fig4c", "fig4d"):
+        for setting in ("paper", "modern"):
+            runner.measure(report.experiment(name), SETTINGS[setting], TINY, folder, 1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(measured):
+    """The two pages of these results."""
+    found = report.results(measured)
+    return page.first_page(found, "paper", READING.read_text()), page.details(found, "paper")
+
+
+def test_the_first_page_is_one_page(pages):
+    first, _ = pages
+    words = [word for word in first.split() if any(sign.isalnum() for sign in word)]
+    assert len(words) <= 900  # the full results have more settings, and more digits
+    for name, claim in page.TEN[:-1] + page.ASKED:  # counting was not measured
+        assert f"1. {claim[0].upper()}{claim[1:]}: [{name}](paper/{name}-paper.png)." in first
+
+
+def test_tables_fit_100_columns(pages):
+    for text in pages:
+        for block in text.split("```text\n")[1:]:
+            for line in block.partition("```")[0].splitlines():
+                assert len(line) <= 100, line
+
+
+def test_all_numbers_of_the_pages_come_from_the_rows(pages):
+    assert not re.search(r"\d %(?! intervals)", READING.read_text())
+    assert "in the paper's own unit" not in "".join(pages)
+
+
+def test_ten_claims_are_claims():
+    row = {"workload": "wide", "subscriptions": 9}
+    timed = [row | {"kind": "time", "peer": peer, "batch": batch, "us": 1.0}
+             for peer in counting.PEERS for batch in counting.BATCHES]  # fmt: skip
+    counted = counting.claims([row | {"kind": "counts"}, *timed])
+    assert {claim for name, claim in page.TEN if name == "counting"} <= {each.claim for each in counted}
+    assert len(page.TEN) == 10
+
+
+@pytest.mark.parametrize("name", ["times", "fig4a", "fig4c"])
+def test_figures_by_level_mark_the_paper_s_range(measured, name):
+    rows = json.loads((measured / f"{name}-paper.json").read_text())["rows"]
+    figure = report.experiment(name).draw(rows, "title")
+    marked = [axes for axes in figure.axes if any(text.get_text() == plans.OUTSIDE for text in axes.texts)]
+    assert marked
+    for axes in marked:
+        ticks = axes.get_xticks() if axes.get_xlabel() == "level" else axes.get_yticks()
+        assert all(float(tick).is_integer() for tick in ticks)
 
 
 def test_a_page_needs_results(tmp_path, capsys):
