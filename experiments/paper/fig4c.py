@@ -44,7 +44,10 @@ def measure(run: Run) -> None:
             response = work(run.setting, levels, points).response
         else:
             names, response = times.pool(logged, profile.middle)
-        run.keep(piece, curves(piece, names, response, profile.rounds, profile.repeats, run.seed))
+        rows = curves(piece, names, response, profile.rounds, profile.repeats, run.seed)
+        if piece == "seconds":
+            rows[0]["orders"] = times.orders(times.by_size(logged, [profile.middle])[0])
+        run.keep(piece, rows)
 
 
 def curves(
@@ -260,6 +263,9 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
         names = row["plans"] if grouped else list(range(len(row["plans"])))
         for own in [row, *different(rows, kind)]:
             _curve(axes, names, own, scale)
+        for place, (order, found) in enumerate(row.get("orders", {}).items()):
+            at = found["plan"] if grouped else level_of(found["plan"])
+            axes.plot([at], [scale * found["own"][0]], "v^"[place], color="tab:red", label=f"best, {order}")
         mark(axes, row["height"], row["plans"] if grouped else None)
         unit = "work units" if kind == "visits" else "ms"
         axes.set(xlabel="level/group" if grouped else "level", ylabel=f"mean response, {unit}")

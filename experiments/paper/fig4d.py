@@ -90,6 +90,9 @@ def measure(run: Run) -> None:
             reach = steps if among == "all" else [in_range(step) for step in steps]
             found = follow(run.setting, reach, middle, profile, run.seed, piece)
             rows += [{"among": among, **row} for row in found]
+        if piece == "seconds":
+            by_order = {row["size"]: times.orders(row) for row in times.by_size(logged, profile.sizes)}
+            rows = [row | ({"orders": by_order[row["size"]]} if row["size"] else {}) for row in rows]
         run.keep(piece, [{"kind": piece, **row} for row in rows])
 
 
@@ -403,6 +406,10 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
         scale, unit = (1.0, "work units") if kind == "visits" else (1e3, "ms")
         for key, name in RIVALS.items():
             _line(response, own, key, scale, name)
+        for order in own[0].get("orders", {}):
+            points = [(row["size"] / 1e6, scale * row["orders"][order]["own"][0]) for row in own]
+            style = ":" if order == "longest first" else "--"
+            response.plot(*np.array(points).T, style, color="0.5", label=f"best plan, {order}")
         response.set(ylabel=f"mean response, {unit}", title=f"N = {counts[-1]}", ylim=(0, None))
         for count in counts:
             _line(regret, of(rows, kind, among, count), "regret", 100, f"N = {count}")

@@ -20,6 +20,7 @@ from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import (
     MORE,
+    ORDERS,
     batches,
     calls,
     compared,
@@ -27,6 +28,7 @@ from experiments.paper.timing import (
     kept,
     measured,
     names,
+    ordered,
     response,
 )
 from experiments.paper.verdicts import Claim
@@ -91,6 +93,15 @@ def pool(rows: Sequence[Row], size: int) -> tuple[list[str], FloatArray]:
     """All plans at a size, and their seconds on all batches there, float64 (b, p)."""
     own = [row for row in rows if row["size"] == size]
     return own[0]["plans"], np.concatenate([response(row) for row in own])
+
+
+def orders(row: Row) -> dict[str, Row]:
+    """The best plan by which the paper is judged, in the two other orders: its name and its seconds."""
+    name = compared(row, "judged")["plan"]
+    return {
+        ORDER_NAMES[order]: {"plan": name, "own": confidence.middle(row["times"][ordered(name, order)])}
+        for order in ORDERS
+    }
 
 
 def text(rows: Sequence[Row]) -> str:

@@ -752,6 +752,22 @@ def test_the_first_page_is_one_page(pages):
         assert f"1. {claim[0].upper()}{claim[1:]}: [{name}](paper/{name}-paper.png)." in first
 
 
+def test_the_first_page_has_a_slot_for_generators(measured):
+    found = report.results(measured)
+    made = found[0].experiment._replace(name="generators", text=lambda _: "a table of generators")
+    page_with = page.first_page([*found, found[0]._replace(experiment=made)], "paper", "")
+    assert '## What "12-d" is\n\n```text\na table of generators\n```' in page_with
+
+
+def test_best_plans_are_drawn_in_three_orders(measured):
+    for name in ("times", "fig4b", "fig4c", "fig4d"):
+        rows = json.loads((measured / f"{name}-paper.json").read_text())["rows"]
+        figure = report.experiment(name).draw(rows, "title")
+        labels = " ".join(str(line.get_label()) for axes in figure.axes for line in axes.get_lines())
+        assert "arrival order" in labels, name
+        assert "longest first" in labels, name
+
+
 def test_tables_fit_100_columns(pages):
     for text in pages:
         for block in text.split("```text\n")[1:]:
