@@ -234,14 +234,14 @@ def _estimate(units: Found, seconds: Found, every: Found) -> Claim:
         told = f"{_range(shares, 1)} of the response" if shares else "no plan with an estimate is best"
         return Finding(told, verdicts.negligible(shares))
 
-    # At level 0 the root is looked at too; that is no estimate.
-    seconds, every = ({size: row for size, row in found.items() if not row["plan"].startswith("0/")}
-                      for found in (seconds, every))  # fmt: skip
     time = NOT_TIMED
     if seconds:
-        time = judge(seconds)
-        if every:
-            time = time._replace(ours=time.ours + _beside(seconds, every, "share", 1))
+        # At level 0 the root is looked at too; that is no estimate.
+        own, others = ({size: row for size, row in found.items() if not row["plan"].startswith("0/")}
+                       for found in (seconds, every))  # fmt: skip
+        time = judge(own)
+        if own and others:
+            time = time._replace(ours=time.ours + _beside(own, others, "share", 1))
     return Claim("the estimate costs next to nothing", "negligible", judge(units), time)
 
 

@@ -69,7 +69,7 @@ def mark(axes: Axes, height: int, names: Sequence[str] | None = None) -> None:
         first = sum(level_of(name) <= last_in_range(height) for name in names) - 0.5
     last = (height if names is None else len(names)) - 0.5
     axes.axvspan(first, last, color="0.9", zorder=0, lw=0)
-    axes.text((first + last) / 2, 0.98, OUTSIDE, transform=axes.get_xaxis_transform(), rotation=90,
+    axes.text(0.1 * first + 0.9 * last, 0.98, OUTSIDE, transform=axes.get_xaxis_transform(), rotation=90,
               ha="center", va="top", fontsize=7, color="0.4")  # fmt: skip
     if names is None:
         axes.set_xticks(range(height))

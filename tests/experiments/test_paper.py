@@ -358,6 +358,9 @@ def test_time_is_judged_by_itself():
     slow = [in_time(batch, 0.98, 0.98) for batch in (2, 4, 8)]
     assert fig4b.claims(units + slow)[0].time.verdict == "fails"
     assert fig4b.claims(units)[0].time == ("not timed", "does not apply")
+    none = [in_time(batch, 1.1, 1.2) for batch in (2, 4, 8)]  # no batch search is best
+    assert fig4b.claims(units + none)[3].time == ("no plan with an estimate is best", "does not apply")
+    assert fig4b.claims(units + none)[0].time.verdict == "fails"
 
 
 def test_what_a_valley_is():
@@ -757,6 +760,18 @@ def test_the_first_page_has_a_slot_for_generators(measured):
     made = found[0].experiment._replace(name="generators", text=lambda _: "a table of generators")
     page_with = page.first_page([*found, found[0]._replace(experiment=made)], "paper", "")
     assert '## What "12-d" is\n\n```text\na table of generators\n```' in page_with
+
+
+@pytest.mark.parametrize("setting", ["paper", "modern"])
+def test_intervals_of_results_are_possible(measured, setting):
+    rows = json.loads((measured / f"fig4b-{setting}.json").read_text())["rows"]
+    found = [timing.compared(row, which) for row in fig4b.of(rows, "seconds") for which in ("judged", "best")]
+    intervals = [row[key] for row in found for key in ("gain", "order", "fifo", "longest", "share", "own")]
+    assert intervals
+    for value, low, high in intervals:
+        assert low <= value <= high
+    assert all(high < 1 for row in found for _, _, high in (row["gain"], row["longest"]))
+    assert all(low >= 0 and high <= 1 for row in found for _, low, high in [row["share"]])
 
 
 def test_best_plans_are_drawn_in_three_orders(measured):
