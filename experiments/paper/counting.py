@@ -225,9 +225,7 @@ def draw(rows: Sequence[Row], _title: str) -> Figure:
     """Draw the time per event by number of subscriptions, one panel per workload."""
     names = list(dict.fromkeys(row["workload"] for row in counts(rows)))
     figure = Figure(figsize=(3.2 * len(names), 4.2), layout="constrained")
-    figure.suptitle(
-        "time per event: batches of 1000 (lines), one event a call (dots); least to most of 3 rounds"
-    )
+    figure.suptitle("lines: batches of 1000, dots: one event a call; least to most of 3 rounds", fontsize=9)
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, names, strict=True):
         own = [row for row in counts(rows) if row["workload"] == name]
