@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from rtfilter.adaptive import Plan
@@ -57,6 +58,8 @@ class Profile(NamedTuple):
     """Numbers of subscriptions at which the tree is compared with counting."""
     workloads: tuple[str, ...]
     """Workloads of that comparison, names of `BOXES`."""
+    drawn: int
+    """Number of subscriptions of each generator, see `generators`."""
 
     def divided(self, by: int) -> Profile:
         """The same profile with numbers of subscriptions divided by `by`."""
@@ -66,6 +69,7 @@ class Profile(NamedTuple):
             threshold=self.threshold // by,
             long_boxes=self.long_boxes // by,
             compared=tuple(count // by for count in self.compared),
+            drawn=self.drawn // by,
         )
 
 
@@ -95,9 +99,10 @@ FULL = Profile(
     long_repeats=5,
     compared=(10_000, 100_000, 1_000_000),
     workloads=("wide", "narrow", "dense", "sparse", "nested"),
+    drawn=500_000,
 )
 MEDIUM = FULL.divided(10)._replace(
-    name="medium", batches=60, repeats=10, long_repeats=3, compared=(10_000, 100_000)
+    name="medium", batches=60, repeats=10, long_repeats=3, compared=(10_000, 100_000), drawn=100_000
 )
 CI = FULL.divided(100)._replace(
     name="ci",
@@ -115,6 +120,7 @@ CI = FULL.divided(100)._replace(
     long_repeats=2,
     compared=(8000,),
     workloads=("wide", "nested"),
+    drawn=5000,
 )
 PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in (CI, MEDIUM, FULL)}
 """The profiles by name. For a figure ``ci`` takes seconds and ``medium`` minutes; ``full`` has the sizes of
@@ -127,7 +133,8 @@ class Setting(NamedTuple):
     name: str
     title: str
     capacity: tuple[int, int]
-    workload: str = "wide"
+    workload: str | Callable[[int], Workload] = "wide"
+    """A name of `WORKLOADS`, or a function that makes a workload with a seed."""
     transformed: bool = False
     """Subscriptions are six intervals, stored as points of twelve dimensions, instead of boxes."""
     grouped: bool = False
@@ -137,7 +144,7 @@ class Setting(NamedTuple):
 
     def source(self, seed: int) -> Workload:
         """The workload of a seed."""
-        return wide(seed, 6) if self.transformed else workload(self.workload, seed)
+        return workload(self.workload, seed) if isinstance(self.workload, str) else self.workload(seed)
 
     def plans(self, height: int, batch: int) -> list[Plan]:
         """All plans of a batch, level by level."""
@@ -152,7 +159,10 @@ SETTINGS: Mapping[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("paper", "boxes, nodes of 10 and 20", PAPER_CAPACITY),
-        Setting("transform", "six intervals as points, nodes of 10 and 20", PAPER_CAPACITY, transformed=True),
+        Setting(
+            "transform", "six intervals as points, nodes of 10 and 20", PAPER_CAPACITY,
+            partial(wide, dimensions=6), transformed=True,
+        ),
         Setting("modern", "boxes, default nodes, groups", DEFAULT_CAPACITY, grouped=True),
         Setting("flights", "flights, nodes of 10 and 20", PAPER_CAPACITY, "flights", divisor=10),
         Setting(
