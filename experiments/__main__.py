@@ -51,6 +51,7 @@ EXPERIMENTS = {
     "fig4b": Experiment("paper.fig4b", "the paper, Fig. 4-b: the mean response by batch size"),
     "fig4c": Experiment("paper.fig4c", "the paper, Fig. 4-c: the mean response by level"),
     "fig4d": Experiment("paper.fig4d", "the paper, Fig. 4-d: the controller while the index grows"),
+    "generators": Experiment("paper.generators", "the paper's gain, by how boxes are drawn and indexed"),
     "counting": Experiment("paper.counting", "the R*-tree compared with counting"),
     "regret": Experiment("paper.regret", "what controllers lose while the data change"),
     "all": Experiment("paper.report", "all experiments of the paper, and the page", "everything"),

@@ -2,7 +2,8 @@
 
 Each figure of the paper has a module: `fig4a` to `fig4d`. `times` runs all plans on the same batches, and the
 figures in time are made of it; `counting` compares the R*-tree with counting, as earlier work of the authors
-did, and `regret` follows controllers over long runs.
+did, `generators` compares ways to draw boxes and to build a tree, and `regret` follows controllers over long
+runs.
 
 `settings` says what is run, `index` grows the index, `work` counts the work of a batch by plan, `timing`
 takes its time, and `runner` runs an experiment. `plans` knows the range of levels of the paper, `verdicts`

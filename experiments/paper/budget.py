@@ -25,6 +25,7 @@ FULL: dict[str, dict[str, float]] = {
     "fig4d": {"paper": 280, "transform": 180, "modern": 100, "flights": 90, "flights-modern": 90,
               "weather": 40, "weather-modern": 30},
     "counting": {"paper": 1250},
+    "generators": {"paper": 1200},
 }  # fmt: skip
 """Seconds of the profile ``full``, by experiment and setting."""
 SHARE = {"full": 1.0, "medium": 0.1, "ci": 0.01}

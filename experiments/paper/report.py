@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from os.path import relpath
 from pathlib import Path
 
@@ -22,11 +21,7 @@ from experiments.paper.runner import Experiment
 from experiments.paper.settings import PROFILES, SETTINGS
 from rtfilter.replay import machine
 
-NAMES = tuple(
-    name
-    for name in ("times", "fig4a", "fig4b", "fig4c", "fig4d", "counting", "generators", "regret")
-    if find_spec(f"experiments.paper.{name}")
-)
+NAMES = ("times", "fig4a", "fig4b", "fig4c", "fig4d", "counting", "generators", "regret")
 """The modules with experiments, in the order of the page."""
 READING = "reading.md"
 """A text by hand in the folder of the pages, which becomes a part of the first one."""

@@ -122,11 +122,11 @@ def batches(index: GrowingFilter, batch: int, start: int = 0) -> Iterator[EventT
         start += 1
 
 
-def measured(run: Run, index: GrowingFilter, batch: int, every: bool) -> Row:
+def measured(run: Run, index: GrowingFilter, batch: int, every: bool, more: Sequence[str] = ()) -> Row:
     """Time the plans of a batch size. The best of many plans is also a lucky one, so there are two rounds.
 
     In the first, a few batches choose the best plans. In the second, other batches are run by these plans in
-    all orders, in arrival order, as a whole, and, if `every`, by all other plans too.
+    all orders, in arrival order, as a whole, by the plans named in `more` and, if `every`, by all plans.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def measured(run: Run, index: GrowingFilter, batch: int, every: bool) -> Row:
         batches(index, batch), lambda _: profile.first, run.tell,
     )  # fmt: skip
     chosen = best_plans({name: [each.seconds for each in own] for name, own in first.items()}, height)
-    wanted = [ARRIVAL, whole(batch), *(plans if every else [])]
+    wanted = [ARRIVAL, whole(batch), *(plans if every else more)]
     for name in chosen.values():
         wanted += [name, *(ordered(name, order) for order in ORDERS)]
 
