@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -29,6 +30,11 @@ class Experiment(NamedTuple):
     help: str
     function: str = "main"
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it goes on where it was interrupted, when it is run again."""
+        return self.module.startswith("paper.")
+
 
 EXPERIMENTS = {
     "demo": Experiment("demo", "a short replay of boxes and of flights, with a picture"),
@@ -40,14 +46,15 @@ EXPERIMENTS = {
     "stalls": Experiment("load.stalls", "the longest change of the index, and memory after many"),
     "scale": Experiment("load.scale", "two threads, and indexes of millions of boxes"),
     "spark": Experiment("spark.throughput", "events per second and memory on Spark"),
+    "times": Experiment("paper.times", "the paper: times of all plans while the index grows"),
     "fig4a": Experiment("paper.fig4a", "the paper, Fig. 4-a: the best level while the index grows"),
     "fig4b": Experiment("paper.fig4b", "the paper, Fig. 4-b: the mean response by batch size"),
     "fig4c": Experiment("paper.fig4c", "the paper, Fig. 4-c: the mean response by level"),
     "fig4d": Experiment("paper.fig4d", "the paper, Fig. 4-d: the controller while the index grows"),
+    "generators": Experiment("paper.generators", "the paper's gain, by how boxes are drawn and indexed"),
     "counting": Experiment("paper.counting", "the R*-tree compared with counting"),
     "record": Experiment("controllers.record", "logs of batches that every plan has run, for `contest`"),
     "contest": Experiment("controllers.contest", "controllers compared on the logs of `record`"),
-    "regret": Experiment("paper.regret", "what controllers lose while the data change"),
     "all": Experiment("paper.report", "all experiments of the paper, and the page", "everything"),
     "report": Experiment("paper.report", "write the page of the paper again, from kept numbers"),
     "overheads": Experiment("speed.overheads", "the time to start a process, and the cost of metrics"),
@@ -70,7 +77,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run(EXPERIMENTS[given.name], given.arguments)
     except KeyboardInterrupt:
-        print(f"{given.name}: interrupted", file=sys.stderr)
+        again = shlex.join(["python", "-m", "experiments", given.name, *given.arguments])
+        how = "goes on from here" if EXPERIMENTS[given.name].goes_on else "begins again"
+        print(f"{given.name}: interrupted; {again} {how}", file=sys.stderr)
         return 130  # what a shell reports for SIGINT
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

@@ -1,7 +1,12 @@
 """The evaluation of the paper, adaptive batch search by Wang, Zhang and Kitsuregawa, repeated.
 
-Each figure of the paper has a module: `fig4a` to `fig4d`. Two more experiments belong to them: `counting`
-compares the R*-tree with counting, as earlier work of the authors did, and `regret` follows controllers over
-long runs. `settings` says what is run, `index` grows the index, `work` counts the work of a batch by plan,
-`timing` takes its time, and `runner` runs an experiment. `report` writes the page with claims and results.
+Each figure of the paper has a module: `fig4a` to `fig4d`. `times` runs all plans on the same batches, and the
+figures in time are made of it; `counting` compares the R*-tree with counting, as earlier work of the authors
+did, and `generators` compares ways to draw boxes and to build a tree. `experiments.controllers` compares
+controllers.
+
+`settings` says what is run, `index` grows the index, `work` counts the work of a batch by plan, `timing`
+takes its time, and `runner` runs an experiment. `plans` knows the range of levels of the paper, `verdicts`
+what its words mean. `page` writes the pages with claims and results, `report` gathers them, and `budget` says
+how long all of it takes.
 """

@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
-from experiments.paper import confidence
-from experiments.paper.index import GrowingFilter, growing
-from experiments.paper.runner import Claim, Experiment, Run, main, percent
+from experiments.paper import confidence, times, verdicts
+from experiments.paper.confidence import Interval
+from experiments.paper.index import growing
+from experiments.paper.plans import (
+    group_of,
+    have_groups,
+    judged,
+    level_of,
+    mark,
+    mark_best,
+    rung_of,
+    shown,
+)  # fmt: skip
+from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
-from experiments.paper.timing import ARRIVAL, calls, times
+from experiments.paper.timing import response, share
+from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, work
 from experiments.response.bursts import label
 from rtfilter.dtypes import FloatArray
 from rtfilter.replay.output import Row, table
 
-EQUAL = 0.01
-"""A plan counts as equal to the best one if it is worse by at most this share."""
-SLOW = 0.25
-"""The best plan changes slowly if it moves in at most this share of the steps from size to size."""
-
 
 def measure(run: Run) -> None:
-    """Grow the index. At each size, count the work of each plan by batch size, and time one batch size."""
+    """Grow the index. At each size, count the work of each plan by batch size; times are those of `times`."""
+    logged = times.logged(run)
     index, profile = growing(run.setting, run.seed), run.profile
     costs = {}
     for size in profile.sizes:
         costs[f"visits at {size}"] = float(size)
-        if isinstance(index, GrowingFilter):
-            costs[f"seconds at {size}"] = 4.0 * size
+        if logged:
+            costs[f"seconds at {size}"] = 1.0
     for piece in run.pieces(costs):
         unit, there = piece.split(" at ")
-        index.grow(int(there))
         if unit == "visits":
+            index.grow(int(there))
             levels = index.levels()
             points = index.points(0, profile.batches * max(profile.batch_sizes))
             rows = []
@@ -47,61 +56,60 @@ def measure(run: Run) -> None:
                 chosen = points[: profile.batches * batch].reshape(profile.batches, batch, -1)
                 rows.append(summary(batch, work(run.setting, levels, chosen)))
         else:
-            assert isinstance(index, GrowingFilter)
-            taken = times(run, index, calls(run, index, profile.batch), profile.batch)
-            names = [name for name in taken if name != ARRIVAL]
-            response = np.array([taken[name] for name in names]).T
-            rows = [{"batch": profile.batch, **by_plan(names, response)}]
+            rows = [in_seconds(row) for row in times.by_size(logged, [int(there)])]
         run.keep(piece, [{"kind": unit, "size": int(there), **row} for row in rows])
 
 
 def summary(batch: int, found: Work) -> Row:
     """A row with the mean responses of one batch size by plan, in work units."""
     names = [label(plan, batch) for plan in found.plans]
-    share = found.estimation.mean(axis=0) / found.response.mean(axis=0)
-    return {
-        "batch": batch,
-        "height": 1 + found.plans[-1].level,
-        **by_plan(names, found.response),
-        "share": share.tolist(),
-    }
+    spent = found.estimation.mean(axis=0) / found.response.mean(axis=0)
+    return {"batch": batch, "share": spent.tolist()} | by_plan(names, found.response, confidence.mean)
 
 
-def by_plan(names: Sequence[str], response: FloatArray) -> Row:
-    """A row for responses (b, p) of b batches by p plans: means, the best plan and those equal to it."""
-    means = [confidence.mean(column) for column in response.T]
-    best = int(np.argmin([own.value for own in means]))
-    # Batches differ far more than plans do. So plans are compared batch by batch.
-    over = [confidence.mean(response[:, p] / response[:, best] - 1) for p in range(len(names))]
+def in_seconds(row: Row) -> Row:
+    """A row with the median responses of one batch size by plan, in seconds."""
+    shares = [share(row, name).value for name in row["plans"]]
+    return {"batch": row["batch"], "share": shares} | by_plan(row["plans"], response(row), confidence.middle)
+
+
+def by_plan(names: Sequence[str], taken: FloatArray, center: Callable[[ArrayLike], Interval]) -> Row:
+    """A row for responses (b, p) of b batches by p plans: their centers, and the best plans.
+
+    Returns
+    -------
+    Row
+        What is best of ``all`` plans and of those by which the paper is judged (``judged``), see `best_of`.
+    """
+    means = [center(column) for column in taken.T]
+    height = 1 + max(level_of(name) for name in names)
+    among = {"all": list(names), "judged": judged(names, height)}
     return {
         "plans": list(names),
+        "height": height,
         "mean": [own.value for own in means],
         "low": [own.low for own in means],
         "high": [own.high for own in means],
-        "best": names[best],
-        "equal": [name for name, excess in zip(names, over, strict=True) if excess.low <= EQUAL],
-        "votes": float((response.argmin(axis=1) == best).mean()),
+        **{key: best_of(names, taken, center, chosen) for key, chosen in among.items()},
     }
 
 
-def level_of(name: str) -> int:
-    """The level in the label of a plan."""
-    return int(name.partition("/")[0])
+def best_of(
+    names: Sequence[str], taken: FloatArray, center: Callable[[ArrayLike], Interval], among: Sequence[str]
+) -> Row:
+    """The best plan among some, those that are equal to it, and those of which that is not known.
 
-
-def rung_of(name: str) -> int:
-    """The place of the group in the ladder of group sizes; a whole batch counts as a group of its size."""
-    return round(math.log(int(name.partition("/")[2]), 4))
-
-
-def shown(name: str, grouped: bool) -> str:
-    """The label of a plan in tables: without groups, only the level."""
-    return name if grouped else name.partition("/")[0]
-
-
-def have_groups(names: Iterable[str]) -> bool:
-    """Whether any plan with one of these labels has groups of more than one event."""
-    return any(not name.endswith("/1") for name in names)
+    Batches differ far more than plans do. So plans are compared batch by batch.
+    """
+    columns = [list(names).index(name) for name in among]
+    best = min(columns, key=lambda p: center(taken[:, p]).value)
+    over = {names[p]: confidence.slower(taken[:, p], taken[:, best]) for p in columns}
+    return {
+        "best": names[best],
+        "equal": [name for name, excess in over.items() if excess.high <= verdicts.SAME],
+        "unknown": [name for name, excess in over.items() if excess.low <= verdicts.SAME < excess.high],
+        "votes": float((taken[:, columns].argmin(axis=1) == columns.index(best)).mean()),
+    }
 
 
 def is_grouped(rows: Sequence[Row]) -> bool:
@@ -109,43 +117,65 @@ def is_grouped(rows: Sequence[Row]) -> bool:
     return have_groups(name for row in rows if row["batch"] > 1 for name in row["plans"])
 
 
+def of(rows: Sequence[Row], kind: str) -> list[Row]:
+    """The rows of a kind, for batches of 2 or more, sorted by size."""
+    return sorted((r for r in rows if r["kind"] == kind and r["batch"] > 1), key=lambda row: row["size"])
+
+
 def text(rows: Sequence[Row]) -> str:
     """The best plan by index size and batch size, as a table."""
-    visits = [row for row in rows if row["kind"] == "visits"]
     grouped = is_grouped(rows)
     lines: dict[int, Row] = {}
-    for row in visits:
+    for row in of(rows, "visits"):
         line = lines.setdefault(row["size"], {"size": row["size"], "height": row["height"]})
-        line[str(row["batch"])] = shown(row["best"], grouped)
-    for row in rows:
-        if row["kind"] == "seconds":
-            lines[row["size"]]["seconds"] = shown(row["best"], grouped)
-    sizes = list(dict.fromkeys(str(row["batch"]) for row in visits))
-    columns = {"size": "subscriptions", "height": "height"} | {size: size for size in sizes}
-    timed = sorted({row["batch"] for row in rows if row["kind"] == "seconds"})
-    if timed:
-        columns["seconds"] = f"in time, {timed[0]}"
-    what = "level/group" if grouped else "level"
+        line[str(row["batch"])] = shown(row["judged"]["best"], grouped)
+    for row in of(rows, "seconds"):
+        lines[row["size"]]["judged"] = shown(row["judged"]["best"], grouped)
+        lines[row["size"]]["all"] = shown(row["all"]["best"], grouped)
+    batches = list(dict.fromkeys(str(row["batch"]) for row in of(rows, "visits")))
+    columns = {"size": "subscriptions", "height": "height"} | {size: size for size in batches}
+    if of(rows, "seconds"):
+        timed = of(rows, "seconds")[0]["batch"]
+        if not grouped:
+            columns["judged"] = f"in time, {timed}"
+        columns["all"] = "time, all" if not grouped else f"in time, {timed}"
+    what = "level/group" if grouped else "level of the paper's range"
     return f"best {what} by subscriptions and batch size, in work units\n" + table(
         list(lines.values()), columns
     )
 
 
-def moves(rows: Sequence[Row], kind: str, read: Callable[[str], int]) -> list[int]:
-    """How far the best plan moves from each size to the next, for all batch sizes of 2 or more.
+class Moves(NamedTuple):
+    """How the best plan moves from each size to the next, over all batch sizes."""
 
-    A plan stays as long as it is equal to the best one.
-    """
-    found = []
-    for batch in sorted({row["batch"] for row in rows if row["batch"] > 1}):
-        own = [row for row in rows if row["batch"] == batch and row["kind"] == kind]
+    known: list[int]
+    """How far it moved, for each step of which that is known."""
+    unknown: int
+    """Number of the other steps: the plan before is neither surely equal to the best one nor surely worse."""
+
+    def told(self) -> str:
+        """The moves as text."""
+        moved, far = sum(step > 0 for step in self.known), sum(step > 1 for step in self.known)
+        unknown = f", {self.unknown} not told apart" if self.unknown else ""
+        more = f" ({far} by more than one)" if far else ""
+        return f"moved in {moved} of {len(self.known) + self.unknown} steps{more}{unknown}"
+
+
+def moves(rows: Sequence[Row], read: Callable[[str], int], among: str) -> Moves:
+    """How far the best plan moves. A plan stays as long as it is surely equal to the best one."""
+    known, unknown = [], 0
+    for batch in sorted({row["batch"] for row in rows}):
         held = ""
-        for row in sorted(own, key=lambda row: row["size"]):
-            best = held if held in row["equal"] else row["best"]
+        for row in sorted((r for r in rows if r["batch"] == batch), key=lambda row: row["size"]):
+            found = row[among]
+            if held in found["unknown"]:
+                unknown += 1
+                continue
+            best = held if held in found["equal"] else found["best"]
             if held:
-                found.append(abs(read(best) - read(held)))
+                known.append(abs(read(best) - read(held)))
             held = best
-    return found
+    return Moves(known, unknown)
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
@@ -153,67 +183,66 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     made = [_slowly(rows, "level", level_of)]
     if is_grouped(rows):
         made.append(_slowly(rows, "group", rung_of))
-    kept = median(row["votes"] for row in rows if row["kind"] == "visits" and row["batch"] > 1)
-    single = f"for {percent(kept)} of them (median over sizes)"
-    return [
-        *made,
-        Claim("the plan that is best on average is best for single batches", "assumed", single, "observed"),
-        *([] if is_grouped(rows) else [_falling(rows)]),
-    ]
+    single = Claim(
+        "the plan that is best on average is best for single batches",
+        "assumed",
+        _votes(of(rows, "visits")),
+        _votes(of(rows, "seconds")),
+    )
+    return [*made, single, *([] if is_grouped(rows) else [_falling(rows)])]
 
 
 def _slowly(rows: Sequence[Row], what: str, read: Callable[[str], int]) -> Claim:
-    units, seconds = moves(rows, "visits", read), moves(rows, "seconds", read)
-    ours = f"in {len(units)} steps from size to size it moved {_counted(units)}"
-    if seconds:
-        ours += f"; in time, in {len(seconds)} steps {_counted(seconds)}"
-    slow = sum(units) <= SLOW * len(units)
-    return Claim(
-        f"the best {what} changes slowly with the index",
-        "slowly",
-        ours,
-        "does not apply" if not units
-        else "holds" if slow and max(units) <= 1 else "partly" if slow or max(units) <= 1 else "fails",
-    )  # fmt: skip
+    found = []
+    for kind in ("visits", "seconds"):
+        own = of(rows, kind)
+        if not own:
+            found.append(NOT_TIMED)
+            continue
+        moved = moves(own, read, "judged")
+        every = moves(own, read, "all")
+        told = moved.told() + ("" if every == moved else f"; with all levels {every.told()}")
+        found.append(Finding(told, verdicts.slowly(*moved)))
+    return Claim(f"the best {what} changes slowly with the index", "slowly", *found)
 
 
-def _counted(steps: Sequence[int]) -> str:
-    once, more = sum(step == 1 for step in steps), sum(step > 1 for step in steps)
-    return f"{once} times by one and {more} times by more"
+def _votes(rows: Sequence[Row]) -> Finding:
+    if not rows:
+        return NOT_TIMED
+    kept = median(row["judged"]["votes"] for row in rows)
+    return Finding(f"for {percent(kept)} of them (median over sizes)", verdicts.OBSERVED)
 
 
 def _falling(rows: Sequence[Row]) -> Claim:
-    """The share of the estimate at the level that is best for the largest index and the middle batch size."""
-    units = [row for row in rows if row["kind"] == "visits"]
+    """The share of the estimate at the level that is best in work units for the largest index."""
+    units = of(rows, "visits")
     batches = sorted({row["batch"] for row in units})
-    own = sorted(
-        (row for row in units if row["batch"] == batches[len(batches) // 2]), key=lambda row: row["size"]
-    )
-    level = max(level_of(own[-1]["best"]), 1)
-    shares = [row["share"][level] for row in own if level < row["height"]]
-    return Claim(
-        "at a fixed level, the share of the estimate falls as the index grows",
-        "not claimed",
-        f"level {level}: {percent(shares[0], 1)} to {percent(shares[-1], 1)}",
-        "holds" if shares[-1] < 0.9 * shares[0] else "partly" if shares[-1] < 1.1 * shares[0] else "fails",
-    )
+    middle = [row for row in units if row["batch"] == batches[len(batches) // 2]]
+    level = max(level_of(middle[-1]["judged"]["best"]), 1)
+    found = []
+    for own in (middle, of(rows, "seconds")):
+        shares = [row["share"][level] for row in own if level < row["height"]]
+        if len(shares) < 2:
+            found.append(NOT_TIMED)
+            continue
+        verdict = verdicts.falling(shares)
+        found.append(Finding(f"level {level}: {percent(shares[0], 1)} to {percent(shares[-1], 1)}", verdict))
+    return Claim("at a fixed level, the share of the estimate falls as the index grows", "", *found)
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:
     """Draw the best level (and group) by index size, and how much worse the other levels are."""
-    visits = [row for row in rows if row["kind"] == "visits" and row["batch"] > 1]
-    seconds = [row for row in rows if row["kind"] == "seconds"]
+    visits, seconds = of(rows, "visits"), of(rows, "seconds")
     tuned: dict[str, Callable[[str], int]] = {"level": level_of}
     if is_grouped(rows):
-        tuned["group"] = lambda name: int(name.partition("/")[2])
-    figure = Figure(figsize=(5.5 * (1 + len(tuned)), 4), layout="constrained")
+        tuned["group"] = group_of
+    figure = Figure(figsize=(5 * (1 + len(tuned)), 4.4), layout="constrained")
     figure.suptitle(title)
-    *best, near = figure.subplots(1, 1 + len(tuned))
+    best, near = figure.subplots(1, 1 + len(tuned))[:-1], figure.axes[-1]
     for axes, (what, read) in zip(best, tuned.items(), strict=True):
         _by_size(axes, visits, seconds, read)
         axes.set(xlabel="million subscriptions", ylabel=f"best {what}")
-        axes.legend(fontsize=7, ncols=2)
-    best[0].set_yticks(range(max(row["height"] for row in visits)))
+    mark_best(best[0], [row["height"] for row in visits])
     for axes in best[1:]:
         axes.set_yscale("log", base=2)
     batches = sorted({row["batch"] for row in visits})
@@ -222,8 +251,10 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
     for size, color in zip(sizes, _colors(len(sizes)), strict=True):
         row = next(row for row in visits if (row["size"], row["batch"]) == (size, middle))
         draw_levels(near, row, color, f"{size / 1e6:g} million")
-    near.set(xlabel="level", ylabel=f"mean response of {middle} events / best", yscale="log")
-    near.legend(fontsize=7)
+    near.set(xlabel="level", ylabel=f"mean work of {middle} events / best")
+    mark(near, max(row["height"] for row in visits))
+    for axes in (*best, near):
+        axes.legend(fontsize=7, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return figure
 
 
@@ -231,13 +262,16 @@ def _by_size(axes: Axes, visits: Sequence[Row], seconds: Sequence[Row], read: Ca
     """Draw what `read` takes from the best plan, by index size, one line per batch size."""
     batches = sorted({row["batch"] for row in visits})
     for place, (batch, color) in enumerate(zip(batches, _colors(len(batches)), strict=True)):
-        own = sorted((row["size"] / 1e6, read(row["best"])) for row in visits if row["batch"] == batch)
+        own = [(row["size"] / 1e6, read(row["all"]["best"])) for row in visits if row["batch"] == batch]
         size, value = np.array(own).T
         offset = 0.04 * (place - len(batches) / 2)  # so that lines do not hide each other
-        axes.plot(size, value + offset, ".-", color=color, label=f"{batch} events")
-    if seconds:
-        own = sorted((row["size"] / 1e6, read(row["best"])) for row in seconds)
-        axes.plot(*np.array(own).T, "x:", color="tab:red", label=f"{seconds[0]['batch']} events, time")
+        axes.plot(size, value + offset, ".-", color=color, label=f"{batch}")
+    grouped = is_grouped(visits)
+    for key, style in {"judged": "x:", "all": "+--"}.items():
+        if seconds and not (grouped and key == "judged"):
+            own = [(row["size"] / 1e6, read(row[key]["best"])) for row in seconds]
+            what = "" if grouped else ", in range" if key == "judged" else ", of all"
+            axes.plot(*np.array(own).T, style, color="tab:red", label=f"{seconds[0]['batch']}, time{what}")
 
 
 def _colors(count: int) -> FloatArray:

@@ -6,39 +6,35 @@ is nearly 50 % at most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from statistics import median
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.paper import confidence
-from experiments.paper.fig4a import shown
+from experiments.paper import confidence, verdicts
 from experiments.paper.index import GrowingFilter, Levels, growing
-from experiments.paper.runner import Claim, Experiment, Run, main, percent
+from experiments.paper.plans import judged, shown
+from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
-from experiments.paper.timing import ARRIVAL, call, calls, times
+from experiments.paper.times import ORDER_NAMES, interval
+from experiments.paper.timing import compared, measured, whole
+from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, work
 from experiments.response.bursts import label
 from experiments.response.estimates import correlation
-from rtfilter.adaptive import FixedPlan, Plan
+from rtfilter.adaptive import Plan
 from rtfilter.replay.output import Row, table
-from rtfilter.scheduler import shortest_first
 
 RISING = (2, 256)
 """Batch sizes over which the gain must rise."""
-LAW, SHARE = 0.1, 0.15
-"""Largest difference of the gain from nG/(n+1), and largest share of the estimate at the best level."""
-CORRELATION = 0.9
-"""Smallest rank correlation of gain and batch size."""
-CLEARLY = 0.1
-"""Smallest gain that counts as a clear one."""
-FEW = 5
-"""Number of batches that the share of the estimate in time is a median of."""
 WHOLE = Plan(0, None)
 """The plan of a plain join of the batch, without estimate and order."""
+
+
+WHERE = {"judged": ", levels of the paper's range", "best": ", all levels"}
+"""Headings of tables."""
 
 
 def measure(run: Run) -> None:
@@ -48,8 +44,8 @@ def measure(run: Run) -> None:
     costs = {}
     for batch in profile.batch_sizes:
         costs[f"visits of {batch}"] = 20.0 + batch
-        if isinstance(index, GrowingFilter):
-            costs[f"seconds of {batch}"] = 20.0 + 4.0 * batch
+        if isinstance(index, GrowingFilter) and batch in profile.timed_sizes:
+            costs[f"seconds of {batch}"] = 20.0 + 10.0 * batch
     for piece in run.pieces(costs):
         unit, _, size = piece.split()
         batch = int(size)
@@ -61,125 +57,43 @@ def measure(run: Run) -> None:
             row = in_units(work(run.setting, levels[0], points), batch)
         else:
             assert isinstance(index, GrowingFilter)
-            row = in_seconds(run, index, batch)
+            row = measured(run, index, batch, every=False)
         run.keep(piece, [{"kind": unit, "batch": batch, **row}])
 
 
 def in_units(found: Work, batch: int) -> Row:
-    """A row that compares the best plan of one batch size with a random order, in work units."""
-    best = int(found.response.mean(axis=0).argmin())
-    own = found.response[:, best]
-    alone = [p for p, plan in enumerate(found.plans) if plan.group == 1]
-    single = min(alone, key=lambda p: found.response[:, p].mean()) if alone else best
-    whole = found.plans.index(WHOLE) if WHOLE in found.plans else None
+    """A row that compares the best plans of one batch size with a random order, in work units."""
+    names = [label(plan, batch) for plan in found.plans]
+    height = 1 + found.plans[-1].level
+    means = found.response.mean(axis=0)
+
+    def of_best(among: Sequence[str]) -> Row:
+        best = min((names.index(name) for name in among), key=lambda p: float(means[p]))
+        own, spent = found.response[:, best], found.estimation[:, best]
+        return {
+            "plan": names[best],
+            "own": confidence.mean(own, 0),
+            "estimation": confidence.mean(spent, 0),
+            "share": confidence.mean(spent / own, 0),
+            "gain": confidence.saved(own, found.random),
+        }
+
+    joined = found.plans.index(WHOLE) if WHOLE in found.plans else None
     return {
-        "plan": label(found.plans[best], batch),
-        "own": confidence.mean(own),
-        "random": confidence.mean(found.random),
-        "perfect": confidence.mean(found.perfect),
-        "estimation": confidence.mean(found.estimation[:, best]),
-        "share": confidence.mean(found.estimation[:, best] / own),
-        "gain": confidence.saved(own, found.random),
-        "alone": confidence.saved(found.response[:, single], found.random),
-        "whole": confidence.saved(found.response[:, whole], found.random) if whole is not None else None,
+        "height": height,
+        "best": of_best(names),
+        "judged": of_best(judged(names, height)),
+        "alone": of_best([name for name in names if name.endswith("/1")] or names),
+        "whole": None if joined is None else confidence.saved(found.response[:, joined], found.random),
+        "random": confidence.mean(found.random, 0),
+        "perfect": confidence.mean(found.perfect, 0),
         "law": float(1 - found.perfect.mean() / found.random.mean()),
     }
 
 
-def in_seconds(run: Run, index: GrowingFilter, batch: int) -> Row:
-    """A row that compares the fastest plan of one batch size with the order of arrival, in seconds.
-
-    The best of many plans is also a lucky one, so it is timed again on other batches. The row also has the
-    times of the same plan in the order of arrival, which shares as much of the search, and of the whole batch
-    at once.
-    """
-    by_name = calls(run, index, batch)
-    first = times(run, index, by_name, batch)
-    plans = {label(plan, batch): plan for plan in run.setting.plans(index.filter.tree.height, batch)}
-    best = min(plans, key=lambda name: median(first[name]))
-    final = times(
-        run,
-        index,
-        {
-            ARRIVAL: by_name[ARRIVAL],
-            best: by_name[best],
-            "fifo": call(index, plans[best], "fifo"),
-            "whole": call(index, WHOLE),
-        },
-        batch,
-        len(first[best]) * batch,
-    )
-    others = {name: confidence.faster(final[name], final[ARRIVAL]) for name in ("fifo", "whole")}
-    return {
-        "plan": best,
-        "own": confidence.mean(final[best]),
-        "random": confidence.mean(final[ARRIVAL]),
-        "gain": confidence.faster(final[best], final[ARRIVAL]),
-        "order": confidence.faster(final[best], final["fifo"]),
-        "estimating": _estimating(index, plans[best], batch),
-        **others,
-    }
-
-
-def _estimating(index: GrowingFilter, plan: Plan, batch: int) -> float:
-    """Share of the estimate and the order in the mean response, a median of a few batches."""
-    index.filter.policy, index.filter.controller = shortest_first, FixedPlan(plan.level, plan.group)
-    shares = []
-    for turn in range(FEW):
-        stream = index.filter.stream(index.events(turn * batch, batch))
-        shares.append(stream.estimation / stream.mean_response)
-    return median(shares)
-
-
-def of(rows: Sequence[Row], kind: str) -> list[Row]:
-    """The rows of a kind, sorted by batch size."""
-    return sorted((row for row in rows if row["kind"] == kind), key=lambda row: row["batch"])
-
-
-def text(rows: Sequence[Row]) -> str:
-    """Responses and gains by batch size, as a table."""
-    seconds = {row["batch"]: row for row in of(rows, "seconds")}
-    grouped = is_grouped(rows)
-    lines = []
-    for row in of(rows, "visits"):
-        line: Row = {
-            "batch": row["batch"],
-            "plan": shown(row["plan"], grouped),
-            "random": row["random"][0],
-            "own": row["own"][0],
-            "share": row["share"][0],
-            "gain": _interval(row["gain"]),
-            "law": row["law"],
-            "whole": row["whole"][0] if row["whole"] else None,
-            "alone": row["alone"][0] if grouped else None,
-        }
-        if row["batch"] in seconds:
-            timed = seconds[row["batch"]]
-            line["timed"], line["ms"] = shown(timed["plan"], grouped), timed["own"][0] * 1e3
-            line["gained"], line["ordered"] = _interval(timed["gain"]), _interval(timed["order"])
-            line["same"], line["joined"] = timed["fifo"][0], timed["whole"][0]
-        lines.append(line)
-    columns = {
-        "batch": "batch",
-        "plan": "best",
-        "random": "random order",
-        "own": "batch search",
-        "share": "estimate's share",
-        "gain": "gain",
-        "law": "nG/(n+1)",
-        "whole": "gain, whole batch",
-        "alone": "gain, groups of 1",
-        "timed": "best in time",
-        "ms": "ms",
-        "gained": "gain in time",
-        "same": "same plan in arrival order",
-        "ordered": "gain by order",
-        "joined": "gain in time, whole batch",
-    }
-    return table(
-        lines,
-        {key: name for key, name in columns.items() if any(line.get(key) is not None for line in lines)},
-    )
+def of(rows: Sequence[Row], kind: str, least: int = 1) -> list[Row]:
+    """The rows of a kind, for batches of at least some events, sorted by batch size."""
+    return sorted((r for r in rows if r["kind"] == kind and r["batch"] >= least), key=lambda r: r["batch"])
 
 
 def is_grouped(rows: Sequence[Row]) -> bool:
@@ -187,131 +101,265 @@ def is_grouped(rows: Sequence[Row]) -> bool:
     return any(row["whole"] for row in of(rows, "visits"))
 
 
-def _interval(found: Sequence[float]) -> str:
-    value, low, high = found
-    return f"{value:.3f} ({low:.3f}..{high:.3f})"
+def text(rows: Sequence[Row]) -> str:
+    """Responses and gains by batch size, in work units and in time, as tables."""
+    grouped = is_grouped(rows)
+    lines = []
+    for row in of(rows, "visits"):
+        own = row["judged"]
+        lines.append(
+            {
+                "batch": row["batch"],
+                "plan": shown(own["plan"], grouped),
+                "random": row["random"][0],
+                "own": own["own"][0],
+                "share": interval(own["share"]),
+                "gain": interval(own["gain"]),
+                "law": percent(row["law"], 1),
+                "all": interval(row["best"]["gain"]),
+                "whole": percent(row["whole"][0]) if row["whole"] else None,
+                "alone": percent(row["alone"]["gain"][0], 1),
+            }
+        )
+    columns = {
+        "batch": "batch", "plan": "best", "random": "random", "own": "search", "share": "estimate",
+        "gain": "gain", "law": "nG/(n+1)",
+    }  # fmt: skip
+    columns |= {"whole": "whole batch", "alone": "groups of 1"} if grouped else {"all": "of all levels"}
+    parts = [f"work units{'' if grouped else WHERE['judged']}\n{table(lines, columns)}"]
+    for which in ("judged",) if grouped else ("judged", "best"):
+        lines = []
+        for row in of(rows, "seconds"):
+            own = compared(row, which)
+            joined = confidence.faster(row["times"][whole(row["batch"])], row["times"]["0/1"])
+            lines.append(
+                {
+                    "batch": row["batch"],
+                    "plan": shown(own["plan"], grouped),
+                    "ms": 1e3 * own["own"].value,
+                    "whole": percent(joined.value),
+                    **{key: interval(own[key]) for key in (*ORDER_NAMES, "order", "share")},
+                }
+            )
+        names = {"batch": "batch", "plan": "best", "ms": "ms", "gain": "gain", "fifo": "arrival order",
+                 "longest": "longest first", "share": "estimate", "whole": "whole"}  # fmt: skip
+        if lines:
+            parts.append(f"time{'' if grouped else WHERE[which]}\n{table(lines, names)}")
+    return "\n\n".join(parts)
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """The four claims of the paper; then the equation behind them or, if plans have groups, their gain.
+    """The four claims of the paper; then what the gain comes from.
 
     If plans have groups, the claims of the paper are about groups of one event.
     """
-    units = [row for row in of(rows, "visits") if row["batch"] > 1]
-    seconds = [row for row in of(rows, "seconds") if row["batch"] > 1]
+    units, timed = of(rows, "visits", 2), of(rows, "seconds", 2)
     grouped = is_grouped(rows)
-    gains = {row["batch"]: row["alone" if grouped else "gain"] for row in units}
-    rising = {batch: gain for batch, gain in gains.items() if RISING[0] <= batch <= RISING[1]}
-    rank = _rank(rising)
-    most = max(units, key=lambda row: gains[row["batch"]][0])
-    gained = gains[most["batch"]]
-    in_time = order = taken = ""
+    which = "alone" if grouped else "judged"
+    counted = {row["batch"]: row[which] for row in units}
+    seconds = {row["batch"]: compared(row, which) for row in timed}
+    every = {row["batch"]: compared(row, "best") for row in timed}
+    return [
+        _better(counted, seconds, every),
+        _larger(counted, seconds, every),
+        _half(counted, seconds, every, max(row["law"] for row in units)),
+        _estimate(counted, seconds, every),
+        _order(seconds, every, grouped),
+        _groups(units, timed) if grouped else _law(units, seconds),
+    ]
+
+
+Found = dict[int, Row]
+"""What the best plan of each batch size gains, see `in_units` and `timing.compared`."""
+
+
+def _gains(found: Found, key: str = "gain") -> list[Sequence[float]]:
+    return [row[key] for row in found.values()]
+
+
+def _beside(found: Found, every: Found, key: str = "gain", digits: int = 0) -> str:
+    """What the best of all plans has, as text, if it is not the same."""
+    own, others = _range(_gains(found, key), digits), _range(_gains(every, key), digits)
+    return "" if own == others else f"; with all levels {others}"
+
+
+def _better(units: Found, seconds: Found, every: Found) -> Claim:
+    time = NOT_TIMED
     if seconds:
-        best = max(seconds, key=lambda row: row["gain"][0])
-        in_time = f"; in time {percent(best['gain'][0])} at {best['batch']}"
-        gained_in_time, by_order = ([row[key][0] for row in seconds] for key in ("gain", "order"))
-        order = f"; in time {_range(gained_in_time)}, over the same plan in arrival order {_range(by_order)}"
-        taken = f"; in time {_range([row['estimating'] for row in seconds])} with the fastest plan"
-    shares = [row["share"][0] for row in units if row["estimation"][0] > 0]
-    return [
-        Claim(
-            "shortest first is clearly better than random order",
-            "clearly",
-            f"gain {_range([gain[0] for gain in gains.values()])}{order}",
-            "holds" if gained[1] > CLEARLY else "partly" if gained[1] > 0 else "fails",
-        ),
-        Claim(
-            "the larger the batch, the larger the gain",
-            "yes",
-            f"rank correlation {rank:.2f} over {RISING[0]} to {RISING[1]} events{in_time}",
-            "holds" if rank > CORRELATION else "fails",
-        ),
-        Claim(
-            "the gain is nearly 50 % at most",
-            "nearly 50 %",
-            f"{percent(gained[0])} at {most['batch']} events; in perfect order {percent(most['law'])}",
-            "holds" if 0.4 <= gained[0] <= 0.5 else "partly" if gained[0] >= 0.3 else "fails",
-        ),
-        Claim(
-            "the estimate costs next to nothing",
-            "negligible",
-            f"{_range(shares, 1)} of the response at the best level{taken}" if shares else "none is best",
-            "does not apply" if not shares
-            else "holds" if max(shares) <= 0.05 else "partly" if max(shares) <= SHARE else "fails",
-        ),
-        *(_of_groups(units) if grouped else _of_law(units)),
-    ]  # fmt: skip
-
-
-def _of_law(units: Sequence[Row]) -> list[Claim]:
-    law = max(row["law"] for row in units)
-    off = max(abs(row["gain"][0] - (row["law"] - row["share"][0])) for row in units)
-    return [
-        Claim(
-            "the gain is nG/(n+1) minus the share of the estimate",
-            "not claimed",
-            f"it differs by at most {off:.3f}; nG/(n+1) is up to {law:.3f}",
-            "does not apply" if law < LAW else "holds" if off <= LAW else "fails",
+        gains = _gains(seconds)
+        time = Finding(
+            f"gain {_range(gains)}{_beside(seconds, every)}", verdicts.above(gains, verdicts.CLEARLY)
         )
-    ]
+    gains = _gains(units)
+    return Claim(
+        "shortest first is clearly better than random order",
+        "clearly",
+        Finding(f"gain {_range(gains)}", verdicts.above(gains, verdicts.CLEARLY)),
+        time,
+    )
 
 
-def _of_groups(units: Sequence[Row]) -> list[Claim]:
-    added = [row["gain"][0] - row["alone"][0] for row in units]
-    return [
-        Claim("groups gain more", "", f"{_range(added)} of the response in random order", "observed"),
-    ]
+def _larger(units: Found, seconds: Found, every: Found) -> Claim:
+    def judge(found: Found) -> Finding:
+        rank = _rank(found)
+        told = f"rank correlation {rank:.2f} over {RISING[0]} to {RISING[1]} events"
+        return Finding(told, verdicts.rising(rank))
+
+    time = NOT_TIMED
+    if seconds:
+        time = judge(seconds)
+        if _rank(every) != _rank(seconds):
+            time = time._replace(ours=f"{time.ours}; with all levels {_rank(every):.2f}")
+    return Claim("the larger the batch, the larger the gain", "yes", judge(units), time)
 
 
-def _range(shares: Sequence[float], digits: int = 0) -> str:
-    return f"{percent(min(shares), digits)} to {percent(max(shares), digits)}"
+def _half(units: Found, seconds: Found, every: Found, law: float) -> Claim:
+    def judge(found: Found) -> Finding:
+        batch = max(found, key=lambda size: float(found[size]["gain"][0]))
+        gain = found[batch]["gain"]
+        return Finding(f"{interval(gain)} at {batch} events", verdicts.nearly_half(gain))
+
+    counted, time = judge(units), NOT_TIMED
+    if seconds:
+        time = judge(seconds)
+        if judge(every) != time:
+            time = time._replace(ours=f"{time.ours}; with all levels {judge(every).ours}")
+    counted = counted._replace(ours=f"{counted.ours}; in perfect order {percent(law)}")
+    return Claim("the gain is nearly 50 % at most", "nearly 50 %", counted, time)
 
 
-def _rank(gains: Mapping[int, Sequence[float]]) -> float:
+def _estimate(units: Found, seconds: Found, every: Found) -> Claim:
+    def judge(found: Found) -> Finding:
+        shares = [share for share in _gains(found, "share") if share[0] > 0]
+        told = f"{_range(shares, 1)} of the response" if shares else "no plan with an estimate is best"
+        return Finding(told, verdicts.negligible(shares))
+
+    time = NOT_TIMED
+    if seconds:
+        # At level 0 the root is looked at too; that is no estimate.
+        own, others = ({size: row for size, row in found.items() if not row["plan"].startswith("0/")}
+                       for found in (seconds, every))  # fmt: skip
+        time = judge(own)
+        if own and others:
+            time = time._replace(ours=time.ours + _beside(own, others, "share", 1))
+    return Claim("the estimate costs next to nothing", "negligible", judge(units), time)
+
+
+def _order(seconds: Found, every: Found, grouped: bool) -> Claim:
+    """Whether the order is what gains. If the same plan gains longest first too, it is shared work."""
+    time = NOT_TIMED
+    if seconds:
+        both = [(row["gain"], row["fifo"], row["longest"]) for row in (*seconds.values(), *every.values())]
+        told = (
+            f"the same plans gain up to {_most(seconds, 'fifo')} in arrival order and "
+            f"{_most(seconds, 'longest')} longest first; with all levels up to {_most(every, 'fifo')} and "
+            f"{_most(every, 'longest')}"
+        )
+        time = Finding(told, verdicts.by_order(both))
+    counted = Finding("visits share nothing, so it must be" if not grouped else "groups of one share nothing",
+                      verdicts.DOES_NOT_APPLY)  # fmt: skip
+    return Claim("what is gained is gained by the order", "implied", counted, time)
+
+
+def _law(units: Sequence[Row], seconds: Found) -> Claim:
+    laws = {row["batch"]: row["law"] for row in units}
+
+    def judge(found: Found) -> Finding:
+        off = max(abs(row["gain"][0] - (laws[size] - row["share"][0])) for size, row in found.items())
+        return Finding(
+            f"it differs by at most {percent(off, 1)}; nG/(n+1) is up to {percent(max(laws.values()), 1)}",
+            verdicts.DOES_NOT_APPLY if max(laws.values()) < verdicts.CLEARLY
+            else verdicts.negligible([(off, off, off)]),
+        )  # fmt: skip
+
+    timed = judge(seconds) if seconds else NOT_TIMED
+    counted = judge({row["batch"]: row["judged"] for row in units})
+    return Claim("the gain is nG/(n+1) minus the share of the estimate", "", counted, timed)
+
+
+def _groups(units: Sequence[Row], timed: Sequence[Row]) -> Claim:
+    counted = [[row["best"]["gain"][0] - row["alone"]["gain"][0]] for row in units]
+    seconds = [[compared(row, "best")["gain"][0] - compared(row, "alone")["gain"][0]] for row in timed]
+    return Claim(
+        "groups gain more",
+        "",
+        *(
+            Finding(f"{_range(added)} of the response in random order more", verdicts.OBSERVED)
+            if added else NOT_TIMED for added in (counted, seconds)
+        ),
+    )  # fmt: skip
+
+
+def _range(shares: Sequence[Sequence[float]], digits: int = 0) -> str:
+    """The least and the greatest of values with or without intervals, as text."""
+    values = [share[0] for share in shares]
+    least, most = percent(min(values), digits), percent(max(values), digits)
+    return least if least == most else f"{least} to {most}"
+
+
+def _most(found: Found, key: str) -> str:
+    return percent(max(row[key][0] for row in found.values()))
+
+
+def _rank(found: Found) -> float:
     """Rank correlation of batch size and gain; 0 if there is nothing to rank."""
-    sizes, values = np.array(list(gains), np.int64), np.array([gain[0] for gain in gains.values()])
+    rising = {size: row["gain"][0] for size, row in found.items() if RISING[0] <= size <= RISING[1]}
+    sizes, values = np.array(list(rising), np.int64), np.array(list(rising.values()))
     return (correlation(sizes, values) or 0.0) if len(sizes) > 1 else 0.0
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:
-    """Draw mean responses by batch size, and the gain with nG/(n+1)."""
-    units, seconds = of(rows, "visits"), of(rows, "seconds")
-    figure = Figure(figsize=(13 if seconds else 9, 4), layout="constrained")
+    """Draw mean responses by batch size, in work units and in time, and the gains with nG/(n+1)."""
+    units, timed, grouped = of(rows, "visits"), of(rows, "seconds"), is_grouped(rows)
+    figure = Figure(figsize=(13.5 if timed else 9, 4.6), layout="constrained")
     figure.suptitle(title)
-    panels = figure.subplots(1, 3 if seconds else 2)
-    batches = [row["batch"] for row in units]
-    for key, name in {"random": "random order", "own": "batch search", "perfect": "perfect order",
-                      "estimation": "estimating"}.items():  # fmt: skip
-        _line(panels[0], batches, [row[key] for row in units], name)
-    panels[0].set(xlabel="events of a batch", ylabel="mean response, work units", xscale="log", yscale="log")
-    _line(panels[1], batches, [row["gain"] for row in units], "batch search")
-    if is_grouped(rows):
-        _line(panels[1], batches, [row["alone"] for row in units], "one by one")
-        _line(panels[1], batches, [row["whole"] for row in units if row["whole"]], "whole batch")
-    panels[1].plot(batches, [row["law"] for row in units], "k:", label="nG/(n+1)")
-    if seconds:
-        _line(
-            panels[1],
-            [row["batch"] for row in seconds],
-            [row["gain"] for row in seconds],
-            "in time, best plan",
-        )
-        for key, name in {"random": "arrival order", "own": "batch search"}.items():
-            values = [[1e3 * value for value in row[key]] for row in seconds]
-            _line(panels[2], [row["batch"] for row in seconds], values, name)
-        panels[2].set(xlabel="events of a batch", ylabel="mean response, ms", xscale="log", yscale="log")
-    panels[1].set(xlabel="events of a batch", ylabel="gain over random order", xscale="log")
+    panels = figure.subplots(1, 4 if timed else 2)
+    sizes = [row["batch"] for row in units]
+    _line(panels[0], sizes, [row["random"] for row in units], "random order")
+    _line(panels[0], sizes, [row["judged"]["own"] for row in units], "batch search")
+    _line(panels[0], sizes, [row["perfect"] for row in units], "perfect order")
+    _line(panels[0], sizes, [row["judged"]["estimation"] for row in units], "its estimate")
+    panels[0].set(title="work units", ylabel="mean response, work units", xscale="log", yscale="log")
+    _line(panels[1], sizes, [row["judged"]["gain"] for row in units], "batch search", 100)
+    if grouped:
+        _line(panels[1], sizes, [row["alone"]["gain"] for row in units], "groups of 1", 100)
+        _line(panels[1], sizes, [row["whole"] for row in units if row["whole"]], "whole batch", 100)
+    panels[1].plot(sizes, [100 * row["law"] for row in units], "k:", label="nG/(n+1)")
+    panels[1].set(title="gain in work units", ylabel="gain over random order, %", xscale="log")
+    if timed:
+        _draw_time(panels[2:], timed, grouped)
     for axes in panels:
-        axes.legend(fontsize=8)
-        if axes.get_yscale() == "log":  # because an interval may reach below 0
+        axes.set(xlabel="events of a batch")
+        axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+        if axes.get_yscale() == "log":  # because an interval may reach 0
             least = min(y for line in axes.get_lines() for y in np.asarray(line.get_ydata(), float) if y > 0)
             axes.set_ylim(bottom=least / 2)
     return figure
 
 
-def _line(axes: Any, x: Sequence[float], intervals: Sequence[Sequence[float]], name: str) -> None:
-    value, low, high = np.array(intervals).T
-    line = axes.plot(x, value, ".-", label=name)[0]
+def _draw_time(panels: Any, timed: Sequence[Row], grouped: bool) -> None:
+    """Draw the gains in time in three orders, and the medians; dashed if the paper cannot reach the plan."""
+    sizes = [row["batch"] for row in timed]
+    panels[1].set(title="time", ylabel="median response, ms", xscale="log", yscale="log")
+    panels[0].set(title="gain in time", ylabel="gain over arrival order, %", xscale="log")
+    for which, style in {"judged": "-"}.items() if grouped else {"judged": "-", "best": "--"}.items():
+        found = [compared(row, which) for row in timed]
+        more = "" if grouped else ", in range" if which == "judged" else ", all levels"
+        for place, (key, name) in enumerate(ORDER_NAMES.items()):
+            _line(panels[0], sizes, [row[key] for row in found], f"{name}{more}", 100, style, f"C{place}")
+        if which == "judged":
+            _line(panels[1], sizes, [row["random"] for row in found], "arrival order", 1e3)
+        _line(panels[1], sizes, [row["own"] for row in found], f"batch search{more}", 1e3, style, "C1")
+        spent = [[value * row["own"][0] for value in row["share"]] for row in found]
+        _line(panels[1], sizes, spent, f"its estimate{more}", 1e3, style, "C3")
+
+
+def _line(
+    axes: Any, x: Sequence[float], intervals: Sequence[Sequence[float]], name: str, scale: float = 1,
+    style: str = "-", color: str | None = None,
+) -> None:  # fmt: skip
+    value, low, high = scale * np.array(intervals).T
+    line = axes.plot(x, value, style, marker=".", color=color, label=name)[0]
     axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, lw=0)
 
 

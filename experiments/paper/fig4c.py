@@ -6,7 +6,7 @@ events is ragged; as N grows it becomes a valley and merges into the curve of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -14,72 +14,96 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.paper import confidence
-from experiments.paper.fig4a import have_groups, shown
-from experiments.paper.index import GrowingFilter, growing
-from experiments.paper.runner import Claim, Experiment, Run, main, percent
+from experiments.paper import confidence, times, verdicts
+from experiments.paper.index import growing
+from experiments.paper.plans import have_groups, judged, level_of, mark, shown
+from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
-from experiments.paper.timing import ARRIVAL, batches, calls
+from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import work
-from experiments.response.bursts import in_turns, label
+from experiments.response.bursts import label
 from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.events.table import EventTable
 from rtfilter.replay.output import Row, table
 
-MERGED = 0.1
-"""Largest difference of the curve with the largest N from the curve of the same events."""
-RAGGED, CLEARLY = (4, 16), 0.05
-"""Values of N with ragged curves in the paper; curves are ragged if more than this share is no valley."""
+KINDS = {"visits": "units", "seconds": "time"}
 
 
 def measure(run: Run) -> None:
-    """Make the curve of the same events and, for each N, many curves of different ones; then time them."""
-    index, profile = growing(run.setting, run.seed), run.profile
-    costs = {"visits": 1.0}
-    if isinstance(index, GrowingFilter):
-        costs["seconds"] = 3.0
+    """Make the curve of the same events and, for each N, many curves of different ones, in both units."""
+    logged, profile = times.logged(run), run.profile
+    costs = {"visits": 1.0} | ({"seconds": 0.1} if logged else {})
     for piece in run.pieces(costs):
-        index.grow(profile.middle)
         if piece == "visits":
+            index = growing(run.setting, run.seed)
+            index.grow(profile.middle)
             levels = index.levels()
             plans = run.setting.plans(levels.height, profile.batch)
             count = 2 * max(profile.rounds) * len(plans)
             points = index.points(0, count * profile.batch).reshape(count, profile.batch, -1)
-            response = work(run.setting, levels, points).response
             names = [label(plan, profile.batch) for plan in plans]
-            run.keep(piece, in_units(names, response, profile.rounds, profile.repeats, run.seed))
+            response = work(run.setting, levels, points).response
         else:
-            assert isinstance(index, GrowingFilter)
-            run.keep(piece, in_seconds(run, index))
+            names, response = times.pool(logged, profile.middle)
+        rows = curves(piece, names, response, profile.rounds, profile.repeats, run.seed)
+        if piece == "seconds":
+            rows[0]["orders"] = times.orders(times.by_size(logged, [profile.middle])[0])
+        run.keep(piece, rows)
 
 
-def in_units(
-    names: Sequence[str], response: FloatArray, rounds: Sequence[int], repeats: int, seed: int
+def curves(
+    kind: str, names: Sequence[str], response: FloatArray, rounds: Sequence[int], repeats: int, seed: int
 ) -> list[Row]:
-    """Rows of curves from the responses (b, p) of many batches; a curve uses no batch twice."""
-    same = [confidence.mean(column) for column in response.T]
-    rows: list[Row] = [curve("same", names, response)]
+    """Rows of curves from the responses (b, p) of many batches. A curve of different events uses no batch
+    twice, so there is none for numbers N that would need more than b batches."""
+    height = 1 + max(level_of(name) for name in names)
+    same = [confidence.mean(column, 0) for column in response.T]
     line = np.array([own.value for own in same])
+    among = {
+        key: [list(names).index(name) for name in chosen]
+        for key, chosen in {"judged": judged(names, height), "all": list(names)}.items()
+    }
+    best = min(among["judged"], key=lambda p: float(line[p]))
+    rows: list[Row] = [
+        {
+            "kind": kind,
+            "events": "same",
+            "rounds": len(response),
+            "plans": list(names),
+            "height": height,
+            "mean": line.tolist(),
+            "low": [own.low for own in same],
+            "high": [own.high for own in same],
+            "over": [confidence.slower(column, response[:, best]) for column in response.T],
+        }
+    ]
     rng = np.random.default_rng(seed)
     for count in rounds:
+        if count * len(names) > len(response):
+            break
         drawn = np.array([_different(response, count, rng) for _ in range(repeats)])
-        off = np.abs(drawn / line - 1).max(axis=1)
-        best = drawn.argmin(axis=1)
         rows.append(
             {
-                "kind": "visits",
+                "kind": kind,
                 "events": "different",
                 "rounds": count,
                 "plans": list(names),
-                "mean": drawn[0],
-                "off": confidence.mean(off),
-                "turned": float(np.mean((np.diff(drawn) > 0) != (np.diff(line) > 0))),
-                "ragged": float(np.mean([not is_valley(each) for each in drawn])),
-                "wrong": float(np.mean(best != line.argmin())),
-                "regret": confidence.mean(line[best] / line.min() - 1),
+                "mean": drawn[0].tolist(),
+                **{key: _differing(drawn[:, own], line[own]) for key, own in among.items()},
             }
         )
-    return [{**row, "mean": [float(value) for value in row["mean"]]} for row in rows]
+    return rows
+
+
+def _differing(drawn: FloatArray, line: FloatArray) -> Row:
+    """How curves of different events, float64 (repeats, p), differ from that of the same events."""
+    best = drawn.argmin(axis=1)
+    return {
+        "off": confidence.mean(np.abs(drawn / line - 1).max(axis=1), 0),
+        "turned": float(np.mean((np.diff(drawn) > 0) != (np.diff(line) > 0))) if len(line) > 1 else 0.0,
+        "ragged": float(np.mean([not is_valley(each) for each in drawn])),
+        "wrong": float(np.mean(best != line.argmin())),
+        "regret": confidence.mean(line[best] / line.min() - 1, 0),
+    }
 
 
 def _different(response: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
@@ -89,75 +113,10 @@ def _different(response: FloatArray, count: int, rng: np.random.Generator) -> Fl
     return np.array([response[own, p].mean() for p, own in enumerate(chosen)])
 
 
-def curve(events: str, names: Sequence[str], response: FloatArray, kind: str = "visits") -> Row:
-    """A row with the means and intervals of responses (b, p) by plan."""
-    means = [confidence.mean(column) for column in response.T]
-    return {
-        "kind": kind,
-        "events": events,
-        "rounds": len(response),
-        "plans": list(names),
-        "mean": [own.value for own in means],
-        "low": [own.low for own in means],
-        "high": [own.high for own in means],
-    }
-
-
 def is_valley(values: Sequence[float] | FloatArray) -> bool:
     """Whether the values first fall, then rise, and do not turn again."""
     signs = [b > a for a, b in pairwise(values) if a != b]
     return signs == sorted(signs)
-
-
-def in_seconds(run: Run, index: GrowingFilter) -> list[Row]:
-    """Rows of timed curves: on the same batches, and with other batches for each plan."""
-    batch, most = run.profile.batch, run.profile.timed_different
-    by_name = {name: call for name, call in calls(run, index, batch).items() if name != ARRIVAL}
-    taken = in_turns(by_name, batches(index, batch), most, run.tell)
-    names = list(by_name)
-    rows = [curve("same", names, np.array(list(taken.values())).T, "seconds")]
-    separate = []
-    for place, (name, call) in enumerate(by_name.items()):
-        own: Iterator[EventTable] = batches(index, batch, (place + 1) * most * batch)
-        separate.append(in_turns({name: call}, own, most, run.tell)[name])
-    response = np.array(separate).T
-    return rows + [curve("different", names, response[:count], "seconds") for count in sorted({4, most})]
-
-
-def text(rows: Sequence[Row]) -> str:
-    """The curve of the same events, and how curves of different events differ from it, as tables."""
-    same = next(row for row in rows if (row["kind"], row["events"]) == ("visits", "same"))
-    seconds = next((row for row in rows if (row["kind"], row["events"]) == ("seconds", "same")), None)
-    grouped = is_grouped(rows)
-    lines = []
-    for p, name in enumerate(same["plans"]):
-        line: Row = {"plan": shown(name, grouped), "units": same["mean"][p]}
-        line["over"] = same["mean"][p] / min(same["mean"]) - 1
-        if seconds is not None:
-            line["ms"] = seconds["mean"][p] * 1e3
-        lines.append(line)
-    columns = {"plan": "level", "units": "work units", "over": "above best", "ms": "ms"}
-    different = [
-        {
-            "rounds": row["rounds"],
-            "off": row["off"][0],
-            "turned": None if grouped else row["turned"],
-            "ragged": None if grouped else row["ragged"],
-            "wrong": row["wrong"],
-            "regret": row["regret"][0],
-        }
-        for row in drawn(rows)
-    ]
-    names = {
-        "rounds": "N",
-        "off": "largest difference",
-        "turned": "steps turned",
-        "ragged": "no valley",
-        "wrong": "another best",
-        "regret": "its regret",
-    }
-    same_events, others = table(lines, columns), table(different, names)
-    return f"same events\n{same_events}\n\ndifferent events, shares of repetitions\n{others}"
 
 
 def is_grouped(rows: Sequence[Row]) -> bool:
@@ -165,36 +124,71 @@ def is_grouped(rows: Sequence[Row]) -> bool:
     return have_groups(name for row in rows for name in row["plans"])
 
 
-def drawn(rows: Sequence[Row]) -> list[Row]:
-    """The curves of different events in work units, sorted by N."""
-    chosen = [row for row in rows if (row["kind"], row["events"]) == ("visits", "different")]
+def same_events(rows: Sequence[Row], kind: str) -> Row | None:
+    """The curve of the same events; None if there is none."""
+    return next((row for row in rows if (row["kind"], row["events"]) == (kind, "same")), None)
+
+
+def different(rows: Sequence[Row], kind: str) -> list[Row]:
+    """The curves of different events, sorted by N."""
+    chosen = [row for row in rows if (row["kind"], row["events"]) == (kind, "different")]
     return sorted(chosen, key=lambda row: row["rounds"])
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The curves of the same events, and how curves of different events differ from them, as tables."""
+    units, seconds = same_events(rows, "visits"), same_events(rows, "seconds")
+    assert units is not None
+    grouped = is_grouped(rows)
+    lines = []
+    for p, name in enumerate(units["plans"]):
+        line: Row = {"plan": shown(name, grouped), "units": units["mean"][p], "over": _excess(units, p)}
+        if seconds is not None:
+            line |= {"ms": seconds["mean"][p] * 1e3, "slower": _excess(seconds, p)}
+        if name not in judged(units["plans"], units["height"]):
+            line["range"] = "leaf level, not in the paper"
+        lines.append(line)
+    columns = {"plan": "level", "units": "work units", "over": "above best", "ms": "ms"}
+    columns |= {"slower": "above best in time", "range": ""}
+    if grouped:
+        del columns["range"]
+    parts = [
+        "same events; above the best " + ("plan" if grouped else "level of the paper's range"),
+        table(lines, {key: name for key, name in columns.items() if any(key in own for own in lines)}),
+    ]
+    names = {"unit": "unit", "rounds": "N", "off": "largest difference", "turned": "steps turned"}
+    names |= {"ragged": "no valley", "wrong": "another best", "regret": "its regret"}
+    if grouped:
+        del names["turned"], names["ragged"]
+    lines = [
+        {"unit": unit, "rounds": row["rounds"]}
+        | {key: percent(value if isinstance(value, float | int) else value[0], 1)
+           for key, value in row["judged"].items()}
+        for kind, unit in KINDS.items() for row in different(rows, kind)
+    ]  # fmt: skip
+    where = "" if grouped else ", within the paper's range"
+    return "\n".join([*parts, "", f"different events, shares of repetitions{where}", table(lines, names)])
+
+
+def _excess(row: Row, p: int) -> str:
+    value, low, high = row["over"][p]
+    return f"{percent(value)} ({100 * low:.0f}..{100 * high:.0f})"
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
     """Whether curves of different events are ragged for small N and merge for large N."""
-    found = drawn(rows)
-    many = found[-1]
-    same = next(row for row in rows if (row["kind"], row["events"]) == ("visits", "same"))
-    shrinks = all(a["off"][0] > b["off"][0] for a, b in pairwise(found))
     made = []
     if not is_grouped(rows):
-        valley = is_valley(same["mean"])
-        inner = same["plans"][int(np.argmin(same["mean"]))]
         made = [
             Claim(
                 "the response by level is a valley, with the best level inside",
                 "yes",
-                f"level {shown(inner, False)} of 0 to {len(same['plans']) - 1}; "
-                f"{'a valley' if valley else 'no valley'}; {_in_time(rows)}",
-                "holds" if valley and inner not in (same["plans"][0], same["plans"][-1]) else "fails",
+                *(_valley(same_events(rows, kind)) for kind in KINDS),
             ),
             Claim(
                 "with different events and a small N, curves are ragged",
                 "at N = 4 and 16",
-                "no valley in "
-                + ", ".join(f"{percent(row['ragged'])} (N = {row['rounds']})" for row in found),
-                _ragged(found),
+                *(_ragged(different(rows, kind)) for kind in KINDS),
             ),
         ]
     return [
@@ -202,62 +196,94 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "with a larger N, curves merge into that of the same events",
             "yes",
-            ", ".join(f"N = {row['rounds']}: within {percent(row['off'][0])}" for row in found),
-            "holds" if shrinks and many["off"][0] <= MERGED else "partly" if shrinks else "fails",
+            *(_merging(different(rows, kind)) for kind in KINDS),
         ),
         Claim(
             "a wrong level from few samples costs little",
-            "not claimed",
-            ", ".join(f"N = {row['rounds']}: {percent(row['regret'][0], 1)}" for row in found),
-            "observed",
+            "",
+            *(_regret(different(rows, kind)) for kind in KINDS),
         ),
     ]
 
 
-def _ragged(found: Sequence[Row]) -> str:
-    """The verdict: curves are ragged at all N that the paper names, and less so at the largest."""
-    named = [row["ragged"] for row in found if row["rounds"] in RAGGED]
-    less = found[-1]["ragged"] < max(named, default=0) / 2
-    if all(share > CLEARLY for share in named):
-        return "holds" if less else "partly"
-    return "partly" if any(share > CLEARLY for share in named) else "fails"
+def _valley(row: Row | None) -> Finding:
+    """Whether the curve is a valley within the paper's range, and the ends are surely above the best."""
+    if row is None:
+        return NOT_TIMED
+    names = judged(row["plans"], row["height"])
+    if len(names) < 3:
+        return Finding(f"only {len(names)} levels", verdicts.DOES_NOT_APPLY)
+    line = [row["mean"][row["plans"].index(name)] for name in names]
+    best = int(np.argmin(line))
+    ends = [row["over"][row["plans"].index(name)] for name in (names[0], names[-1])]
+    valley, inside = is_valley(line), 0 < best < len(line) - 1
+    sure = inside and all(low > 0 for _, low, _ in ends)
+    every = row["plans"][int(np.argmin(row["mean"]))]
+    told = f"level {best} of 0 to {len(line) - 1}, {'a valley' if valley else 'no valley'}"
+    if inside and not sure:
+        told += ", not told apart from an end"
+    verdict = verdicts.HOLDS if valley and sure else verdicts.PARTLY if inside else verdicts.FAILS
+    return Finding(f"{told}; of all levels {level_of(every)}", verdict)
 
 
-def _in_time(rows: Sequence[Row]) -> str:
-    timed = next((row for row in rows if (row["kind"], row["events"]) == ("seconds", "same")), None)
-    if timed is None:
-        return "not timed"
-    best = timed["plans"][int(np.argmin(timed["mean"]))]
-    return f"in time level {shown(best, False)}"
+def _ragged(found: Sequence[Row]) -> Finding:
+    if not found:
+        return NOT_TIMED
+    shares = {row["rounds"]: row["judged"]["ragged"] for row in found}
+    told = "no valley in " + ", ".join(f"{percent(share)} (N = {count})" for count, share in shares.items())
+    return Finding(told, verdicts.ragged(shares))
+
+
+def _merging(found: Sequence[Row]) -> Finding:
+    if not found:
+        return NOT_TIMED
+    shrinks = all(a["judged"]["off"][0] > b["judged"]["off"][0] for a, b in pairwise(found))
+    told = ", ".join(f"N = {row['rounds']}: within {percent(row['judged']['off'][0])}" for row in found)
+    merged = verdicts.negligible([found[-1]["judged"]["off"]])
+    return Finding(told, merged if shrinks else verdicts.FAILS)
+
+
+def _regret(found: Sequence[Row]) -> Finding:
+    if not found:
+        return NOT_TIMED
+    told = ", ".join(f"N = {row['rounds']}: {percent(row['judged']['regret'][0], 1)}" for row in found)
+    return Finding(told, verdicts.OBSERVED)
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:
     """Draw the curves, in work units and in time."""
-    kinds = [kind for kind in ("visits", "seconds") if any(row["kind"] == kind for row in rows)]
-    figure = Figure(figsize=(5.5 * len(kinds), 4), layout="constrained")
+    kinds = [kind for kind in KINDS if same_events(rows, kind) is not None]
+    grouped = is_grouped(rows)
+    figure = Figure(figsize=((7 if grouped else 5.5) * len(kinds), 4.8), layout="constrained")
     figure.suptitle(title)
     for axes, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
-        own = [row for row in rows if row["kind"] == kind]
         scale = 1 if kind == "visits" else 1e3
-        for row in own:
-            _curve(axes, row, scale, is_grouped(rows))
+        row = same_events(rows, kind)
+        assert row is not None
+        names = row["plans"] if grouped else list(range(len(row["plans"])))
+        for own in [row, *different(rows, kind)]:
+            _curve(axes, names, own, scale)
+        for place, (order, found) in enumerate(row.get("orders", {}).items()):
+            at = found["plan"] if grouped else level_of(found["plan"])
+            axes.plot([at], [scale * found["own"][0]], "v^"[place], color="tab:red", label=f"best, {order}")
+        mark(axes, row["height"], row["plans"] if grouped else None)
         unit = "work units" if kind == "visits" else "ms"
-        axes.set(xlabel="level/group" if is_grouped(rows) else "level", ylabel=f"mean response, {unit}")
-        axes.legend(fontsize=8)
+        axes.set(xlabel="level/group" if grouped else "level", ylabel=f"mean response, {unit}")
+        axes.tick_params(axis="x", rotation=90 if grouped else 0)
+        axes.legend(
+            fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.24 if grouped else -0.14)
+        )
     return figure
 
 
-def _curve(axes: Any, row: Row, scale: float, grouped: bool) -> None:
-    names = [shown(name, grouped) for name in row["plans"]]
+def _curve(axes: Any, names: Sequence[str | int], row: Row, scale: float) -> None:
     mean = scale * np.array(row["mean"])
     if row["events"] == "same":
         axes.plot(names, mean, "k.-", lw=2, label="same events")
-        axes.fill_between(
-            names, scale * np.array(row["low"]), scale * np.array(row["high"]), color="k", alpha=0.1
-        )
+        low, high = (scale * np.array(row[key]) for key in ("low", "high"))
+        axes.fill_between(names, low, high, color="k", alpha=0.1)
     else:
         axes.plot(names, mean, ".--", label=f"different events, N = {row['rounds']}")
-    axes.tick_params(axis="x", rotation=90 if grouped else 0)
 
 
 EXPERIMENT = Experiment("fig4c", "mean response by level", measure, text, claims, draw)

@@ -4,44 +4,61 @@ Whenever the controller has settled, `threshold` subscriptions are inserted, so 
 batches of a search are measured, as in the paper. Claims: the controller is much better than no batch search,
 and very near to the best possible. "Best possible" is the smallest response of all plans on the same batch.
 No controller can reach it, because it does not know a batch before it has run.
+
+Two rivals do not adapt. The best constant is the one plan that is best over the whole run, which is known
+only afterwards. The middle constant is the middle level of the first tree, and it never changes.
+
+In both units all plans are known for each batch, so the controller is followed through many orders of the
+batches. In time these are the batches of `times`; its own microseconds are not in them.
 """
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from statistics import fmean, median
-from typing import NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.paper import confidence
-from experiments.paper.fig4a import have_groups, shown
-from experiments.paper.index import GrowingFilter, growing
-from experiments.paper.runner import Claim, Experiment, Run, main, percent
+from experiments.paper import confidence, times, verdicts
+from experiments.paper.confidence import Interval
+from experiments.paper.index import growing
+from experiments.paper.plans import ARRIVAL, have_groups, last_in_range, level_of, shown
+from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import GROUPS, RULE, SETTINGS, Profile, Setting
-from experiments.paper.timing import ARRIVAL, batches, calls
+from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, work
-from experiments.response.bursts import in_turns, label
-from experiments.response.listener import Listener, stream
-from rtfilter.adaptive import Controller, LevelController, PlanController, Report, Shape, exact
-from rtfilter.dtypes import FloatArray
+from experiments.response.bursts import label
+from rtfilter.adaptive import Controller, LevelController, Plan, PlanController, Report, Shape, exact
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.replay.output import Row, table
 
-COMPARED = 17
-"""Every 17th timed batch is also run by all other plans. 17 is no multiple of 2 to 5, the numbers of plans in
-a loop, so each plan of a loop is compared."""
 POOL = 8
-"""Number of batches that runs draw from, as a multiple of the profile's."""
-REGRET = 0.1
-"""Largest mean regret that meets the claim."""
-KEPT = 0.75
-"""Smallest part of the possible gain that meets the claim."""
-LITTLE = 0.05
-"""If the possible gain is smaller than this, the claim cannot hold."""
+"""Number of batches that runs draw from in work units, as a multiple of the profile's."""
+KINDS = {"visits": "units", "seconds": "time"}
+RIVALS = {
+    "none": "no batch search",
+    "middle": "middle constant",
+    "constant": "best constant",
+    "adaptive": "adaptive",
+    "possible": "best possible",
+}
+
+
+class Step(NamedTuple):
+    """What all plans do at one size of the index."""
+
+    size: int
+    work: Work
+    """Its responses, in work units or in seconds."""
+
+    @property
+    def height(self) -> int:
+        """Number of levels that the plans have."""
+        return 1 + self.work.plans[-1].level
 
 
 class Episode(NamedTuple):
@@ -63,292 +80,351 @@ def controller(setting: Setting, rounds: int, threshold: int) -> Controller:
 
 
 def measure(run: Run) -> None:
-    """Grow the index between searches: in work units many times with each N, in seconds once."""
-    index, profile = growing(run.setting, run.seed), run.profile
-    costs = {"visits": float(sum(profile.sizes))}
-    if isinstance(index, GrowingFilter):
-        costs |= {f"seconds at {size}": 10.0 * size for size in profile.sizes}
-    timed = controller(run.setting, profile.timed_rounds, profile.threshold)
-    for size in profile.sizes:
-        for earlier in run.of(f"seconds at {size}"):
-            relive(timed, earlier, profile)
+    """Follow the controller while the index grows, many times with each N, in both units."""
+    logged, profile = times.logged(run), run.profile
+    costs = {"visits": 1.0} | ({"seconds": 0.1} if logged else {})
     for piece in run.pieces(costs):
-        if piece == "visits":
-            run.keep(piece, in_units(run))
-        else:
-            assert isinstance(index, GrowingFilter)
-            index.grow(int(piece.split()[-1]))
-            run.keep(piece, [in_seconds(run, index, timed)])
+        steps = list(counted(run)) if piece == "visits" else timed(run, logged)
+        middle, rows = middle_plan(run.setting, steps[0], profile.batch), []
+        for among in ("all",) if run.setting.grouped else ("judged", "all"):
+            reach = steps if among == "all" else [in_range(step) for step in steps]
+            found = follow(run.setting, reach, middle, profile, run.seed, piece)
+            rows += [{"among": among, **row} for row in found]
+        if piece == "seconds":
+            by_order = {row["size"]: times.orders(row) for row in times.by_size(logged, profile.sizes)}
+            rows = [row | ({"orders": by_order[row["size"]]} if row["size"] else {}) for row in rows]
+        run.keep(piece, [{"kind": piece, **row} for row in rows])
 
 
-def in_units(run: Run) -> list[Row]:
-    """One row per size and N."""
+def counted(run: Run) -> Iterator[Step]:
+    """The work of all plans at each size."""
     index, profile = growing(run.setting, run.seed), run.profile
-    runs = {
-        (count, repeat): controller(run.setting, count, profile.threshold)
-        for count in profile.rounds
-        for repeat in range(profile.repeats)
-    }
-    rows = []
     for size in profile.sizes:
         run.tell(f"visits at {size}")
         index.grow(size)
         count = POOL * profile.batches
         points = index.points(0, count * profile.batch).reshape(count, profile.batch, -1)
-        found = work(run.setting, index.levels(), points)
-        episodes: dict[int, list[Episode]] = {}
-        for (rounds, repeat), own in runs.items():
-            order = np.random.default_rng([run.seed, rounds, repeat, size]).permutation(count)
-            episodes.setdefault(rounds, []).append(episode(own, found, order.tolist(), profile.batch))
-            own.on_update(profile.threshold)
-        rows += [summary(found, n, own, profile) | {"size": size} for n, own in episodes.items()]
+        yield Step(size, work(run.setting, index.levels(), points))
         run.advance(size / sum(profile.sizes))
+
+
+def timed(run: Run, logged: Sequence[Row]) -> list[Step]:
+    """The seconds of all plans at each size, as far as they were measured."""
+    made = []
+    for size in run.profile.sizes:
+        names, seconds = times.pool(logged, size)
+        plans = run.setting.plans(1 + level_of(names[-1]), run.profile.batch)
+        arrival = seconds[:, names.index(ARRIVAL)]
+        # Nobody knows what a perfect order would take.
+        made.append(Step(size, Work(plans, seconds, np.zeros_like(seconds), arrival, arrival)))
+    return made
+
+
+def in_range(step: Step) -> Step:
+    """The same without the plans that the paper cannot reach."""
+    last = last_in_range(step.height)
+    kept = [p for p, plan in enumerate(step.work.plans) if plan.level <= last]
+    found = step.work
+    return Step(
+        step.size,
+        found._replace(
+            plans=[found.plans[p] for p in kept],
+            response=found.response[:, kept],
+            estimation=found.estimation[:, kept],
+        ),
+    )
+
+
+def follow(
+    setting: Setting, steps: Sequence[Step], middle: Plan, profile: Profile, seed: int, kind: str
+) -> list[Row]:
+    """Follow controllers with each N through the steps: a row per size, and one for the whole run."""
+    constant = best_constant(steps)
+    rows = []
+    for rounds in profile.rounds:
+        episodes: list[list[Episode]] = []
+        for repeat in range(profile.repeats):
+            own = controller(setting, rounds, profile.threshold)
+            walked = []
+            for step in steps:
+                rng = np.random.default_rng([seed, rounds, repeat, step.size])
+                order = shuffled(rng, len(step.work.response), again=kind == "seconds")
+                walked.append(episode(own, step.work, order, profile.batch))
+                own.on_update(profile.threshold)
+            episodes.append(walked)
+        taken = [
+            means(step, [walked[k] for walked in episodes], constant, middle) for k, step in enumerate(steps)
+        ]
+        # In time the batches are few, so runs differ by their batches as well: the interval is that of runs.
+        center = confidence.spread if kind == "seconds" else confidence.mean
+        common = {"rounds": rounds, "constant_plan": label(constant, profile.batch),
+                  "middle_plan": label(middle, profile.batch)}  # fmt: skip
+        for k, step in enumerate(steps):
+            walked_here = [walked[k] for walked in episodes]
+            rows.append(common | summary(step, walked_here, taken[k], profile, center))
+        whole = {name: np.mean([each[name] for each in taken], axis=0) for name in taken[0]}
+        rows.append(common | {"size": None} | ratios(whole, center))
     return rows
 
 
-def relive(timed: Controller, earlier: Row, profile: Profile) -> None:
-    """Give a controller the reports of an earlier run, so that it goes on from there."""
-    for nanoseconds in earlier["history"]:
-        ticket = timed.plan(profile.timed_batch, Shape(earlier["height"]))
-        timed.report(ticket, Report(nanoseconds / 1e9, profile.timed_batch))
-    timed.on_update(profile.threshold)
+def shuffled(rng: np.random.Generator, count: int, again: bool) -> Iterator[int]:
+    """The rows of a pool in random order, endlessly. If `again`, they are drawn with replacement first."""
+    drawn: IntArray = rng.integers(count, size=count) if again else np.arange(count)
+    while True:
+        yield from rng.permutation(drawn).tolist()
 
 
-def episode(own: Controller, found: Work, order: Sequence[int], batch: int) -> Episode:
-    """Give batches to a controller in an order until it settles; after the last, the first comes again."""
+def episode(own: Controller, found: Work, order: Iterator[int], batch: int) -> Episode:
+    """Give batches to a controller in an order until it settles. Without a choice, one batch is run."""
     height = 1 + found.plans[-1].level
     column = {plan: p for p, plan in enumerate(found.plans)}
     chosen: list[int] = []
     plans: list[int] = []
-    for turn in range(100 * len(order)):
+    for _, at in zip(range(100_000), order, strict=False):
         ticket = own.plan(batch, Shape(height))
-        if ticket.episode == 0:
+        settled = ticket.episode == 0
+        if not settled or not chosen:
+            p = column[ticket.plan]
+            own.report(ticket, Report(float(found.response[at, p]), batch))
+            chosen.append(at)
+            plans.append(p)
+        if settled:
             return Episode(chosen, plans, column[ticket.plan])
-        at, p = order[turn % len(order)], column[ticket.plan]
-        own.report(ticket, Report(float(found.response[at, p]), batch))
-        chosen.append(at)
-        plans.append(p)
     raise RuntimeError("the controller did not settle")
 
 
-def summary(found: Work, rounds: int, episodes: Sequence[Episode], profile: Profile) -> Row:
-    """A row with means over the repetitions of one size and N."""
-    least = found.response.min(axis=1)
-    fixed = int(found.response.mean(axis=0).argmin())
+def clamped(plan: Plan, found: Work) -> int:
+    """The column of a plan, or of the same group at the last level if the tree is lower."""
+    level = min(plan.level, found.plans[-1].level)
+    return found.plans.index(Plan(level, plan.group))
 
-    def mean(values: Callable[[Episode], FloatArray]) -> FloatArray:
+
+def best_constant(steps: Sequence[Step]) -> Plan:
+    """The plan with the smallest mean response over all steps."""
+    highest = max(steps, key=lambda step: step.height)
+
+    def total(plan: Plan) -> float:
+        return sum(float(step.work.response[:, clamped(plan, step.work)].mean()) for step in steps)
+
+    return min(highest.work.plans, key=total)
+
+
+def middle_plan(setting: Setting, first: Step, batch: int) -> Plan:
+    """The middle level of the first tree; if plans have groups, with the middle group."""
+    groups = [plan.group for plan in setting.plans(1, batch)] if setting.grouped else [1]
+    return Plan((first.height - 1) // 2, groups[len(groups) // 2])
+
+
+def means(step: Step, episodes: Sequence[Episode], constant: Plan, middle: Plan) -> dict[str, FloatArray]:
+    """The mean response of each search (r,), and of what it is compared with, on the same batches."""
+    found = step.work
+    least, fixed = found.response.min(axis=1), int(found.response.mean(axis=0).argmin())
+
+    def of_each(values: Callable[[Episode], FloatArray]) -> FloatArray:
         return np.array([values(own).mean() for own in episodes])
 
-    adaptive = mean(lambda own: found.response[own.batches, own.plans])
-    possible = mean(lambda own: least[own.batches])
-    best = mean(lambda own: found.response[own.batches, fixed])
+    return {
+        "adaptive": of_each(lambda own: found.response[own.batches, own.plans]),
+        "none": of_each(lambda own: found.random[own.batches]),
+        "possible": of_each(lambda own: least[own.batches]),
+        "fixed": of_each(lambda own: found.response[own.batches, fixed]),
+        "constant": of_each(lambda own: found.response[own.batches, clamped(constant, found)]),
+        "middle": of_each(lambda own: found.response[own.batches, clamped(middle, found)]),
+    }
+
+
+def ratios(taken: dict[str, FloatArray], center: Callable[[FloatArray], Interval]) -> Row:
+    """The controller compared with each of the others."""
+    adaptive = taken["adaptive"]
+    return {
+        "gain": center(1 - adaptive / taken["none"]),
+        "possible_gain": center(1 - taken["possible"] / taken["none"]),
+        "regret": center(adaptive / taken["possible"] - 1),
+        "over_fixed": center(adaptive / taken["fixed"] - 1),
+        "over_constant": center(adaptive / taken["constant"] - 1),
+        "over_middle": center(adaptive / taken["middle"] - 1),
+    }
+
+
+def summary(
+    step: Step,
+    episodes: Sequence[Episode],
+    taken: dict[str, FloatArray],
+    profile: Profile,
+    center: Callable[[FloatArray], Interval],
+) -> Row:
+    """A row about the searches at one size."""
+    plans = step.work.plans
+    mean = step.work.response.mean(axis=0)
     settled = [own.settled for own in episodes]
-    after = found.response.mean(axis=0)[settled] / found.response.mean(axis=0)[fixed] - 1
     return {
-        "kind": "visits",
-        "rounds": rounds,
+        "size": step.size,
+        "height": step.height,
         "batches": fmean(len(own.batches) for own in episodes),
-        "adaptive": confidence.mean(adaptive),
-        "none": confidence.mean(mean(lambda own: found.random[own.batches])),
-        "possible": confidence.mean(possible),
-        "fixed": confidence.mean(best),
-        "best": label(found.plans[fixed], profile.batch),
-        "regret": confidence.mean(adaptive / possible - 1),
-        "over_fixed": confidence.mean(adaptive / best - 1),
-        "settled": confidence.mean(after),
-        "plans": dict(Counter(label(found.plans[p], profile.batch) for p in settled)),
+        "best": label(plans[int(mean.argmin())], profile.batch),
+        **{name: center(values) for name, values in taken.items()},
+        **ratios(taken, center),
+        "settled": center(mean[settled] / mean.min() - 1),
+        "plans": dict(Counter(label(plans[p], profile.batch) for p in settled)),
     }
 
 
-def in_seconds(run: Run, index: GrowingFilter, timed: Controller) -> Row:
-    """Time one search; some of its batches are also run by all plans and without batch search."""
-    profile, batch = run.profile, run.profile.timed_batch
-    listener = Listener(timed)
-    by_name = calls(run, index, batch)
-    arriving = batches(index, batch)
-    history: list[int] = []  # nanoseconds
-    compared: dict[str, list[float]] = {name: [] for name in ("adaptive", "none", "possible", *by_name)}
-    while True:
-        events = next(arriving)
-        gc.disable()
-        try:
-            # A short batch is not repeated, because a controller takes one report of it.
-            seconds = stream(index.filter, "shortest", listener, events)
-        finally:
-            gc.enable()
-        assert listener.ticket is not None
-        if listener.settled:
-            break
-        history.append(round(seconds * 1e9))
-        run.tell(f"seconds at {index.size}, batch {len(history)}")
-        if len(history) % COMPARED == 1:
-            taken = in_turns(by_name, iter([events]), 1, lambda _: None)
-            own = label(listener.ticket.plan, batch)
-            for name, times in taken.items():
-                compared[name] += times
-            compared["adaptive"] += taken[own]
-            compared["none"] += taken[ARRIVAL]
-            compared["possible"].append(min(times[0] for name, times in taken.items() if name != ARRIVAL))
-    timed.on_update(profile.threshold)
-    best = min(by_name.keys() - {ARRIVAL}, key=lambda name: median(compared[name]))
-    adaptive, possible = np.array(compared["adaptive"]), np.array(compared["possible"])
-    return {
-        "kind": "seconds",
-        "size": index.size,
-        "rounds": profile.timed_rounds,
-        "batches": len(history),
-        "height": index.filter.tree.height,
-        "adaptive": confidence.mean(adaptive),
-        "none": confidence.mean(compared["none"]),
-        "possible": confidence.mean(possible),
-        "fixed": confidence.mean(compared[best]),
-        "best": best,
-        "regret": confidence.slower(adaptive, possible),
-        "over_fixed": confidence.slower(adaptive, compared[best]),
-        "plans": {label(listener.ticket.plan, batch): 1},
-        "history": history,
-    }
-
-
-def of(rows: Sequence[Row], kind: str, rounds: int | None = None) -> list[Row]:
-    """The rows of a kind and N, sorted by N and size."""
-    chosen = [row for row in rows if row["kind"] == kind and rounds in (None, row["rounds"])]
+def of(rows: Sequence[Row], kind: str, among: str, rounds: int | None = None) -> list[Row]:
+    """The rows of a kind, a range and an N, sorted by N and size; not those of the whole run."""
+    chosen = [
+        row for row in rows
+        if (row["kind"], row["among"]) == (kind, among) and rounds in (None, row["rounds"]) and row["size"]
+    ]  # fmt: skip
     return sorted(chosen, key=lambda row: (row["rounds"], row["size"]))
+
+
+def whole_run(rows: Sequence[Row], kind: str, among: str) -> Row:
+    """The row of the whole run with the largest N."""
+    own = [row for row in rows if (row["kind"], row["among"], row["size"]) == (kind, among, None)]
+    return max(own, key=lambda row: int(row["rounds"]))
+
+
+def ranges(rows: Sequence[Row]) -> list[str]:
+    """The ranges of levels that were followed; the first is the one that is judged."""
+    return sorted({row["among"] for row in rows}, reverse=True)
 
 
 def is_grouped(rows: Sequence[Row]) -> bool:
     """Whether the plans have groups."""
-    return have_groups(name for row in rows for name in [row["best"], *row["plans"]])
+    return have_groups(name for row in rows if row["size"] for name in [row["best"], *row["plans"]])
 
 
 def text(rows: Sequence[Row]) -> str:
-    """A table with one line per size and N."""
-    grouped, lines = is_grouped(rows), []
-    for row in [*of(rows, "visits"), *of(rows, "seconds")]:
-        plans = sorted(row["plans"].items(), key=lambda item: -item[1])
-        lines.append(
-            {
-                "unit": "work" if row["kind"] == "visits" else "seconds",
-                "rounds": row["rounds"],
-                "size": row["size"],
-                "batches": row["batches"],
-                "none": row["none"][0],
-                "adaptive": row["adaptive"][0],
-                "possible": row["possible"][0],
-                "regret": f"{row['regret'][0]:.3f} ({row['regret'][1]:.3f}..{row['regret'][2]:.3f})",
-                "over_fixed": row["over_fixed"][0],
-                "best": shown(row["best"], grouped),
-                "settled": " ".join(shown(name, grouped) for name, _ in plans[:3]),
-            }
-        )
-    names = {
-        "unit": "unit",
-        "rounds": "N",
-        "size": "subscriptions",
-        "batches": "batches",
-        "none": "no batch search",
-        "adaptive": "adaptive",
-        "possible": "best possible",
-        "regret": "over possible",
-        "over_fixed": "over best fixed",
-        "best": "best fixed",
-        "settled": "settled at",
-    }
-    return table(lines, names)
+    """Tables with one line per size and N, one for each unit and range of levels."""
+    grouped, parts = is_grouped(rows), []
+    for kind, unit in KINDS.items():
+        for among in ranges(rows):
+            lines = []
+            for row in of(rows, kind, among):
+                plans = sorted(row["plans"].items(), key=lambda item: -item[1])
+                scale = 1 if kind == "visits" else 1e3
+                lines.append(
+                    {
+                        "rounds": row["rounds"],
+                        "size": row["size"] / 1e6,
+                        "batches": round(row["batches"]),
+                        **{key: scale * row[key][0] for key in RIVALS},
+                        "regret": times.interval(row["regret"]),
+                        "at": " ".join(shown(name, grouped) for name, _ in plans[:2]),
+                    }
+                )
+            if not lines:
+                continue
+            own = whole_run(rows, kind, among)
+            where = "" if grouped else ", all levels" if among == "all" else ", the paper's range"
+            constants = [shown(own[key], grouped) for key in ("constant_plan", "middle_plan")]
+            names = {
+                "rounds": "N", "size": "M", "batches": "batches", "none": "none", "middle": "middle",
+                "constant": "constant", "adaptive": "adaptive", "possible": "possible",
+                "regret": "regret", "at": "settled",
+            }  # fmt: skip
+            heading = (
+                f"{'work units' if unit == 'units' else 'ms'}{where}, by millions (M) of subscriptions; "
+            )
+            heading += f"best constant {constants[0]}, middle constant {constants[1]}"
+            parts.append(f"{heading}\n{table(lines, names)}")
+    return "\n\n".join(parts)
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Whether the controller is much better than no batch search, and near to the best possible."""
-    made, counts = [], sorted({row["rounds"] for row in rows if row["kind"] == "visits"})
-    most = of(rows, "visits", counts[-1])
-    gains = [1 - row["adaptive"][0] / row["none"][0] for row in most]
-    possible = [1 - row["possible"][0] / row["none"][0] for row in most]
-    worth = min(possible) > LITTLE
-    kept = [gain / best for gain, best in zip(gains, possible, strict=True)] if worth else [0.0]
-    part = f"at least {percent(min(kept))} of the possible gain" if worth else "but little is possible"
-    regrets = {count: fmean(row["regret"][0] for row in of(rows, "visits", count)) for count in counts}
-    fixed = {count: fmean(row["over_fixed"][0] for row in of(rows, "visits", count)) for count in counts}
-    seconds = of(rows, "seconds")
-    timed, near = "", ""
-    if seconds:
-        saved = [1 - row["adaptive"][0] / row["none"][0] for row in seconds]
-        timed = f"; in time {percent(min(saved))} to {percent(max(saved))}"
-        near = (
-            f"; in time {percent(fmean(row['regret'][0] for row in seconds), 1)} (N = {seconds[0]['rounds']})"
+    """Whether the controller is much better than no batch search, near to the best, better than constants."""
+    return [
+        _claim(rows, "while it searches, the controller is much better than no batch search",
+               "about as in 4-b", "gain", _much),
+        _claim(rows, "the controller is very near to the best possible of each batch", "gap negligible",
+               "regret", verdicts.negligible),
+        _claim(rows, "adapting is better than the best constant plan, known afterwards", "",
+               "over_constant", _better),
+        _claim(rows, "adapting is better than the middle level, never changed", "", "over_middle", _better),
+        _claim(rows, "the controller is near to the best fixed plan of each size", "", "over_fixed",
+               verdicts.negligible),
+    ]  # fmt: skip
+
+
+def _much(found: Sequence[Sequence[float]]) -> str:
+    return verdicts.rather_above(found, verdicts.CLEARLY, verdicts.MUCH)
+
+
+def _better(found: Sequence[Sequence[float]]) -> str:
+    """Whether a response is surely smaller than another."""
+    return verdicts.above([(-value, -high, -low) for value, low, high in found], 0.0)
+
+
+def _claim(
+    rows: Sequence[Row], claim: str, paper: str, key: str, judge: Callable[[list[Sequence[float]]], str]
+) -> Claim:
+    """A claim on numbers of each size, or of the whole run if it is about a constant."""
+    findings = []
+    for kind in KINDS:
+        own = [row for row in rows if row["kind"] == kind]
+        if not own:
+            findings.append(NOT_TIMED)
+            continue
+        told, verdict = [], ""
+        for among in ranges(own):
+            whole = whole_run(own, kind, among)
+            found = [row[key] for row in of(own, kind, among, whole["rounds"])]
+            if key in ("over_constant", "over_middle"):
+                found = [whole[key]]
+            verdict = verdict or judge(found)
+            told.append(_told(whole, found, key))
+        findings.append(Finding("; with all levels ".join(dict.fromkeys(told)), verdict))
+    return Claim(claim, paper, *findings)
+
+
+def _told(whole: Row, found: Sequence[Sequence[float]], key: str) -> str:
+    values = [value for value, _, _ in found]
+    if key == "gain":
+        least, most = percent(min(values)), percent(max(values))
+        return (
+            f"gain {least} to {most} of {percent(whole['possible_gain'][0])} possible (N = {whole['rounds']})"
         )
-    made.append(
-        Claim(
-            "while it searches, the controller is much better than no batch search",
-            "about as in 4-b",
-            f"gain {percent(min(gains))} to {percent(max(gains))}, {part}{timed}",
-            "holds" if worth and min(kept) >= KEPT else "partly" if min(gains) > 0 else "fails",
-        )
-    )
-    made.append(
-        Claim(
-            "the controller is very near to the best possible of each batch",
-            "gap negligible",
-            "mean regret "
-            + ", ".join(f"N = {count}: {percent(value, 1)}" for count, value in regrets.items())
-            + near,
-            "holds" if regrets[counts[-1]] <= REGRET else "fails",
-        )
-    )
-    made.append(
-        Claim(
-            "the controller is near to the best fixed plan of each size",
-            "not claimed",
-            ", ".join(f"N = {count}: {percent(value, 1)}" for count, value in fixed.items())
-            + "; once settled "
-            + ", ".join(
-                f"{percent(fmean(row['settled'][0] for row in of(rows, 'visits', count)), 1)}"
-                for count in counts
-            ),
-            "observed",
-        )
-    )
-    return made
+    value, low, high = whole[key]
+    told = f"{times.interval((value, low, high))} above it"
+    if value < 0:
+        told = f"{times.interval((-value, -high, -low))} below it"
+    return f"{told}, {percent(max(values), 1)} at one size" if key == "regret" else told
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:
-    """Draw responses by size: adaptive, without batch search, best possible; and the regret by N."""
-    counts = sorted({row["rounds"] for row in rows if row["kind"] == "visits"})
-    kinds = [("visits", counts[-1])]
-    if of(rows, "seconds"):
-        kinds.append(("seconds", of(rows, "seconds")[0]["rounds"]))
-    figure = Figure(figsize=(4.5 * (len(kinds) + 1), 4), layout="constrained")
-    figure.suptitle(title)
-    *panels, regret = figure.subplots(1, len(kinds) + 1)
-    for axes, (kind, count) in zip(panels, kinds, strict=True):
-        own = of(rows, kind, count)
-        size = [row["size"] / 1e6 for row in own]
-        for key, name in {
-            "none": "no batch search",
-            "adaptive": "adaptive",
-            "possible": "best possible",
-        }.items():
-            value, low, high = np.array([row[key] for row in own]).T
-            line = axes.plot(size, value, ".-", label=name)[0]
-            axes.fill_between(size, low, high, color=line.get_color(), alpha=0.2, lw=0)
-        unit = "work units" if kind == "visits" else "seconds"
-        axes.set(
-            xlabel="million subscriptions",
-            ylabel=f"mean response, {unit}",
-            title=f"N = {count}",
-            ylim=(0, None),
-        )
-        axes.legend(fontsize=8)
-    for count in counts:
-        own = of(rows, "visits", count)
-        value, low, high = np.array([row["regret"] for row in own]).T
-        size = [row["size"] / 1e6 for row in own]
-        line = regret.plot(size, value, ".-", label=f"N = {count}")[0]
-        regret.fill_between(size, low, high, color=line.get_color(), alpha=0.2, lw=0)
-    regret.set(
-        xlabel="million subscriptions", ylabel="adaptive over best possible, work units", ylim=(0, None)
-    )
-    regret.legend(fontsize=8)
+    """Draw responses by size of the controller and its rivals, and its regret by N, in both units."""
+    among = ranges(rows)[0]
+    kinds = [kind for kind in KINDS if of(rows, kind, among)]
+    figure = Figure(figsize=(4.3 * 2 * len(kinds), 4.4), layout="constrained")
+    where = "; levels of the paper's range" if among == "judged" else ""
+    figure.suptitle(title + where)
+    panels = figure.subplots(1, 2 * len(kinds))
+    for place, kind in enumerate(kinds):
+        response, regret = panels[2 * place : 2 * place + 2]
+        counts = sorted({row["rounds"] for row in of(rows, kind, among)})
+        own = of(rows, kind, among, counts[-1])
+        scale, unit = (1.0, "work units") if kind == "visits" else (1e3, "ms")
+        for key, name in RIVALS.items():
+            _line(response, own, key, scale, name)
+        for order in own[0].get("orders", {}):
+            points = [(row["size"] / 1e6, scale * row["orders"][order]["own"][0]) for row in own]
+            style = ":" if order == "longest first" else "--"
+            response.plot(*np.array(points).T, style, color="0.5", label=f"best plan, {order}")
+        response.set(ylabel=f"mean response, {unit}", title=f"N = {counts[-1]}", ylim=(0, None))
+        for count in counts:
+            _line(regret, of(rows, kind, among, count), "regret", 100, f"N = {count}")
+        regret.set(ylabel="adaptive over best possible, %", title=f"regret in {KINDS[kind]}", ylim=(0, None))
+    for axes in panels:
+        axes.set(xlabel="million subscriptions")
+        axes.legend(fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return figure
+
+
+def _line(axes: Any, rows: Sequence[Row], key: str, scale: float, name: str) -> None:
+    value, low, high = scale * np.array([row[key] for row in rows]).T
+    size = [row["size"] / 1e6 for row in rows]
+    line = axes.plot(size, value, ".-", label=name)[0]
+    axes.fill_between(size, low, high, color=line.get_color(), alpha=0.2, lw=0)
 
 
 EXPERIMENT = Experiment("fig4d", "adaptive while the index grows", measure, text, claims, draw)

@@ -30,6 +30,9 @@ class Growing(Protocol):
     def grow(self, size: int) -> None:
         """Add subscriptions until there are `size` of them."""
 
+    def repack(self) -> None:
+        """Pack the index anew, into another tree of the same subscriptions and node capacities."""
+
     def levels(self) -> Levels:
         """The nodes of the index as it is now."""
 
@@ -67,6 +70,10 @@ class GrowingFilter:
             count = min(most, DRAWN, size - self.size)
             self._source.subscribe(self.filter, self.size, count)
             self.size += count
+
+    def repack(self) -> None:
+        """See `Growing`."""
+        self.filter.repack()
 
     def levels(self) -> Levels:
         """See `Growing`."""
@@ -109,6 +116,10 @@ class GrowingPoints:
             points[:, 0::2], points[:, 1::2] = low, high
             self._tree.insert_many(np.arange(self.size, self.size + count), points, points)
             self.size += count
+
+    def repack(self) -> None:
+        """See `Growing`."""
+        self._tree.repack()
 
     def levels(self) -> Levels:
         """See `Growing`. The box of an event meets a node if smallest l <= v <= largest u."""

@@ -7,48 +7,24 @@ numbers.
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
 from os.path import relpath
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from experiments.errors import ResultError
 from experiments.output import content
-from experiments.paper import runner
-from experiments.paper.runner import Claim, Experiment
+from experiments.paper import budget, page, runner
+from experiments.paper.budget import Part, span
+from experiments.paper.page import Result
+from experiments.paper.runner import Experiment
 from experiments.paper.settings import PROFILES, SETTINGS
 from rtfilter.replay import machine
-from rtfilter.replay.output import Row
 
-NAMES = ("fig4a", "fig4b", "fig4c", "fig4d", "counting", "regret")
+NAMES = ("times", "fig4a", "fig4b", "fig4c", "fig4d", "counting", "generators")
 """The modules with experiments, in the order of the page."""
-SHOWN = ("paper", "modern")
-"""Settings whose pictures are on the page."""
-PAGE = "evaluation.md"
 READING = "reading.md"
-"""A text by hand in the folder of the page, which becomes a part of the page."""
-INTRODUCTION = """\
-Wang, Zhang and Kitsuregawa search an R\\*-tree for batches of events, the shortest search first, and adapt
-the level down to which a batch is estimated. This page repeats each figure of their paper, adds experiments
-on questions that the paper leaves open, and gives a verdict on each claim, also on those that fail.
-`python -m experiments all --profile full` measures all of it, in hours; `--profile ci` takes minutes."""
-
-
-class Result(NamedTuple):
-    """The content of a file of numbers."""
-
-    experiment: Experiment
-    setting: str
-    profile: str
-    machine: dict[str, Any]
-    rows: list[Row]
-
-    @property
-    def claims(self) -> list[Claim]:
-        """Its claims with their verdicts."""
-        return self.experiment.claims(self.rows)
+"""A text by hand in the folder of the pages, which becomes a part of the first one."""
 
 
 def experiment(name: str) -> Experiment:
@@ -86,77 +62,8 @@ def results(folder: Path) -> list[Result]:
     return found
 
 
-def page(found: Sequence[Result], pictures: str, reading: str) -> str:
-    """The page as Markdown, with pictures from a folder and a text by hand."""
-    own = [result for result in found if result.setting == SHOWN[0]]
-    machines = dict.fromkeys(machine.one_line(result.machine) for result in found)
-    profiles = ", ".join(dict.fromkeys(f"`{result.profile}`" for result in found))
-    parts = [
-        "# The paper's evaluation, repeated",
-        INTRODUCTION,
-        _count(own),
-        _table(own),
-        "What was found for each claim is below, in the section of its experiment.",
-        f"Profile {profiles}. " + "; ".join(machines) + ".",
-        *([reading.strip()] if reading else []),
-        "## Pictures",
-        *(picture for result in found if result.setting in SHOWN for picture in _picture(result, pictures)),
-        "## Verdicts by setting",
-        "Settings: " + "; ".join(f"`{name}`: {SETTINGS[name].title}" for name in SETTINGS) + ".",
-        _matrix(found),
-    ]
-    for result in found:
-        parts += [
-            f"## {result.experiment.name}, {result.setting} ({result.profile})",
-            "\n".join(f"- {claim.claim}: {claim.ours}: **{claim.verdict}**" for claim in result.claims),
-            f"```text\n{result.experiment.text(result.rows)}\n```",
-        ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _count(found: Sequence[Result]) -> str:
-    verdicts = Counter(claim.verdict for result in found for claim in result.claims)
-    return (
-        "Verdicts in the paper's own setting: "
-        + ", ".join(f"{verdict} {count}" for verdict, count in verdicts.most_common())
-        + "."
-    )
-
-
-def _table(found: Sequence[Result]) -> str:
-    """All claims and verdicts; what was found is too long for a cell."""
-    lines = ["| | claim | paper | verdict |", "|---|---|---|---|"]
-    lines += [
-        f"| {result.experiment.name} | {claim.claim} | {claim.paper} | **{claim.verdict}** |"
-        for result in found
-        for claim in result.claims
-    ]
-    return "\n".join(lines)
-
-
-def _picture(result: Result, pictures: str) -> list[str]:
-    name = f"{result.experiment.name}-{result.setting}"
-    return [f"![{result.experiment.title}, {SETTINGS[result.setting].title}]({pictures}/{name}.png)"]
-
-
-def _matrix(found: Sequence[Result]) -> str:
-    """The verdicts on each claim by setting, as a table."""
-    names = [name for name in SETTINGS if any(result.setting == name for result in found)]
-    verdicts: dict[tuple[str, str], dict[str, str]] = {}
-    for result in found:
-        for claim in result.claims:
-            verdicts.setdefault((result.experiment.name, claim.claim), {})[result.setting] = claim.verdict
-    lines = [f"| | claim | {' | '.join(names)} |", "|---|---|" + "---|" * len(names)]
-    lines += [
-        f"| {name} | {claim} | {' | '.join(own.get(setting, '') for setting in names)} |"
-        for (name, claim), own in verdicts.items()
-        if len(own) > 1
-    ]
-    return "\n".join(lines)
-
-
 def write(folder: Path, to: Path) -> Path:
-    """Draw all results of a folder, and write the page into the folder `to`; its path.
+    """Draw all results of a folder, and write the pages into the folder `to`; the path of the first.
 
     Raises
     ------
@@ -169,11 +76,10 @@ def write(folder: Path, to: Path) -> Path:
     for result in found:
         runner.picture(result.experiment, SETTINGS[result.setting], result.rows, folder)
     to.mkdir(parents=True, exist_ok=True)
-    written = to / PAGE
-    reading = to / READING
-    written.write_text(
-        page(found, Path(relpath(folder, to)).as_posix(), reading.read_text() if reading.exists() else "")
-    )
+    written, reading = to / page.FIRST, to / READING
+    pictures = Path(relpath(folder, to)).as_posix()
+    written.write_text(page.first_page(found, pictures, reading.read_text() if reading.exists() else ""))
+    (to / page.DETAILS).write_text(page.details(found, pictures))
     return written
 
 
@@ -187,12 +93,21 @@ def everything(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     profile, out = PROFILES[given.profile], runner.folder(parser, given)
     print(machine.one_line())
+    parts = [
+        Part(name, setting, profile, out)
+        for setting in given.setting for name in NAMES if setting in settings(name)
+    ]  # fmt: skip
+    print(budget.told(parts))
     try:
-        for setting in given.setting:
-            for name in NAMES:
-                if setting in settings(name):
-                    rows = runner.measure(experiment(name), SETTINGS[setting], profile, out, given.seed)
-                    print(runner.show(experiment(name), SETTINGS[setting], rows), flush=True)
+        for number, part in enumerate(parts, 1):
+            own, setting = experiment(part.name), SETTINGS[part.setting]
+            left = [each.left for each in parts]
+            print(
+                f"part {number} of {len(parts)}, {part.name}, {part.setting}: {span(left[number - 1])}; "
+                f"{span(sum(left))} left in all\n", flush=True,
+            )  # fmt: skip
+            rows = runner.measure(own, setting, profile, out, given.seed)
+            print(runner.show(own, setting, rows), flush=True)
         written = write(out, out)
     except ResultError as error:
         parser.error(str(error))

@@ -19,27 +19,15 @@ from experiments.arguments import natural
 from experiments.errors import ResultError
 from experiments.output import content, keep, require_same
 from experiments.paper.settings import PROFILES, SETTINGS, Profile, Setting
+from experiments.paper.verdicts import Claim
 from experiments.timing import one_core
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture
 
 DIGITS = 5
 """Significant digits of kept numbers."""
-DPI = 80
+DPI = 150
 """Resolution of pictures."""
-
-
-class Claim(NamedTuple):
-    """A claim of the paper, or of ours, and the verdict on it.
-
-    `paper` is what the paper says, `ours` what was found.
-    """
-
-    claim: str
-    paper: str
-    ours: str
-    verdict: str
-    """``holds``, ``partly``, ``fails`` or ``does not apply``; ``observed`` if nothing was claimed."""
 
 
 class Experiment(NamedTuple):
@@ -89,7 +77,7 @@ class Run:
     machine: dict[str, Any] = field(default_factory=machine.describe)
     _bar: tqdm[Any] | None = None
     _cost: float = 0.0
-    _last: str = ""
+    _costs: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.path.exists():
@@ -113,7 +101,7 @@ class Run:
         `costs` are the relative times of all pieces, for the progress bar.
         """
         done = {row["piece"] for row in self.rows}
-        self._last = list(costs)[-1]
+        self._costs = costs
         waiting = {piece: cost for piece, cost in costs.items() if piece not in done}
         name = f"{self.experiment}, {self.setting.name}"
         form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}, left {remaining}{postfix}"
@@ -126,6 +114,12 @@ class Run:
                 yield piece
                 before += cost
                 bar.update(before - bar.n)
+            self._bar = None
+
+    def close(self) -> None:
+        """Take the progress bar away, so that a message of an interrupted run has a line of its own."""
+        if self._bar is not None:
+            self._bar.close()
             self._bar = None
 
     def advance(self, share: float) -> None:
@@ -141,8 +135,13 @@ class Run:
     def keep(self, piece: str, rows: Sequence[Row]) -> None:
         """Keep the rows of a piece that is done, in the file."""
         self.rows += [{"piece": piece, **{key: _brief(value) for key, value in row.items()}} for row in rows]
-        complete = piece == self._last  # pieces are done in order
-        keep(self.path, self.experiment, self._settings, self.rows, self.machine, complete=complete)
+        costs, done = self._costs, {row["piece"] for row in self.rows} | {piece}
+        left = sum(cost for name, cost in costs.items() if name not in done) / sum(costs.values())
+        complete = piece == list(costs)[-1]  # pieces are done in order
+        keep(
+            self.path, self.experiment, self._settings, self.rows, self.machine,
+            complete=complete, left=round(left, 3),
+        )  # fmt: skip
 
     def of(self, piece: str) -> list[Row]:
         """The rows of a piece; none if it is not done."""
@@ -180,6 +179,7 @@ def measure(experiment: Experiment, setting: Setting, profile: Profile, out: Pat
         try:
             experiment.measure(own)
         finally:
+            own.close()
             gc.unfreeze()  # `timing.calls` freezes objects, and what stays frozen is not freed at exit either
     return own.rows
 
@@ -193,9 +193,19 @@ def picture(experiment: Experiment, setting: Setting, rows: Sequence[Row], out: 
 
 def show(experiment: Experiment, setting: Setting, rows: Sequence[Row]) -> str:
     """The tables and claims of an experiment as text."""
-    claims = [f"- {c.claim}: {c.paper} | {c.ours} | {c.verdict}" for c in experiment.claims(rows)]
+    claims = [line for claim in experiment.claims(rows) for line in told(claim)]
     heading = f"{experiment.name}, {experiment.title}: {setting.title}"
     return "\n".join([heading, "=" * len(heading), experiment.text(rows), "", *claims, ""])
+
+
+def told(claim: Claim) -> list[str]:
+    """A claim as text: what the paper says, and what was found in units and in time."""
+    paper = f" (the paper: {claim.paper})" if claim.paper else ""
+    return [
+        f"- {claim.claim}{paper}",
+        f"  - units: {claim.units.ours}: **{claim.units.verdict}**",
+        f"  - time: {claim.time.ours}: **{claim.time.verdict}**",
+    ]
 
 
 def arguments(parser: argparse.ArgumentParser, settings: Sequence[str], default: Sequence[str]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from rtfilter.adaptive import Plan
@@ -38,28 +39,22 @@ class Profile(NamedTuple):
     """Loop counters N."""
     repeats: int
     """Number of runs with other batches in work units."""
+    timed_sizes: tuple[int, ...]
+    """Batch sizes that are timed."""
     timed: int
     """Smallest number of timed batches per point."""
     patience: float
     """Seconds in which more batches may be timed."""
-    timed_different: int
-    """Number of timed batches that each plan has for itself: the largest N of the timed curves."""
-    timed_batch: int
-    """Events of a batch in the timed run with a controller."""
-    timed_rounds: int
-    """Loop counter N of that controller."""
-    long_boxes: int
-    """First number of subscriptions of a long run, see `regret`."""
-    long_steps: int
-    """Steps of each of its phases."""
-    long_batches: int
-    """Batches of a step."""
-    long_repeats: int
-    """Number of long runs."""
+    first: int
+    """Number of other batches that choose which plans are timed in all orders."""
+    pool: int
+    """Number of batches that all plans are timed on where the index does not grow."""
     compared: tuple[int, ...]
     """Numbers of subscriptions at which the tree is compared with counting."""
     workloads: tuple[str, ...]
     """Workloads of that comparison, names of `BOXES`."""
+    drawn: int
+    """Number of subscriptions of each generator, see `generators`."""
 
     def divided(self, by: int) -> Profile:
         """The same profile with numbers of subscriptions divided by `by`."""
@@ -67,8 +62,8 @@ class Profile(NamedTuple):
             sizes=tuple(size // by for size in self.sizes),
             middle=self.middle // by,
             threshold=self.threshold // by,
-            long_boxes=self.long_boxes // by,
             compared=tuple(count // by for count in self.compared),
+            drawn=self.drawn // by,
         )
 
 
@@ -87,37 +82,31 @@ FULL = Profile(
     batches=100,
     rounds=(1, 4, 16, 64),
     repeats=20,
-    timed=4,
+    timed_sizes=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+    timed=30,
     patience=10.0,
-    timed_different=16,
-    timed_batch=16,
-    timed_rounds=64,
-    long_boxes=100_000,
-    long_steps=20,
-    long_batches=100,
-    long_repeats=5,
+    first=6,
+    pool=112,
     compared=(10_000, 100_000, 1_000_000),
     workloads=("wide", "narrow", "dense", "sparse", "nested"),
+    drawn=500_000,
 )
 MEDIUM = FULL.divided(10)._replace(
-    name="medium", batches=60, repeats=10, timed_rounds=16, long_repeats=3, compared=(10_000, 100_000)
+    name="medium", batches=60, repeats=10, compared=(10_000, 100_000), drawn=100_000
 )
 CI = FULL.divided(100)._replace(
     name="ci",
     batch_sizes=(1, 4, 16, 64, 256),
     batches=30,
     repeats=4,
-    timed=2,
+    timed_sizes=(1, 4, 16, 64),
+    timed=6,
     patience=0.1,
-    timed_different=4,
-    timed_batch=16,
-    timed_rounds=1,
-    long_boxes=4000,
-    long_steps=5,
-    long_batches=40,
-    long_repeats=2,
+    first=2,
+    pool=24,
     compared=(8000,),
     workloads=("wide", "nested"),
+    drawn=5000,
 )
 PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in (CI, MEDIUM, FULL)}
 """The profiles by name. For a figure ``ci`` takes seconds and ``medium`` minutes; ``full`` has the sizes of
@@ -130,7 +119,8 @@ class Setting(NamedTuple):
     name: str
     title: str
     capacity: tuple[int, int]
-    workload: str = "wide"
+    workload: str | Callable[[int], Workload] = "wide"
+    """A name of `WORKLOADS`, or a function that makes a workload with a seed."""
     transformed: bool = False
     """Subscriptions are six intervals, stored as points of twelve dimensions, instead of boxes."""
     grouped: bool = False
@@ -140,7 +130,7 @@ class Setting(NamedTuple):
 
     def source(self, seed: int) -> Workload:
         """The workload of a seed."""
-        return wide(seed, 6) if self.transformed else workload(self.workload, seed)
+        return workload(self.workload, seed) if isinstance(self.workload, str) else self.workload(seed)
 
     def plans(self, height: int, batch: int) -> list[Plan]:
         """All plans of a batch, level by level."""
@@ -155,17 +145,20 @@ SETTINGS: Mapping[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("paper", "boxes, nodes of 10 and 20", PAPER_CAPACITY),
-        Setting("transform", "six intervals as points, nodes of 10 and 20", PAPER_CAPACITY, transformed=True),
+        Setting(
+            "transform", "six intervals as points, nodes of 10 and 20", PAPER_CAPACITY,
+            partial(wide, dimensions=6), transformed=True,
+        ),
         Setting("modern", "boxes, default nodes, groups", DEFAULT_CAPACITY, grouped=True),
         Setting("flights", "flights, nodes of 10 and 20", PAPER_CAPACITY, "flights", divisor=10),
         Setting(
             "flights-modern", "flights, default nodes, groups", DEFAULT_CAPACITY, "flights",
             grouped=True, divisor=10,
         ),
-        Setting("weather", "weather, nodes of 10 and 20", PAPER_CAPACITY, "weather", divisor=10),
+        Setting("weather", "weather, nodes of 10 and 20", PAPER_CAPACITY, "weather", divisor=50),
         Setting(
             "weather-modern", "weather, default nodes, groups", DEFAULT_CAPACITY, "weather",
-            grouped=True, divisor=10,
+            grouped=True, divisor=50,
         ),
     )
 }  # fmt: skip

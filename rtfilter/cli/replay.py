@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rtfilter.replay.workloads import Workload
 
 BATCH = 10_000
-RANDOM = ("wide", "narrow", "dense", "sparse", "nested", "geo")
+RANDOM = ("wide", "narrow", "clustered", "dense", "sparse", "nested", "geo")
 REAL = ("flights", "weather")
 """With `RANDOM`, the names in `rtfilter.replay.workloads.registry`, which is slow to load."""
 EXAMPLES = """\

@@ -191,7 +191,7 @@ def _chosen(constraints: list[Constraint]) -> list[Any] | None:
         values = [value for value in values if all(map(value.startswith, starts))]
     if unwanted:
         values = [value for value in values if not value.startswith(tuple(unwanted))]
-    return list(values)
+    return sorted(values)  # hashes of strings differ by process, and so would boxes
 
 
 def _ordinal(constraints: list[Constraint]) -> list[_Piece]:

@@ -1,16 +1,22 @@
 """The program `python -m experiments`: how it ends when something goes wrong."""
 
+import signal
+import subprocess
+import sys
+import time
+
 import pytest
 
 from experiments import arguments, demo
 from experiments.__main__ import EXPERIMENTS, main
 from experiments.errors import ResultError
+from experiments.paper import fig4a
 
 
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (KeyboardInterrupt(), 130, "demo: interrupted\n"),
+        (KeyboardInterrupt(), 130, "demo: interrupted; python -m experiments demo begins again\n"),
         (
             OSError(28, "No space left on device", "x.json"),
             1,
@@ -31,6 +37,37 @@ def test_an_expected_failure_has_no_traceback(monkeypatch, capsys, error, code, 
     monkeypatch.setattr(demo, "main", failing)
     assert main(["demo"]) == code
     assert capsys.readouterr().err == said
+
+
+def test_an_interrupted_run_says_how_to_go_on(monkeypatch, capsys):
+    def failing(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fig4a, "main", failing)
+    assert main(["fig4a", "--profile", "full", "--out", "my results"]) == 130
+    again = "python -m experiments fig4a --profile full --out 'my results'"
+    assert capsys.readouterr().err == f"fig4a: interrupted; {again} goes on from here\n"
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_real_run_with_one_line(tmp_path):
+    # Children of a background shell ignore SIGINT; this one must not.
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from experiments.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    arguments = ["times", "--profile", "medium", "--out", str(tmp_path)]
+    child = subprocess.Popen(
+        [sys.executable, "-u", "-c", code, *arguments],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    child.stdout.readline()  # the machine: it has begun
+    time.sleep(1)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert said == f"times: interrupted; python -m experiments {' '.join(arguments)} goes on from here\n"
 
 
 def test_an_error_of_the_experiment_itself_is_not_hidden(monkeypatch):

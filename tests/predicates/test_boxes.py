@@ -270,6 +270,14 @@ def test_a_declared_domain_changes_no_box():
     assert sides("x > 20", bounded) == sides("x > 20")
 
 
+def test_boxes_of_a_set_of_strings_come_in_the_order_of_the_strings():
+    """Not in that of their hashes, which differ by process: each would then grow another tree."""
+    texts = [f"x{k}" for k in range(10, 22)]
+    expected = [float(string_code(text)[0]) for text in texts]
+    found = sides(f"s IN ({', '.join(repr(text) for text in reversed(texts))})")
+    assert [box[SCHEMA.names.index("s")][0] for box in found] == expected
+
+
 @pytest.mark.parametrize(("kind", "value"), [(float, 1.0), (str, "a")])
 def test_operator_without_boxes_is_refused(monkeypatch, kind, value):
     monkeypatch.setitem(COMPARE, "near", lambda a, b: a == b)

@@ -12,7 +12,20 @@ from oracle import as_sets, matches
 from rtfilter import EventFilter
 from rtfilter.replay.workloads import BOXES, WORKLOADS, workload
 from rtfilter.replay.workloads.base import BLOCK, blocks
-from rtfilter.replay.workloads.boxes import GEO_SIDE, NARROW_SIDE, PREDICATES, SHARES, SPARSE_TOP, TOP, sided
+from rtfilter.replay.workloads.boxes import (
+    CLUSTERED_HALF_WIDTH,
+    CLUSTERS,
+    GEO_SIDE,
+    HALF_WIDTH,
+    NARROW_SIDE,
+    PREDICATES,
+    SHARES,
+    SPARSE_TOP,
+    SPREAD,
+    TOP,
+    centred,
+    sided,
+)
 
 cuts = st.lists(st.integers(1, 2 * BLOCK + 5), min_size=1, max_size=4)
 
@@ -63,6 +76,7 @@ def test_rows_stay_the_same_between_versions():
     } == {
         "wide": (59875.0, 30345.0),
         "narrow": (45708.0, 30345.0),
+        "clustered": (38169.0, 27801.0),
         "dense": (65299.0, 30345.0),
         "sparse": (945.0, 543.0),
         "nested": (89163.0, 26000.0),
@@ -109,6 +123,34 @@ def test_sided_boxes_are_narrow_ones_of_any_side():
     assert np.array_equal(narrow.subscriptions(0, 99), same.subscriptions(0, 99))
     low, high = sided(1, 3, 0.5).subscriptions(0, 9000)
     assert (high - low + 1).max() == (TOP + 1) / 2
+
+
+def test_a_centred_side_has_a_uniform_centre_and_half_width():
+    low, high = centred(1, 3).subscriptions(0, 20_000)
+    assert np.array_equal(low, np.round(low))
+    assert (low.min(), high.max()) == (0, TOP)
+    whole = (low > 0) & (high < TOP)
+    half = ((high - low) / 2)[whole]
+    assert half.max() <= HALF_WIDTH
+    # A half-width h fits around a centre with probability 1 - 2 h: of those that fit, the mean is a third.
+    assert half.mean() == pytest.approx(HALF_WIDTH / 3, rel=0.02)
+    assert whole.mean() == pytest.approx(1 / 2, abs=0.01)
+    assert ((low + high) / 2)[whole].mean() == pytest.approx(TOP / 2, rel=0.02)
+
+
+def test_clustered_boxes_and_events_lie_around_the_same_places():
+    made = workload("clustered", seed=4, dimensions=12)
+    low, high = made.subscriptions(0, 3000)
+    points = made.events(0, 3000)
+    centres = np.where((low > 0) & (high < TOP), (low + high) / 2, np.nan)
+    apart = np.nanmean(np.abs(points[:60, None] - centres[None]), axis=2)  # small within a cluster only
+    near = apart < 2 * SPREAD
+    assert near.mean() == pytest.approx(1 / CLUSTERS, rel=0.2)
+    assert apart[near].mean() == pytest.approx(2 * SPREAD / np.pi**0.5, rel=0.2)  # of two normal draws
+    assert 0 <= points.min() <= points.max() <= TOP
+    assert (high - low).max() <= 2 * CLUSTERED_HALF_WIDTH
+    other = workload("clustered", seed=5, dimensions=12).events(0, 500)
+    assert (np.abs(points[:60, None] - other[None]).mean(axis=2) > 2 * SPREAD).mean() > 0.99
 
 
 def test_a_dense_side_is_half_of_the_domain_or_more_wherever_it_fits():

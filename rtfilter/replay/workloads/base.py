@@ -24,7 +24,7 @@ Drawn = TypeVar("Drawn")
 
 BLOCK = 4096
 """Rows that are drawn from one random generator. Another number changes every workload."""
-SUBSCRIPTIONS, EVENTS, ORDER = 0, 1, 2
+SUBSCRIPTIONS, EVENTS, ORDER, CENTRES = 0, 1, 2, 3
 """Independent streams of random numbers of one seed."""
 
 

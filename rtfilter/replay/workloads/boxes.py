@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import FloatArray
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.replay.workloads.base import (
+    CENTRES,
     EVENTS,
     ORDER,
     SUBSCRIPTIONS,
@@ -38,6 +40,14 @@ SHARES = (0.75, 0.5, 0.25, 0.1, 0.01, 0.001)
 """Shares of the predicates that events of `nested` satisfy; each event draws one of these shares."""
 GEO_SIDE = 0.001
 """Side of a `geo` box; the domain is the unit square."""
+HALF_WIDTH = (TOP + 1) // 2
+"""Largest half-width of a `centred` box: half of the domain."""
+CLUSTERS = 20
+"""Number of clusters of `clustered`."""
+SPREAD = (TOP + 1) / 20
+"""Standard deviation of a cluster in each attribute."""
+CLUSTERED_HALF_WIDTH = (TOP + 1) // 4
+"""Largest half-width of a `clustered` box."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +119,21 @@ def wide_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
 def narrow_boxes(rng: np.random.Generator, rows: int, dimensions: int, side: int = NARROW_SIDE) -> Bounds:
     """Draw boxes whose sides have a given length around a uniform centre, cut off at the domain's ends."""
     low = rng.integers(0, TOP, (rows, dimensions), endpoint=True) - side // 2
-    high = low + side - 1
-    return Bounds(np.maximum(low, 0).astype(np.float64), np.minimum(high, TOP).astype(np.float64))
+    return _clipped(low, low + side - 1)
+
+
+def centred_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
+    """Draw boxes around a uniform centre, with a uniform half-width of at most `HALF_WIDTH` per attribute."""
+    centre = rng.integers(0, TOP, (rows, dimensions), endpoint=True)
+    half = rng.integers(0, HALF_WIDTH, (rows, dimensions), endpoint=True)
+    return _clipped(centre - half, centre + half)
+
+
+def clustered_boxes(rng: np.random.Generator, rows: int, dimensions: int, clusters: FloatArray) -> Bounds:
+    """Draw boxes around `clustered_points`, with a uniform half-width of at most `CLUSTERED_HALF_WIDTH`."""
+    centre = clustered_points(rng, rows, dimensions, clusters)
+    half = rng.integers(0, CLUSTERED_HALF_WIDTH, (rows, dimensions), endpoint=True)
+    return _clipped(centre - half, centre + half)
 
 
 def dense_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
@@ -137,6 +160,15 @@ def sparse_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds
     ends.sort(axis=2)
     low, high = ends[..., 0], ends[..., 1]
     return Bounds(np.where(constrained, low, -np.inf), np.where(constrained, high, np.inf))
+
+
+def clustered_points(
+    rng: np.random.Generator, rows: int, dimensions: int, clusters: FloatArray
+) -> FloatArray:
+    """Draw integer points of the domain, each around one of the clusters, float64 (k, dimensions)."""
+    chosen = clusters[rng.integers(0, len(clusters), rows)]
+    points: FloatArray = np.clip(np.rint(rng.normal(chosen, SPREAD)), 0, TOP)
+    return points
 
 
 def geo_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
@@ -182,6 +214,28 @@ def sided(seed: int, dimensions: int = 12, side: float = 0.25) -> BoxWorkload:
     return DrawnWorkload("sided", _shorts(dimensions), seed, dimensions, integer_points(TOP), boxes)
 
 
+def centred(seed: int, dimensions: int = 12) -> BoxWorkload:
+    """Boxes of a uniform centre and half-width per attribute, cut off at the domain; not in `BOXES`."""
+    return DrawnWorkload("centred", _shorts(dimensions), seed, dimensions, integer_points(TOP), centred_boxes)
+
+
+def clustered(seed: int, dimensions: int = 12) -> BoxWorkload:
+    """Boxes and events around the same few places: interests are alike, and lie where the events are.
+
+    The `CLUSTERS` places are uniform in the domain and depend on the seed. Centres and events lie around
+    them, normally distributed with standard deviation `SPREAD` in each attribute.
+    """
+    clusters = np.random.default_rng([seed, CENTRES]).uniform(0, TOP, (CLUSTERS, _counted(dimensions)))
+    return DrawnWorkload(
+        "clustered",
+        _shorts(dimensions),
+        seed,
+        dimensions,
+        partial(clustered_points, clusters=clusters),
+        partial(clustered_boxes, clusters=clusters),
+    )
+
+
 def dense(seed: int, dimensions: int = 12) -> BoxWorkload:
     """Boxes that span most of the domain: two in a hundred contain an event, so verifying takes most time."""
     return DrawnWorkload("dense", _shorts(dimensions), seed, dimensions, integer_points(TOP), dense_boxes)
@@ -213,6 +267,7 @@ def geo(seed: int, dimensions: int = 2) -> BoxWorkload:
 BOXES: Mapping[str, Callable[..., BoxWorkload]] = {
     "wide": wide,
     "narrow": narrow,
+    "clustered": clustered,
     "dense": dense,
     "sparse": sparse,
     "nested": nested,
@@ -220,6 +275,11 @@ BOXES: Mapping[str, Callable[..., BoxWorkload]] = {
 }
 """Workloads of boxes by name: functions (seed, dimensions) -> BoxWorkload, dimensions optional. `sparse` and
 `nested` have infinite sides."""
+
+
+def _clipped(low: ArrayLike, high: ArrayLike) -> Bounds:
+    """Boxes cut off at the ends of the domain."""
+    return Bounds(np.maximum(low, 0.0), np.minimum(high, float(TOP)))
 
 
 def _nested_base(dimensions: int) -> FloatArray:

@@ -1,0 +1,74 @@
+"""About how long the experiments take, so that a long run can say what is ahead.
+
+The seconds were computed from smaller runs on two cores of a cloud machine. Another machine may take half or
+twice as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.errors import ResultError
+from experiments.output import content
+from experiments.paper.settings import Profile
+
+FULL: dict[str, dict[str, float]] = {
+    "times": {"paper": 1900, "modern": 150, "flights": 250, "flights-modern": 150, "weather": 400,
+              "weather-modern": 200},
+    "fig4a": {"paper": 330, "transform": 260, "modern": 90, "flights": 90, "flights-modern": 90,
+              "weather": 40, "weather-modern": 30},
+    "fig4b": {"paper": 1500, "transform": 50, "modern": 100, "flights": 250, "flights-modern": 120,
+              "weather": 300, "weather-modern": 150},
+    "fig4c": {"paper": 110, "transform": 50, "modern": 25, "flights": 50, "flights-modern": 50,
+              "weather": 20, "weather-modern": 15},
+    "fig4d": {"paper": 280, "transform": 180, "modern": 100, "flights": 90, "flights-modern": 90,
+              "weather": 40, "weather-modern": 30},
+    "counting": {"paper": 1250},
+    "generators": {"paper": 1200},
+}  # fmt: skip
+"""Seconds of the profile ``full``, by experiment and setting."""
+SHARE = {"full": 1.0, "medium": 0.1, "ci": 0.01}
+"""Part of these seconds that each profile takes."""
+LEAST = 3.0
+"""Seconds that any part takes."""
+OTHER = 120.0
+"""Seconds of an experiment that is not known here."""
+
+
+class Part:
+    """One experiment on one setting, as a part of a long run."""
+
+    def __init__(self, name: str, setting: str, profile: Profile, folder: Path) -> None:
+        self.name, self.setting = name, setting
+        self.path = folder / f"{name}-{setting}.json"
+        known = FULL.get(name, {}).get(setting, OTHER)
+        self.seconds = max(known * SHARE.get(profile.name, 1.0), LEAST)
+        """About how long all of it takes."""
+
+    @property
+    def left(self) -> float:
+        """About how long the rest of it takes."""
+        if not self.path.exists():
+            return self.seconds
+        try:
+            return self.seconds * float(content(self.path).get("left", 1.0))
+        except ResultError:  # the experiment itself says what is wrong
+            return self.seconds
+
+
+def told(parts: Sequence[Part]) -> str:
+    """What a long run has ahead, in one line."""
+    total, left = (sum(seconds) for seconds in zip(*((p.seconds, p.left) for p in parts), strict=True))
+    return (
+        f"{len(parts)} parts, about {span(total)} in all, {span(left)} left. "
+        "Ctrl-C keeps what is done; the same command goes on."
+    )
+
+
+def span(seconds: float) -> str:
+    """A time as text, in hours and minutes."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return "less than a minute" if seconds > 0 else "nothing"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"

@@ -1,0 +1,197 @@
+"""The pages of the evaluation: first one page with ten claims, behind it the details.
+
+All numbers of both pages come from the rows of the experiments.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from experiments.paper import fig4b, times, verdicts
+from experiments.paper.plans import shown
+from experiments.paper.runner import Experiment, told
+from experiments.paper.settings import SETTINGS
+from experiments.paper.timing import compared
+from experiments.paper.verdicts import Claim
+from rtfilter.replay import machine
+from rtfilter.replay.output import Row, table
+
+SHOWN = ("paper", "modern")
+"""Settings whose pictures are on the page with details."""
+FIRST, DETAILS = "evaluation.md", "details.md"
+"""The two pages."""
+TEN = (
+    ("fig4a", "the best level changes slowly with the index"),
+    ("fig4b", "shortest first is clearly better than random order"),
+    ("fig4b", "the larger the batch, the larger the gain"),
+    ("fig4b", "the gain is nearly 50 % at most"),
+    ("fig4b", "the estimate costs next to nothing"),
+    ("fig4c", "the response by level is a valley, with the best level inside"),
+    ("fig4c", "with a larger N, curves merge into that of the same events"),
+    ("fig4d", "while it searches, the controller is much better than no batch search"),
+    ("fig4d", "the controller is very near to the best possible of each batch"),
+    ("counting", "with the paper's nodes, the R*-tree is faster by about four orders of magnitude"),
+)
+"""The claims of the paper that are on the first page."""
+ASKED = (
+    ("fig4b", "what is gained is gained by the order"),
+    ("fig4d", "adapting is better than the best constant plan, known afterwards"),
+    ("fig4d", "adapting is better than the middle level, never changed"),
+)
+"""What the paper does not ask, on the first page too."""
+CODES = {
+    verdicts.HOLDS: "H",
+    verdicts.PARTLY: "p",
+    verdicts.FAILS: "F",
+    verdicts.OBSERVED: "o",
+    verdicts.DOES_NOT_APPLY: "-",
+}
+"""Verdicts in the table by setting."""
+INTRODUCTION = """\
+Wang, Zhang and Kitsuregawa search an R\\*-tree for batches of events, the shortest search first, and adapt
+the level down to which a batch is estimated. Their Figure 4 is about response *time*. Here each claim is
+judged in time, and in work units: visits of nodes, which are the same in each run."""
+TITLES = "Settings: " + ";\n".join(f"`{name}`: {setting.title}" for name, setting in SETTINGS.items()) + "."
+
+
+class Result(NamedTuple):
+    """The content of a file of numbers."""
+
+    experiment: Experiment
+    setting: str
+    profile: str
+    machine: dict[str, Any]
+    rows: list[Row]
+
+    @property
+    def claims(self) -> list[Claim]:
+        """Its claims with their verdicts."""
+        return self.experiment.claims(self.rows)
+
+    @property
+    def picture(self) -> str:
+        """The name of its picture."""
+        return f"{self.experiment.name}-{self.setting}.png"
+
+
+def first_page(found: Sequence[Result], pictures: str, reading: str) -> str:
+    """The page with ten claims, as Markdown, with pictures from a folder and a text by hand."""
+    own = {result.experiment.name: result for result in found if result.setting == SHOWN[0]}
+    named = {(name, claim.claim): claim for name, result in own.items() for claim in result.claims}
+    profiles = ", ".join(dict.fromkeys(f"`{result.profile}`" for result in found))
+    generators = own.get("generators")
+    parts = [
+        "# The paper's evaluation, repeated",
+        INTRODUCTION,
+        f"## Ten claims ({SETTINGS[SHOWN[0]].title})",
+        _count([named[key] for key in TEN if key in named]),
+        "\n".join(_numbered(TEN, named, pictures, own)),
+        "## What the paper does not ask",
+        "\n".join(_numbered(ASKED, named, pictures, own)),
+        "## Other subscriptions, other nodes",
+        f"```text\n{by_setting(found)}\n```",
+        TITLES,
+        *([f"## What \"12-d\" is\n\n```text\n{generators.experiment.text(generators.rows)}\n```"]
+          if generators else []),
+        *([reading.strip()] if reading else []),
+        f"Profile {profiles}. All claims, tables and pictures: [details]({DETAILS}).",
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def _numbered(
+    keys: Sequence[tuple[str, str]], named: dict[tuple[str, str], Claim], pictures: str,
+    own: dict[str, Result],
+) -> Iterator[str]:  # fmt: skip
+    for key in keys:
+        if key not in named:
+            continue
+        claim = named[key]
+        link = f"[{key[0]}]({pictures}/{own[key[0]].picture})"
+        yield f"1. {claim.claim[0].upper()}{claim.claim[1:]}: {link}."
+        for unit, finding in (("Units", claim.units), ("Time", claim.time)):
+            if finding.verdict != verdicts.DOES_NOT_APPLY:
+                yield f"    - {unit}: **{finding.verdict}**. {_brief(finding.ours)}"
+
+
+def _brief(ours: str) -> str:
+    """What was found, without the parts that only the page with details has room for."""
+    return f"{ours[0].upper()}{ours[1:].partition('; batch 1: ')[0]}."
+
+
+def _count(claims: Sequence[Claim]) -> str:
+    parts = []
+    for unit, findings in (
+        ("units", [claim.units for claim in claims]),
+        ("time", [claim.time for claim in claims]),
+    ):
+        counted = Counter(finding.verdict for finding in findings)
+        parts.append(f"in {unit} " + ", ".join(f"{name} {counted[name]}" for name in CODES if counted[name]))
+    return f"Verdicts: {'; '.join(parts)}."
+
+
+def by_setting(found: Sequence[Result]) -> str:
+    """What batch search gains on each setting, with its largest batch, as a table."""
+    lines = []
+    for result in found:
+        if result.experiment.name != "fig4b":
+            continue
+        units, timed = fig4b.of(result.rows, "visits")[-1], fig4b.of(result.rows, "seconds")
+        grouped = fig4b.is_grouped(result.rows)
+        line: Row = {
+            "setting": result.setting,
+            "units": f"{shown(units['judged']['plan'], grouped)}: {times.interval(units['judged']['gain'])}",
+        }
+        if timed:
+            for key, which in {"judged": "judged", "best": "best"}.items():
+                own = compared(timed[-1], which)
+                line[key] = f"{shown(own['plan'], grouped)}: {times.interval(own['gain'])}"
+                line["longest"] = times.interval(own["longest"])
+        lines.append(line)
+    batches = [fig4b.of(result.rows, "seconds") for result in found if result.experiment.name == "fig4b"]
+    largest = max((own[-1]["batch"] for own in batches if own), default=0)
+    columns = {"setting": "best: gain", "units": "units", "judged": f"time, {largest} events"}
+    return table(lines, columns | {"best": "all levels", "longest": "longest first"})
+
+
+def details(found: Sequence[Result], pictures: str) -> str:
+    """The page with all claims, tables and pictures, as Markdown."""
+    machines = dict.fromkeys(machine.one_line(result.machine) for result in found)
+    words = [{"word": word, "meaning": meaning} for word, meaning in verdicts.WORDS.items()]
+    parts = [
+        "# The paper's evaluation: details",
+        f"Behind [the first page]({FIRST}). " + "; ".join(machines) + ".",
+        "## What words mean",
+        "The same in units and in time, fixed before anything was measured. A number is above a limit only "
+        "if its whole interval is.",
+        "```text\n" + table(words, {"word": "word", "meaning": "meaning"}) + "\n```",
+        "## Verdicts by setting",
+        TITLES,
+        "First in units, then in time: H holds, p partly, F fails, o observed, - does not apply.",
+        _matrix(found),
+    ]
+    for result in found:
+        parts.append(f"## {result.experiment.name}, {result.setting} ({result.profile})")
+        if result.setting in SHOWN:
+            title = f"{result.experiment.title}, {SETTINGS[result.setting].title}"
+            parts.append(f"![{title}]({pictures}/{result.picture})")
+        if result.claims:
+            parts.append("\n".join(line for claim in result.claims for line in told(claim)))
+        parts.append(f"```text\n{result.experiment.text(result.rows)}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _matrix(found: Sequence[Result]) -> str:
+    """The verdicts on each claim by setting: a numbered list of claims, and a table of codes."""
+    settings = [name for name in SETTINGS if any(result.setting == name for result in found)]
+    codes: dict[tuple[str, str], dict[str, str]] = {}
+    for result in found:
+        for claim in result.claims:
+            code = f"{CODES[claim.units.verdict]} {CODES[claim.time.verdict]}"
+            codes.setdefault((result.experiment.name, claim.claim), {})[result.setting] = code
+    lines = [{"claim": f"{number}"} | own for number, own in enumerate(codes.values(), 1)]
+    claims = "\n".join(f"{number}. {name}: {claim}" for number, (name, claim) in enumerate(codes, 1))
+    grid = table(lines, {"claim": "claim"} | {name: name for name in settings})
+    return f"{claims}\n\n```text\n{grid}\n```"
