@@ -32,7 +32,7 @@ PEERS = (peers.OURS, PaperNodes.name, Counting.name, NumPy.name, BitMasks.name, 
 BATCHES = (1, 1000)
 COUNTED = 100
 """Number of events whose visits and increments are counted."""
-BUILD, ASK = 400.0, 6.0
+BUILD, ASK = 400.0, 5.0
 """Longest time in seconds for a peer to build an index, and for the events of a batch size."""
 
 
