@@ -84,7 +84,9 @@ class Road:
         # Not while the index is held: a controller may use the filter.
         with contextlib.suppress(IndexError):  # another thread may take the last one
             while self._forgotten:
-                self.report(self._forgotten.popleft().batch)
+                batch = self._forgotten.popleft().batch
+                if batch is not None:
+                    self.report(batch)
         shape = Shape(self.levels.height, len(self.matcher), self.levels.packed)
         ticket = self.control.plan(len(events), shape, self.matcher.updates) if len(events) else None
         with self.gate.reading():
@@ -94,9 +96,9 @@ class Road:
     def watch(self, stream: object, batch: Batch) -> None:
         """Report a batch, as far as it came, when its stream is forgotten. That must not run code of ours."""
         if batch.ticket is not None:
-            batch.end = _End(stream, self._forgotten.append)
-            batch.end.batch = batch
-            self._ends.add(batch.end)
+            end = _End(stream, self._forgotten.append)
+            self._ends.add(end)
+            end.batch, batch.end = batch, end
 
     def report(self, batch: Batch) -> None:
         """Tell the controller and the metrics of a batch that is done, or was given up; once."""
@@ -249,9 +251,8 @@ class Batch:
 class _End(ref[Any]):
     """Tells that a stream was forgotten."""
 
-    __slots__ = ("batch",)
-
-    batch: Batch
+    batch: Batch | None = None
+    """None if the call that began the stream was cut short."""
 
     # A `ref` has the hash of what it refers to, which may be gone.
     __hash__ = object.__hash__
