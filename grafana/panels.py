@@ -180,13 +180,14 @@ ROWS = [
             ),
             Panel(
                 "Probing",
-                "1 while a class of batch sizes compares plans. If it is always 1, the class never settles: "
-                "lower `rounds` or raise `threshold`.",
+                "1 while a class of batch sizes compares plans. If it is nearly always 1, the class never "
+                "settles: responses differ too much to tell plans apart, or change all the time.",
                 {"{{size_class}}": latest("rtfilter_controller_probing", CLASS)},
             ),
             Panel(
                 "Updates since settled",
-                "Index updates since a class of batch sizes became stable. At the threshold it probes again.",
+                "Index updates since a class of batch sizes last compared plans. A controller that follows "
+                "the paper does so again at the threshold.",
                 {
                     "{{size_class}}": latest("rtfilter_controller_updates", CLASS),
                     "threshold": latest("rtfilter_controller_threshold_updates"),
