@@ -24,7 +24,7 @@ from rtfilter.adaptive.plans import Plan
 
 Floats = NDArray[np.float64]
 
-NEAR, OWN = 0.5, 0.12
+NEAR, OWN = 0.5, 0.1
 """Standard deviations of what near plans share, and of a plan's own, where only the cost model speaks."""
 REACH = 4.0
 """Levels, and factors of 4 between groups, over which plans are near."""

@@ -19,9 +19,9 @@ PACE = 0.1
 """Logarithm by which the variance moves with each batch."""
 VAGUE = 0.25
 """Weight of a batch that was given up, or lost."""
-AGE, COMMON_AGE = 5e-5, 1e-2
+AGE, COMMON_AGE = 2e-5, 0.3
 """Variance that a batch adds: to what is known of plans, as a share of what was unknown at first; and to what
-they have in common."""
+they have in common, as a share of the variance of responses."""
 ALARMED = 0.5
 """What an alarm adds, as such a share: the response is not what it was."""
 SAME_GROWTH, FADING = 0.1, 0.02
@@ -69,6 +69,7 @@ class Learner:
             value = max(value, float(self.beliefs.mean[at]))
         if at != self.best:
             self._lost += max(value - float(self.beliefs.mean[self.best]), 0.0)
+            self._get_older()
             self.beliefs.observe(at, value, self.noise / weight)
             return
         if self._values:
@@ -82,6 +83,7 @@ class Learner:
     def decide(self, horizon: float) -> int | None:
         """Choose the best plan anew; the place of another one that is worth a batch now, or None."""
         beliefs, before = self.beliefs, self.best
+        self._get_older()
         if self._values:
             value = statistics.median(self._values)  # few of them may have been interrupted
             variance = self.noise / self._weight
@@ -94,8 +96,6 @@ class Learner:
             self._values.clear()
             self._weight = 0.0
         self._growth.end()
-        beliefs.forget(COMMON_AGE * self._age, AGE * self._age + self.doubt)
-        self._age, self.doubt = 0, 0.0
         self.best = beliefs.best
         self.moved = beliefs.plans[before] if self.best != before else None
         if self.moved is not None:
@@ -115,6 +115,11 @@ class Learner:
         self.tries += 1
         self.updates = 0
         return at
+
+    def _get_older(self) -> None:
+        """Become less sure, for the batches and the doubt since the last time."""
+        self.beliefs.forget(COMMON_AGE * self.noise * self._age, AGE * self._age + self.doubt)
+        self._age, self.doubt = 0, 0.0
 
     def fields(self) -> Entry:
         """The state, JSON-able."""
