@@ -11,7 +11,7 @@ What a controller lost is the geometric mean, over batches, of its response over
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -34,6 +34,7 @@ from rtfilter.adaptive import (
     Plan,
     PlanController,
 )
+from rtfilter.adaptive.costs import CostModel
 from rtfilter.dtypes import BoolArray, FloatArray
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
@@ -59,8 +60,8 @@ ENTRANTS: Mapping[str, Callable[..., Controller]] = {
     "discounted UCB": DiscountedUCB,
     "discounted Thompson": DiscountedThompson,
 }
-"""What is compared, by name; each is called with a ``seed``. ``paper`` is the rule of the paper (Wang et al.),
-with levels only and groups of one event; ``plans`` is the same rule for levels and groups."""
+"""What is compared, by name; each is called with a ``seed``. ``paper`` is the rule of the paper (Wang et
+al.), with levels only and groups of one event; ``plans`` is the same rule for levels and groups."""
 
 
 class Costs:
@@ -158,6 +159,19 @@ def measure(log: Log, unit: str) -> list[Row]:
     return rows
 
 
+def calibration(logs: Iterable[Log]) -> str:
+    """The costs of the model that fit each log, as a table: where `rtfilter.adaptive.costs` begins."""
+    lines = []
+    for log in logs:
+        model = CostModel()
+        for batch in range(len(log)):
+            for plan in log.column:
+                if not np.isnan(log.response[batch, log.column[plan]]):
+                    model.fit(plan, log.report(batch, plan))
+        lines.append({"case": log.about["case"]} | {k: f"{1e6 * v:.2f}" for k, v in model.state().items()})
+    return table(lines, {key: key.replace("_", " ") for key in lines[0]})
+
+
 def _windows(over: FloatArray) -> FloatArray:
     count = len(over) // WINDOW
     shares: FloatArray = np.expm1(over[: count * WINDOW].reshape(count, WINDOW).mean(axis=1))
@@ -239,6 +253,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--logs", type=Path, default=KEPT, help="folder of logs (the kept ones)")
     parser.add_argument("--out", type=Path, default=Path("out/controllers"), help="folder (%(default)s)")
+    parser.add_argument(
+        "--calibrate", action="store_true", help="only fit the model of the costs to each log"
+    )
     given = parser.parse_args(arguments)
     paths = sorted(given.logs.glob("*.npz"))
     if not paths:
@@ -247,6 +264,9 @@ def main(arguments: Sequence[str]) -> int:
         logs = {log.about["case"]: log for log in map(Log.read, paths)}
     except ResultError as error:
         parser.error(str(error))
+    if given.calibrate:
+        print(f"microseconds\n{calibration(logs.values())}")
+        return 0
     rows: list[Row] = []
     for log in logs.values():
         for unit in (UNITS, SECONDS):
