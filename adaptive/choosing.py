@@ -12,7 +12,15 @@ from rtfilter.adaptive.controllers import GROUPS
 from rtfilter.adaptive.costs import CostModel
 from rtfilter.adaptive.learner import VAGUE, Learner
 from rtfilter.adaptive.plans import Plan, Report, Shape, Sink, Ticket
-from rtfilter.adaptive.recording import Recorder, checked, plan_fields, positive, report_fields, ticket_fields
+from rtfilter.adaptive.recording import (
+    Recorder,
+    checked,
+    plan_fields,
+    positive,
+    report_fields,
+    require_report,
+    ticket_fields,
+)
 from rtfilter.adaptive.sizes import powers_of_two
 
 WHOLE = Plan(0, None)
@@ -110,6 +118,7 @@ class CostController(Recorder):
 
     def report(self, ticket: Ticket, report: Report) -> None:
         """See :meth:`Controller.report`. All reports are used, but those of batches of one event."""
+        require_report(report)
         state, at = self._under_way.pop(ticket.serial, (None, 0))
         if state is not None:
             state.under_way[at] -= 1

@@ -13,6 +13,7 @@ from rtfilter.adaptive.recording import (
     plan_fields,
     positive,
     report_fields,
+    require_report,
     ticket_fields,
 )
 from rtfilter.adaptive.recording import count as counted
@@ -57,6 +58,7 @@ class FixedPlan(Recorder):
 
     def report(self, ticket: Ticket, report: Report) -> None:
         """Logs the report, and ignores it."""
+        require_report(report)
         self._record("report", **ticket_fields(ticket), **report_fields(report), used=False)
 
     def on_update(self, count: int = 1) -> None:
@@ -107,6 +109,7 @@ class _Climber(Recorder, Generic[P]):
 
     def report(self, ticket: Ticket, report: Report) -> None:
         """See :meth:`Controller.report`. Reports of batches in STABLE mode show a drift, and nothing else."""
+        require_report(report)
         used = False
         state = self._classes.get(ticket.size_class)
         value = as_smallest(report.mean_response, report.size, ticket.size_class, ticket.plan.group)

@@ -60,6 +60,14 @@ def count(value: int) -> int:
     return number
 
 
+def require_report(report: object) -> None:
+    """Raise ``TypeError`` for what is no report, such as a mean response alone."""
+    if not isinstance(report, Report):
+        raise TypeError(f"a controller is told a Report, such as Report(mean_response, size); got {report!r}")
+
+
 def checked(shape: Shape) -> Shape:
     """The shape in ints; raises ``ValueError`` if its height is below 1."""
+    if not isinstance(shape, Shape):
+        raise TypeError(f"a plan needs the shape of the index, such as Shape(height=2); got {shape!r}")
     return Shape(positive("height", shape.height), int(shape.boxes), int(shape.packed))

@@ -145,6 +145,18 @@ class Sizes(Case):
             yield Batch("mixed", False, self._next(source, size), 0)
 
 
+class Turns(Case):
+    """Sizes of one class that come in turns, as many as a level has neighbours and itself."""
+
+    name, title = "turns", "60,000 wide boxes, batches of 96, 127 and 64 in turn"
+
+    def batches(self) -> Iterator[Batch]:
+        source = workload("wide", self.seed)
+        self.filter = self._made(source, self._boxes(60_000))
+        for turn in self._steps(400):
+            yield Batch("turns", False, self._next(source, (96, 127, 64)[turn % 3]), 0)
+
+
 class Neighbour(Case):
     """Another process keeps the other core and the memory busy, from time to time."""
 
@@ -193,7 +205,7 @@ class PaperNodes(Case):
 
 
 CASES: Mapping[str, Callable[[int, float], Case]] = {
-    case.name: case for case in (Steady, Widening, Growing, Sizes, Neighbour, Flights, PaperNodes)
+    case.name: case for case in (Steady, Widening, Growing, Sizes, Turns, Neighbour, Flights, PaperNodes)
 }
 """The cases by name."""
 

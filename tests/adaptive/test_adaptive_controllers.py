@@ -196,6 +196,18 @@ def test_bad_input_is_refused(make, call, message):
 
 
 @every
+def test_what_was_given_before_there_were_shapes_and_reports_is_refused(make):
+    controller = make()
+    with pytest.raises(TypeError, match=r"such as Shape\(height=2\); got 4"):
+        controller.plan(64, 4)
+    ticket = controller.plan(64, Shape(4))
+    before = controller.snapshot()
+    with pytest.raises(TypeError, match=r"such as Report\(mean_response, size\); got 0\.5"):
+        controller.report(ticket, 0.5)
+    assert controller.snapshot() == before
+
+
+@every
 def test_numpy_integers_are_welcome(make):
     log = []
     controller = make(log.append)
