@@ -90,9 +90,8 @@ class Learner:
             beliefs.observe(self.best, value, variance)
             if self._drift.add(value, variance):
                 self.alarms += 1
-                self._since = self.batches
-                self.doubt += ALARMED
-                beliefs.forget(1.0, 0.0)  # the new level may hold for all plans
+                self._since, self.rest = self.batches, 1
+                beliefs.forget(1.0, ALARMED)  # what is new may hold for all plans alike
             self._values.clear()
             self._weight = 0.0
         self._growth.end()
