@@ -24,6 +24,8 @@ from rtfilter.adaptive.plans import Plan
 
 Floats = NDArray[np.float64]
 
+COMMON = 1.0
+"""Variance of what all plans have in common after the first batch, which is often slower than all others."""
 NEAR, OWN = 0.5, 0.1
 """Standard deviations of what near plans share, and of a plan's own, where only the cost model speaks."""
 REACH = 4.0
@@ -73,7 +75,7 @@ class Beliefs:
             # Nothing was known of what all plans have in common: the limit of an infinite variance of it.
             self._known = True
             self.mean += value - self.mean[at]
-            self.covariance += variance + column[at] - column - column[:, np.newaxis]
+            self.covariance += variance + COMMON + column[at] - column - column[:, np.newaxis]
             return
         off = value - self.mean[at]
         beyond = off * off / ((column[at] + variance) * OUTLIER**2)
@@ -83,16 +85,22 @@ class Beliefs:
         self.mean += gain * off
         self.covariance -= np.outer(gain, column)
 
-    def lessons(self, best: int, variance: float) -> tuple[Floats, Floats]:
-        """What a batch of each plan would lose against the best one, and what it would teach: its gradient.
+    def unsure(self, best: int) -> Floats:
+        """Variance of the difference of each plan from the best one."""
+        own, row = self.covariance.diagonal(), self.covariance[best]
+        found: Floats = own + row[best] - 2 * row
+        return found
+
+    def lessons(self, best: int, variance: float) -> Floats:
+        """What a batch of each plan would teach: its knowledge gradient.
 
         A batch of the best plan teaches as much as it tells of the plan that may be better most.
         """
-        loss = self.mean - self.mean[best]
+        loss = np.maximum(self.mean - self.mean[best], 0.0)
         own, row = self.covariance.diagonal(), self.covariance[best]
         lesson = _gradient(loss, np.abs(own - row) / np.sqrt(own + variance))
         lesson[best] = _gradient(loss, np.abs(row[best] - row) / math.sqrt(row[best] + variance)).max()
-        return loss, lesson
+        return lesson
 
 
 def _gradient(loss: Floats, spread: Floats) -> Floats:

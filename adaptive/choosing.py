@@ -1,6 +1,7 @@
 """The controller that chooses by what it believes of the cost of each plan."""
 
 import math
+import operator
 import random
 from collections.abc import Sequence
 from itertools import pairwise
@@ -30,8 +31,9 @@ WHOLE = Plan(0, None)
 REST, EVENTS = 8, 256
 """After a decision for the best plan it is used for about so many batches, and for so many events, before the
 next decision."""
-LATE = 256
-"""Batches later, one that has not reported counts as lost."""
+LATE, MOST_LATE = 256, 16384
+"""Batches later, one that has not reported counts as lost. When one of these reports after all, it is twice
+as many from then on, up to the second number."""
 CHANGED, PACKED = 0.1, 0.5
 """Doubt when all boxes of the index have changed, and when it was packed anew: variance, as a share of what
 was unknown at first."""
@@ -80,15 +82,17 @@ class CostController(Recorder):
         super().__init__(log)
         if not (math.isfinite(horizon) and horizon > 0):
             raise ValueError(f"horizon is a number of batches above 0; got {horizon}")
-        self._groups = tuple(groups)
+        self._groups = tuple(map(operator.index, groups))
         if any(group < 1 for group in self._groups) or any(a >= b for a, b in pairwise(self._groups)):
             raise ValueError(f"groups must be a strictly increasing ladder of sizes >= 1; got {self._groups}")
         self._horizon = float(horizon)
-        self._random = random.Random(seed)
+        self._random = random.Random(operator.index(seed))
         self._model = CostModel()
         self._classes: dict[tuple[int, int], Learner] = {}  # by label and height
         self._shown: dict[int, Learner] = {}  # the last one used, by label
-        self._under_way: dict[int, tuple[Learner, int]] = {}
+        self._under_way: dict[int, tuple[Ticket, Learner, int]] = {}
+        self._overdue: dict[int, tuple[Ticket, Learner, int]] = {}
+        self._late = LATE
         self._serial = self._boxes = self._changed = 0
         self._stale = self._lost = 0
 
@@ -103,15 +107,14 @@ class CostController(Recorder):
             self._shown[label] = state
             if state.packed != shape.packed:
                 state.packed = shape.packed
-                state.doubt += PACKED
-                state.left, state.rest = 0, 1
+                state.pack(PACKED)
             at = self._next(state)
             self._serial += 1
             ticket = Ticket(state.beliefs.plans[at], label, int(at != state.best), self._serial)
-            self._under_way[self._serial] = state, at
+            self._under_way[self._serial] = ticket, state, at
             state.under_way[at] += 1
             oldest = next(iter(self._under_way))
-            if oldest <= self._serial - LATE:
+            if oldest <= self._serial - self._late:
                 self._lose(oldest)
         self._record("plan", size=size, **shape._asdict(), **ticket_fields(ticket))
         return ticket
@@ -119,22 +122,16 @@ class CostController(Recorder):
     def report(self, ticket: Ticket, report: Report) -> None:
         """See :meth:`Controller.report`. All reports are used, but those of batches of one event."""
         require_report(report)
-        state, at = self._under_way.pop(ticket.serial, (None, 0))
-        if state is not None:
-            state.under_way[at] -= 1
-            state.learn(at, self._value(state, at, report), report.size, not report.unfinished)
-            if at != state.best or state.left == 0:
-                self._model.fit(state.beliefs.plans[at], report)
-        elif ticket.serial:
-            self._stale += 1
-        self._record("report", **ticket_fields(ticket), **report_fields(report), used=state is not None)
+        used = self._learn(ticket, report)
+        self._stale += not used and ticket.serial > 0
+        self._record("report", **ticket_fields(ticket), **report_fields(report), used=used)
 
     def on_update(self, count: int = 1) -> None:
         """See :meth:`Controller.on_update`."""
         updates = recording.count(count)
         for state in self._classes.values():
-            state.doubt += CHANGED * min(updates / max(self._boxes, updates, 1), 1.0)
-            state.updates += updates
+            if self._boxes:
+                state.change(updates, CHANGED * min(updates / self._boxes, 1.0))
         self._record("update", count=updates)
 
     def snapshot(self) -> dict[str, Any]:
@@ -154,6 +151,27 @@ class CostController(Recorder):
             "lost_batches": self._lost,
             "classes": {str(label): state.fields() for label, state in self._shown.items()},
         }
+
+    def _learn(self, ticket: Ticket, report: Report) -> bool:
+        """Whether a report is of a batch that has not reported yet, and not of another controller."""
+        known = self._under_way.get(ticket.serial) or self._overdue.get(ticket.serial)
+        if known is None or known[0] != ticket:
+            return False
+        _, state, at = known
+        if self._under_way.pop(ticket.serial, None) is not None:
+            state.under_way[at] -= 1
+        else:
+            del self._overdue[ticket.serial]
+            self._late = min(2 * self._late, MOST_LATE)  # more are under way at a time than was thought
+        value = self._value(state, at, report)
+        if report.unfinished < report.size:
+            state.hopeless[at] = False
+        elif value > float(state.beliefs.mean[at]) - 2 * math.sqrt(state.noise):
+            state.hopeless[at] = True
+        state.learn(at, value, report.size, not report.unfinished)
+        if at != state.best or state.left == 0:
+            self._model.fit(state.beliefs.plans[at], report)
+        return True
 
     def _next(self, state: Learner) -> int:
         """The place of the plan of the next batch."""
@@ -222,9 +240,16 @@ class CostController(Recorder):
         return value
 
     def _lose(self, serial: int) -> None:
-        """A batch that has not reported for so long was slower than expected, for all that is known."""
-        state, at = self._under_way.pop(serial)
+        """A batch that has not reported for so long was slower than expected, for all that is known.
+
+        But not slower than all others: where nobody reports, nothing is known.
+        """
+        known = self._overdue[serial] = self._under_way.pop(serial)
+        _, state, at = known
         state.under_way[at] -= 1
-        slow = float(state.beliefs.mean[at]) + 2 * math.sqrt(state.noise / VAGUE)
+        mean = state.beliefs.mean
+        slow = min(float(mean[at]) + 2 * math.sqrt(state.noise / VAGUE), float(mean.max()))
         state.learn(at, slow, state.label, False)
         self._lost += 1
+        if len(self._overdue) > MOST_LATE:
+            del self._overdue[next(iter(self._overdue))]

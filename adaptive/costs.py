@@ -22,6 +22,8 @@ CALL, GROUP, EVENT = 40e-6, 7e-6, 2e-6
 ESTIMATE, ESTIMATED_EVENT = 80e-6, 0.15e-6
 """Seconds on the machine the model was calibrated on (``python -m experiments contest --calibrate``). Only
 their ratios matter: the speed of a machine is learnt from its first batch."""
+LEAST = 1e-100
+"""Times below are none."""
 TRUST = 20.0
 """The first numbers count as much as so many batches."""
 MEMORY = 200.0
@@ -31,7 +33,7 @@ MEMORY = 200.0
 class Line:
     """A straight line y = constant + slope * x through points that come one by one; old ones fade.
 
-    Errors count relative to y, because a batch of 1000 events scatters more than one of 10.
+    Errors count relative to the line, because a batch of 1000 events scatters more than one of 10.
     """
 
     def __init__(self, constant: float, slope: float) -> None:
@@ -42,12 +44,14 @@ class Line:
         """Begin anew, so many times as high."""
         self.constant *= factor
         self.slope *= factor
-        self._sums = [0.0] * 5  # of 1, x, x x, y, x y, each divided by y y
+        self._sums = [0.0] * 5  # of 1, x, x x, y, x y, each divided by the line's square
         for x in (1.0, 1000.0):
             self._add(x, self.constant + self.slope * x, TRUST / 2)
 
     def add(self, x: float, y: float) -> None:
         """Take a point with y > 0."""
+        if not y > LEAST:
+            return
         self._sums = [(1 - 1 / MEMORY) * value for value in self._sums]
         self._add(x, y, 1.0)
         one, sum_x, sum_xx, sum_y, sum_xy = self._sums
@@ -58,7 +62,7 @@ class Line:
             self.constant = max((sum_y - self.slope * sum_x) / one, 0.0)
 
     def _add(self, x: float, y: float, weight: float) -> None:
-        weight /= y * y
+        weight /= max(self.constant + self.slope * x, LEAST) ** 2
         for place, value in enumerate((1.0, x, x * x, y, x * y)):
             self._sums[place] += weight * value
 
@@ -82,7 +86,7 @@ class CostModel:
 
     def fit(self, plan: Plan, report: Report) -> None:
         """Learn from a batch that has ended, if its parts are known."""
-        if report.unfinished or not report.elapsed > report.estimation:
+        if report.unfinished or not report.elapsed > report.estimation or not report.mean_response > LEAST:
             return
         whole = plan.group is None or plan.group >= report.size
         if not self._scaled:

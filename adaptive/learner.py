@@ -4,6 +4,7 @@ import math
 import statistics
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtfilter.adaptive.beliefs import Beliefs
 from rtfilter.adaptive.drift import Drift
@@ -24,6 +25,16 @@ AGE, COMMON_AGE = 2e-5, 0.3
 they have in common, as a share of the variance of responses."""
 ALARMED = 0.5
 """What an alarm adds, as such a share: the response is not what it was."""
+DOUBTED, LEAST_CREDIT = 0.25, 1 / 64
+"""After so much doubt the next one counts half, down to the second number; twice again when the best plan has
+moved."""
+PACKED_LEVEL = 4.0
+"""Variance of what all plans have in common when the index has been built anew."""
+HOPELESS = 10.0
+"""What is added to the logarithm of the cost of a plan by which the last batch finished nothing."""
+REVIEW, FAR = 256, math.log(4)
+"""After so many batches without a try, the plan that is least sure is tried, unless it is expected to take
+more than four times as long: no response tells that a plan has become better that does not run."""
 SAME_GROWTH, FADING = 0.1, 0.02
 """Weight of the growth that the model says, and the share of older batches that a decision forgets."""
 
@@ -34,6 +45,8 @@ class Learner:
     def __init__(self, label: int, packed: int, beliefs: Beliefs) -> None:
         self.label, self.packed, self.beliefs = label, packed, beliefs
         self.under_way = [0] * len(beliefs.plans)
+        self.hopeless: NDArray[np.bool_] = np.zeros(len(beliefs.plans), np.bool_)
+        """Plans by which the last batch took long and finished nothing: any other is better."""
         self.best = beliefs.best
         self.noise = NOISE**2
         self.left = 0
@@ -52,8 +65,27 @@ class Learner:
         self._weight, self._age = 0.0, 0
         self._growth = Growth()
         self._drift = Drift()
+        self._credit, self._doubted = 1.0, 0.0
+        self._tried = 0  # batches before the last try
         self._lost = 0.0
         self._since = 0  # batches before the last alarm
+
+    def change(self, updates: int, doubt: float) -> None:
+        """The index has changed. What was doubted for nothing many times is doubted less."""
+        self.updates += updates
+        self.doubt = min(self.doubt + self._credit * doubt, 1.0)
+        self._doubted += doubt
+        if self._doubted > DOUBTED:
+            self._doubted, self._credit = 0.0, max(self._credit / 2, LEAST_CREDIT)
+
+    def pack(self, doubt: float) -> None:
+        """The index has been built anew: nothing of what responses were need hold, not even their level."""
+        self.change(0, doubt)
+        self.left, self.rest = 0, 1
+        self._values.clear()
+        self._weight = 0.0
+        self._drift = Drift()
+        self.beliefs.forget(PACKED_LEVEL, 0.0)
 
     def learn(self, at: int, value: float, size: int, ended: bool = True) -> None:
         """Take the logarithm of a response. That of a batch that was given up may be too small."""
@@ -95,23 +127,32 @@ class Learner:
             self._values.clear()
             self._weight = 0.0
         self._growth.end()
-        self.best = beliefs.best
+        expected = beliefs.mean + HOPELESS * self.hopeless
+        self.best = int(expected.argmin())
         self.moved = beliefs.plans[before] if self.best != before else None
         if self.moved is not None:
             self.moves += 1
             self._drift = Drift()
-        loss, lesson = beliefs.lessons(self.best, self.noise)
+            self._credit = min(2 * self._credit, 1.0)
+        lesson = beliefs.lessons(self.best, self.noise)
+        loss = expected - expected[self.best]
         worth = min(SOON + CALM * (self.batches - self._since), horizon) * lesson - loss
         for at, count in enumerate(self.under_way):
             if count and at != self.best:
                 worth[at] = -np.inf  # its lesson is to come
         at = int(worth.argmax())
+        if at == self.best and self.batches - self._tried > REVIEW:
+            self._tried = self.batches
+            unsure = beliefs.unsure(self.best)
+            unsure[(loss > FAR) | np.isinf(worth)] = 0.0
+            at = int(unsure.argmax()) if unsure.any() else self.best
         trying = at != self.best
         self.transitions += trying != self._trying
         self._trying = trying
         if not trying:
             return None
         self.tries += 1
+        self._tried = self.batches
         self.updates = 0
         return at
 

@@ -36,6 +36,9 @@ class Plan:
     group: int | None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "level", operator.index(self.level))
+        if self.group is not None:
+            object.__setattr__(self, "group", operator.index(self.group))
         if self.level < 0:
             raise ValueError(f"a level counts down from the root, 0; got {self.level}")
         if self.group is not None and self.group < 1:
@@ -112,6 +115,8 @@ class Report:
             object.__setattr__(self, name, operator.index(getattr(self, name)))
         if self.size < 1 or not 0 <= self.unfinished <= self.size:
             raise ValueError(f"of {self.size} events, {self.unfinished} cannot be unfinished")
+        if min(self.visits, self.estimation_visits) < 0 or self.groups < (self.unfinished < self.size):
+            raise ValueError(f"counts of operations and of groups that were finished are negative: {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +129,10 @@ class Ticket:
     size_class : int
         Class of the batch size, see :mod:`rtfilter.adaptive.sizes`.
     episode : int
-        Number of the search, within this class, that the batch is a sample of: 1, 2, ...; 0 if the batch is
-        no sample, so that its report is ignored.
+        0 for a batch by the plan that is thought best; else the batch is one to learn from. Controllers that
+        follow the paper count their searches here, within the class: 1, 2, ...
     serial : int
-        Number of the sample within its class: 1, 2, ...; 0 if the batch is no sample.
+        What tells its report from others; 0 if the controller does not wait for one.
     """
 
     plan: Plan
@@ -156,8 +161,9 @@ class Controller(Protocol):
     def report(self, ticket: Ticket, report: Report) -> None:
         """Take what became of the batch of a ticket.
 
-        Reports may come in any order. A late report is ignored and counted as stale. A batch that was given
-        up is reported too, with what is known of it; one that is never reported counts as lost.
+        Reports may come in any order. A report that comes twice, or too late to be of use, is ignored and
+        counted as stale. A batch that was given up is reported too, with what is known of it; one that is
+        never reported counts as lost.
         """
 
     def on_update(self, count: int = 1) -> None:

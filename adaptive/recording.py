@@ -70,4 +70,7 @@ def checked(shape: Shape) -> Shape:
     """The shape in ints; raises ``ValueError`` if its height is below 1."""
     if not isinstance(shape, Shape):
         raise TypeError(f"a plan needs the shape of the index, such as Shape(height=2); got {shape!r}")
-    return Shape(positive("height", shape.height), int(shape.boxes), int(shape.packed))
+    height, boxes, packed = positive("height", shape.height), *map(operator.index, shape[1:])
+    if boxes < 0:
+        raise ValueError(f"an index has at least 0 boxes; got {boxes}")
+    return Shape(height, boxes, packed)

@@ -82,11 +82,12 @@ class Road:
     def stream(self, events: EventTable, arrival: float) -> tuple[Batch, Hold]:
         """Begin a batch by the controller's plan; it may be computed while the index is held."""
         # Not while the index is held: a controller may use the filter.
-        with contextlib.suppress(IndexError):  # another thread may take the last one
-            while self._forgotten:
-                batch = self._forgotten.popleft().batch
-                if batch is not None:
-                    self.report(batch)
+        while self._forgotten:
+            end = None
+            with contextlib.suppress(IndexError):  # another thread may take the last one
+                end = self._forgotten.popleft()
+            if end is not None and end.batch is not None:
+                self.report(end.batch)
         shape = Shape(self.levels.height, len(self.matcher), self.levels.packed)
         ticket = self.control.plan(len(events), shape, self.matcher.updates) if len(events) else None
         with self.gate.reading():

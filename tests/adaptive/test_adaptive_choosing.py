@@ -87,6 +87,31 @@ def test_where_it_is_certain_it_tries_nothing():
     assert tries(controller) - before < 15
 
 
+@pytest.mark.parametrize("factor", [0.1, 3.0, 10.0, 100.0])
+@pytest.mark.parametrize("best", [Plan(0, 16), Plan(2, 1), Plan(2, 4)])
+def test_an_odd_first_batch_is_forgotten(factor, best):
+    cost = valley(best.level, best.group)
+    for seed in range(3):
+        controller = CostController(seed=seed)
+        ticket = controller.plan(64, SHAPE)
+        controller.report(ticket, Report(factor * cost(ticket.plan), 64))
+        run(controller, lambda plan, n: cost(plan), 600, seed=seed)
+        assert regret(run(controller, lambda plan, n: cost(plan), 100, seed=9), cost, best) < 0.1
+
+
+def test_a_plan_that_becomes_better_unseen_is_found():
+    """The responses of the plan that runs stay what they were."""
+    cost, better = valley(2, 4), Plan(0, 16)
+    controller = CostController()
+    run(controller, lambda plan, n: cost(plan), 2000)
+
+    def now(plan):
+        return 0.5 if plan == better else cost(plan)
+
+    run(controller, lambda plan, n: now(plan), 256 * 14)
+    assert regret(run(controller, lambda plan, n: now(plan), 200, seed=2), now, better) < 0.05
+
+
 # Batches that do not report
 
 
@@ -140,6 +165,57 @@ def test_a_consumer_that_reads_10_of_64_does_not_keep_it_trying():
     before = tries(controller)
     batches(400)
     assert tries(controller) - before < 40
+
+
+def test_a_plan_that_finishes_nothing_is_no_good():
+    """A deadline that the whole batch never meets, while groups finish some of their events."""
+    controller, used = CostController(), []
+    for _ in range(600):
+        ticket = controller.plan(64, SHAPE)
+        used.append(ticket.plan)
+        if ticket.plan.group is None:
+            controller.report(ticket, Report(1.0, 64, unfinished=64, elapsed=1.0, groups=0))
+        else:
+            controller.report(ticket, Report(0.9, 64, unfinished=40, elapsed=1.0))
+    assert used[-300:].count(Plan(0, None)) < 15
+
+
+@pytest.mark.parametrize("together", [300, 1000])
+def test_as_many_batches_may_be_under_way_as_they_like(together):
+    cost, best = valley(2, 4), Plan(2, 4)
+    controller, open_tickets, used = CostController(), [], []
+    rng = np.random.default_rng(1)
+    for _ in range(12 * together):
+        open_tickets.append(controller.plan(64, SHAPE))
+        used.append(open_tickets[-1].plan)
+        if len(open_tickets) > together:
+            done = open_tickets.pop(0)
+            controller.report(done, Report(cost(done.plan) * math.exp(0.05 * rng.standard_normal()), 64))
+    assert regret(used[-2 * together :], cost, best) < 0.1
+
+
+def test_reports_of_another_controller_teach_nothing():
+    one, other = CostController(), CostController()
+    for _ in range(50):
+        foreign = other.plan(500, SHAPE)
+    own = [one.plan(64, SHAPE) for _ in range(50)][-1]
+    assert foreign.serial == own.serial
+    before = one.snapshot()["classes"]
+    one.report(foreign, Report(1.0, 500))
+    assert (one.snapshot()["classes"], one.snapshot()["stale_reports"]) == (before, 1)
+
+
+@pytest.mark.parametrize(
+    "report", [Report(0.0, 64, elapsed=1e-3), Report(1e-200, 64, elapsed=1e-200), Report(0.0, 64)]
+)
+def test_responses_of_next_to_nothing_are_taken(report):
+    controller = CostController()
+    for _ in range(50):
+        controller.report(controller.plan(64, SHAPE), report)
+    assert (
+        regret(run(controller, lambda plan, n: valley(2, 4)(plan), 600)[-100:], valley(2, 4), Plan(2, 4))
+        < 0.1
+    )
 
 
 # Sizes
@@ -209,6 +285,36 @@ def test_updates_count_as_a_share_of_the_index():
     few.on_update(10)
     known = [c._classes[64, 3].doubt for c in (few, many)]
     assert known[1] == pytest.approx(1000 * known[0])
+
+
+@pytest.mark.parametrize("factor", [0.1, 1.0, 10.0])
+def test_an_index_that_was_packed_anew_may_be_another_one(factor):
+    moved = valley(2, 16)
+    for seed in range(4):
+        controller = settled(seed=seed)
+        shape = Shape(3, 10_000, 1)
+        run(controller, lambda plan, n: factor * moved(plan), 300, shape=shape, seed=seed)
+        used = run(controller, lambda plan, n: factor * moved(plan), 100, shape=shape, seed=9)
+        assert regret(used, moved, Plan(2, 16)) < 0.05
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 1.0])
+def test_an_index_that_always_changes_and_costs_the_same_is_not_doubted_for_ever(share):
+    cost, controller, used = valley(1, 4), CostController(), []
+    for turn in range(1500):
+        controller.on_update(int(share * 10_000))
+        used += run(controller, lambda plan, n: cost(plan), 1, seed=turn)
+    assert regret(used[500:], cost, Plan(1, 4)) < 0.04
+
+
+def test_updates_of_an_index_of_unknown_size_are_no_reason_to_doubt():
+    controller = CostController()
+    run(controller, lambda plan, n: valley(1, 4)(plan), 100, shape=Shape(3))
+    before = tries(controller)
+    for turn in range(500):
+        controller.on_update(1000)
+        run(controller, lambda plan, n: valley(1, 4)(plan), 1, shape=Shape(3), seed=turn)
+    assert tries(controller) - before < 30
 
 
 @pytest.mark.parametrize("slower", [1.0, 3.0])

@@ -56,6 +56,15 @@ def test_a_line_follows_points_that_change():
     assert (line.constant, line.slope) == pytest.approx((50.0, 0.5), rel=0.05)
 
 
+def test_a_line_follows_a_machine_that_gets_a_thousand_times_slower():
+    line = Line(2e-6, 1e-6)
+    rng = np.random.default_rng(1)
+    for factor in (1, 1000):
+        for x in rng.integers(1, 1000, 3000).tolist():
+            line.add(x, factor * (3e-6 + 1e-6 * x))
+    assert line.slope == pytest.approx(1e-3, rel=0.2)
+
+
 def test_a_line_never_falls_below_nothing():
     line = Line(1.0, 1.0)
     for x, y in [(1, 1000.0), (1000, 1.0)] * 500:

@@ -208,6 +208,19 @@ def test_a_batch_that_is_given_up_is_reported_with_what_is_known(end):
     assert known["estimation"] < known["mean_response"] <= known["elapsed"]
 
 
+def test_an_error_of_the_controller_about_a_forgotten_stream_is_not_lost():
+    class Broken(FixedPlan):
+        def report(self, ticket, report):
+            raise IndexError("of the controller")
+
+    filter, events = wide_filter()
+    list(filter.stream(events))
+    filter.controller = Broken(1, 4)
+    filter.stream(events)
+    with pytest.raises(IndexError, match="of the controller"):
+        filter.stream(events)
+
+
 def test_forgetting_a_stream_runs_no_code_of_the_controller():
     entries = []
     filter, events = wide_filter()
