@@ -194,6 +194,18 @@ def text(rows: Sequence[Row]) -> str:
     return "\n\n".join(parts)
 
 
+def brief(rows: Sequence[Row]) -> str:
+    """The gain in the largest batches by generator and building, in work units, and in time, as one table."""
+    lines: dict[str, Row] = {}
+    for cell in cells_of(rows):
+        line = lines.setdefault(cell.generator, {"boxes": GENERATORS[cell.generator].title})
+        line[cell.building] = percent(fmean(cell.gains(BATCHES[-1])))
+        if cell.timed:
+            line[f"{cell.building} in time"] = _in_time(cell)["range"].partition(": ")[2]
+    columns = ("boxes", "inserted", "packed", "inserted in time", "packed in time")
+    return table(list(lines.values()), {key: key for key in columns})
+
+
 def _in_units(cell: Cell, batch: int) -> Row:
     own = cell.of(batch)
     return {

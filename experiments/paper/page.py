@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from experiments.paper import fig4b, times, verdicts
+from experiments.paper.generators import BATCHES, TIMED, brief
 from experiments.paper.plans import shown
 from experiments.paper.runner import Experiment, told
 from experiments.paper.settings import SETTINGS
@@ -41,6 +42,9 @@ ASKED = (
     ("fig4d", "adapting is better than the middle level, never changed"),
 )
 """What the paper does not ask, on the first page too."""
+TWELVE = f"""\
+Gain over random order in batches of {BATCHES[-1]}, means of three seeds, in work units; and in time, in
+batches of {TIMED}, in the range of the paper."""
 CODES = {
     verdicts.HOLDS: "H",
     verdicts.PARTLY: "p",
@@ -93,8 +97,7 @@ def first_page(found: Sequence[Result], pictures: str, reading: str) -> str:
         "## Other subscriptions, other nodes",
         f"```text\n{by_setting(found)}\n```",
         TITLES,
-        *([f"## What \"12-d\" is\n\n```text\n{generators.experiment.text(generators.rows)}\n```"]
-          if generators else []),
+        *([f"## What \"12-d\" is\n\n```text\n{brief(generators.rows)}\n```", TWELVE] if generators else []),
         *([reading.strip()] if reading else []),
         f"Profile {profiles}. All claims, tables and pictures: [details]({DETAILS}).",
     ]  # fmt: skip
