@@ -21,6 +21,7 @@ OUTSIDE = [
     "experiments/report/[!r]*.md",  # not reading.md, which is a part of a page
     "experiments/report/*.png",
     "experiments/report/paper/*.png",
+    "experiments/report/controllers/*.png",
 ]
 #: What makes a browser load something from elsewhere when it opens a page.
 FETCHED = re.compile(

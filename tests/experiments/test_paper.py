@@ -701,9 +701,10 @@ def test_the_first_page_is_one_page(pages):
         assert f"1. {claim[0].upper()}{claim[1:]}: [{name}](paper/{name}-paper.png)." in first
 
 
-def test_the_first_page_has_a_slot_for_generators(measured):
+def test_the_first_page_has_a_slot_for_generators(measured, monkeypatch):
+    monkeypatch.setattr(page, "brief", lambda rows: "a table of generators")
     found = report.results(measured)
-    made = found[0].experiment._replace(name="generators", text=lambda _: "a table of generators")
+    made = found[0].experiment._replace(name="generators")
     page_with = page.first_page([*found, found[0]._replace(experiment=made)], "paper", "")
     assert '## What "12-d" is\n\n```text\na table of generators\n```' in page_with
 
