@@ -86,8 +86,9 @@ class Road:
             end = None
             with contextlib.suppress(IndexError):  # another thread may take the last one
                 end = self._forgotten.popleft()
-            if end is not None and end.batch is not None:
-                self.report(end.batch)
+            if end is not None and end.account is not None:
+                self._ends.discard(end)
+                self._tell(end.account)
         shape = Shape(self.levels.height, len(self.matcher), self.levels.packed)
         ticket = self.control.plan(len(events), shape, self.matcher.updates) if len(events) else None
         with self.gate.reading():
@@ -96,28 +97,66 @@ class Road:
 
     def watch(self, stream: object, batch: Batch) -> None:
         """Report a batch, as far as it came, when its stream is forgotten. That must not run code of ours."""
-        if batch.ticket is not None:
+        if batch.account.ticket is not None:
             end = _End(stream, self._forgotten.append)
             self._ends.add(end)
-            end.batch, batch.end = batch, end
+            end.account, batch.end = batch.account, end
 
     def report(self, batch: Batch) -> None:
         """Tell the controller and the metrics of a batch that is done, or was given up; once."""
-        if not len(batch) or not batch.reported.acquire(blocking=False):
+        if not len(batch) or not self._tell(batch.account):
             return
         if batch.end is not None:
             self._ends.discard(batch.end)
             batch.end = None
-        outcome, ticket = batch.outcome, batch.ticket
-        # Loading a kernel takes longer than hundreds of batches: that would be held against the plan.
-        if ticket is not None and batch.loads == Kernel.loads:
-            self.control.report(ticket, batch.report())
         if self.metrics is None or not batch.done:
             return
+        outcome, ticket = batch.outcome, batch.account.ticket
         if ticket is None:
             self.metrics.record_whole(len(batch), outcome.groups[-1].ended, outcome.match_count)
         else:
-            self.metrics.record_stream(outcome.record(ticket.size_class, batch.estimation, batch.workload))
+            self.metrics.record_stream(
+                outcome.record(ticket.size_class, batch.account.estimation, batch.workload)
+            )
+
+    def _tell(self, account: Account) -> bool:
+        """Tell the controller of a batch; whether this was the first time."""
+        if not account.reported.acquire(blocking=False):
+            return False
+        # Loading a kernel takes longer than hundreds of batches: that would be held against the plan.
+        if account.ticket is not None and account.loads == Kernel.loads:
+            self.control.report(account.ticket, account.report())
+        return True
+
+
+class Account:
+    """What the controller will be told of a batch.
+
+    It is apart from the batch, whose frames, where it was cut short, hold the stream.
+
+    Attributes
+    ----------
+    ticket : Ticket or None
+        The controller's; None for a batch that asked no controller.
+    outcome : Outcome
+        What the groups that are done came to.
+    loads : int
+        Kernels that were loaded before it.
+    reported : Lock
+        Taken for good by the first report.
+    worked, estimation, estimation_visits : float, float, int
+        Seconds so far, those of frontier and order, and operations that the frontier took.
+    """
+
+    estimation, estimation_visits = 0.0, 0
+
+    def __init__(self, ticket: Ticket | None, outcome: Outcome) -> None:
+        self.ticket, self.outcome = ticket, outcome
+        self.loads, self.reported, self.worked = Kernel.loads, threading.Lock(), 0.0
+
+    def report(self) -> Report:
+        """As the controller takes it."""
+        return self.outcome.report(self.worked, self.estimation, self.estimation_visits)
 
 
 class Batch:
@@ -126,19 +165,13 @@ class Batch:
     Attributes
     ----------
     plan : Plan
-    ticket : Ticket or None
-        The controller's, to report by; None for a batch that asked no controller.
-    loads : int
-        Kernels that were loaded before it.
-    reported : Lock
-        Taken for good by the first `Road.report`.
+    account : Account
+        What the controller will be told of it.
     steps : Gate
         One thread at a time computes.
     workload, order, cuts : int64 (n,), int64 (n,), int64 (g + 1,), or None
         Estimated work; rows in the order of their search; group k is ``order[cuts[k]:cuts[k + 1]]``. None for
         a batch that is searched as a whole.
-    estimation, estimation_visits : float, int
-        Seconds that frontier and order took, operations that the frontier took.
     outcome : Outcome
         What the groups that are done came to.
     end : weak reference or None
@@ -149,7 +182,6 @@ class Batch:
     workload: IntArray | None = None
     order: IntArray | None = None
     cuts: IntArray | None = None
-    estimation, estimation_visits = 0.0, 0
     group_count = 1
     end: _End | None = None
     _groups: Any = None  # what `resume_part` of the matcher takes
@@ -160,25 +192,24 @@ class Batch:
         self, road: Road, events: EventTable, plan: Plan, ticket: Ticket | None, arrival: float
     ) -> None:
         self._road, self._events, self._arrival = road, events, arrival
-        self.plan, self.ticket = plan, ticket
-        self.loads = Kernel.loads
-        self.reported, self.steps = threading.Lock(), Gate()
+        self.plan, self.steps = plan, Gate()
         self.outcome = Outcome(len(events))
+        self.account = Account(ticket, self.outcome)
         if plan.group is not None:
             self._estimate()
         elif not len(events):
             self.group_count = 0
-        self._worked = perf_counter() - arrival
+        self.account.worked = perf_counter() - arrival
 
     def _estimate(self) -> None:
         begun = perf_counter()
         with self._road.turn:
             frontier = self._road.levels.frontier(self._events, self.plan.level)
-        self.workload, self.estimation_visits = frontier.workload, frontier.visits
+        self.workload, self.account.estimation_visits = frontier.workload, frontier.visits
         self.order, self.cuts = schedule(self._road.policy, frontier.workload, self.plan.group)
         self._groups = frontier.split(self.order, self.cuts)
         self.group_count = len(self.cuts) - 1
-        self.estimation = perf_counter() - begun
+        self.account.estimation = perf_counter() - begun
 
     def step(self, group: int) -> Group:
         """A group's result, computed with those before it if they are not yet."""
@@ -215,8 +246,8 @@ class Batch:
                 hits = self._road.levels.resume_part(self._groups, group)
         offsets, ids = refine(hits, self._events, self._road.subscriptions, rows)
         now = perf_counter()
-        self._worked += now - begun
-        self.outcome.groups.append(Group(rows, offsets, ids, hits.visits, now - self._arrival, self._worked))
+        worked = self.account.worked = self.account.worked + now - begun
+        self.outcome.groups.append(Group(rows, offsets, ids, hits.visits, now - self._arrival, worked))
 
     def finish(self) -> None:
         """Compute what is left."""
@@ -230,10 +261,6 @@ class Batch:
         except Exception:
             if self._error is None and not self._closed:  # it could not even begin
                 raise
-
-    def report(self) -> Report:
-        """What a controller is told of it."""
-        return self.outcome.report(self._worked, self.estimation, self.estimation_visits)
 
     def close(self) -> None:
         """Compute nothing any more; waits for a thread that computes."""
@@ -252,7 +279,7 @@ class Batch:
 class _End(ref[Any]):
     """Tells that a stream was forgotten."""
 
-    batch: Batch | None = None
+    account: Account | None = None
     """None if the call that began the stream was cut short."""
 
     # A `ref` has the hash of what it refers to, which may be gone.

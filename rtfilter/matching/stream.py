@@ -52,8 +52,8 @@ class Stream:
 
     def __init__(self, road: Road, batch: Batch, hold: Hold) -> None:
         self._road, self._batch, self._hold = road, batch, hold
-        self.plan, self.estimation = batch.plan, batch.estimation
-        self.estimation_visits = batch.estimation_visits
+        self.plan, self.estimation = batch.plan, batch.account.estimation
+        self.estimation_visits = batch.account.estimation_visits
         self._group = self._at = 0  # the next group, and the next event of the present one
         self._rows: Sequence[int] = ()
         self._offsets = self._ids = np.empty(0, np.int64)

@@ -1,5 +1,6 @@
 """The filter as its users see it: subscriptions, batches, streams, threads, errors."""
 
+import gc
 import threading
 
 import numpy as np
@@ -23,6 +24,8 @@ from rtfilter import (
 from rtfilter.adaptive import FixedPlan
 from rtfilter.index.kernels.jit import Kernel
 from rtfilter.matchers.rtree import RTreeMatcher
+from rtfilter.matching.gate import Writing
+from rtfilter.matching.road import Batch
 from rtfilter.predicates.parse import parse
 
 
@@ -206,6 +209,34 @@ def test_a_batch_that_is_given_up_is_reported_with_what_is_known(end):
     assert (known["unfinished"], known["groups"]) == (len(events) - 8, 2)
     assert 0 < known["visits"] < whole["visits"]
     assert known["estimation"] < known["mean_response"] <= known["elapsed"]
+
+
+def test_a_batch_that_fails_is_forgotten_with_its_stream(monkeypatch):
+    filter, events = wide_filter(controller=FixedPlan(1, 4))
+    stream = filter.stream(events)
+    with monkeypatch.context() as patch:
+        patch.setattr(filter.tree, "resume_part", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            next(stream)
+    del stream
+    gc.collect()
+    assert filter.stats()["in_flight_batches"] == 0
+    list(filter.stream(events))
+    assert not filter._road._ends
+
+
+def test_a_batch_that_is_cut_short_is_forgotten_with_its_stream(monkeypatch):
+    """The call that was cut short left its frames with the batch, and these hold the stream."""
+    filter, events = wide_filter(controller=FixedPlan(1, 4))
+    stream = filter.stream(events)
+    with monkeypatch.context() as patch:
+        patch.setattr(Batch, "advance", lambda _: 1 / 0)
+        patch.setattr(Writing, "__exit__", lambda *_: None)
+        with pytest.raises(ZeroDivisionError):
+            next(stream)
+    del stream
+    gc.collect()
+    assert filter.stats()["in_flight_batches"] == 0
 
 
 def test_an_error_of_the_controller_about_a_forgotten_stream_is_not_lost():
