@@ -178,8 +178,8 @@ def test_a_stream_does_the_work_of_a_plain_search():
 
 def test_the_controller_hears_of_batches_and_updates():
     entries = []
-    filter, events = wide_filter()
-    list(filter.stream(events))
+    filter, events = wide_filter(controller=FixedPlan(1, 4))
+    list(filter.stream(events))  # loads kernels
     filter.controller = FixedPlan(1, 4, log=entries.append)
     list(filter.stream(events))
     filter.subscribe_many([[0, 0, 0]] * 2, [[1, 1, 1]] * 2)
@@ -192,8 +192,8 @@ def test_the_controller_hears_of_batches_and_updates():
 @pytest.mark.parametrize("end", ["closed", "forgotten"])
 def test_a_batch_that_is_given_up_is_reported_with_what_is_known(end):
     entries = []
-    filter, events = wide_filter()
-    list(filter.stream(events))
+    filter, events = wide_filter(controller=FixedPlan(1, 4))
+    list(filter.stream(events))  # loads kernels
     filter.controller = FixedPlan(1, 4, log=entries.append)
     list(filter.stream(events))
     half = filter.stream(events)
@@ -244,8 +244,8 @@ def test_an_error_of_the_controller_about_a_forgotten_stream_is_not_lost():
         def report(self, ticket, report):
             raise IndexError("of the controller")
 
-    filter, events = wide_filter()
-    list(filter.stream(events))
+    filter, events = wide_filter(controller=FixedPlan(1, 4))
+    list(filter.stream(events))  # loads kernels
     filter.controller = Broken(1, 4)
     filter.stream(events)
     with pytest.raises(IndexError, match="of the controller"):
@@ -254,8 +254,8 @@ def test_an_error_of_the_controller_about_a_forgotten_stream_is_not_lost():
 
 def test_forgetting_a_stream_runs_no_code_of_the_controller():
     entries = []
-    filter, events = wide_filter()
-    list(filter.stream(events))
+    filter, events = wide_filter(controller=FixedPlan(1, 4))
+    list(filter.stream(events))  # loads kernels
     filter.controller = FixedPlan(1, 4, log=entries.append)
     filter.stream(events)
     assert [entry["kind"] for entry in entries] == ["plan"]
