@@ -33,10 +33,10 @@ with `learner`, `beliefs`, `costs` and `drift`. `controllers` has the others; th
 """
 
 from rtfilter.adaptive.choosing import CostController
-from rtfilter.adaptive.controllers import GROUPS, FixedPlan, LevelController, PlanController
+from rtfilter.adaptive.controllers import FixedPlan, LevelController, PlanController
 from rtfilter.adaptive.plans import Controller, Entry, Plan, Report, Shape, Sink, Ticket
 from rtfilter.adaptive.replay import ReplayError, replay
-from rtfilter.adaptive.sizes import SizeClass, exact, powers_of_two
+from rtfilter.adaptive.sizes import GROUPS, SizeClass, exact, powers_of_two
 from rtfilter.adaptive.stopping import EarlyStop
 
 __all__ = [

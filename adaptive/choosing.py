@@ -4,12 +4,10 @@ import math
 import operator
 import random
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from rtfilter.adaptive import recording
 from rtfilter.adaptive.beliefs import Beliefs
-from rtfilter.adaptive.controllers import GROUPS
 from rtfilter.adaptive.costs import CostModel
 from rtfilter.adaptive.learner import VAGUE, Learner
 from rtfilter.adaptive.plans import Plan, Report, Shape, Sink, Ticket
@@ -22,7 +20,7 @@ from rtfilter.adaptive.recording import (
     require_report,
     ticket_fields,
 )
-from rtfilter.adaptive.sizes import powers_of_two
+from rtfilter.adaptive.sizes import GROUPS, ladder, powers_of_two
 
 WHOLE = Plan(0, None)
 """All plans without groups are this one: the whole batch at once, without an estimate."""
@@ -82,9 +80,7 @@ class CostController(Recorder):
         super().__init__(log)
         if not (math.isfinite(horizon) and horizon > 0):
             raise ValueError(f"horizon is a number of batches above 0; got {horizon}")
-        self._groups = tuple(map(operator.index, groups))
-        if any(group < 1 for group in self._groups) or any(a >= b for a, b in pairwise(self._groups)):
-            raise ValueError(f"groups must be a strictly increasing ladder of sizes >= 1; got {self._groups}")
+        self._groups = ladder(groups)
         self._horizon = float(horizon)
         self._random = random.Random(operator.index(seed))
         self._model = CostModel()

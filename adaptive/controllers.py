@@ -1,7 +1,6 @@
 """The controllers: a fixed plan, the search for the level (Wang et al.), and that for level and group."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, Generic
 
 from rtfilter.adaptive.heights import Heights
@@ -19,12 +18,9 @@ from rtfilter.adaptive.recording import (
 from rtfilter.adaptive.recording import count as counted
 from rtfilter.adaptive.rule import Rule
 from rtfilter.adaptive.samples import P, compared
-from rtfilter.adaptive.sizes import SizeClass, as_smallest, powers_of_two
+from rtfilter.adaptive.sizes import GROUPS, SizeClass, as_smallest, ladder, powers_of_two
 from rtfilter.adaptive.spaces import Levels, Plans, Space
 from rtfilter.adaptive.stopping import EarlyStop
-
-GROUPS = (1, 4, 16, 64, 256, 1024)
-"""Default group sizes. Sizes that differ by less than a factor of 4 hardly differ in response time."""
 
 
 class FixedPlan(Recorder):
@@ -322,10 +318,7 @@ class PlanController(_Climber[Plan]):
         log: Sink | None = None,
     ) -> None:
         super().__init__(Rule(rounds, threshold, tolerance, early_stop, share, drift, seed), size_class, log)
-        rungs = tuple(groups)
-        if any(rung < 1 for rung in rungs) or any(a >= b for a, b in pairwise(rungs)):
-            raise ValueError(f"groups must be a strictly increasing ladder of sizes >= 1; got {rungs}")
-        self._groups = rungs
+        self._groups = ladder(groups)
 
     def _space(self, size_class: int) -> Plans:
         return Plans(size_class, self._groups)

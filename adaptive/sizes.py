@@ -7,9 +7,22 @@ The mean response grows with the size of a batch. So responses of a class are co
 batches had its smallest size, see :func:`as_smallest`.
 """
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 SizeClass = Callable[[int], int]
+
+GROUPS = (1, 4, 16, 64, 256, 1024)
+"""Default group sizes. Sizes that differ by less than a factor of 4 hardly differ in response time."""
+
+
+def ladder(groups: Sequence[int]) -> tuple[int, ...]:
+    """Group sizes as ints; raises ``ValueError`` unless they are at least 1 and strictly increasing."""
+    rungs = tuple(map(operator.index, groups))
+    if any(rung < 1 for rung in rungs) or any(a >= b for a, b in pairwise(rungs)):
+        raise ValueError(f"groups must be a strictly increasing ladder of sizes >= 1; got {rungs}")
+    return rungs
 
 
 def exact(size: int) -> int:
