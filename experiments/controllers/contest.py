@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
+from textwrap import fill
 from time import perf_counter
 from typing import Any
 
@@ -234,7 +235,7 @@ def draw(rows: Sequence[Row], logs: Mapping[str, Log]) -> Figure:
             for piece in np.split(moving, np.flatnonzero(np.diff(moving) > 1) + 1):
                 axes.axvspan(piece[0], piece[-1] + 1, color="0.92")
         axes.axhline(0, color="k", lw=0.5)
-        axes.set(title=log.about["title"], xlabel="batch", ylim=(-20, 120))
+        axes.set(title=fill(log.about["title"], 52), xlabel="batch", ylim=(-20, 120))
         axes.title.set_fontsize(8.5)
     for axes in list(figure.axes)[len(logs) :]:
         axes.set_axis_off()
