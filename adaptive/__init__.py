@@ -34,13 +34,14 @@ with `learner`, `beliefs`, `costs` and `drift`. `controllers` has the others; th
 
 from rtfilter.adaptive.choosing import CostController
 from rtfilter.adaptive.controllers import FixedPlan, LevelController, PlanController
-from rtfilter.adaptive.plans import Controller, Entry, Plan, Report, Shape, Sink, Ticket
+from rtfilter.adaptive.plans import WHOLE, Controller, Entry, Plan, Report, Shape, Sink, Ticket, plans_of
 from rtfilter.adaptive.replay import ReplayError, replay
 from rtfilter.adaptive.sizes import GROUPS, SizeClass, exact, powers_of_two
 from rtfilter.adaptive.stopping import EarlyStop
 
 __all__ = [
     "GROUPS",
+    "WHOLE",
     "Controller",
     "CostController",
     "EarlyStop",
@@ -56,6 +57,7 @@ __all__ = [
     "SizeClass",
     "Ticket",
     "exact",
+    "plans_of",
     "powers_of_two",
     "replay",
 ]

@@ -10,7 +10,7 @@ from rtfilter.adaptive import recording
 from rtfilter.adaptive.beliefs import Beliefs
 from rtfilter.adaptive.costs import CostModel
 from rtfilter.adaptive.learner import VAGUE, Learner
-from rtfilter.adaptive.plans import Plan, Report, Shape, Sink, Ticket
+from rtfilter.adaptive.plans import WHOLE, Plan, Report, Shape, Sink, Ticket, plans_of
 from rtfilter.adaptive.recording import (
     Recorder,
     checked,
@@ -22,10 +22,6 @@ from rtfilter.adaptive.recording import (
 )
 from rtfilter.adaptive.sizes import GROUPS, ladder, powers_of_two
 
-WHOLE = Plan(0, None)
-"""All plans without groups are this one: the whole batch at once, without an estimate."""
-WHOLE = Plan(0, None)
-"""All plans without groups are this one: the whole batch at once, without an estimate."""
 REST, EVENTS = 8, 256
 """After a decision for the best plan it is used for about so many batches, and for so many events, before the
 next decision."""
@@ -89,7 +85,7 @@ class CostController(Recorder):
         self._under_way: dict[int, tuple[Ticket, Learner, int]] = {}
         self._overdue: dict[int, tuple[Ticket, Learner, int]] = {}
         self._late = LATE
-        self._serial = self._boxes = self._changed = 0
+        self._serial = self._boxes = 0
         self._stale = self._lost = 0
 
     def plan(self, size: int, shape: Shape) -> Ticket:
@@ -125,9 +121,10 @@ class CostController(Recorder):
     def on_update(self, count: int = 1) -> None:
         """See :meth:`Controller.on_update`."""
         updates = recording.count(count)
-        for state in self._classes.values():
-            if self._boxes:
-                state.change(updates, CHANGED * min(updates / self._boxes, 1.0))
+        if self._boxes:  # else nobody knows how much of the index that is
+            doubt = CHANGED * min(updates / self._boxes, 1.0)
+            for state in self._classes.values():
+                state.change(updates, doubt)
         self._record("update", count=updates)
 
     def snapshot(self) -> dict[str, Any]:
@@ -195,8 +192,7 @@ class CostController(Recorder):
 
     def _begin(self, label: int, shape: Shape) -> Learner:
         """Begin a class with what the model says, and with how far that was off for the nearest class."""
-        groups = [group for group in self._groups if group < label]
-        plans = [WHOLE, *(Plan(level, group) for level in range(shape.height) for group in groups)]
+        plans = plans_of(label, shape.height, self._groups)
         mean = [math.log(self._model.response(plan, label)) for plan in plans]
         state = Learner(label, shape.packed, Beliefs(plans, mean, label))
         if self._classes:

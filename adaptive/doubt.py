@@ -21,6 +21,7 @@ import math
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
+from rtfilter.adaptive.drift import summed
 from rtfilter.adaptive.rule import Rule
 from rtfilter.adaptive.samples import Samples
 
@@ -76,9 +77,9 @@ class Drift:
         deviation = math.log(value) - self._logs.mean
         most = STEP * self._scatter
         above = max(deviation, 0.0) if bound else deviation
-        self._up = max(0.0, self._up + min(above - self._allowance, most))
+        self._up = summed(self._up, above, self._allowance, most)
         if not bound:
-            self._down = max(0.0, self._down + min(-deviation - self._allowance, most))
+            self._down = summed(self._down, -deviation, self._allowance, most)
         return max(self._up, self._down) > LIMIT * self._scatter * self._factor
 
     def _measure(self) -> None:

@@ -12,6 +12,11 @@ PATIENCE = 8.0
 """After an alarm the limit doubles, up to so many times: who alarms again and again is heard less."""
 
 
+def summed(total: float, deviation: float, allowance: float, most: float = math.inf) -> float:
+    """One side of the test: the sum with a deviation less its allowance, which adds `most` at most."""
+    return max(0.0, total + min(deviation - allowance, most))
+
+
 class Drift:
     """Says when values are not what the first ones were any more."""
 
@@ -31,8 +36,8 @@ class Drift:
             return False
         off = (value - self._mean) / math.sqrt(variance + TOLERATED**2)
         off = max(min(off, MOST), -MOST)
-        self._above = max(self._above + off - ALLOWED, 0.0)
-        self._below = max(self._below - off - ALLOWED, 0.0)
+        self._above = summed(self._above, off, ALLOWED)
+        self._below = summed(self._below, -off, ALLOWED)
         if max(self._above, self._below) <= LIMIT * self._patience:
             return False
         self._patience = min(2 * self._patience, PATIENCE)

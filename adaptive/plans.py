@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -45,6 +45,16 @@ class Plan:
             raise ValueError(
                 f"a group has at least 1 event, or is None for the whole batch; got {self.group}"
             )
+
+
+WHOLE = Plan(0, None)
+"""The whole batch at once, without an estimate: all plans without groups are this one."""
+
+
+def plans_of(size: int, height: int, groups: Sequence[int]) -> list[Plan]:
+    """All plans of a batch: `WHOLE`, and each level with each of the group sizes that are below its size."""
+    smaller = [group for group in groups if group < size]
+    return [WHOLE, *(Plan(level, group) for level in range(height) for group in smaller)]
 
 
 class Shape(NamedTuple):

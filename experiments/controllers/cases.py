@@ -17,8 +17,6 @@ from rtfilter import EventFilter
 from rtfilter.events.table import EventTable
 from rtfilter.replay.workloads import Workload, workload
 
-GROUPS = (1, 4, 16, 64, 256, 1024)
-"""Group sizes of the plans; the whole batch is added to them."""
 WIDE = 1 << 40
 """Smallest id of a wide box where narrow ones become wide."""
 

@@ -27,6 +27,7 @@ from experiments.controllers.rivals import DiscountedThompson, DiscountedUCB
 from experiments.errors import ResultError
 from experiments.output import keep, outcome
 from rtfilter.adaptive import (
+    WHOLE,
     Controller,
     CostController,
     EarlyStop,
@@ -80,7 +81,7 @@ class Costs:
 
     def __init__(self, log: Log, unit: str) -> None:
         cost = log.cost(unit)
-        whole = cost[:, [log.column[Plan(0, None)]]]
+        whole = cost[:, [log.column[WHOLE]]]
         self.by_plan: FloatArray = np.log(np.where(np.isnan(cost), whole, cost))
         self.oracle: FloatArray = self.by_plan.min(axis=1)
         at = int(self.by_plan.mean(axis=0).argmin())

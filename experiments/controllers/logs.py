@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from experiments.errors import ResultError
-from rtfilter.adaptive import Plan, Report, Shape
+from rtfilter.adaptive import WHOLE, Plan, Report, Shape
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 
 DIGITS = 3
@@ -71,7 +71,7 @@ class Log:
     def place(self, batch: int, plan: Plan) -> int:
         """The column of a plan for a batch; groups that are no smaller than the batch are the whole batch."""
         if plan.group is None or plan.group >= self.size[batch]:
-            return self.column[Plan(0, None)]
+            return self.column[WHOLE]
         return self.column[plan]
 
     def shape(self, batch: int) -> Shape:

@@ -12,26 +12,15 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.arguments import natural
-from experiments.controllers.cases import CASES, GROUPS, Batch, Case
+from experiments.controllers.cases import CASES, Batch, Case
 from experiments.controllers.logs import Log
 from experiments.paper.index import Levels
 from experiments.paper.work import by_plan
+from experiments.response.listener import Listener, stream
 from experiments.timing import one_core
-from rtfilter.adaptive import FixedPlan, Plan, Report, Shape, Ticket
+from rtfilter.adaptive import GROUPS, FixedPlan, Plan, Report, Shape, plans_of
 from rtfilter.filter import EventFilter
 from rtfilter.replay import machine
-
-WHOLE = Plan(0, None)
-
-
-class Told(FixedPlan):
-    """A fixed plan that keeps its last report."""
-
-    last: Report | None = None
-
-    def report(self, ticket: Ticket, report: Report) -> None:
-        """See `rtfilter.adaptive.Controller.report`."""
-        self.last = report
 
 
 class Entry(NamedTuple):
@@ -43,12 +32,6 @@ class Entry(NamedTuple):
     units: dict[Plan, float]
 
 
-def plans(height: int, size: int) -> list[Plan]:
-    """All plans of a batch; those without groups are one."""
-    groups = [group for group in GROUPS if group < size]
-    return [WHOLE, *(Plan(level, group) for level in range(height) for group in groups)]
-
-
 def timed(filter: EventFilter, batch: Batch, turn: Sequence[Plan]) -> dict[Plan, Report]:
     """Run a batch once for nothing, so that all plans find the same caches, and then by each plan."""
     filter.match_batch(batch.events)
@@ -56,12 +39,10 @@ def timed(filter: EventFilter, batch: Batch, turn: Sequence[Plan]) -> dict[Plan,
     gc.disable()
     try:
         for plan in turn:
-            told = Told(plan.level, plan.group)
-            filter.controller = told
-            while told.last is None:  # a batch that had to load kernels is not reported
-                for _ in filter.stream(batch.events):
-                    pass
-            found[plan] = told.last
+            listener = Listener(FixedPlan(plan.level, plan.group))
+            while listener.told is None:  # a batch that had to load kernels is not reported
+                stream(filter, "shortest", listener, batch.events)
+            found[plan] = listener.told
     finally:
         gc.enable()
     return found
@@ -77,7 +58,7 @@ def record(case: Case, seed: int) -> Log:
             filter = case.filter
             tree = filter.tree
             shape = Shape(tree.height, len(filter), tree.packed)
-            possible = plans(shape.height, len(batch.events))
+            possible = plans_of(len(batch.events), shape.height, GROUPS)
             turn = [possible[at] for at in rng.permutation(len(possible))]
             reports = timed(filter, batch, turn)
             if levels is None or counted != tree.updates:

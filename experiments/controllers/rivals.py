@@ -15,7 +15,7 @@ import random
 from abc import ABC, abstractmethod
 from typing import Any
 
-from rtfilter.adaptive import GROUPS, Plan, Report, Shape, Sink, Ticket, powers_of_two
+from rtfilter.adaptive import GROUPS, Plan, Report, Shape, Sink, Ticket, plans_of, powers_of_two
 
 
 class Arms:
@@ -59,12 +59,7 @@ class Bandit(ABC):
         self._height, label = shape.height, powers_of_two(size)
         arms = self._arms.get((label, shape.height))
         if arms is None:
-            groups = [group for group in GROUPS if group < label]
-            plans = [
-                Plan(0, None),
-                *(Plan(level, group) for level in range(shape.height) for group in groups),
-            ]
-            arms = self._arms[label, shape.height] = Arms(plans)
+            arms = self._arms[label, shape.height] = Arms(plans_of(label, shape.height, GROUPS))
         untried = [plan for plan in arms.plans if arms.count[plan] < 1e-3]
         return Ticket(self._random.choice(untried) if untried else self.choose(arms), label, 1, shape.height)
 

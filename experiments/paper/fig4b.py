@@ -24,13 +24,11 @@ from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, work
 from experiments.response.bursts import label
 from experiments.response.estimates import correlation
-from rtfilter.adaptive import Plan
+from rtfilter.adaptive import WHOLE
 from rtfilter.replay.output import Row, table
 
 RISING = (2, 256)
 """Batch sizes over which the gain must rise."""
-WHOLE = Plan(0, None)
-"""The plan of a plain join of the batch, without estimate and order."""
 
 
 WHERE = {"judged": ", levels of the paper's range", "best": ", all levels"}

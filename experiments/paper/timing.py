@@ -22,7 +22,7 @@ from experiments.paper.index import GrowingFilter
 from experiments.paper.plans import ARRIVAL, judged, level_of
 from experiments.paper.runner import Run
 from experiments.response.bursts import label
-from rtfilter.adaptive import FixedPlan, Plan
+from rtfilter.adaptive import WHOLE, FixedPlan, Plan
 from rtfilter.dtypes import FloatArray
 from rtfilter.events.table import EventTable
 from rtfilter.replay.output import Row
@@ -70,7 +70,7 @@ def run_batch(index: GrowingFilter, plan: Plan, order: str, events: EventTable) 
 def calls(run: Run, index: GrowingFilter, batch: int) -> dict[str, Call]:
     """Calls of all plans for batches of a size by name, in all orders, with their kernels loaded."""
     plans = {label(plan, batch): plan for plan in run.setting.plans(index.filter.tree.height, batch)}
-    plans[whole(batch)] = Plan(0, None)
+    plans[whole(batch)] = WHOLE
     by_name: dict[str, Call] = {}
     for name, plan in plans.items():
         by_name[name] = partial(run_batch, index, plan, "shortest")

@@ -11,14 +11,18 @@ from rtfilter.scheduler import resolve
 
 
 class Listener:
-    """Passes calls of a filter on to a controller, and keeps the last ticket and the last response."""
+    """Passes calls of a filter on to a controller, and keeps the last ticket and the last report."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self.log = controller.log
         self.ticket: Ticket | None = None
-        self.response = float("nan")
+        self.told: Report | None = None
+
+    @property
+    def response(self) -> float:
         """Mean response of the last burst in seconds."""
+        return float("nan") if self.told is None else self.told.mean_response
 
     @property
     def settled(self) -> bool:
@@ -32,7 +36,7 @@ class Listener:
 
     def report(self, ticket: Ticket, report: Report) -> None:
         """See `rtfilter.adaptive.Controller.report`."""
-        self.response = report.mean_response
+        self.told = report
         self._controller.report(ticket, report)
 
     def on_update(self, count: int = 1) -> None:

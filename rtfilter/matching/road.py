@@ -18,10 +18,10 @@ import contextlib
 import threading
 from collections import deque
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from rtfilter.adaptive import Plan, Report, Shape, Ticket
+from rtfilter.adaptive import WHOLE, Plan, Report, Shape, Ticket
 from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.jit import Kernel
@@ -36,9 +36,6 @@ from rtfilter.subscriptions.content import Subscriptions
 
 if TYPE_CHECKING:
     from rtfilter.watch.metrics import Metrics
-
-WHOLE: Final = Plan(0, None)
-"""All events at once: the least work, and every event released last."""
 
 
 class Road:

@@ -7,7 +7,7 @@ from experiments.controllers import cases, contest, record
 from experiments.controllers.logs import SECONDS, UNITS, Log
 from experiments.controllers.rivals import DiscountedThompson, DiscountedUCB
 from experiments.errors import ResultError
-from rtfilter.adaptive import FixedPlan, Plan, Report, Shape
+from rtfilter.adaptive import GROUPS, FixedPlan, Plan, Report, Shape, plans_of
 
 PLANS = [Plan(0, None), Plan(0, 1), Plan(0, 4), Plan(1, 1), Plan(1, 4)]
 
@@ -118,7 +118,7 @@ def test_recording_a_case_runs_every_batch_by_every_plan(name):
     log = record.record(case, 1)
     assert log.about["case"] == name
     for row in range(len(log)):
-        possible = record.plans(int(log.height[row]), int(log.size[row]))
+        possible = plans_of(int(log.size[row]), int(log.height[row]), GROUPS)
         known = {plan for plan, at in log.column.items() if not np.isnan(log.response[row, at])}
         assert known == set(possible)
         for plan in possible:
