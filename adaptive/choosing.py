@@ -118,6 +118,11 @@ class CostController(Recorder):
         self._stale += not used and ticket.serial > 0
         self._record("report", **ticket_fields(ticket), **report_fields(report), used=used)
 
+    def drop(self, ticket: Ticket) -> None:
+        """See :meth:`Controller.drop`."""
+        self._take(ticket)
+        self._record("drop", **ticket_fields(ticket))
+
     def on_update(self, count: int = 1) -> None:
         """See :meth:`Controller.on_update`."""
         updates = recording.count(count)
@@ -147,15 +152,10 @@ class CostController(Recorder):
 
     def _learn(self, ticket: Ticket, report: Report) -> bool:
         """Whether a report is of a batch that has not reported yet, and not of another controller."""
-        known = self._under_way.get(ticket.serial) or self._overdue.get(ticket.serial)
-        if known is None or known[0] != ticket:
+        known = self._take(ticket)
+        if known is None:
             return False
-        _, state, at = known
-        if self._under_way.pop(ticket.serial, None) is not None:
-            state.under_way[at] -= 1
-        else:
-            del self._overdue[ticket.serial]
-            self._late = min(2 * self._late, MOST_LATE)  # more are under way at a time than was thought
+        state, at = known
         value = self._value(state, at, report)
         if report.unfinished < report.size:
             state.hopeless[at] = False
@@ -165,6 +165,19 @@ class CostController(Recorder):
         if at != state.best or state.left == 0:
             self._model.fit(state.beliefs.plans[at], report)
         return True
+
+    def _take(self, ticket: Ticket) -> tuple[Learner, int] | None:
+        """Wait for a batch no more: its class and the place of its plan, or None if nobody waits for it."""
+        known = self._under_way.get(ticket.serial) or self._overdue.get(ticket.serial)
+        if known is None or known[0] != ticket:
+            return None
+        _, state, at = known
+        if self._under_way.pop(ticket.serial, None) is not None:
+            state.under_way[at] -= 1
+        else:
+            del self._overdue[ticket.serial]
+            self._late = min(2 * self._late, MOST_LATE)  # more are under way at a time than was thought
+        return state, at
 
     def _next(self, state: Learner) -> int:
         """The place of the plan of the next batch."""

@@ -57,6 +57,10 @@ class FixedPlan(Recorder):
         require_report(report)
         self._record("report", **ticket_fields(ticket), **report_fields(report), used=False)
 
+    def drop(self, ticket: Ticket) -> None:
+        """Logs the call, and ignores it."""
+        self._record("drop", **ticket_fields(ticket))
+
     def on_update(self, count: int = 1) -> None:
         """Checks and logs the update, and ignores it."""
         self._record("update", count=counted(count))
@@ -117,6 +121,13 @@ class _Climber(Recorder, Generic[P]):
         elif ticket.plan == self._plan(state.current.position):
             state.current.watch(value, bound)
         self._record("report", **ticket_fields(ticket), **report_fields(report), used=used)
+
+    def drop(self, ticket: Ticket) -> None:
+        """See :meth:`Controller.drop`. The round goes on without this sample."""
+        state = self._classes.get(ticket.size_class)
+        if state is not None and ticket.episode:
+            state.drop(ticket.episode, ticket.serial)
+        self._record("drop", **ticket_fields(ticket))
 
     def on_update(self, count: int = 1) -> None:
         """See :meth:`Controller.on_update`. Each class of batch sizes counts all updates for itself."""

@@ -68,6 +68,12 @@ class Heights(Generic[P]):
         self.counts.stale_reports += 1
         return False
 
+    def drop(self, episode: int, serial: int) -> None:
+        """Take a sample back."""
+        for machine in self._machines.values():
+            if machine.episode == episode:
+                machine.drop(serial)
+
     def update(self, count: int) -> None:
         """Count index updates, at all heights."""
         for machine in self._machines.values():

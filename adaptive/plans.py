@@ -176,6 +176,13 @@ class Controller(Protocol):
         never reported counts as lost.
         """
 
+    def drop(self, ticket: Ticket) -> None:
+        """Take back the batch of a ticket: it will not be reported, and that says nothing of its plan.
+
+        So it is for a batch that had to load code first. A ticket that was reported or dropped before changes
+        nothing.
+        """
+
     def on_update(self, count: int = 1) -> None:
         """Take note of `count` >= 0 insertions and deletions. Raises ``ValueError`` if it is negative."""
 

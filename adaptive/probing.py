@@ -177,6 +177,10 @@ class Probing(Generic[P]):
         self._lose(self._under_way.lost())
         return used
 
+    def drop(self, serial: int) -> None:
+        """Take a sample of this episode back: it counts neither as reported nor as lost."""
+        self._under_way.drop(serial)
+
     def watch(self, value: float, bound: bool = False) -> None:
         """Take the response of a batch at the settled position, or a lower bound of it."""
         if self.mode is Mode.STABLE and self._doubt.drifted(value, bound):

@@ -20,8 +20,8 @@ def replay(entries: Iterable[Entry], controller: Controller) -> None:
     ----------
     entries : iterable of dict
         The complete log from the first batch on, as a sink got it or as it was read from JSON. Inputs have
-        the ``kind`` "plan" (with the ticket that was returned), "report" or "update"; lines of the kind
-        "decision" are compared only.
+        the ``kind`` "plan" (with the ticket that was returned), "report", "drop" or "update"; lines of the
+        kind "decision" are compared only.
     controller : Controller
         A new one, with the parameters of the one that wrote the log. Nothing is written to its own `log`.
 
@@ -48,8 +48,14 @@ def _feed(entry: Entry, controller: Controller) -> None:
         case "plan":
             controller.plan(entry["size"], Shape(*(entry[name] for name in Shape._fields)))
         case "report":
-            plan = Plan(entry["level"], entry["group"])
-            ticket = Ticket(plan, entry["size_class"], entry["episode"], entry["serial"])
-            controller.report(ticket, Report(**{field.name: entry[field.name] for field in fields(Report)}))
+            report = Report(**{field.name: entry[field.name] for field in fields(Report)})
+            controller.report(_ticket(entry), report)
+        case "drop":
+            controller.drop(_ticket(entry))
         case "update":
             controller.on_update(entry["count"])
+
+
+def _ticket(entry: Entry) -> Ticket:
+    plan = Plan(entry["level"], entry["group"])
+    return Ticket(plan, entry["size_class"], entry["episode"], entry["serial"])

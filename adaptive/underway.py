@@ -39,6 +39,11 @@ class UnderWay(Generic[P]):
             self._later[earlier] += 1
         return self._positions.pop(serial)
 
+    def drop(self, serial: int) -> None:
+        """Forget a sample, as if it had never begun."""
+        self._positions.pop(serial, None)
+        self._later.pop(serial, None)
+
     def lost(self, room: int = 0) -> list[P]:
         """Forget the samples that are lost, and leave room for others; the positions of the former."""
         if not self._later:

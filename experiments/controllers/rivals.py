@@ -72,6 +72,10 @@ class Bandit(ABC):
         value = math.log(report.mean_response / report.size)
         self._arms[ticket.size_class, ticket.serial].add(ticket.plan, value, self._discount)
 
+    def drop(self, ticket: Ticket) -> None:
+        """See `rtfilter.adaptive.Controller.drop`."""
+        del ticket
+
     def on_update(self, count: int = 1) -> None:
         """Ignored: old samples fade anyway."""
         del count

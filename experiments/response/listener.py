@@ -39,6 +39,10 @@ class Listener:
         self.told = report
         self._controller.report(ticket, report)
 
+    def drop(self, ticket: Ticket) -> None:
+        """See `rtfilter.adaptive.Controller.drop`."""
+        self._controller.drop(ticket)
+
     def on_update(self, count: int = 1) -> None:
         """See `rtfilter.adaptive.Controller.on_update`."""
         self._controller.on_update(count)

@@ -7,7 +7,7 @@ from typing import Any
 from rtfilter.adaptive import Controller, Report, Shape, Ticket
 from rtfilter.matching.gate import Gate
 
-METHODS = ("plan", "report", "on_update", "snapshot")
+METHODS = ("plan", "report", "drop", "on_update", "snapshot")
 
 
 class Control:
@@ -42,6 +42,11 @@ class Control:
         """Tell what became of a batch; times are in seconds."""
         with self._turns.writing():
             self.controller.report(ticket, report)
+
+    def drop(self, ticket: Ticket) -> None:
+        """Tell that a batch says nothing of its plan."""
+        with self._turns.writing():
+            self.controller.drop(ticket)
 
     def snapshot(self, updates: int) -> dict[str, Any]:
         """The state of the controller, JSON-able."""

@@ -123,6 +123,8 @@ class Road:
         # Loading a kernel takes longer than hundreds of batches: that would be held against the plan.
         if account.ticket is not None and account.loads == Kernel.loads:
             self.control.report(account.ticket, account.report())
+        elif account.ticket is not None:
+            self.control.drop(account.ticket)
         return True
 
 

@@ -355,6 +355,20 @@ def test_a_plan_that_is_being_tried_is_not_tried_by_another_batch_meanwhile():
     assert max(tried.values(), default=1) == 1
 
 
+def test_a_plan_whose_batch_was_dropped_is_tried_again_at_once():
+    def next_try(controller):
+        while not (ticket := controller.plan(64, SHAPE)).episode:
+            controller.report(ticket, Report(1.0, 64))
+        return ticket
+
+    controller, other = CostController(), CostController()
+    tried = next_try(controller)
+    assert next_try(other).plan == tried.plan
+    controller.drop(tried)
+    assert next_try(controller).plan == tried.plan
+    assert next_try(other).plan != tried.plan
+
+
 def test_reports_out_of_order_teach_the_same():
     cost = valley(2, 16)
     controller, open_tickets, used = CostController(), [], []

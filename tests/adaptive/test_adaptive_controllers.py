@@ -50,6 +50,7 @@ commands = st.lists(
         st.tuples(st.just("burst"), sizes, st.integers(1, 3)),
         st.tuples(st.just("report"), st.integers(0, 50), st.floats(0, 10)),
         st.tuples(st.just("give up"), st.integers(0, 50), st.floats(0, 10)),
+        st.tuples(st.just("drop"), st.integers(0, 50), st.none()),
         st.tuples(st.just("update"), st.integers(0, 6), st.none()),
     ),
     max_size=60,
@@ -73,6 +74,8 @@ def drive(controller, script):
                 controller.report(tickets[number % len(tickets)], Report(other, 64))
             case "give up" if tickets:
                 controller.report(tickets[number % len(tickets)], Report(other, 64, unfinished=60))
+            case "drop" if tickets:
+                controller.drop(tickets[number % len(tickets)])
             case "update":
                 controller.on_update(number)
 
@@ -133,10 +136,40 @@ def test_whatever_happened_before_it_settles_again(make, script, size, height):
 
 
 @tuning
+def test_a_dropped_batch_says_nothing_of_its_plan(make):
+    controller, alone = make(), make()
+    for turn in range(400):
+        cost = 1.0 + 0.1 * (turn % 3)
+        alone.report(alone.plan(64, Shape(4)), Report(cost, 64))
+        controller.report(controller.plan(64, Shape(4)), Report(cost, 64))
+    before = controller.snapshot()
+    for _ in range(1000):  # more than any controller waits for
+        controller.drop(controller.plan(64, Shape(4)))
+    after = controller.snapshot()
+    assert after["stale_reports"] == before["stale_reports"]
+    best = [snapshot["classes"]["64"]["level"] for snapshot in (before, after, alone.snapshot())]
+    assert best[0] == best[1] == best[2]
+    lost = [s.get("lost_batches", 0) + s["classes"]["64"].get("lost", 0) for s in (before, after)]
+    assert lost == [0, 0]
+
+
+@every
+def test_a_dropped_batch_is_not_waited_for(make):
+    controller = make()
+    ticket = controller.plan(64, Shape(4))
+    controller.drop(ticket)
+    controller.drop(ticket)
+    before = controller.snapshot()["classes"].get("64", {})
+    controller.report(ticket, Report(1.0, 64))
+    after = controller.snapshot()["classes"].get("64", {})
+    assert after == before | {key: after[key] for key in ("stale_reports",) if key in after}
+
+
+@tuning
 @given(script=commands)
 def test_batches_of_other_classes_change_nothing(make, script):
     others = {100, 127}  # of one class with 64
-    told = {"report", "give up"}
+    told = {"report", "give up", "drop"}
     mixed = [step for step in script if step[0] not in told and step[1] not in others]
     alone = [step for step in mixed if step[0] == "update" or step[1] == 64]
     among = [ticket for size, _, ticket in drive(make(), mixed) if size == 64]

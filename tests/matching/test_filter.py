@@ -767,14 +767,17 @@ def test_a_controller_is_told_before_its_next_plan_what_came_and_went():
 
 def test_a_batch_that_had_to_load_kernels_is_not_held_against_its_plan(monkeypatch):
     class Told(FixedPlan):
-        reports = 0
+        reports = drops = 0
 
         def report(self, ticket, report):
             self.reports += 1
 
+        def drop(self, ticket):
+            self.drops += 1
+
     filter = EventFilter(Schema({"x": float}), controller=Told(0, 1))
     list(filter.stream([{"x": 1.0}]))  # may load kernels itself
-    before = filter.controller.reports
+    before, dropped = filter.controller.reports, filter.controller.drops
     resume = filter.tree.resume_part
 
     def resume_after_loading(*arguments):
@@ -783,7 +786,7 @@ def test_a_batch_that_had_to_load_kernels_is_not_held_against_its_plan(monkeypat
 
     monkeypatch.setattr(filter.tree, "resume_part", resume_after_loading)
     list(filter.stream([{"x": 1.0}]))
-    assert filter.controller.reports == before
+    assert (filter.controller.reports, filter.controller.drops) == (before, dropped + 1)
     monkeypatch.undo()
     list(filter.stream([{"x": 1.0}]))
     assert filter.controller.reports == before + 1
