@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rtfilter.scheduler.arrays import IntArray, as_permutation, as_workload
-from rtfilter.scheduler.orders import Order
+from rtfilter.scheduler.orders import ORDERS, Order, shortest_first
 
 
 class Schedule(NamedTuple):
@@ -24,6 +24,10 @@ class Schedule(NamedTuple):
 
     order: IntArray
     cuts: IntArray
+
+
+OWN = tuple(ORDERS.values())
+"""Orders that are known to return permutations."""
 
 
 def schedule(order: Order, workload: npt.ArrayLike, group: int | None) -> Schedule:
@@ -54,11 +58,16 @@ def schedule(order: Order, workload: npt.ArrayLike, group: int | None) -> Schedu
         raise ValueError(f"group must be at least 1 event, or None for the whole batch; got {group}")
     work = as_workload(workload)
     n = len(work)
-    rows = as_permutation(order(work), n)
-    idle = work[rows] == 0
-    zeros = int(np.count_nonzero(idle))
-    if zeros:
+    rows = order(work)
+    if order not in OWN:
+        rows = as_permutation(rows, n)
+    zeros = n - int(np.count_nonzero(work))
+    if zeros and order is not shortest_first:
+        idle = work[rows] == 0
         rows = np.concatenate([rows[idle], rows[~idle]])
-    starts = np.arange(zeros, n, group or max(n, 1), dtype=np.int64)
-    cuts = np.concatenate([np.zeros(min(zeros, 1), np.int64), starts, np.array([n], np.int64)])
+    size = group or max(n, 1)
+    first = 1 if zeros else 0
+    cuts = np.empty(first + 1 - (zeros - n) // size, np.int64)
+    cuts[0], cuts[-1] = 0, n
+    cuts[first:-1] = np.arange(zeros, n, size)
     return Schedule(rows, cuts)

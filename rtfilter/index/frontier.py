@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.index.kernels.dealt import DEALT_BY_ADDRESS, Dealt, deal
+from rtfilter.index.kernels.dealt import Dealt, deal
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.select_box import POINT
 
@@ -60,14 +60,13 @@ class Frontier:
     @unwrapped
     def split(self, order: IntArray, cuts: IntArray) -> Parts:
         """Cut it into one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
-        covered = len(cuts) > 0 and cuts[0] == 0 and cuts[-1] == len(order) and (np.diff(cuts) >= 0).all()
-        if not covered or (np.bincount(order, minlength=len(self.points)) != 1).any():
+        cuts = np.ascontiguousarray(cuts, np.int64)
+        queries, *parts, where = deal(self.points, self.nodes, self.cuts, self.pairs, order, cuts)
+        if not len(where):
             raise ValueError(
                 "order must be a permutation of the batch, and cuts must ascend from 0 to its end"
             )
-        dealt = deal(self.nodes, self.cuts, self.pairs, order, cuts)
-        arrays = Dealt(self.points[order], np.ascontiguousarray(cuts, np.int64), *dealt)
-        return Parts(self.version, self.selection, arrays, DEALT_BY_ADDRESS.addresses(arrays))
+        return Parts(self.version, self.selection, Dealt(queries, cuts, *parts), where)
 
 
 class Parts(NamedTuple):

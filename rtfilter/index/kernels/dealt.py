@@ -30,20 +30,43 @@ opened_dealt = DEALT_BY_ADDRESS.opened
 
 
 @kernel
+def is_cut(order: Int1, order_cuts: Int1, count: int) -> bool:
+    """Whether an order is a permutation of 0..count - 1, and its cuts ascend from 0 to the end."""
+    groups = len(order_cuts) - 1
+    if len(order) != count or groups < 0 or order_cuts[0] != 0 or order_cuts[groups] != count:
+        return False
+    for g in range(groups):
+        if order_cuts[g] > order_cuts[g + 1]:
+            return False
+    seen = np.zeros(count, np.bool_)
+    for row in order:
+        if row < 0 or row >= count or seen[row]:
+            return False
+        seen[row] = True
+    return True
+
+
+@kernel
 def deal(
-    nodes: Int1, cuts: Int1, pairs: Int32_1, order: Int1, order_cuts: Int1
-) -> tuple[Int1, Int1, Int1, Int32_1]:
+    queries: Float2, nodes: Int1, cuts: Int1, pairs: Int32_1, order: Int1, order_cuts: Int1
+) -> tuple[Float2, Int1, Int1, Int1, Int32_1, Int1]:
     """Cut a frontier into one frontier per group order[order_cuts[g]:order_cuts[g + 1]], each node by node.
 
-    Returns cuts, nodes, starts and pairs of `Dealt`.
+    Returns the arrays of `Dealt` but for the cuts of the queries, which are `order_cuts`; and where all of
+    them are, as `ByAddress.addresses` tells it, which is nowhere unless `is_cut`.
     """
+    if not is_cut(order, order_cuts, len(queries)):
+        none = np.empty(0, np.int64)
+        return np.empty((0, queries.shape[1])), none, none, none, np.empty(0, np.int32), none
     groups = len(order_cuts) - 1
     group_of = np.empty(len(order), np.int64)
     place_of = np.empty(len(order), np.int32)
+    part_queries = np.empty_like(queries)
     for g in range(groups):
         for i in range(order_cuts[g], order_cuts[g + 1]):
             group_of[order[i]] = g
             place_of[order[i]] = i - order_cuts[g]
+            part_queries[i] = queries[order[i]]
     pair_count = np.zeros(groups + 1, np.int64)
     node_count = np.zeros(groups + 1, np.int64)
     last_node = np.full(groups, -1, np.int64)
@@ -72,4 +95,11 @@ def deal(
                 node_place[g] += 1
             part_pairs[pair_place[g]] = place_of[pairs[p]]
             pair_place[g] += 1
-    return part_cuts, part_nodes, part_starts, part_pairs
+    where = np.empty(13, np.int64)
+    where[0], where[1], where[2] = part_queries.ctypes.data, part_queries.shape[0], part_queries.shape[1]
+    where[3], where[4] = order_cuts.ctypes.data, len(order_cuts)
+    where[5], where[6] = part_cuts.ctypes.data, len(part_cuts)
+    where[7], where[8] = part_nodes.ctypes.data, len(part_nodes)
+    where[9], where[10] = part_starts.ctypes.data, len(part_starts)
+    where[11], where[12] = part_pairs.ctypes.data, len(part_pairs)
+    return part_queries, part_cuts, part_nodes, part_starts, part_pairs, where
