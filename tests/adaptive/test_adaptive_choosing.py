@@ -99,6 +99,22 @@ def test_an_odd_first_batch_is_forgotten(factor, best):
         assert regret(run(controller, lambda plan, n: cost(plan), 100, seed=9), cost, best) < 0.1
 
 
+def test_strong_noise_does_not_settle_it_on_a_plan_that_takes_twice_as_long():
+    costs, wrong = {None: 1.5, 4: 2.6, 1: 3.0}, 0
+    for seed in range(40):
+        controller, rng, used = CostController(), np.random.default_rng(seed), []
+        for _ in range(240):
+            ticket = controller.plan(16, Shape(2, 20_000))
+            used.append(ticket.plan.group)
+            cost = costs[ticket.plan.group]
+            value = cost * math.exp(0.5 * rng.standard_normal())
+            grouped = {"estimation": 0.3 * cost, "groups": 16 // ticket.plan.group} if used[-1] else {}
+            controller.report(ticket, Report(value, 16, elapsed=1.5 * value, **grouped))
+            controller.on_update(100)
+        wrong += used[-40:].count(None) < 20
+    assert wrong <= 1
+
+
 def test_a_plan_that_becomes_better_unseen_is_found():
     """The responses of the plan that runs stay what they were."""
     cost, better = valley(2, 4), Plan(0, 16)
