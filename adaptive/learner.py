@@ -53,6 +53,8 @@ class Learner:
         self.noise = NOISE**2
         self.left = 0
         """Batches until the next decision."""
+        self.decided: int | None = None
+        """Place of the plan of the next batch, if it was decided when the last one was reported."""
         self.rest = 1
         """Batches that the best plan gets after the next decision for it, about."""
         self.doubt = 0.0
@@ -85,7 +87,7 @@ class Learner:
     def pack(self, doubt: float) -> None:
         """The index has been built anew: nothing of what responses were need hold, not even their level."""
         self.change(0, doubt)
-        self.left, self.rest = 0, 1
+        self.left, self.rest, self.decided = 0, 1, None
         self._values.clear()
         self._weight = 0.0
         self._drift = Drift()

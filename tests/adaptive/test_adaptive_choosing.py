@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rtfilter.adaptive import CostController, Plan, Report, Shape, replay
+from rtfilter.adaptive.learner import Learner
 
 SHAPE = Shape(height=3, boxes=10_000)
 
@@ -397,6 +398,25 @@ def test_reports_out_of_order_teach_the_same():
             done = open_tickets.pop(int(rng.integers(len(open_tickets))))
             controller.report(done, Report(cost(done.plan) * math.exp(0.05 * rng.standard_normal()), 64))
     assert regret(used[200:], cost, Plan(2, 16)) < 0.03
+
+
+def test_it_decides_when_it_is_told_and_not_when_a_batch_waits(monkeypatch):
+    decide, asked, told = Learner.decide, [0], [0]
+    counted = asked
+
+    def counting(self, horizon):
+        counted[0] += 1
+        return decide(self, horizon)
+
+    monkeypatch.setattr(Learner, "decide", counting)
+    controller, cost = CostController(), valley(1, 16)
+    for _ in range(300):
+        counted = asked
+        ticket = controller.plan(64, SHAPE)
+        counted = told
+        controller.report(ticket, Report(cost(ticket.plan), 64))
+    assert asked == [1]  # of the first batch, before anything was told
+    assert told[0] > 10
 
 
 def test_a_report_counts_once():
