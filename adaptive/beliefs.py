@@ -32,6 +32,10 @@ REACH = 4.0
 """Levels, and factors of 4 between groups, over which plans are near."""
 OUTLIER = 3.0
 """Standard deviations beyond which a batch counts less: it was interrupted, most likely."""
+IN_TURN = 4
+"""So many outliers in turn are chance; more are none."""
+ALARMED = 0.5
+"""Variance that is added when the response is not what it was, as a share of what was unknown at first."""
 
 
 class Beliefs:
@@ -57,6 +61,7 @@ class Beliefs:
         self._relative: Floats = NEAR**2 * np.exp(-apart / REACH) + OWN**2 * np.eye(len(plans))
         self.covariance: Floats = self._relative.copy()
         self._known = False
+        self._outliers = 0
 
     @property
     def best(self) -> int:
@@ -79,17 +84,16 @@ class Beliefs:
             return
         off = value - self.mean[at]
         beyond = off * off / ((column[at] + variance) * OUTLIER**2)
-        if beyond > 1:
+        self._outliers = self._outliers + 1 if beyond > 1 else 0
+        if self._outliers > IN_TURN:  # all plans have another level now
+            self._outliers = 0
+            self.forget(off * off, ALARMED)
+            column = self.covariance[:, at].copy()
+        elif beyond > 1:
             variance *= beyond
         gain = column / (column[at] + variance)
         self.mean += gain * off
         self.covariance -= np.outer(gain, column)
-
-    def doubt(self, factor: float, best: int) -> None:
-        """Multiply the covariance by a factor, until differences from the best are as unsure as at first."""
-        first, now = _differences(self._relative, best).sum(), self.unsure(best).sum()
-        if now > 0:
-            self.covariance *= max(min(factor, float(first / now)), 1.0)
 
     def unsure(self, best: int) -> Floats:
         """Variance of the difference of each plan from the best one."""

@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from rtfilter.adaptive import recording
 from rtfilter.adaptive.beliefs import Beliefs
 from rtfilter.adaptive.costs import CostModel
@@ -28,6 +30,8 @@ next decision."""
 LATE, MOST_LATE = 256, 16384
 """Batches later, one that has not reported counts as lost. When one of these reports after all, it is twice
 as many from then on, up to the second number."""
+ELSEWHERE = 0.1
+"""Mean logarithm of sizes from which plans are judged by batches of another size."""
 CHANGED, PACKED = 0.1, 0.5
 """Doubt when all boxes of the index have changed, and when it was packed anew: variance, as a share of what
 was unknown at first."""
@@ -95,7 +99,7 @@ class CostController(Recorder):
         self._boxes = shape.boxes
         if size > 1:
             label = powers_of_two(size)
-            state = self._classes.get((label, shape.height)) or self._begin(label, shape)
+            state = self._classes.get((label, shape.height)) or self._begin(label, size, shape)
             self._shown[label] = state
             if state.packed != shape.packed:
                 state.packed = shape.packed
@@ -187,6 +191,8 @@ class CostController(Recorder):
         if state.left > 0:
             state.left -= 1
             return state.best
+        if abs(state.off) > ELSEWHERE:
+            self._move(state)
         trying = state.decide(self._horizon)
         if state.moved is not None:
             state.rest = 1
@@ -206,11 +212,18 @@ class CostController(Recorder):
         state.rest = min(2 * state.rest, max(REST, EVENTS // state.label))
         return state.best
 
-    def _begin(self, label: int, shape: Shape) -> Learner:
+    def _move(self, state: Learner) -> None:
+        """Judge plans by batches as large as the last ones."""
+        size = state.size * math.exp(state.off)
+        response = self._model.response
+        grown = [math.log(response(plan, size) / response(plan, state.size)) for plan in state.beliefs.plans]
+        state.move(size, np.array(grown))
+
+    def _begin(self, label: int, size: int, shape: Shape) -> Learner:
         """Begin a class with what the model says, and with how far that was off for the nearest class."""
         plans = plans_of(label, shape.height, self._groups)
-        mean = [math.log(self._model.response(plan, label)) for plan in plans]
-        state = Learner(label, shape.packed, Beliefs(plans, mean, label))
+        mean = [math.log(self._model.response(plan, size)) for plan in plans]
+        state = Learner(label, size, shape.packed, Beliefs(plans, mean, label))
         if self._classes:
             near = min(
                 self._classes, key=lambda key: (abs(math.log2(key[0] / label)), abs(key[1] - shape.height))
@@ -220,19 +233,19 @@ class CostController(Recorder):
         return state
 
     def _take_over(self, state: Learner, other: Learner, height: int) -> None:
-        state.noise = other.noise
+        state.expect(other.noise)
         for at, plan in enumerate(state.beliefs.plans):
             near = WHOLE
             if plan.group is not None:
                 smaller = [group for group in self._groups if group <= plan.group and group < other.label]
                 near = Plan(min(plan.level, height - 1), smaller[-1]) if smaller else WHOLE
             place = other.beliefs.column[near]
-            expected = math.log(self._model.response(near, other.label))
+            expected = math.log(self._model.response(near, other.size))
             state.beliefs.mean[at] += other.beliefs.mean[place] - expected
         state.best = state.beliefs.best
 
     def _value(self, state: Learner, at: int, report: Report) -> float:
-        """Logarithm of the mean response that a batch of the smallest size of the class would have had."""
+        """Logarithm of the mean response that a batch of the size of the beliefs would have had."""
         plan, response = state.beliefs.plans[at], report.mean_response
         finished = report.size - report.unfinished
         if report.unfinished and finished and report.elapsed > report.estimation:
@@ -241,9 +254,9 @@ class CostController(Recorder):
             group = report.size if plan.group is None else plan.group
             response = max(response, report.estimation + each * (report.size + group) / 2)
         value = math.log(max(response, 1e-300))
-        if report.size != state.label:
+        if report.size != state.size:
             value += math.log(
-                self._model.response(plan, state.label) / self._model.response(plan, report.size)
+                self._model.response(plan, state.size) / self._model.response(plan, report.size)
             )
         return value
 
@@ -257,7 +270,7 @@ class CostController(Recorder):
         state.under_way[at] -= 1
         mean = state.beliefs.mean
         slow = min(float(mean[at]) + 2 * math.sqrt(state.noise / VAGUE), float(mean.max()))
-        state.learn(at, slow, state.label, False)
+        state.learn(at, slow, state.size, False)
         self._lost += 1
         if len(self._overdue) > MOST_LATE:
             del self._overdue[next(iter(self._overdue))]

@@ -76,7 +76,7 @@ class CostModel:
         self._whole = Line(CALL, EVENT)
         self._scaled = False
 
-    def response(self, plan: Plan, size: int) -> float:
+    def response(self, plan: Plan, size: float) -> float:
         """Mean response of a batch of `size` events."""
         if plan.group is None or plan.group >= size:
             return self._whole.constant + self._whole.slope * size

@@ -2,31 +2,33 @@
 
 import math
 import statistics
+from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.adaptive.beliefs import Beliefs
+from rtfilter.adaptive.beliefs import ALARMED, Beliefs
 from rtfilter.adaptive.drift import Drift
 from rtfilter.adaptive.plans import Entry, Plan
 from rtfilter.adaptive.recording import plan_fields
 
-SOON, CALM = 50.0, 2.0
+SOON, CALM = 50.0, 1.0
 """A lesson is worth so many batches at least, and so many more for each batch since the last alarm: what has
-been calm for long is expected to stay so for twice as long."""
-NOISE, LEAST_NOISE = 0.1, 1e-5
-"""Standard deviation of the logarithms of responses that is expected at first, and the least variance."""
-PACE, FIRST_PACE = 0.1, 1.0
-"""Logarithm by which the variance moves with each batch, and with the first one: then half of it, a third."""
-LOUDER = 8.0
-"""When the variance is so many times what it was thought to be, what was learnt meanwhile is less sure."""
+been calm for long is expected to stay so for as long again."""
+NOISE, GREATER_NOISE, LEAST_NOISE = 0.1, 0.75, 1e-5
+"""Standard deviations of the logarithms of responses that may be expected at first: as on a quiet machine,
+and as of small bursts of real events. And the least variance."""
+RECENT, NEXT = 32, 16
+"""The variance is that of so many pairs of batches of one plan, not more than so many batches apart."""
+MEDIAN = 0.91
+"""Median of the square of the difference of two normal values, as a share of their variance."""
+USUAL = 1 / 16
+"""Weight of a batch in the mean of their sizes."""
 VAGUE = 0.25
 """Weight of a batch that was given up, or lost."""
 AGE, COMMON_AGE = 2e-5, 0.3
 """Variance that a batch adds: to what is known of plans, as a share of what was unknown at first; and to what
 they have in common, as a share of the variance of responses."""
-ALARMED = 0.5
-"""What an alarm adds, as such a share: the response is not what it was."""
 DOUBTED, LEAST_CREDIT = 0.25, 1 / 64
 """After so much doubt the next one counts half, down to the second number; twice again when the best plan has
 moved."""
@@ -44,13 +46,17 @@ SAME_GROWTH, FADING = 0.1, 0.02
 class Learner:
     """The beliefs for batches of one class of sizes on indexes of one height."""
 
-    def __init__(self, label: int, packed: int, beliefs: Beliefs) -> None:
+    def __init__(self, label: int, size: int, packed: int, beliefs: Beliefs) -> None:
         self.label, self.packed, self.beliefs = label, packed, beliefs
+        self.size = float(size)
+        """Events of the batches that the beliefs are of: of another size, another plan may be best."""
+        self.off = 0.0
+        """Mean logarithm of the sizes of the last batches, relative to that."""
         self.under_way = [0] * len(beliefs.plans)
         self.hopeless: NDArray[np.bool_] = np.zeros(len(beliefs.plans), np.bool_)
         """Plans by which the last batch took long and finished nothing: any other is better."""
         self.best = beliefs.best
-        self.noise = NOISE**2
+        self.expect(NOISE**2)
         self.left = 0
         """Batches until the next decision."""
         self.decided: int | None = None
@@ -67,14 +73,18 @@ class Learner:
         self._trying = True
         self._values: list[float] = []  # of the best plan, since the last decision
         self._weight, self._age = 0.0, 0
-        self._steps = 0  # of the noise
-        self._trusted = self.noise  # what it was thought to be while the plans were learnt
+        self._last: dict[int, tuple[int, float]] = {}  # batch and value of each plan
         self._growth = Growth()
         self._drift = Drift()
         self._credit, self._doubted = 1.0, 0.0
         self._tried = 0  # batches before the last try
         self._lost = 0.0
         self._since = 0  # batches before the last alarm
+
+    def expect(self, noise: float) -> None:
+        """Begin with a variance of responses, or a greater one."""
+        self.noise = noise
+        self._squares = deque([MEDIAN * noise, MEDIAN * GREATER_NOISE**2], RECENT)
 
     def change(self, updates: int, doubt: float) -> None:
         """The index has changed. What was doubted for nothing many times is doubted less."""
@@ -93,30 +103,38 @@ class Learner:
         self._drift = Drift()
         self.beliefs.forget(PACKED_LEVEL, 0.0)
 
-    def learn(self, at: int, value: float, size: int, ended: bool = True) -> None:
+    def move(self, size: float, grown: NDArray[np.float64]) -> None:
+        """Believe of batches of another size; `grown` is by how much the logarithms of costs are larger."""
+        self._growth.end()
+        grown = grown + self._growth.slope * math.log(size / self.size)
+        self.size, self.off = size, 0.0
+        self.beliefs.mean += grown
+        self._values = [value + float(grown[self.best]) for value in self._values]
+        self._last.clear()
+        self._drift = Drift()
+
+    def learn(self, at: int, value: float, size: float, ended: bool = True) -> None:
         """Take the logarithm of a response. That of a batch that was given up may be too small."""
         self.batches += 1
         self._age += 1
-        if size != self.label or self._growth.known:
-            x = math.log(size / self.label)
+        if size != self.size or self._growth.known:
+            x = math.log(size / self.size)
+            self.off += USUAL * (x - self.off)
             if at == self.best and ended:
                 self._growth.add(x, value)
             value -= self._growth.slope * x
         weight = 1.0 if ended else VAGUE
         if not ended:
             value = max(value, float(self.beliefs.mean[at]))
+        before = self._last.get(at)
+        self._last[at] = self.batches, value
+        if before is not None and self.batches - before[0] <= NEXT:
+            self._squares.append((value - before[1]) ** 2)
         if at != self.best:
             self._lost += max(value - float(self.beliefs.mean[self.best]), 0.0)
             self._get_older()
             self.beliefs.observe(at, value, self.noise / weight)
             return
-        if self._values:
-            # Half of the squares of two normal values' difference are below 0.91 of their variance.
-            off = value - self._values[-1]
-            larger = off * off > 0.91 * self.noise
-            self._steps += 1
-            pace = max(PACE, FIRST_PACE / self._steps)
-            self.noise = max(self.noise * math.exp(pace if larger else -pace), LEAST_NOISE)
         self._weight += weight
         self._values.append(value)
 
@@ -124,9 +142,7 @@ class Learner:
         """Choose the best plan anew; the place of another one that is worth a batch now, or None."""
         beliefs, before = self.beliefs, self.best
         self._get_older()
-        if self.noise > LOUDER * self._trusted:
-            beliefs.doubt(self.noise / self._trusted, self.best)
-            self._trusted = self.noise
+        self.noise = max(statistics.median_high(self._squares) / MEDIAN, LEAST_NOISE)
         if self._values:
             value = statistics.median(self._values)  # few of them may have been interrupted
             variance = self.noise / self._weight

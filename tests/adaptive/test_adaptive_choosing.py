@@ -100,20 +100,21 @@ def test_an_odd_first_batch_is_forgotten(factor, best):
         assert regret(run(controller, lambda plan, n: cost(plan), 100, seed=9), cost, best) < 0.1
 
 
-def test_strong_noise_does_not_settle_it_on_a_plan_that_takes_twice_as_long():
+@pytest.mark.parametrize(("noise", "most"), [(0.5, 1), (0.7, 3), (1.0, 3)])
+def test_strong_noise_does_not_settle_it_on_a_plan_that_takes_twice_as_long(noise, most):
     costs, wrong = {None: 1.5, 4: 2.6, 1: 3.0}, 0
-    for seed in range(40):
+    for seed in range(60):
         controller, rng, used = CostController(), np.random.default_rng(seed), []
         for _ in range(240):
             ticket = controller.plan(16, Shape(2, 20_000))
             used.append(ticket.plan.group)
             cost = costs[ticket.plan.group]
-            value = cost * math.exp(0.5 * rng.standard_normal())
+            value = cost * math.exp(noise * rng.standard_normal())
             grouped = {"estimation": 0.3 * cost, "groups": 16 // ticket.plan.group} if used[-1] else {}
             controller.report(ticket, Report(value, 16, elapsed=1.5 * value, **grouped))
             controller.on_update(100)
         wrong += used[-40:].count(None) < 20
-    assert wrong <= 1
+    assert wrong <= most
 
 
 def test_a_plan_that_becomes_better_unseen_is_found():
@@ -248,12 +249,32 @@ def test_sizes_in_turn_do_not_alias_with_what_it_tries(order):
 
 
 def test_classes_of_sizes_learn_for_themselves_and_begin_with_what_their_neighbour_knows():
-    cost = valley(2, 4, steep=0.5)
-    controller = CostController()
-    run(controller, grows(cost), 200, size=128)
-    first = run(controller, grows(cost), 10, size=256)
-    assert regret(first, cost, Plan(2, 4)) < 0.2
-    assert set(controller.snapshot()["classes"]) == {"128", "256"}
+    """What it loses in the first ten batches, against one that knows nothing."""
+    cost, best = valley(2, 4, steep=0.5), Plan(2, 4)
+    lost, lost_anew = [], []
+    for seed in range(5):
+        controller = CostController(seed=seed)
+        run(controller, grows(cost), 200, size=128)
+        lost.append(regret(run(controller, grows(cost), 10, size=256), cost, best))
+        assert set(controller.snapshot()["classes"]) == {"128", "256"}
+        lost_anew.append(regret(run(CostController(seed=seed), grows(cost), 10, size=256), cost, best))
+    assert np.mean(lost) < 0.1 * np.mean(lost_anew)
+
+
+def test_plans_are_judged_by_batches_as_large_as_those_that_come():
+    """The best plan for 1000 events is not the best for 512, with which their class begins."""
+    cost = {None: 1.37, 1: 1.63, 4: 1.34, 16: 1.15, 64: 1.15, 256: 1.0}
+    lost = []
+    for seed in range(10):
+        controller, rng = CostController(seed=seed), np.random.default_rng(seed)
+        for turn in range(130):
+            plan = (ticket := controller.plan(1000, Shape(2, 10**6))).plan
+            value = cost[plan.group] * (1.0 if plan.level else 1.08) * math.exp(0.05 * rng.standard_normal())
+            groups = {"groups": -(-1000 // plan.group), "estimation": 0.02 * value} if plan.group else {}
+            controller.report(ticket, Report(value, 1000, elapsed=1.7 * value, **groups))
+            if turn >= 90:
+                lost.append(cost[plan.group] - 1)
+    assert np.mean(lost) < 0.02
 
 
 # Doubt
