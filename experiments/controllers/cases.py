@@ -44,6 +44,8 @@ class Case(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    counted: ClassVar[bool] = True
+    """Whether the work units of all plans are counted too: for large batches that takes minutes."""
 
     def __init__(self, seed: int, scale: float) -> None:
         self.seed, self.scale = seed, scale
@@ -189,6 +191,34 @@ class Flights(Case):
                 return
 
 
+class Small(Case):
+    """Small bursts, whose responses differ by half from one to the next, and alerts that come and go."""
+
+    name, title = "small", "20,000 flight alerts that come and go, bursts of 16 flights"
+
+    def batches(self) -> Iterator[Batch]:
+        source, boxes = workload("flights", self.seed), self._boxes(20_000)
+        self.filter = self._made(source, boxes)
+        each = boxes // 200
+        for step in self._steps(600):
+            source.subscribe(self.filter, boxes + step * each, each)
+            self.filter.unsubscribe_many(np.arange(step * each, (step + 1) * each))
+            yield Batch("small", False, self._next(source, 16), 2 * each)
+
+
+class Large(Case):
+    """A large index and large bursts."""
+
+    name, title = "large", "1,000,000 wide boxes, bursts of 1000"
+    counted = False
+
+    def batches(self) -> Iterator[Batch]:
+        source = workload("wide", self.seed)
+        self.filter = self._made(source, self._boxes(1_000_000))
+        for _ in self._steps(160):
+            yield Batch("large", False, self._next(source, 1000), 0)
+
+
 class PaperNodes(Case):
     """Nodes as in the paper (Wang et al.), in which deep levels are best."""
 
@@ -203,7 +233,8 @@ class PaperNodes(Case):
 
 
 CASES: Mapping[str, Callable[[int, float], Case]] = {
-    case.name: case for case in (Steady, Widening, Growing, Sizes, Turns, Neighbour, Flights, PaperNodes)
+    case.name: case
+    for case in (Steady, Widening, Growing, Sizes, Turns, Neighbour, Flights, Small, Large, PaperNodes)
 }
 """The cases by name."""
 

@@ -271,7 +271,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     rows: list[Row] = []
     for log in logs.values():
-        for unit in (UNITS, SECONDS):
+        for unit in log.judged_in:
             rows += measure(log, unit)
     print(machine.one_line())
     print(f"{text(rows)}\n\n{verdicts(rows)}")

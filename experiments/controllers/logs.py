@@ -90,6 +90,11 @@ class Log:
             int(self.estimation_visits[batch, at]),
         )  # fmt: skip
 
+    @property
+    def judged_in(self) -> tuple[str, ...]:
+        """The units that it knows."""
+        return (SECONDS,) if np.isnan(self.units).all() else (UNITS, SECONDS)
+
     def cost(self, unit: str) -> FloatArray:
         """Mean responses (b, p) in a unit."""
         return self.units if unit == UNITS else self.response

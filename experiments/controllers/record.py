@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -61,10 +62,13 @@ def record(case: Case, seed: int) -> Log:
             possible = plans_of(len(batch.events), shape.height, GROUPS)
             turn = [possible[at] for at in rng.permutation(len(possible))]
             reports = timed(filter, batch, turn)
-            if levels is None or counted != tree.updates:
-                levels, counted = Levels.of(tree), tree.updates
-            work = by_plan(levels.reached(batch.events.points), possible)
-            entries.append(Entry(batch, shape, reports, dict(zip(possible, work.response[0], strict=True))))
+            units = dict.fromkeys(possible, math.nan)
+            if case.counted:
+                if levels is None or counted != tree.updates:
+                    levels, counted = Levels.of(tree), tree.updates
+                work = by_plan(levels.reached(batch.events.points), possible)
+                units = dict(zip(possible, work.response[0], strict=True))
+            entries.append(Entry(batch, shape, reports, units))
             bar.update()
     return joined(case, seed, entries)
 
