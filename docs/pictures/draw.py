@@ -11,8 +11,8 @@ INK, GREY, BLUE, GREEN, ORANGE, WHITE = "#1c2b39", "#eef1f4", "#dbe9f6", "#dff0e
 #: Mean response times in ms, as in `experiments/report/demo.png`: by events in a burst, of `rtree` asked
 #: event by event and of rtfilter with its adaptive plan.
 MEASURED = {
-    "100,000 subscriptions of 12 attributes": {16: (6.9, 0.21), 128: (59, 0.58), 512: (254, 1.6)},
-    "20,000 alerts, real flights": {16: (3.8, 0.29), 128: (25, 0.94), 512: (94, 2.5)},
+    "100,000 subscriptions of 12 attributes": {16: (8.2, 0.17), 128: (74, 0.61), 512: (316, 1.3)},
+    "20,000 alerts, real flights": {16: (7.7, 0.2), 128: (54, 0.7), 512: (217, 1.8)},
 }
 
 
