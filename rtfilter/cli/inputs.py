@@ -95,6 +95,11 @@ def open_inputs(
         if schema is not None:
             raise CommandError(f"{subscriptions} is an index and has its own schema; leave out --schema")
         target = open_index(subscriptions)
+        if target.id_type not in (None, int):
+            raise CommandError(
+                f"{subscriptions}: its ids are text or UUIDs, and commands write integers; match in Python, "
+                "with EventFilter.load"
+            )
         return target, file.batches(target.schema, batch)
     if schema is not None:
         attributes = read_schema(schema)

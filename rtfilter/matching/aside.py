@@ -87,4 +87,5 @@ def _changed(changes: Changes) -> IntArray:
     """Ids that were added or removed since this was last asked, ascending."""
     lately = list(changes)
     none = np.empty(0, np.int64)
-    return np.unique(np.concatenate([none, *(c.added.ids for c in lately), *(c.removed for c in lately)]))
+    keys = ((c.added.ids, c.removed) if c.keys is None else (c.keys,) for c in lately)
+    return np.unique(np.concatenate([none, *(column for columns in keys for column in columns)]))

@@ -6,6 +6,7 @@ one.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -20,8 +21,8 @@ from rtfilter.results import Hits
 class Predicates(Protocol):
     """What boxes do not tell, by id."""
 
-    def visible(self, ids: IntArray) -> BoolArray | None:
-        """Which of some ids may be seen, bool (n,); None for all."""
+    def visible(self, ids: IntArray, moment: float) -> BoolArray | None:
+        """Which of some ids may be seen at a moment, bool (n,); None for all."""
 
     @property
     def ends(self) -> EndStore:
@@ -32,7 +33,11 @@ class Predicates(Protocol):
 
 
 def refine(
-    hits: Hits, events: EventTable, predicates: Predicates, rows: IntArray | None = None
+    hits: Hits,
+    events: EventTable,
+    predicates: Predicates,
+    rows: IntArray | None = None,
+    moment: float = -inf,
 ) -> tuple[IntArray, IntArray]:
     """Decide the hits that are not exact, and leave out those that nobody may see.
 
@@ -45,13 +50,15 @@ def refine(
         Ends, or else a predicate, of all subscriptions with a hit that is not exact.
     rows : int64 (n,), optional
         Rows of `events` that the hits are about; all by default.
+    moment : float
+        What is beyond its deadline then is left out.
 
     Returns
     -------
     offsets : int64 (n + 1,)
     ids : int64 (matches,)
     """
-    visible = predicates.visible(hits.ids)
+    visible = predicates.visible(hits.ids, moment)
     if visible is not None:
         hits = hits.only(visible)
     if hits.exact is None or hits.exact.all():

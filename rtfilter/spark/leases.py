@@ -42,7 +42,7 @@ UNUSED = 3600.0
 
 _lock = threading.Lock()
 _open: OrderedDict[str, EventFilter] = OrderedDict()
-_saved: WeakKeyDictionary[EventFilter, tuple[int, Path]] = WeakKeyDictionary()
+_saved: WeakKeyDictionary[EventFilter, tuple[tuple[int, int], Path]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,11 @@ class Lease:
     def schema(self) -> Schema:
         """The schema of the index."""
         return Schema.from_json(json.loads(self.manifest)["meta"]["schema"])
+
+    @property
+    def integers(self) -> bool:
+        """Whether ids are integers, and no text or UUIDs."""
+        return json.loads(self.manifest)["meta"].get("ids") in (None, "int")
 
     @property
     def subscriptions(self) -> int:
@@ -263,7 +268,7 @@ def context_of(spark: SparkSession) -> Any:
 
 def _save(index: EventFilter) -> Path:
     """Save a filter in a temporary directory, once per version."""
-    version = index.tree.updates
+    version = index.version, index.tree.updates
     with _lock:
         before = _saved.get(index)
         if before is not None and before[0] == version:

@@ -155,7 +155,8 @@ class SubscriptionFrame:
         flat = _flattened(frame)
         if flat.columns.count("id") != 1 or not isinstance(flat.schema["id"].dataType, IntegralType):
             raise ValueError(
-                f"subscriptions need one column id of integers; they have {listed(flat.columns)}"
+                f"subscriptions need one column id of integers; they have {listed(flat.columns)}. "
+                "Text ids and UUIDs are for an EventFilter, which match_frame takes"
             )
         bounds = bounded_columns(flat.columns, schema)
         names = ["id", *(flat.columns[column.at] for column in bounds)] if bounds else ["id", "where"]

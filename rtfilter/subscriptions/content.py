@@ -1,17 +1,25 @@
-"""Subscriptions: ids, predicates, and the matcher that finds them; a change is whole or undone."""
+"""Subscriptions: ids, predicates, and the matcher that finds them; a change is whole or undone.
+
+Inside, a subscription goes by its *key*, an integer. Where ids are integers, keys are ids. Where they are
+text or UUIDs (`rtfilter.subscriptions.names`), a key is given out again once its subscription is gone:
+changes run alone, and batches put ids for keys before one may begin, so no batch sees a key stand for two.
+
+What is beyond its deadline is gone for those who ask, and is removed later, some at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from operator import index
 from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from rtfilter.changes import Change, Changes
-from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.errors import PredicateError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
@@ -22,7 +30,19 @@ from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept
-from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, among, as_ids, distinct_ids, is_integer
+from rtfilter.subscriptions.ids import (
+    LAST_ID,
+    NO_IDS,
+    Name,
+    among,
+    as_ids,
+    is_integer,
+    missing_ids,
+    refuse_kinds,
+)
+from rtfilter.subscriptions.labels import NO_LABELS, Beside, Labels
+from rtfilter.subscriptions.names import Names
+from rtfilter.text import shown
 
 SLICE = 2048
 """Subscriptions that are read at once by those who must not keep changes waiting."""
@@ -34,9 +54,19 @@ class Part(NamedTuple):
     filters: Filters
     """Those that the matcher has."""
     kept: list[tuple[int, Kept]]
-    """Predicates beside it, by id."""
+    """Predicates beside it, by key."""
     unmatchable: list[int]
-    """Ids that no event can match."""
+    """Keys that no event can match."""
+    keys: IntArray
+    """Keys that have labels, int64 (n,)."""
+    labels: Beside
+
+    def renumbered(self, keys: IntArray) -> Part:
+        """The same with the places of their keys among some, which ascend, as keys."""
+        filters = self.filters.named(np.searchsorted(keys, self.filters.ids))
+        kept = [(int(np.searchsorted(keys, key)), one) for key, one in self.kept]
+        unmatchable = np.searchsorted(keys, self.unmatchable).tolist()
+        return Part(filters, kept, unmatchable, np.searchsorted(keys, self.keys), self.labels)
 
 
 class ClaimedError(Exception):
@@ -44,19 +74,29 @@ class ClaimedError(Exception):
 
 
 class _Undo(NamedTuple):
-    """How to put in order a change that was cut short: remove these ids, then put this."""
+    """How to put in order a change that was cut short: remove these keys, then put this."""
 
-    ids: IntArray
+    keys: IntArray
     filters: Filters | None = None
+    """Where there are some, the keys keep their ids."""
     predicates: Sequence[Kept] | None = None
     change: Change | None = None
     """What to tell then, of one that is not taken back but completed."""
+    labels: Beside = NO_LABELS
+
+
+class _Labeled(NamedTuple):
+    """A change of labels alone, to be completed."""
+
+    keys: IntArray
+    labels: Beside
+    change: Change
 
 
 class _Bit(NamedTuple):
-    """How to end a bit of a large change: remove these ids, and count again what is hidden."""
+    """How to end a bit of a large change: remove these keys, and count again what is hidden."""
 
-    ids: IntArray
+    keys: IntArray
     hidden: IntArray
     visible: int
 
@@ -70,6 +110,8 @@ class _Made(NamedTuple):
     """Of a large one: what it has removed, and is still there."""
     content: Subscriptions | None = None
     """Of a large one: the copy that holds all from now on."""
+    free: list[int] | None = None
+    """With a copy: keys that stand for nothing from now on."""
 
 
 class Draft(NamedTuple):
@@ -78,6 +120,8 @@ class Draft(NamedTuple):
     filters: Filters
     predicates: list[Kept] | None
     """To keep beside the matcher; None where its boxes tell all."""
+    labels: Beside = NO_LABELS
+    """Deadlines and metadata."""
 
 
 class Subscriptions:
@@ -91,14 +135,22 @@ class Subscriptions:
         The matcher, if it is one.
     predicates : PredicateStore
         Those that the matcher's boxes do not tell.
+    labels : Labels
+        Ids that are no integers, deadlines and metadata.
+    kind : type or None
+        Of ids: int, str or UUID; None until the first one comes.
+    clock : callable
+        Seconds, to which deadlines are compared.
     unmatchable : set of int
-        Ids that no event can match: known, but not to the matcher.
+        Keys that no event can match: known, but not to the matcher.
     next_id, version : int
-        The next id that is given out, and the number of changes so far.
+        The next key that is given out, and the number of changes so far.
     claimed : int64 (n,), ascending
-        Ids that a large change is at; nobody else may change them.
+        Keys that a large change is at; nobody else may change them.
+    claimed_names : set
+        The same of ids that are no integers, which may have no keys yet.
     hidden : int64 (n,), ascending
-        Claimed ids that nobody may see: those that are being added, or that were removed and are still there.
+        Claimed keys that nobody may see: those being added, and those that were removed and are still there.
     """
 
     def __init__(
@@ -109,8 +161,13 @@ class Subscriptions:
         predicates: PredicateStore | None = None,
         unmatchable: Iterable[int] = (),
         next_id: int = 0,
+        kind: type | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Those that a matcher has which `factory` made, with what is kept beside it; none by default."""
+        self.kind, self._settled, self.clock = kind, kind is not None, clock
+        self.labels = Labels(kind)
+        self._free: list[int] = []  # keys that were given out, and stand for nothing
         matcher = factory_of(factory)(schema) if matcher is None else matcher
         predicates = PredicateStore() if predicates is None else predicates
         self.schema, self.matcher, self.predicates = schema, matcher, predicates
@@ -124,11 +181,12 @@ class Subscriptions:
         self.adopting = matcher if isinstance(matcher, Adopting) else None
         self._listeners: tuple[ref[Changes], ...] = ()
         # While a change is going on: how to take it back, or once it is made, what to tell of it.
-        self._undo: _Undo | _Bit | _Made | None = None
+        self._undo: _Undo | _Labeled | _Bit | _Made | None = None
         self.claimed = self.hidden = NO_IDS
+        self.claimed_names: frozenset[Name] = frozenset()
         self._hidden_count = 0  # how many of the hidden ones are there
         self._reserved = 0  # while new ids are claimed that were given: the first one behind them
-        self._former: PredicateStore | None = None
+        self._former: object = None
 
     # -- drafts: read, checked and compiled before anybody has to wait -----------------------------------
 
@@ -167,108 +225,171 @@ class Subscriptions:
 
     # -- changes -------------------------------------------------------------------------------------------
 
-    def add(self, draft: Draft, ids: ArrayLike | None = None) -> IntArray:
-        """Add subscriptions, all or none; their ids, int64 (n,). Raises `ValueError` for unusable ids."""
-        names = self._new_ids(ids, len(draft.filters))
-        self._undo = _Undo(names)
+    def add(self, draft: Draft, ids: IntArray | list[Name] | None = None, moment: float = -inf) -> AnyArray:
+        """Add subscriptions, all or none; their ids, int64 or object (n,).
+
+        Ids are as of `new_ids`. Raises `ValueError` for unusable ones, `TypeError` for those of another type.
+        """
+        keys, labels = self._new_keys(draft, ids, moment)
+        self._undo = _Undo(keys)
         try:
-            filters = draft.filters.named(names)
-            self.put(names, filters, draft.predicates)
-            self._undo = _Made(Change(self.version + 1, filters, NO_IDS))
+            filters = draft.filters.named(keys)
+            self.put(keys, filters, draft.predicates, labels)
+            self._undo = _Made(self._change(filters, NO_IDS))
         finally:
             self.recover()
-        return names
+        return self.labels.ids(keys)
 
-    def put(self, names: IntArray, filters: Filters, predicates: Sequence[Kept] | None) -> None:
-        """Add new ids, of which `filters` may lack those that match nothing; tells nobody."""
+    def put(
+        self,
+        keys: IntArray,
+        filters: Filters,
+        predicates: Sequence[Kept] | None,
+        labels: Beside = NO_LABELS,
+    ) -> None:
+        """Add new keys, of which `filters` may lack those that match nothing; tells nobody."""
+        # All of this before the matcher has them: its hits may ask for it.
+        if labels is not NO_LABELS:
+            self.labels.put(keys.tolist(), labels)
         if predicates is not None:
-            for id, predicate in zip(names.tolist(), predicates, strict=True):
-                self.predicates.put(id, predicate)  # before the matcher has it: its hits may ask for it
+            for key, predicate in zip(keys.tolist(), predicates, strict=True):
+                self.predicates.put(key, predicate)
         self.predicates.ends.add(filters.ends)
-        self.fill(names, filters)
+        self.fill(keys, filters)
 
-    def fill(self, names: IntArray, filters: Filters) -> None:
+    def fill(self, keys: IntArray, filters: Filters) -> None:
         """Give the matcher subscriptions; those that it leaves out match nothing, and are kept beside it."""
         before = len(self.matcher)
         self.matcher.add(filters)
-        if len(self.matcher) - before == len(names):
+        if len(self.matcher) - before == len(keys):
             return
-        left_out = [row for row, id in enumerate(names.tolist()) if id not in self.matcher]
+        left_out = [row for row, key in enumerate(keys.tolist()) if key not in self.matcher]
         for row in left_out:
-            id = int(names[row])
-            self.unmatchable.add(id)
-            if id not in self.predicates:
-                self.predicates.put(id, kept(filters.predicates()[row], True))
+            key = int(keys[row])
+            self.unmatchable.add(key)
+            if key not in self.predicates:
+                self.predicates.put(key, kept(filters.predicates()[row], True))
 
-    def remove(self, ids: IntArray) -> BoolArray:
+    def remove(self, ids: IntArray | list[Name], moment: float = -inf) -> BoolArray:
         """Remove subscriptions, all or none; bool (n,): which were known.
 
         One that is named twice was known the first time.
         """
         self._refuse_claimed(ids)
+        keys = self.labels.keys(ids)
         # Known beforehand: a removal that was begun is completed, and told, even where it is cut short.
         found: list[bool] = []
         seen: set[int] = set()
-        for id in ids.tolist():
-            found.append(id in self and id not in seen)
-            seen.add(id)
+        for key in keys.tolist():
+            found.append(key in self and key not in seen and not self.labels.has_passed(key, moment))
+            seen.add(key)
         known = np.array(found, np.bool_)
-        gone = ids if all(found) else ids[known]
-        if len(gone):
-            self._undo = _Undo(gone, change=self._removal(gone))
-            self.recover()
+        self._remove_known(keys if all(found) else keys[known])
         return known
 
-    def _removal(self, ids: IntArray) -> Change:
-        return Change(self.version + 1, self._nothing, ids)
-
-    def _forget(self, ids: IntArray) -> None:
-        """Remove all that is known of some ids; where it was interrupted, it can be done again."""
-        self.matcher.remove(ids)
-        self.predicates.ends.remove(ids)
-        for id in ids.tolist():
-            self.unmatchable.discard(id)
-            self.predicates.remove(id)
-
-    def replace(self, id: int, draft: Draft) -> None:
-        """Give a subscription another predicate, or leave it as it is. Raises `UnknownSubscriptionError`."""
-        if len(self.claimed) and is_integer(id):
-            self._refuse_claimed(as_ids(id))
-        if id not in self:
-            raise UnknownSubscriptionError(id)
-        name = np.array([id])
-        filters = draft.filters.named(name)
-        if self._replacing is not None and id not in self.unmatchable and len(filters.boxes().ids):
-            self._replace_at_once(self._replacing, name, filters, draft.predicates)
+    def remove_passed(self, moment: float, most: int) -> None:
+        """Remove some of those that are beyond their deadlines, at most so many; little work besides."""
+        if self.labels.deadlines is None or moment < self.labels.deadlines.earliest:
             return
-        before = self.predicates.kept(id)
-        old = self._content([id] if id in self.matcher else [])
-        self._undo = _Undo(name, old, None if before is None else [before])
+        keys = self.labels.deadlines.next_passed(moment, most)
+        if len(self.claimed) and len(keys):
+            keys = keys[~among(keys, self.claimed)]
+        self._remove_known(keys)
+
+    def _remove_known(self, keys: IntArray) -> None:
+        if len(keys):
+            self._undo = _Undo(keys, change=self._removal(keys))
+            self.recover()
+
+    def _removal(self, keys: IntArray) -> Change:
+        return self._change(self._nothing, keys)
+
+    def _change(self, added: Filters, removed: IntArray, names: Names | None = None) -> Change:
+        """What to tell of a change of keys; those added stand for `names`, if they have other ones."""
+        own = self.labels.names
+        if own is None or not self._listeners:  # nobody will hear of it: names take long where they are many
+            return Change(self.version + 1, added, removed)
+        new = (own if names is None else names).take(added.ids)
+        keys = np.concatenate([added.ids, removed])
+        return Change(self.version + 1, added.named(new), own.take(removed), keys)
+
+    def _strip(self, keys: IntArray) -> None:
+        """Remove what some keys ask for; where it was interrupted, it can be done again."""
+        self.matcher.remove(keys)
+        self.predicates.ends.remove(keys)
+        for key in keys.tolist():
+            self.unmatchable.discard(key)
+            self.predicates.remove(key)
+
+    def _forget(self, keys: IntArray) -> None:
+        """Remove all that is known of some keys; where it was interrupted, it can be done again."""
+        self._strip(keys)
+        self._free += self.labels.drop(keys)
+
+    def replace(
+        self, id: object, draft: Draft | None, labels: Beside = NO_LABELS, moment: float = -inf
+    ) -> None:
+        """Give a subscription another predicate, other labels or both, or leave it as it is.
+
+        Raises `UnknownSubscriptionError`.
+        """
+        key = self._require_known(id, moment)
+        keys = np.array([key])
+        if draft is None:
+            nothing = self._change(self._nothing, NO_IDS)
+            self._undo = _Labeled(keys, labels, nothing._replace(keys=keys))
+            self.recover()
+            return
+        filters = draft.filters.named(keys)
+        if self._replacing is not None and key not in self.unmatchable and len(filters.boxes().ids):
+            self._replace_at_once(self._replacing, keys, filters, draft.predicates, labels)
+            return
+        before = self.predicates.kept(key)
+        old = self._content([key] if key in self.matcher else [])
+        self._undo = _Undo(keys, old, None if before is None else [before], None, self._before(keys, labels))
         try:
-            self._forget(name)
-            self.put(name, filters, draft.predicates)
-            self._undo = _Made(Change(self.version + 1, filters, name))
+            self._strip(keys)
+            self.put(keys, filters, draft.predicates, labels)
+            self._undo = _Made(self._change(filters, keys))
         finally:
             self.recover()
 
+    def _before(self, keys: IntArray, labels: Beside) -> Beside:
+        """What takes back the change of some labels."""
+        if labels is NO_LABELS:
+            return NO_LABELS
+        before = self.labels.of(keys)
+        return Beside(
+            None,
+            np.full(len(keys), inf) if before.deadlines is None else before.deadlines,
+            [None] * len(keys) if before.metadata is None else before.metadata,
+        )
+
     def _replace_at_once(
-        self, matcher: Replacing, name: IntArray, filters: Filters, predicates: Sequence[Kept] | None
+        self,
+        matcher: Replacing,
+        keys: IntArray,
+        filters: Filters,
+        predicates: Sequence[Kept] | None,
+        labels: Beside,
     ) -> None:
         """Replace one that the matcher has: in the matcher first, which may refuse, then beside it."""
-        change = Change(self.version + 1, filters, name)
-        self._undo = _Undo(name, filters, predicates, change)  # once begun, it is completed
+        change = self._change(filters, keys)
+        self._undo = _Undo(keys, filters, predicates, change, labels)  # once begun, it is completed
         try:
             try:
                 matcher.replace(filters)
             except Exception:
                 self._undo = None
                 raise
-            self.ends.remove(name)
+            self.ends.remove(keys)
             self.ends.add(filters.ends)
             if predicates is None:
-                self.predicates.remove(int(name[0]))
+                self.predicates.remove(int(keys[0]))
             else:
-                self.predicates.put(int(name[0]), predicates[0])
+                self.predicates.put(int(keys[0]), predicates[0])
+            if labels is not NO_LABELS:
+                self.labels.put(keys.tolist(), labels)
             self._undo = _Made(change)
         finally:
             self.recover()
@@ -284,12 +405,17 @@ class Subscriptions:
                 self._end_large(undo)
             self._tell(undo.change)
         elif isinstance(undo, _Bit):
-            self._forget(undo.ids)
+            self._forget(undo.keys)
             self.hidden, self._hidden_count = undo.hidden, self._count() - undo.visible
+        elif isinstance(undo, _Labeled):
+            self.labels.put(undo.keys.tolist(), undo.labels)
+            self._tell(undo.change)
         elif undo is not None:
-            self._forget(undo.ids)
-            if undo.filters is not None:
-                self.put(undo.ids, undo.filters, undo.predicates)
+            if undo.filters is None:
+                self._forget(undo.keys)
+            else:
+                self._strip(undo.keys)
+                self.put(undo.keys, undo.filters, undo.predicates, undo.labels)
             if undo.change is not None:
                 self._tell(undo.change)
         self._undo = None
@@ -307,51 +433,68 @@ class Subscriptions:
 
     # -- large changes -------------------------------------------------------------------------------------
     #
-    # Ids are claimed. Those to be added are hidden, added bit by bit, and shown at once; those to be removed
+    # Keys are claimed. Those to be added are hidden, added bit by bit, and shown at once; those to be removed
     # are hidden at once, and removed bit by bit. Or all is built anew elsewhere, and adopted at once. Each of
     # these steps is a change that must run alone. One that is given up leaves claimed and hidden ids: all
     # there is to do is to remove what is hidden, and to release the claim.
 
-    def claim(self, ids: IntArray) -> None:
-        """Claim ids, ascending; nothing else may be claimed."""
-        self.claimed = ids
+    @property
+    def claims(self) -> bool:
+        """Whether anything is claimed."""
+        return len(self.claimed) > 0 or len(self.claimed_names) > 0
+
+    def claim(self, keys: IntArray) -> None:
+        """Claim keys, ascending; nothing else may be claimed but their names."""
+        self.claimed = keys
+
+    def claim_names(self, names: frozenset[Name], kind: type | None = None) -> None:
+        """Claim ids that are no integers; with `kind`, new ones."""
+        if kind is not None:
+            self._settle(kind)
+        self.claimed_names = names
 
     def claim_new(self, ids: IntArray) -> None:
         """Claim ids that are to be added, ascending: the next ones lie behind them."""
+        self._settle(int)
         self.claimed, self._reserved = ids, int(ids[-1]) + 1
 
     def claim_next(self, count: int) -> IntArray:
-        """Claim the next ids, ascending; returns them."""
-        self.claimed = ids = self._next_ids(count)
-        return ids
+        """Claim the next ids, or keys for new names that are claimed already, ascending; returns them."""
+        if not len(self.claimed_names):
+            self._settle(int, made_up=True)
+        self.claimed = keys = self._next_ids(count) if self.labels.names is None else self._next_keys(count)
+        return keys
 
     def release(self) -> None:
         """Release what is claimed, when nothing is hidden any more."""
         self.claimed, self._reserved = NO_IDS, 0
+        self.claimed_names = frozenset()
 
-    def add_hidden(self, filters: Filters, predicates: Sequence[Kept] | None) -> None:
-        """Add some of the claimed ids, new ones, hidden with all others."""
+    def add_hidden(
+        self, filters: Filters, predicates: Sequence[Kept] | None, labels: Beside = NO_LABELS
+    ) -> None:
+        """Add some of the claimed keys, new ones, hidden with all others."""
         self.hidden, visible = self.claimed, len(self)
         self._undo = _Bit(filters.ids, self.hidden, visible)
         try:
-            self.put(filters.ids, filters, predicates)
+            self.put(filters.ids, filters, predicates, labels)
             self._undo = _Bit(NO_IDS, self.hidden, visible)
         finally:
             self.recover()
 
     def remove_hidden(self, count: int) -> None:
-        """Remove the first of the hidden ids, which are then no longer hidden."""
+        """Remove the first of the hidden keys, which are then no longer hidden."""
         self._undo = _Bit(self.hidden[:count], self.hidden[count:], len(self))
         self.recover()
 
     def show(self, filters: Filters) -> None:
         """Show all that was added: this is the change."""
-        self._undo = _Made(Change(self.version + 1, filters, NO_IDS), large=True)
+        self._undo = _Made(self._change(filters, NO_IDS), large=True)
         self.recover()
 
-    def hide(self, ids: IntArray) -> None:
-        """Hide some of the claimed ids, known ones, ascending: this is their removal."""
-        self._undo = _Made(self._removal(ids), large=True, hidden=ids)
+    def hide(self, keys: IntArray) -> None:
+        """Hide some of the claimed keys, known ones, ascending: this is their removal."""
+        self._undo = _Made(self._removal(keys), large=True, hidden=keys)
         self.recover()
 
     def adopt(self, copy: Subscriptions, added: Filters | None, removed: IntArray) -> None:
@@ -359,9 +502,11 @@ class Subscriptions:
 
         For a matcher that is `Adopting`.
         """
-        changed = added is not None or len(removed) > 0
-        change = Change(self.version + changed, self._nothing if added is None else added, removed)
-        self._undo = _Made(change, True, NO_IDS, copy)
+        change = self._change(self._nothing if added is None else added, removed, copy.labels.names)
+        if added is None and not len(removed):
+            change = change._replace(version=self.version)
+        free = self._free if self.labels.names is None else self._free + removed.tolist()
+        self._undo = _Made(change, True, NO_IDS, copy, free)
         self.recover()
 
     def _end_large(self, made: _Made) -> None:
@@ -369,28 +514,62 @@ class Subscriptions:
             copy = made.content
             assert self.adopting is not None
             self.adopting.adopt(copy.matcher)
-            if copy._former is None:
-                copy._former = self.predicates  # which takes long to free: that is done where the copy ends
+            if copy._former is None:  # it takes long to free: that is done where the copy ends
+                copy._former = self.predicates, self.labels
             self.predicates, self.unmatchable = copy.predicates, copy.unmatchable
+            self.labels = copy.labels
+            assert made.free is not None
+            self._free = made.free
         self.next_id = max(self.next_id, self._reserved)
         self.hidden, self._hidden_count = made.hidden, len(made.hidden)
         if not len(made.hidden):
             self.release()
 
-    def _refuse_claimed(self, ids: IntArray) -> None:
-        if len(self.claimed) and among(ids, self.claimed).any():
+    def _refuse_claimed(self, ids: IntArray | list[Name]) -> None:
+        if isinstance(ids, list):
+            claimed = bool(self.claimed_names) and not self.claimed_names.isdisjoint(ids)
+        else:
+            claimed = len(self.claimed) > 0 and bool(among(ids, self.claimed).any())
+        if claimed:
             raise ClaimedError
 
     # -- ids -----------------------------------------------------------------------------------------------
 
-    def _new_ids(self, ids: ArrayLike | None, count: int) -> IntArray:
+    def _settle(self, kind: type, made_up: bool = False) -> None:
+        """Let ids be of a type, or refuse it. Nothing is settled before a change is made."""
+        if self.kind is kind:
+            return
+        if self.kind is not None and (self._settled or self.version):
+            raise missing_ids(self.kind) if made_up else refuse_kinds(self.kind, kind)
+        self.labels = Labels(kind)
+        self.kind = kind
+
+    def _new_keys(
+        self, draft: Draft, ids: IntArray | list[Name] | None, moment: float
+    ) -> tuple[IntArray, Beside]:
+        """Keys for new subscriptions, with their labels."""
+        count = len(draft.filters)
         if ids is None:
-            return self._next_ids(count)
-        names = distinct_ids(ids, count)
-        self._refuse_claimed(names)
-        self.require_new(names)
-        self.next_id = max(self.next_id, int(names.max(initial=-1)) + 1)
-        return names
+            if self.kind is not int and count:
+                self._settle(int, made_up=True)
+            return (self._next_ids(count) if count else NO_IDS), draft.labels
+        if not len(ids):
+            return NO_IDS, draft.labels
+        self._settle(type(ids[0]) if isinstance(ids, list) else int)
+        self._refuse_claimed(ids)
+        self._renew(ids, moment)
+        self.require_new(ids)
+        if isinstance(ids, list):
+            return self._next_keys(count), draft.labels._replace(names=ids)
+        self.next_id = max(self.next_id, int(ids.max()) + 1)
+        return ids, draft.labels
+
+    def _renew(self, ids: IntArray | list[Name], moment: float) -> None:
+        """Remove those of some ids that are beyond their deadlines, so that they are new."""
+        keys = self.labels.keys(ids)
+        passed = self.labels.passed(keys, moment)
+        if passed is not None and passed.any():
+            self._remove_known(np.array([key for key in keys[passed].tolist() if key in self], np.int64))
 
     def _next_ids(self, count: int) -> IntArray:
         first = max(self.next_id, self._reserved)
@@ -401,52 +580,143 @@ class Subscriptions:
         self.next_id = first + count
         return np.arange(first, self.next_id)
 
-    def require_new(self, ids: IntArray) -> None:
+    def _next_keys(self, count: int) -> IntArray:
+        """Keys that stand for nothing, ascending, int64 (n,). Where a change is cut short now, they are lost.
+
+        While keys are claimed none is given out again: those of a large change that failed are free, but
+        hidden.
+        """
+        again = [] if len(self.claimed) else self._free[-count:]
+        if again:
+            del self._free[-len(again) :]
+        others = self._next_ids(count - len(again))
+        return np.concatenate([np.sort(np.array(again, np.int64)), others])
+
+    def require_new(self, ids: IntArray | list[Name]) -> None:
         """Raise `ValueError` for an id that is known."""
-        for id in ids.tolist():
-            if id in self:
-                raise ValueError(f"subscription {id} exists already; unsubscribe or update it")
+        keys = self.labels.keys(ids)
+        for row, key in enumerate(keys.tolist()):
+            if key in self:
+                raise ValueError(
+                    f"subscription {shown(_plain(ids[row]))} exists already; unsubscribe or update it"
+                )
+
+    def _require_known(self, id: object, moment: float) -> int:
+        """The key of an id. Raises `UnknownSubscriptionError`, and `ClaimedError`."""
+        if self.labels.names is None:
+            if len(self.claimed) and is_integer(id):
+                self._refuse_claimed(as_ids(id))  # type: ignore[arg-type]
+        elif self.claimed_names and isinstance(id, Name):
+            self._refuse_claimed([id])
+        key = self.key(id, moment)
+        if key < 0:
+            raise UnknownSubscriptionError(id)
+        return key
 
     # -- looking inside ------------------------------------------------------------------------------------
 
-    def ids(self) -> IntArray:
-        """All ids, ascending, int64 (n,)."""
+    def moment(self) -> float:
+        """Now, for those who ask what is there; free of cost where nothing has a deadline."""
+        return -inf if self.labels.deadlines is None else self.clock()
+
+    def keys(self) -> IntArray:
+        """All keys, ascending, int64 (n,)."""
         own = np.union1d(self.matcher.ids(), np.array(sorted(self.unmatchable), np.int64))
         visible = self.visible(own)
         return own if visible is None else own[visible]
 
-    def visible(self, ids: IntArray) -> BoolArray | None:
-        """Which of some ids are not hidden, bool (n,); None for all."""
-        return ~among(ids, self.hidden) if len(self.hidden) else None
+    def ids(self, moment: float = -inf) -> AnyArray:
+        """The ids of all that are there at a moment, int64 or object (n,); integers ascend."""
+        keys = self.keys()
+        passed = self.labels.passed(keys, moment)
+        return self.labels.ids(keys if passed is None else keys[~passed])
+
+    def visible(self, keys: IntArray, moment: float = -inf) -> BoolArray | None:
+        """Which of some keys are neither hidden nor beyond their deadlines, bool (n,); None for all."""
+        shown = ~among(keys, self.hidden) if len(self.hidden) else None
+        if self.labels.deadlines is not None:
+            passed = self.labels.deadlines.passed(keys, moment)
+            if passed is not None:
+                return ~passed if shown is None else shown & ~passed
+        return shown
+
+    def hides(self, moment: float) -> bool:
+        """Whether some of what the matcher finds may not be seen at a moment."""
+        deadlines = self.labels.deadlines
+        return len(self.hidden) > 0 or (deadlines is not None and deadlines.earliest <= moment)
 
     def __len__(self) -> int:
+        """Those that are not hidden, with those beyond their deadlines."""
         return self._count() - self._hidden_count
+
+    def count(self, moment: float) -> int:
+        """Number of those that are there at a moment."""
+        if self.labels.deadlines is None or moment < self.labels.deadlines.earliest:
+            return len(self)
+        passed = self.labels.deadlines.all_passed(moment)
+        hidden = int(among(passed, self.hidden).sum()) if len(self.hidden) else 0
+        return len(self) - len(passed) + hidden
 
     def _count(self) -> int:
         return len(self.matcher) + len(self.unmatchable)
 
-    def known(self, ids: IntArray) -> BoolArray:
-        """Which of some ids there are, bool (n,)."""
-        return np.array([id in self for id in ids.tolist()], np.bool_)
+    def known(self, keys: IntArray, moment: float = -inf) -> BoolArray:
+        """Which of some keys there are at a moment, bool (n,)."""
+        there = np.array([key in self for key in keys.tolist()], np.bool_)
+        passed = self.labels.passed(keys, moment)
+        return there if passed is None else there & ~passed
 
-    def __contains__(self, id: int) -> bool:
-        known = is_integer(id) and (id in self.matcher or id in self.unmatchable)
-        return known and not (len(self.hidden) and among(np.array([id]), self.hidden)[0])
+    def gone(self, keys: IntArray, moment: float) -> BoolArray:
+        """Which of some keys there are, but beyond their deadlines, bool (n,)."""
+        there = np.array([key in self for key in keys.tolist()], np.bool_)
+        passed = self.labels.passed(keys, moment)
+        return np.zeros(len(keys), np.bool_) if passed is None else there & passed
 
-    def predicate(self, id: int) -> Predicate:
+    def some_passed(self, moment: float, most: int) -> IntArray | list[Name]:
+        """Ids of some that are beyond their deadlines, at most so many."""
+        if self.labels.deadlines is None:
+            return NO_IDS
+        keys = self.labels.deadlines.all_passed(moment)[:most]
+        return keys if self.labels.names is None else self.labels.names.take(keys).tolist()
+
+    def __contains__(self, key: int) -> bool:
+        """Whether there is a key that is not hidden; it may be beyond its deadline."""
+        known = key in self.matcher or key in self.unmatchable
+        return known and not (len(self.hidden) and among(np.array([key]), self.hidden)[0])
+
+    def key(self, id: object, moment: float = -inf) -> int:
+        """The key of an id that is there at a moment, -1 if it is not."""
+        key = self.labels.key(id)
+        return key if key in self and not self.labels.has_passed(key, moment) else -1
+
+    def predicate(self, id: object, moment: float = -inf) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
-        predicate = self.get(id) if is_integer(id) else None
+        predicate = self.get(self.key(id, moment))
         if predicate is None:
             raise UnknownSubscriptionError(id)
         return predicate
 
-    def get(self, id: int) -> Predicate | None:
-        """The predicate of a subscription, None if it is unknown."""
-        if len(self.hidden) and id not in self:
+    def metadata(self, id: object, moment: float = -inf) -> bytes | None:
+        """The metadata of a subscription as JSON text. Raises `UnknownSubscriptionError`."""
+        key = self.key(id, moment)
+        if key < 0:
+            raise UnknownSubscriptionError(id)
+        return None if self.labels.metadata is None else self.labels.metadata.get(key)
+
+    def deadline(self, id: object, moment: float = -inf) -> float:
+        """The deadline of a subscription, inf if it has none. Raises `UnknownSubscriptionError`."""
+        key = self.key(id, moment)
+        if key < 0:
+            raise UnknownSubscriptionError(id)
+        return inf if self.labels.deadlines is None else self.labels.deadlines.get(key)
+
+    def get(self, key: int) -> Predicate | None:
+        """The predicate of a key, None if it is unknown."""
+        if len(self.hidden) and key not in self:
             return None
-        predicate = self.predicates.get(id)
-        if predicate is None and id in self.matcher:
-            return self._content([index(id)]).predicates()[0]
+        predicate = self.predicates.get(key)
+        if predicate is None and key in self.matcher:
+            return self._content([index(key)]).predicates()[0]
         return predicate
 
     @property
@@ -459,40 +729,43 @@ class Subscriptions:
         content = self.matcher.content(ids)
         return content.with_ends(self.ends.of(np.array(ids, np.int64))) if self.ends else content
 
-    def part(self, ids: ArrayLike) -> Subscriptions:
+    def part(self, ids: IntArray | list[Name], moment: float = -inf) -> Subscriptions:
         """Some of the subscriptions with a matcher of their own; unknown ids are ignored."""
-        wanted = np.unique(as_ids(ids))
+        wanted = np.unique(self.labels.keys(ids))
         if 8 * len(wanted) > len(self):
-            own = self.ids()
+            own = self.keys()
             own = own[np.isin(own, wanted)]
         else:
-            own = np.array([id for id in wanted.tolist() if id in self], np.int64)
-        part = self.empty()
-        self._copy(own, part)
+            own = np.array([key for key in wanted.tolist() if key in self], np.int64)
+        passed = self.labels.passed(own, moment)
+        if passed is not None:
+            own = own[~passed]
+        part, content = self.empty(), self.read(own)
+        part.next_id = self.next_id
+        if self.labels.names is not None:
+            content, part.next_id = content.renumbered(own), len(own)
+        part.take([content])
         return part
 
     def with_matcher(self, matcher: Factory) -> Subscriptions:
         """All subscriptions with another matcher. Raises `PredicateError` for what it does not take."""
-        other = Subscriptions(self.schema, matcher)
-        self._copy(self.ids(), other)
-        other.version = self.version
-        return other
-
-    def _copy(self, own: IntArray, other: Subscriptions) -> None:
-        """Add some subscriptions, known ids, to others that are empty."""
-        other.next_id = self.next_id
+        other = Subscriptions(self.schema, matcher, kind=self.kind, clock=self.clock)
+        own = self.keys()
         if self.factory is other.factory:
             other.take([self.read(own)])
         else:
-            draft = other.draft([self.predicate(id) for id in own.tolist()])
-            other.put(own, draft.filters.named(own), draft.predicates)
+            draft = other.draft([one for one in map(self.get, own.tolist()) if one is not None])
+            other.put(own, draft.filters.named(own), draft.predicates, self.labels.of(own))
+        other.follow(self)
+        other._free = self._free.copy()
+        return other
 
     # -- slices, for a copy that is made while others go on ------------------------------------------------
 
     def empty(self) -> Subscriptions:
         """None, with a matcher of the same kind."""
         matcher = factory_of(self.factory)(self.schema, **self.matcher.options)
-        return Subscriptions(self.schema, self.factory, matcher)
+        return Subscriptions(self.schema, self.factory, matcher, kind=self.kind, clock=self.clock)
 
     def slices(self) -> list[range | IntArray]:
         """Cut all subscriptions into slices that `read` takes; one that is not changed stays in its slice."""
@@ -519,11 +792,13 @@ class Subscriptions:
                 filters = Filters.joined(self.schema, [filters], filters.ids[~visible])
             if self.ends:
                 filters = filters.with_ends(self.ends.of(filters.ids))
-            return Part(filters, self._kept(filters.ids.tolist()), [])
+            labels = self.labels.of(filters.ids)
+            return Part(filters, self._kept(filters.ids.tolist()), [], filters.ids, labels)
         known = [id for id in part.tolist() if id in self]
         unmatchable = [id for id in known if id in self.unmatchable] if self.unmatchable else []
         matchable = [id for id in known if id not in self.unmatchable] if self.unmatchable else known
-        return Part(self._content(matchable), self._kept(known), unmatchable)
+        keys = np.array(known, np.int64)
+        return Part(self._content(matchable), self._kept(known), unmatchable, keys, self.labels.of(keys))
 
     def _kept(self, ids: list[int]) -> list[tuple[int, Kept]]:
         found = ((id, self.predicates.kept(id)) for id in ids if id in self.predicates)
@@ -537,9 +812,25 @@ class Subscriptions:
                 if id not in left_out:
                     self.predicates.put(id, predicate)
             self.unmatchable.update(id for id in part.unmatchable if id not in left_out)
+        self._take_labels([part for part in parts if part.labels is not NO_LABELS], without)
         filters = Filters.joined(self.schema, [part.filters for part in parts], without)
         self.ends.add(filters.ends)
         self.matcher.add(filters)
+
+    def _take_labels(self, parts: Sequence[Part], without: IntArray) -> None:
+        """Take the labels of parts; the boxes of one subscription may lie in several, which then all tell."""
+        moments: list[tuple[IntArray, FloatArray]] = []
+        for part in parts:
+            rows = np.flatnonzero(~np.isin(part.keys, without))
+            keys, own = part.keys[rows], part.labels.take(rows)
+            self.labels.put(keys.tolist(), own._replace(deadlines=None))
+            if own.deadlines is not None:
+                moments.append((keys, own.deadlines))
+        if moments:  # all at once, which is much sooner
+            columns: Any = map(np.concatenate, zip(*moments, strict=True))
+            keys, deadlines = columns
+            keys, first = np.unique(keys, return_index=True)
+            self.labels.put(keys.tolist(), Beside(deadlines=deadlines[first]))
 
     def renew(self, ids: IntArray, part: Part) -> None:
         """Replace what is known of some ids, by a part of others; see `take`."""
@@ -549,6 +840,12 @@ class Subscriptions:
     def follow(self, source: Subscriptions) -> None:
         """Be of the same version as the subscriptions that these are a copy of."""
         self.version, self.next_id = source.version, source.next_id
+
+    def reuse(self) -> None:
+        """Let all keys be given out again that stand for nothing; for what was just loaded."""
+        if self.labels.names is not None:
+            unused = np.setdiff1d(np.arange(self.next_id), self.labels.names.used())
+            self._free = unused[::-1].tolist()
 
 
 def cut_up(ids: IntArray) -> list[range | IntArray]:
@@ -560,3 +857,8 @@ def _told(listener: ref[Changes], change: Change) -> bool:
     """Tell a listener of a change; False if it listens no more."""
     changes = listener()
     return changes is not None and changes.tell(change)
+
+
+def _plain(id: Any) -> Any:
+    """An id as messages show it."""
+    return int(id) if isinstance(id, np.integer) else id

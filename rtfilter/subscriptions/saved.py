@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from rtfilter.matchers.port import Savable
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.predicates.store import PredicateStore
 from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.ids import KINDS
+from rtfilter.subscriptions.labels import Labels
 from rtfilter.text import shown
 
 
@@ -22,6 +25,7 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
     """What `from_arrays` needs: facts that JSON can hold, and arrays by name."""
     arrays = held.predicates.to_arrays()
     arrays["boxless_ids"] = np.array(sorted(held.unmatchable), np.int64)
+    arrays |= held.labels.to_arrays()
     content = "predicates"
     if isinstance(held.matcher, Savable):
         content = "arrays"
@@ -38,6 +42,7 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
         "matcher": held.name,
         "options": dict(held.matcher.options),
         "content": content,
+        "ids": next((name for name, kind in KINDS.items() if kind is held.kind), None),
     }
     return meta, arrays
 
@@ -47,6 +52,7 @@ def from_arrays(
     arrays: Mapping[str, AnyArray],
     matcher: Factory | None = None,
     schema: Schema | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Subscriptions:
     """The subscriptions of `to_arrays`, with another matcher if one is given.
 
@@ -69,7 +75,13 @@ def from_arrays(
         if not isinstance(made, Savable):
             raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
         made = type(made).from_arrays(known, arrays)
-    held = Subscriptions(known, own, made, predicates, unmatchable, meta["next_id"])
+    next_id = meta["next_id"]
+    # Snapshots of former versions do not say: there, all were integers.
+    saved_kind = meta.get("ids", "int" if next_id else None)
+    if saved_kind is not None and saved_kind not in list(KINDS):
+        raise ValueError(f"ids of type {shown(saved_kind)} cannot be")
+    kind = None if saved_kind is None else KINDS[saved_kind]
+    held = Subscriptions(known, own, made, predicates, unmatchable, next_id, kind, clock)
     held.version = meta.get("version", 0)
     if content != "arrays":
         filters = _saved_filters(held, arrays, boxes=content == "boxes")
@@ -80,6 +92,9 @@ def from_arrays(
             held.put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
     if len(held) != meta.get("subscriptions", len(held)):
         raise ValueError(f"there are {len(held)} subscriptions, not {meta['subscriptions']}")
+    if kind not in (None, int) or not {"deadlines", "metadata_keys"}.isdisjoint(arrays):
+        held.labels = Labels.from_arrays(kind, arrays, held.keys())
+        held.reuse()
     return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
 
 

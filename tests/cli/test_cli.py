@@ -500,6 +500,14 @@ def test_bad_events(files, capsys, name, content, message):
     assert found.startswith(message)
 
 
+def test_an_index_with_text_ids_is_for_python(capsys, files):
+    filter = EventFilter(read_schema("schema.json"))
+    filter.subscribe("price < 10", id="rule-17")
+    filter.save("index")
+    assert "its ids are text or UUIDs" in fails(capsys, "match", "index", "events.jsonl")
+    assert main(["index", "check", "index"]) == 0
+
+
 def fails_after_output(capsys, *arguments):
     """As `fails`, but pairs of earlier batches may be out already."""
     assert main(list(arguments)) == 2

@@ -1,0 +1,33 @@
+"""Ids of each type, and what has to hold of those that the index knows by keys."""
+
+from uuid import UUID
+
+import numpy as np
+
+KINDS = {"int": int, "str": str, "uuid": UUID}
+"""Types of ids by their names."""
+
+
+def id_of(kind: type, number: int):
+    """The id of a type that stands for a number."""
+    if kind is int:
+        return number
+    return f"rule-{number}" if kind is str else UUID(int=number * 2**64 + 7)
+
+
+def require_sound(filter) -> None:
+    """Keys and ids belong together; no key is free and in use, or free twice. Nothing may be claimed."""
+    held = filter._subscriptions
+    names = held.labels.names
+    if names is None:
+        assert not held._free
+        return
+    assert not held.claims
+    used = names.used()
+    assert np.array_equal(used, held.keys())
+    assert names.keys(names.take(used).tolist()).tolist() == used.tolist()
+    assert len(names.by_id()) == len(used)
+    free = set(held._free)
+    assert len(free) == len(held._free)
+    assert free.isdisjoint(used.tolist())
+    assert all(key < held.next_id for key in free)
