@@ -13,7 +13,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.bounds import Bounds, bounds_predicate
 from rtfilter.predicates.boxes import Boxes, compile_predicate
 from rtfilter.predicates.ends import NO_ENDS, Ends
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.model import Constraint, Predicate
 
 
 class BoxColumns(NamedTuple):
@@ -236,13 +236,18 @@ class Filters:
         return [bounds_predicate(*pair, self.schema, self._ends.of_row(row)) for row, pair in sides]
 
     def constraints(self) -> ConstraintColumns:
-        """The filters with their constraints; see `predicates`."""
+        """The filters with their constraints; see `predicates`.
+
+        Raises `ValueError` for a comparison, which a matcher has to say that it takes; see `Takes`.
+        """
         owners: list[int] = []
         filters: list[int] = []
         columns: tuple[list[str], list[str], list[Any]] = ([], [], [])
         for id, predicate in zip(self.ids.tolist(), self.predicates(), strict=True):
             for conjunction in predicate.filters:
                 for constraint in conjunction.constraints:
+                    if not isinstance(constraint, Constraint):
+                        raise ValueError(f"{constraint} is no constraint; read it in predicates()")
                     filters.append(len(owners))
                     for column, cell in zip(columns, constraint, strict=True):
                         column.append(cell)
