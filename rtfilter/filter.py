@@ -26,6 +26,7 @@ from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
 from rtfilter.matching.updates import Updates
+from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.explain import Explanation, explain
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source
@@ -68,6 +69,10 @@ class EventFilter:
     matcher : str or callable
         What finds the subscriptions: "rtree", "masks", "counting", "hashes", or a class of your own; see
         `rtfilter.matchers`.
+    max_unbounded : int or None
+        Most subscriptions that no box bounds and none decides, such as ``bid >= ask`` alone: each costs an
+        exact check of nearly every event. One more is refused; None allows any number. Matchers that work
+        without boxes have no limit. Kept in snapshots; what a snapshot holds is not refused.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class EventFilter:
         controller: Controller | None = None,
         metrics: bool | Metrics = False,
         matcher: Factory = "rtree",
+        max_unbounded: int | None = MAX_UNBOUNDED,
     ) -> None:
         if not isinstance(schema, Schema):
             raise TypeError(f"schema must be a Schema, as in Schema({{'price': float}}), not {schema!r}")
@@ -85,7 +91,9 @@ class EventFilter:
             raise ValueError(f"capacity is of the nodes of an R*-tree; the matcher {matcher!r} has none")
         options = {} if capacity is None else {"capacity": capacity}
         made = factory_of(matcher)(schema, **options)
-        self._configure(Subscriptions(schema, matcher, made), policy, controller, metrics)
+        subscriptions = Subscriptions(schema, matcher, made)
+        self._configure(subscriptions, policy, controller, metrics)
+        self.max_unbounded = max_unbounded
 
     def _configure(
         self,
@@ -142,6 +150,17 @@ class EventFilter:
     @metrics.setter
     def metrics(self, metrics: Metrics | None) -> None:
         self._road.metrics = metrics
+
+    @property
+    def max_unbounded(self) -> int | None:
+        """Most subscriptions that nothing bounds; a smaller number than there are refuses only new ones."""
+        return self._subscriptions.max_unbounded
+
+    @max_unbounded.setter
+    def max_unbounded(self, most: int | None) -> None:
+        if most is not None and (type(most) is not int or most < 0):
+            raise ValueError(f"max_unbounded is a number of subscriptions, or None for any; got {most!r:.60}")
+        self._subscriptions.max_unbounded = most
 
     @property
     def tree(self) -> RStarTree:
@@ -408,6 +427,7 @@ class EventFilter:
         with self._road.gate.reading():
             return {
                 "subscriptions": len(self),
+                "unbounded": len(self._subscriptions.unbounded),
                 **self._subscriptions.matcher.stats(),
                 "in_flight_batches": self._road.gate.readers - 1,
             }

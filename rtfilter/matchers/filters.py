@@ -11,7 +11,7 @@ from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.bounds import Bounds, bounds_predicate
-from rtfilter.predicates.boxes import Boxes, compile_predicate
+from rtfilter.predicates.boxes import Boxes, compile_predicate, unbounded
 from rtfilter.predicates.ends import NO_ENDS, Ends
 from rtfilter.predicates.model import Constraint, Predicate
 
@@ -54,7 +54,7 @@ class Filters:
         The subscriptions, each once.
     """
 
-    __slots__ = ("_boxes", "_ends", "_predicates", "_rows", "ids", "schema")
+    __slots__ = ("_boxes", "_ends", "_predicates", "_rows", "_unbounded", "ids", "schema")
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Filters:
         self._boxes = boxes
         self._rows = rows  # of `ids`, for each box; None: box i is that of ids[i]
         self._ends = ends  # owned by rows of `ids`
+        self._unbounded: IntArray | None = None
 
     @classmethod
     def of_predicates(
@@ -173,7 +174,9 @@ class Filters:
 
     def named(self, ids: IntArray) -> Filters:
         """The same with other ids, int64 (n,), distinct."""
-        return Filters(self.schema, ids, self._predicates, self._boxes, self._rows, self._ends)
+        named = Filters(self.schema, ids, self._predicates, self._boxes, self._rows, self._ends)
+        named._unbounded = self._unbounded
+        return named
 
     @property
     def ends(self) -> Ends:
@@ -220,6 +223,13 @@ class Filters:
         exact = np.ones(len(self), np.bool_)
         exact[self._rows[~of_boxes]] = False
         return exact
+
+    def unbounded(self) -> IntArray:
+        """Rows of the subscriptions with a box that bounds and decides nothing, ascending, int64 (k,)."""
+        if self._unbounded is None:
+            found = np.flatnonzero(unbounded(self._compiled(), self.schema))
+            self._unbounded = found if self._rows is None else np.unique(self._rows[found])
+        return self._unbounded
 
     def predicates(self) -> Sequence[Predicate]:
         """The predicates, n of them.

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.errors import PredicateError
 from rtfilter.matchers.filters import Filters
 from rtfilter.matching.aside import Copy, MovedError, copied
 from rtfilter.matching.gate import Gate, Writing
@@ -131,6 +132,9 @@ class Updates:
 
     def _add(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
         count = len(draft.filters)
+        if self._subscriptions.matcher.takes.boxes:
+            draft.filters.unbounded()  # which takes long, and is kept
+        self._turn(self._subscriptions.admit, draft.filters)  # before ids are given out
         if ids is None:
             names = self._turn(self._subscriptions.claim_next, count)
         else:
@@ -138,6 +142,11 @@ class Updates:
             self._turn(self._subscriptions.claim_new, np.sort(names))
             self._require_new(names)
         filters = draft.filters.named(names)
+        try:
+            self._turn(self._subscriptions.promise, filters)
+        except PredicateError:
+            self._clear()
+            raise
         if self._builds_anew(len(self._subscriptions) + count, count):
             self._build_anew(filters, draft.predicates)
             return names

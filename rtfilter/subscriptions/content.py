@@ -18,6 +18,7 @@ from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable, refuse_untaken
 from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.predicates.bounds import compile_bounds
+from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
@@ -97,6 +98,10 @@ class Subscriptions:
         The next id that is given out, and the number of changes so far.
     claimed : int64 (n,), ascending
         Ids that a large change is at; nobody else may change them.
+    unbounded : set of int
+        Ids with a box that bounds nothing and decides nothing, also of those that are being added.
+    max_unbounded : int or None
+        Most of these that `admit` lets there be; None for any number.
     hidden : int64 (n,), ascending
         Claimed ids that nobody may see: those that are being added, or that were removed and are still there.
     """
@@ -117,6 +122,8 @@ class Subscriptions:
         self.factory, self.name = factory, name_of(factory)
         self.unmatchable, self.next_id = set(unmatchable), next_id
         self.version = 0
+        self.unbounded: set[int] = set()
+        self.max_unbounded: int | None = MAX_UNBOUNDED
         self._nothing = Filters.of_predicates(schema, [])
         # What the matcher can do besides: to ask a protocol takes longer than a change.
         self._replacing = matcher if isinstance(matcher, Replacing) else None
@@ -169,6 +176,7 @@ class Subscriptions:
 
     def add(self, draft: Draft, ids: ArrayLike | None = None) -> IntArray:
         """Add subscriptions, all or none; their ids, int64 (n,). Raises `ValueError` for unusable ids."""
+        self.admit(draft.filters)
         names = self._new_ids(ids, len(draft.filters))
         self._undo = _Undo(names)
         try:
@@ -190,6 +198,7 @@ class Subscriptions:
     def fill(self, names: IntArray, filters: Filters) -> None:
         """Give the matcher subscriptions; those that it leaves out match nothing, and are kept beside it."""
         before = len(self.matcher)
+        self._note_unbounded(filters)
         self.matcher.add(filters)
         if len(self.matcher) - before == len(names):
             return
@@ -199,6 +208,35 @@ class Subscriptions:
             self.unmatchable.add(id)
             if id not in self.predicates:
                 self.predicates.put(id, kept(filters.predicates()[row], True))
+
+    def admit(self, filters: Filters, replaced: int | None = None) -> None:
+        """Raise `PredicateError` where too many would be there, once these are, that nothing bounds."""
+        if self.max_unbounded is None or not self.matcher.takes.boxes:
+            return
+        rows = filters.unbounded()
+        others = len(self.unbounded) - (replaced in self.unbounded)
+        if len(rows) and others + len(rows) > self.max_unbounded:
+            error = PredicateError(
+                "nothing bounds this predicate, so that nearly every event must be checked exactly: there "
+                f"are {others} such subscriptions already, and at most {self.max_unbounded} are allowed "
+                "(max_unbounded); compare an attribute with a constant as well, or allow more",
+                row=int(rows[max(self.max_unbounded - others, 0)]),
+            )
+            if len(filters) == 1:
+                error.row = None
+            error.show_row()
+            raise error
+
+    def promise(self, filters: Filters) -> None:
+        """Of claimed ids that are to be added: `admit` them, and count them from now on."""
+        self.admit(filters)
+        self._note_unbounded(filters)
+
+    def _note_unbounded(self, filters: Filters) -> None:
+        if self.matcher.takes.boxes:
+            rows = filters.unbounded()
+            if len(rows):
+                self.unbounded.update(filters.ids[rows].tolist())
 
     def remove(self, ids: IntArray) -> BoolArray:
         """Remove subscriptions, all or none; bool (n,): which were known.
@@ -228,6 +266,7 @@ class Subscriptions:
         self.predicates.ends.remove(ids)
         for id in ids.tolist():
             self.unmatchable.discard(id)
+            self.unbounded.discard(id)
             self.predicates.remove(id)
 
     def replace(self, id: int, draft: Draft) -> None:
@@ -236,6 +275,7 @@ class Subscriptions:
             self._refuse_claimed(as_ids(id))
         if id not in self:
             raise UnknownSubscriptionError(id)
+        self.admit(draft.filters, id)
         name = np.array([id])
         filters = draft.filters.named(name)
         if self._replacing is not None and id not in self.unmatchable and len(filters.boxes().ids):
@@ -265,6 +305,8 @@ class Subscriptions:
                 raise
             self.ends.remove(name)
             self.ends.add(filters.ends)
+            self.unbounded.discard(int(name[0]))
+            self._note_unbounded(filters)
             if predicates is None:
                 self.predicates.remove(int(name[0]))
             else:
@@ -327,6 +369,11 @@ class Subscriptions:
 
     def release(self) -> None:
         """Release what is claimed, when nothing is hidden any more."""
+        if self.unbounded and len(self.claimed):  # what was promised, and never came
+            counted = np.array(list(self.unbounded))
+            for id in counted[among(counted, self.claimed)].tolist():
+                if id not in self.matcher:
+                    self.unbounded.discard(id)
         self.claimed, self._reserved = NO_IDS, 0
 
     def add_hidden(self, filters: Filters, predicates: Sequence[Kept] | None) -> None:
@@ -372,6 +419,7 @@ class Subscriptions:
             if copy._former is None:
                 copy._former = self.predicates  # which takes long to free: that is done where the copy ends
             self.predicates, self.unmatchable = copy.predicates, copy.unmatchable
+            self.unbounded = copy.unbounded
         self.next_id = max(self.next_id, self._reserved)
         self.hidden, self._hidden_count = made.hidden, len(made.hidden)
         if not len(made.hidden):
@@ -475,7 +523,7 @@ class Subscriptions:
         """All subscriptions with another matcher. Raises `PredicateError` for what it does not take."""
         other = Subscriptions(self.schema, matcher)
         self._copy(self.ids(), other)
-        other.version = self.version
+        other.version, other.max_unbounded = self.version, self.max_unbounded
         return other
 
     def _copy(self, own: IntArray, other: Subscriptions) -> None:
@@ -492,7 +540,9 @@ class Subscriptions:
     def empty(self) -> Subscriptions:
         """None, with a matcher of the same kind."""
         matcher = factory_of(self.factory)(self.schema, **self.matcher.options)
-        return Subscriptions(self.schema, self.factory, matcher)
+        none = Subscriptions(self.schema, self.factory, matcher)
+        none.max_unbounded = self.max_unbounded
+        return none
 
     def slices(self) -> list[range | IntArray]:
         """Cut all subscriptions into slices that `read` takes; one that is not changed stays in its slice."""
@@ -539,6 +589,7 @@ class Subscriptions:
             self.unmatchable.update(id for id in part.unmatchable if id not in left_out)
         filters = Filters.joined(self.schema, [part.filters for part in parts], without)
         self.ends.add(filters.ends)
+        self._note_unbounded(filters)
         self.matcher.add(filters)
 
     def renew(self, ids: IntArray, part: Part) -> None:

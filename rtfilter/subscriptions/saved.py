@@ -13,6 +13,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Savable
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
+from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.store import PredicateStore
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.text import shown
@@ -22,6 +23,8 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
     """What `from_arrays` needs: facts that JSON can hold, and arrays by name."""
     arrays = held.predicates.to_arrays()
     arrays["boxless_ids"] = np.array(sorted(held.unmatchable), np.int64)
+    if held.unbounded:
+        arrays["unbounded_ids"] = np.array(sorted(held.unbounded), np.int64)
     content = "predicates"
     if isinstance(held.matcher, Savable):
         content = "arrays"
@@ -39,6 +42,8 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
         "options": dict(held.matcher.options),
         "content": content,
     }
+    if held.max_unbounded != MAX_UNBOUNDED:
+        meta["max_unbounded"] = held.max_unbounded
     return meta, arrays
 
 
@@ -71,6 +76,11 @@ def from_arrays(
         made = type(made).from_arrays(known, arrays)
     held = Subscriptions(known, own, made, predicates, unmatchable, meta["next_id"])
     held.version = meta.get("version", 0)
+    held.max_unbounded = most = meta.get("max_unbounded", MAX_UNBOUNDED)
+    unbounded = arrays.get("unbounded_ids", np.empty(0, np.int64))
+    if unbounded.dtype.kind not in "iu" or not (most is None or (type(most) is int and most >= 0)):
+        raise ValueError("the ids that nothing bounds, or their limit, are no integers")
+    held.unbounded.update(unbounded.tolist())
     if content != "arrays":
         filters = _saved_filters(held, arrays, boxes=content == "boxes")
         if made.takes.boxes or content == "predicates":

@@ -107,6 +107,7 @@ def test_every_block_is_run():
         ("boxes of one", boxes.MAX_SPLIT),
         ("characters", sql.MAX_LENGTH),
         ("operations of one", expressions.MAX_OPERATIONS),
+        ("subscriptions of a filter", boxes.MAX_UNBOUNDED),
         ("levels of parentheses", combine.MAX_DEPTH),
         ("levels of objects", objects.MAX_NESTING),
     ],
