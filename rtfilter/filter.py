@@ -30,6 +30,7 @@ from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
 from rtfilter.matching.updates import Updates
+from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.explain import Explanation, explain
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source
@@ -85,6 +86,10 @@ class EventFilter:
     matcher : str or callable
         What finds the subscriptions: "rtree", "masks", "counting", "hashes", or a class of your own; see
         `rtfilter.matchers`.
+    max_unbounded : int or None
+        Most subscriptions that no box bounds and none decides, such as ``bid >= ask`` alone: each costs an
+        exact check of nearly every event. One more is refused; None allows any number. Matchers that work
+        without boxes have no limit. Kept in snapshots; what a snapshot holds is not refused.
     ids : type, optional
         Type of all ids: int, str or uuid.UUID. By default that of the first one.
     clock : callable
@@ -99,6 +104,7 @@ class EventFilter:
         controller: Controller | None = None,
         metrics: bool | Metrics = False,
         matcher: Factory = "rtree",
+        max_unbounded: int | None = MAX_UNBOUNDED,
         ids: type | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -110,6 +116,7 @@ class EventFilter:
         made = factory_of(matcher)(schema, **options)
         held = Subscriptions(schema, matcher, made, kind=kind_of(ids), clock=clock)
         self._configure(held, policy, controller, metrics)
+        self.max_unbounded = max_unbounded
 
     def _configure(
         self,
@@ -171,6 +178,17 @@ class EventFilter:
     def id_type(self) -> type | None:
         """The type of all ids: int, str or uuid.UUID; None until the first one has come."""
         return self._subscriptions.kind
+
+    @property
+    def max_unbounded(self) -> int | None:
+        """Most subscriptions that nothing bounds; a smaller number than there are refuses only new ones."""
+        return self._subscriptions.max_unbounded
+
+    @max_unbounded.setter
+    def max_unbounded(self, most: int | None) -> None:
+        if most is not None and (type(most) is not int or most < 0):
+            raise ValueError(f"max_unbounded is a number of subscriptions, or None for any; got {most!r:.60}")
+        self._subscriptions.max_unbounded = most
 
     @property
     def tree(self) -> RStarTree:
@@ -375,10 +393,10 @@ class EventFilter:
             elif predicate is None:
                 raise TypeError("there is nothing to update: give a predicate, ttl or metadata")
             draft = None if predicate is None else self._subscriptions.draft([predicate])
+            self._updates.replace(id, draft, labels)
         except (PredicateError, ValueError):
             self._count_refused(1)
             raise
-        self._updates.replace(id, draft, labels)
 
     def repack(self) -> None:
         """Pack the index anew: one that has grown by single subscriptions may then answer twice as fast.
@@ -562,6 +580,7 @@ class EventFilter:
         with self._road.gate.reading():
             return {
                 "subscriptions": len(self),
+                "unbounded": self._subscriptions.count_unbounded(self._subscriptions.moment()),
                 **self._subscriptions.matcher.stats(),
                 "in_flight_batches": self._road.gate.readers - 1,
             }

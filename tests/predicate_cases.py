@@ -1,13 +1,15 @@
 """Random schemas, conditions and events, and a tiny independent evaluator of what they mean.
 
 A condition is a nested tuple: ``("and", parts)``, ``("or", parts)``, ``("not", part)``, ``("true",)``,
-``("null", name)`` or ``(operator, name, value)`` with an operator of `LEAVES`. It knows nothing of rtfilter.
+``("null", name)``, ``(operator, name, value)`` with an operator of `LEAVES`, or ``("compare", operator, left,
+right)`` of two expressions: names, numbers and ``(arithmetic, left, right)``. It knows nothing of rtfilter.
 """
 
 from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
 
 from hypothesis import strategies as st
 
@@ -82,10 +84,37 @@ def leaves(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
     return (operator, name, draw(values(kind)))
 
 
+def expressions(names: list[str]) -> st.SearchStrategy:
+    """Arithmetic on some attributes of numbers; each part has one of them."""
+    constants = st.integers(-3, 3) | st.sampled_from([0.5, 0.1, 1e300, BIG, BIG + 1, 10**18, 5e-324])
+    return st.recursive(
+        st.sampled_from(names),
+        lambda inner: st.one_of(
+            st.tuples(st.sampled_from("+-*/"), inner, inner | constants),
+            st.tuples(st.sampled_from("+-*/"), constants, inner),
+        ),
+        max_leaves=3,
+    )
+
+
+@st.composite
+def comparisons(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
+    """Two expressions of numbers, or two attributes of one type."""
+    families = {name: "number" if kind in (int, float) else kind.__name__ for name, kind in schema.items()}
+    family = draw(st.sampled_from(sorted(set(families.values()))))
+    names = sorted(name for name, own in families.items() if own == family)
+    operator = draw(st.sampled_from(ORDERS[:2] if family == "bool" else ORDERS))
+    sides = expressions(names) if family == "number" else st.sampled_from(names)
+    left, right = draw(sides), draw(sides)
+    if family == "number" and isinstance(left, tuple) and draw(st.booleans()):
+        right = draw(values(float))
+    return ("compare", operator, left, right)
+
+
 def conditions(schema: dict[str, type]) -> st.SearchStrategy:
     """Nested conditions; every operator, often contradictory or trivial."""
     return st.recursive(
-        leaves(schema) | st.just(("true",)),
+        leaves(schema) | leaves(schema) | comparisons(schema) | st.just(("true",)),
         lambda inner: st.one_of(
             st.tuples(st.just("not"), inner),
             st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)),
@@ -119,6 +148,9 @@ def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool =
     if operator in ("and", "or"):
         results = [truth(part, event, schema, wanted) for part in condition[1]]
         return all(results) if (operator == "and") == wanted else any(results)
+    if operator == "compare":
+        left, right = (computed(side, event, schema) for side in condition[2:])
+        return left is not None and right is not None and related(condition[1], left, right) == wanted
     name = condition[1]
     value = event.get(name)
     if operator == "null":
@@ -136,16 +168,61 @@ def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool =
     if operator == "between":
         low, high = (comparable(end, schema[name]) for end in constant)
         return (low <= value <= high) == wanted
-    constant = comparable(constant, schema[name])
-    result = {
-        "=": value == constant,
-        "<>": value != constant,
-        "<": value < constant,
-        "<=": value <= constant,
-        ">": value > constant,
-        ">=": value >= constant,
+    return related(operator, value, comparable(constant, schema[name])) == wanted
+
+
+def defined(condition: tuple, event: dict, schema: dict[str, type]) -> bool:
+    """Whether all expressions have a value, so that a condition or its negation holds."""
+    if condition[0] == "compare":
+        return all(computed(side, event, schema) is not None for side in condition[2:])
+    if condition[0] in ("and", "or"):
+        return all(defined(part, event, schema) for part in condition[1])
+    return condition[0] != "not" or defined(condition[1], event, schema)
+
+
+def related(operator: str, left: object, right: object) -> bool:
+    """Whether a comparison holds."""
+    return {
+        "=": left == right,
+        "<>": left != right,
+        "<": operator in ("<", "<=") and left < right,
+        "<=": operator in ("<", "<=") and left <= right,
+        ">": operator in (">", ">=") and left > right,
+        ">=": operator in (">", ">=") and left >= right,
     }[operator]
-    return result == wanted
+
+
+def computed(side: object, event: dict, schema: dict[str, type]) -> object:
+    """The value of an expression; None where it has none. Whole numbers are fractions, others floats."""
+    if isinstance(side, str):
+        value = comparable(event[side], schema[side]) if event.get(side) is not None else None
+        return whole(value) if schema[side] in (int, float) and value is not None else value
+    if not isinstance(side, tuple):
+        return whole(side)
+    operator, left, right = side[0], *(computed(part, event, schema) for part in side[1:])
+    if left is None or right is None or (operator == "/" and right == 0):
+        return None
+    if not isinstance(left, Fraction) or not isinstance(right, Fraction):
+        left, right = nearest(left), nearest(right)
+    if operator == "/":
+        return whole(nearest(left / right)) if not math.isnan(left / right) else None
+    result = {"+": left + right, "-": left - right, "*": left * right}[operator]
+    return whole(result) if isinstance(result, Fraction) or not math.isnan(result) else None
+
+
+def whole(value: object) -> object:
+    """A fraction where the number is whole."""
+    if isinstance(value, float) and (math.isinf(value) or value != math.floor(value)):
+        return value
+    return Fraction(value)
+
+
+def nearest(value: object) -> float:
+    """The nearest float, infinite where that is beyond."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def comparable(value: object, kind: type) -> object:
@@ -175,7 +252,9 @@ def sql(condition: tuple) -> str:
         return f"NOT ({sql(condition[1])})"
     if operator in ("and", "or"):
         return f" {operator.upper()} ".join(f"({sql(part)})" for part in condition[1])
-    name = ".".join(part if part.isidentifier() else f'"{part}"' for part in condition[1].split("."))
+    if operator == "compare":
+        return f"{arithmetic(condition[2])} {condition[1]} {arithmetic(condition[3])}"
+    name = written(condition[1])
     if operator == "null":
         return f"{name} IS NULL"
     value = condition[2]
@@ -187,6 +266,18 @@ def sql(condition: tuple) -> str:
     if operator == "between":
         return f"{name} BETWEEN {literal(value[0])} AND {literal(value[1])}"
     return f"{name} {operator} {literal(value)}"
+
+
+def written(name: str) -> str:
+    """A name in SQL."""
+    return ".".join(part if part.isidentifier() else f'"{part}"' for part in name.split("."))
+
+
+def arithmetic(side: object) -> str:
+    """An expression in SQL, with every part in parentheses."""
+    if isinstance(side, tuple):
+        return f"({arithmetic(side[1])} {side[0]} {arithmetic(side[2])})"
+    return written(side) if isinstance(side, str) else repr(side)
 
 
 def literal(value: object) -> str:

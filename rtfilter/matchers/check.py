@@ -20,7 +20,9 @@ from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import FAMILIES, Matcher, Resumable, Savable, Takes, refuse_untaken
 from rtfilter.matchers.registry import Factory, factory_of, name_of
-from rtfilter.predicates.model import OPERATORS_OF, Constraint, Filter, Predicate
+from rtfilter.predicates.comparison import RELATIONS, Comparison
+from rtfilter.predicates.expressions import ARITHMETIC, Operation
+from rtfilter.predicates.model import OPERATORS_OF, Constraint, Filter, Predicate, Test
 from rtfilter.results import Hits
 
 #: Attributes of the world that matchers are checked in.
@@ -104,11 +106,25 @@ class _World:
         chosen = [values[i] for i in self.rng.integers(len(values), size=2)]
         return Constraint(name, operator, chosen if operator in ("in", "not in") else chosen[0])
 
+    def comparison(self) -> Comparison | None:
+        """A random comparison that the matcher takes, if there is one of the attributes drawn."""
+        left, right = (str(name) for name in self.rng.choice(self.schema.names, size=2))
+        operator, family = str(self.rng.choice(list(RELATIONS))), _family(left)
+        taken = operator in self.takes.operators and (self.takes.boxes or self.takes.comparisons)
+        if not taken or _family(right) != family or (family == "bool" and operator not in ("=", "<>")):
+            return None
+        if family == "number" and self.rng.random() < 0.5:
+            sign = str(self.rng.choice(list(ARITHMETIC)))
+            return Comparison(Operation(sign, left, int(self.rng.integers(3))), operator, right)
+        return Comparison(left, operator, right, family)
+
     def predicate(self) -> Predicate:
         """A random predicate; now and then one that all events satisfy, or none."""
         filters = []
         for _ in range(self.rng.choice([0, 1, 1, 1, 2, 3])):
-            drawn = [self.constraint() for _ in range(self.rng.integers(0, 4))]
+            drawn: list[Test | None] = [self.constraint() for _ in range(self.rng.integers(0, 4))]
+            if self.rng.random() < 0.1:
+                drawn.append(self.comparison())
             filters.append(Filter(tuple(one for one in drawn if one is not None)))
         return Predicate(tuple(filters))
 

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.errors import PredicateError
 from rtfilter.matchers.filters import Filters
 from rtfilter.matching.aside import Copy, MovedError, copied
 from rtfilter.matching.gate import Gate, Writing
@@ -170,7 +171,10 @@ class Updates:
     # -- large ones; only one thread at a time gets here -----------------------------------------------------
 
     def _add(self, draft: Draft, ids: IntArray | list[Name] | None) -> AnyArray:
-        count, labels = len(draft.filters), draft.labels
+        count, labels, moment = len(draft.filters), draft.labels, self._subscriptions.moment()
+        if self._subscriptions.matcher.takes.boxes:
+            draft.filters.unbounded()  # which takes long, and is kept
+        self._turn(self._subscriptions.admit, draft.filters, moment)  # before ids are given out
         if ids is None:
             keys: IntArray = self._turn(self._subscriptions.claim_next, count)
         else:
@@ -185,6 +189,11 @@ class Updates:
                 self._turn(self._subscriptions.claim_new, np.sort(ids))
                 self._require_new(ids)
         filters = draft.filters.named(keys)
+        try:
+            self._turn(self._subscriptions.promise, filters, moment)
+        except PredicateError:
+            self._clear()
+            raise
         if self._builds_anew(len(self._subscriptions) + count, count):
             self._build_anew(filters, draft.predicates, labels)
         else:

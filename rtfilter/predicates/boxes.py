@@ -30,10 +30,14 @@ from rtfilter.events.encoding import (
     utf8,
 )
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import COMPARE, Constraint, Predicate
+from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.model import COMPARE, Constraint, Predicate, Test
+from rtfilter.predicates.narrowing import implied
 
 MAX_BOXES: Final = 1024
 """Most boxes of one predicate."""
+MAX_UNBOUNDED: Final = 1000
+"""Most subscriptions, by default, with a box that bounds nothing and decides nothing; see `unbounded`."""
 MAX_SPLIT: Final = 16
 """Most boxes of one filter: beyond, neighbouring values share a hull that is not exact."""
 
@@ -94,7 +98,29 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     return Boxes(lows, highs, np.array(list(found.values()), np.bool_))
 
 
-def _plain_box(constraints: Iterable[Constraint], schema: Schema) -> Boxes | None:
+def unbounded(boxes: Boxes, schema: Schema) -> BoolArray:
+    """Which boxes bound nothing and decide nothing, bool (m,): nearly every event costs an exact check.
+
+    A box that asks for nothing but the presence of attributes is one of them.
+    """
+    if boxes.exact.all():
+        return ~boxes.exact
+    wide = [_WIDEST[attribute.family] for attribute in schema.attributes.values()]
+    lows, highs = (np.concatenate([np.atleast_1d(one[side]) for one in wide]) for side in (0, 1))
+    found: BoolArray = ~boxes.exact & (boxes.low <= lows).all(axis=1) & (boxes.high >= highs).all(axis=1)
+    return found
+
+
+_WIDEST: Final[dict[str, tuple[Any, Any]]] = {
+    "number": (LOWEST, HIGHEST),
+    "timestamp": (-float(2**63), float(2**63)),
+    "bool": (0.0, 1.0),
+    "str": ((0.0, 0.0), (float(ORDER_MAX), float(IDENTITY_MAX))),
+}
+"""The coordinates of all values of each family."""
+
+
+def _plain_box(constraints: Iterable[Test], schema: Schema) -> Boxes | None:
     """Compile a conjunction of comparisons of numbers and timestamps, which most filters are.
 
     The box is the one that `_filter_boxes` finds, several times sooner. None where that has to look: for
@@ -102,7 +128,10 @@ def _plain_box(constraints: Iterable[Constraint], schema: Schema) -> Boxes | Non
     """
     offsets = schema.ordinal_offsets
     lows, highs = [-inf] * schema.dimensions, [inf] * schema.dimensions
-    for name, operator, value in constraints:
+    for constraint in constraints:
+        if type(constraint) is not Constraint:
+            return None
+        name, operator, value = constraint
         at = offsets.get(name)
         if at is None or operator not in _ENDS or not -EXACT < value < EXACT:
             return None
@@ -127,10 +156,17 @@ def _plain_box(constraints: Iterable[Constraint], schema: Schema) -> Boxes | Non
     return Boxes(ends[0], ends[1], np.array((True,)))
 
 
-def _filter_boxes(constraints: Iterable[Constraint], schema: Schema) -> Iterable[_Piece]:
+def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[_Piece]:
     by_name: dict[str, list[Constraint]] = {}
-    for constraint in constraints:
-        by_name.setdefault(constraint.attribute, []).append(constraint)
+    sharp = True
+    for test in constraints:
+        # A comparison is decided afterwards: here it is what follows from it for each attribute.
+        if isinstance(test, Comparison):
+            sharp, follow = False, implied(test, schema)
+        else:
+            follow = [test]
+        for constraint in follow:
+            by_name.setdefault(constraint.attribute, []).append(constraint)
     sides: list[list[_Piece]] = []
     for name, given in by_name.items():
         family = schema.attribute(name).family
@@ -148,7 +184,7 @@ def _filter_boxes(constraints: Iterable[Constraint], schema: Schema) -> Iterable
         for place, piece in zip(places, choice, strict=True):
             low[place : place + len(piece.low)] = piece.low
             high[place : place + len(piece.high)] = piece.high
-        boxes.append(_Piece(tuple(low), tuple(high), all(piece.exact for piece in choice)))
+        boxes.append(_Piece(tuple(low), tuple(high), sharp and all(piece.exact for piece in choice)))
     return boxes
 
 

@@ -26,6 +26,7 @@ from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable, refuse_untaken
 from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.predicates.bounds import compile_bounds
+from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
@@ -149,6 +150,10 @@ class Subscriptions:
         Keys that a large change is at; nobody else may change them.
     claimed_names : set
         The same of ids that are no integers, which may have no keys yet.
+    unbounded : set of int
+        Keys with a box that bounds nothing and decides nothing, also of those that are being added.
+    max_unbounded : int or None
+        Most of these that `admit` lets there be; None for any number.
     hidden : int64 (n,), ascending
         Claimed keys that nobody may see: those being added, and those that were removed and are still there.
     """
@@ -174,6 +179,8 @@ class Subscriptions:
         self.factory, self.name = factory, name_of(factory)
         self.unmatchable, self.next_id = set(unmatchable), next_id
         self.version = 0
+        self.unbounded: set[int] = set()
+        self.max_unbounded: int | None = MAX_UNBOUNDED
         self._nothing = Filters.of_predicates(schema, [])
         # What the matcher can do besides: to ask a protocol takes longer than a change.
         self._replacing = matcher if isinstance(matcher, Replacing) else None
@@ -228,8 +235,10 @@ class Subscriptions:
     def add(self, draft: Draft, ids: IntArray | list[Name] | None = None, moment: float = -inf) -> AnyArray:
         """Add subscriptions, all or none; their ids, int64 or object (n,).
 
-        Ids are as of `new_ids`. Raises `ValueError` for unusable ones, `TypeError` for those of another type.
+        Ids are as of `new_ids`. Raises `ValueError` for unusable ones, `TypeError` for those of another type,
+        and what `admit` raises.
         """
+        self.admit(draft.filters, moment)
         keys, labels = self._new_keys(draft, ids, moment)
         self._undo = _Undo(keys)
         try:
@@ -260,6 +269,7 @@ class Subscriptions:
     def fill(self, keys: IntArray, filters: Filters) -> None:
         """Give the matcher subscriptions; those that it leaves out match nothing, and are kept beside it."""
         before = len(self.matcher)
+        self._note_unbounded(filters)
         self.matcher.add(filters)
         if len(self.matcher) - before == len(keys):
             return
@@ -269,6 +279,37 @@ class Subscriptions:
             self.unmatchable.add(key)
             if key not in self.predicates:
                 self.predicates.put(key, kept(filters.predicates()[row], True))
+
+    def admit(self, filters: Filters, moment: float, replaced: int | None = None) -> None:
+        """Raise `PredicateError` where too many would be there, once these are, that nothing bounds."""
+        if self.max_unbounded is None or not self.matcher.takes.boxes:
+            return
+        rows = filters.unbounded()
+        if not len(rows) or len(self.unbounded) + len(rows) <= self.max_unbounded:
+            return
+        others = self.count_unbounded(moment) - (replaced in self.unbounded)
+        if others + len(rows) > self.max_unbounded:
+            error = PredicateError(
+                "nothing bounds this predicate, so that nearly every event must be checked exactly: there "
+                f"are {others} such subscriptions already, and at most {self.max_unbounded} are allowed "
+                "(max_unbounded); compare an attribute with a constant as well, or allow more",
+                row=int(rows[max(self.max_unbounded - others, 0)]),
+            )
+            if len(filters) == 1:
+                error.row = None
+            error.show_row()
+            raise error
+
+    def promise(self, filters: Filters, moment: float) -> None:
+        """Of claimed keys that are to be added: `admit` them, and count them from now on."""
+        self.admit(filters, moment)
+        self._note_unbounded(filters)
+
+    def _note_unbounded(self, filters: Filters) -> None:
+        if self.matcher.takes.boxes:
+            rows = filters.unbounded()
+            if len(rows):
+                self.unbounded.update(filters.ids[rows].tolist())
 
     def remove(self, ids: IntArray | list[Name], moment: float = -inf) -> BoolArray:
         """Remove subscriptions, all or none; bool (n,): which were known.
@@ -319,6 +360,7 @@ class Subscriptions:
         self.predicates.ends.remove(keys)
         for key in keys.tolist():
             self.unmatchable.discard(key)
+            self.unbounded.discard(key)
             self.predicates.remove(key)
 
     def _forget(self, keys: IntArray) -> None:
@@ -331,7 +373,7 @@ class Subscriptions:
     ) -> None:
         """Give a subscription another predicate, other labels or both, or leave it as it is.
 
-        Raises `UnknownSubscriptionError`.
+        Raises `UnknownSubscriptionError`, and what `admit` raises.
         """
         key = self._require_known(id, moment)
         keys = np.array([key])
@@ -340,6 +382,7 @@ class Subscriptions:
             self._undo = _Labeled(keys, labels, nothing._replace(keys=keys))
             self.recover()
             return
+        self.admit(draft.filters, moment, key)
         filters = draft.filters.named(keys)
         if self._replacing is not None and key not in self.unmatchable and len(filters.boxes().ids):
             self._replace_at_once(self._replacing, keys, filters, draft.predicates, labels)
@@ -384,6 +427,8 @@ class Subscriptions:
                 raise
             self.ends.remove(keys)
             self.ends.add(filters.ends)
+            self.unbounded.discard(int(keys[0]))
+            self._note_unbounded(filters)
             if predicates is None:
                 self.predicates.remove(int(keys[0]))
             else:
@@ -467,6 +512,11 @@ class Subscriptions:
 
     def release(self) -> None:
         """Release what is claimed, when nothing is hidden any more."""
+        if self.unbounded and len(self.claimed):  # what was promised, and never came
+            counted = np.array(list(self.unbounded))
+            for key in counted[among(counted, self.claimed)].tolist():
+                if key not in self.matcher:
+                    self.unbounded.discard(key)
         self.claimed, self._reserved = NO_IDS, 0
         self.claimed_names = frozenset()
 
@@ -517,9 +567,10 @@ class Subscriptions:
             if copy._former is None:  # it takes long to free: that is done where the copy ends
                 copy._former = self.predicates, self.labels
             self.predicates, self.unmatchable = copy.predicates, copy.unmatchable
+            self.unbounded = copy.unbounded
             self.labels = copy.labels
-            assert made.free is not None
-            self._free = made.free
+            assert made.freed is not None
+            self._freed = made.freed
         self.next_id = max(self.next_id, self._reserved)
         self.hidden, self._hidden_count = made.hidden, len(made.hidden)
         if not len(made.hidden):
@@ -657,6 +708,14 @@ class Subscriptions:
         hidden = int(among(passed, self.hidden).sum()) if len(self.hidden) else 0
         return len(self) - len(passed) + hidden
 
+    def count_unbounded(self, moment: float) -> int:
+        """Number of those that nothing bounds and that are there at a moment, or are being added."""
+        deadlines = self.labels.deadlines
+        if deadlines is None or moment < deadlines.earliest or not self.unbounded:
+            return len(self.unbounded)
+        passed = deadlines.passed(np.array(list(self.unbounded)), moment)
+        return len(self.unbounded) - (0 if passed is None else int(passed.sum()))
+
     def _count(self) -> int:
         return len(self.matcher) + len(self.unmatchable)
 
@@ -750,6 +809,7 @@ class Subscriptions:
     def with_matcher(self, matcher: Factory) -> Subscriptions:
         """All subscriptions with another matcher. Raises `PredicateError` for what it does not take."""
         other = Subscriptions(self.schema, matcher, kind=self.kind, clock=self.clock)
+        other.max_unbounded = self.max_unbounded
         own = self.keys()
         if self.factory is other.factory:
             other.take([self.read(own)])
@@ -765,7 +825,9 @@ class Subscriptions:
     def empty(self) -> Subscriptions:
         """None, with a matcher of the same kind."""
         matcher = factory_of(self.factory)(self.schema, **self.matcher.options)
-        return Subscriptions(self.schema, self.factory, matcher, kind=self.kind, clock=self.clock)
+        none = Subscriptions(self.schema, self.factory, matcher, kind=self.kind, clock=self.clock)
+        none.max_unbounded = self.max_unbounded
+        return none
 
     def slices(self) -> list[range | IntArray]:
         """Cut all subscriptions into slices that `read` takes; one that is not changed stays in its slice."""
@@ -815,6 +877,7 @@ class Subscriptions:
         self._take_labels([part for part in parts if part.labels is not NO_LABELS], without)
         filters = Filters.joined(self.schema, [part.filters for part in parts], without)
         self.ends.add(filters.ends)
+        self._note_unbounded(filters)
         self.matcher.add(filters)
 
     def _take_labels(self, parts: Sequence[Part], without: IntArray) -> None:
