@@ -13,8 +13,9 @@ dialect has, and each release more; what the page does not list would become a s
             | operand ["NOT"] "IN" "(" [operand {"," operand}] ")"
             | operand ["NOT"] "LIKE" operand ["ESCAPE" text]
             | operand "IS" ["NOT"] "NULL"
+            | "CIDR" "(" operand "," operand ")"
     operand = "(" operand ")" | name {"." name} | ("+" | {"-"}) number | text | "TRUE" | "FALSE"
-            | ("DATE" | "TIMESTAMP") text
+            | ("DATE" | "TIMESTAMP") text | ("LOWER" | "UPPER") "(" operand ")"
 
 NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction of conjunctions.
 """
@@ -29,6 +30,8 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import Timestamp, microseconds
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import ALWAYS, MAX_DEPTH, NOTHING, Filters, all_of, any_of, one
+from rtfilter.predicates.letters import fold
+from rtfilter.predicates.like import canonical_like
 from rtfilter.predicates.model import NEGATED
 from rtfilter.predicates.names import quoted, written
 from rtfilter.predicates.sql_words import SUPPORTED, Word, words_of
@@ -46,6 +49,10 @@ _STATEMENT: Final = re.compile(
 _TESTS: Final = frozenset(("BETWEEN", "IN", "IS", "LIKE", "NOT"))
 """What else follows an operand."""
 _MOMENTS: Final = frozenset(("DATE", "TIMESTAMP"))
+_CASES: Final[dict[str, Callable[[str], str]]] = {"LOWER": str.lower, "UPPER": str.upper}
+"""Functions that leave one case of letters, and which."""
+_CASELESS: Final = {"=": "ignore case", "<>": "not ignore case", "like": "like ignore case"}
+"""Each comparison of what these functions return, and the operator that it is."""
 
 
 def parse_sql(source: str, schema: Schema) -> Filters:
@@ -83,6 +90,8 @@ class _Operand(NamedTuple):
     name: str | None
     value: Any = None
     is_quoted: bool = False
+    case: str | None = None
+    """The function around the attribute, a key of `_CASES`."""
 
 
 class _SqlReader:
@@ -163,6 +172,8 @@ class _SqlReader:
         )
 
     def _test(self, negated: bool, depth: int) -> Filters:
+        if self._is_function("CIDR"):
+            return self._network(negated, depth)
         left, word = self._operand(depth), self.word
         if word.kind == "symbol" and word.text in _COMPARISONS:
             return self._comparison(left, negated, depth)
@@ -249,43 +260,58 @@ class _SqlReader:
                 self._fail("ESCAPE needs a string of one character", given.start)
             escape = given.text
             self.at += 2
-        text, is_prefix = self._prefix(pattern, escape)
-        return self._one(left, "prefix" if is_prefix else "=", text, negated, pattern.place)
+        try:
+            text = canonical_like(pattern.value, escape)
+        except PredicateError as error:
+            self._fail(error.message, pattern.place)
+        if left.case is None and "\\" not in text and "_" not in text and "%" not in text[:-1]:
+            is_prefix = text.endswith("%")  # as most are
+            return self._one(
+                left, "prefix" if is_prefix else "=", text.removesuffix("%"), negated, pattern.place
+            )
+        return self._one(left, "like", text, negated, pattern.place)
 
-    def _prefix(self, pattern: _Operand, escape: str) -> tuple[str, bool]:
-        """Return the text of a LIKE pattern, and whether it ends in the wildcard %."""
-        text: list[str] = []
-        chars = iter(pattern.value)
-        for char in chars:
-            if char == escape:
-                char = next(chars, "")
-                if char not in ("%", "_", escape):
-                    self._fail(f"in LIKE, {escape} must be followed by %, _ or {escape}", pattern.place)
-                text.append(char)
-            elif char == "%":
-                if any(rest != "%" for rest in chars):
-                    self._fail(
-                        "LIKE supports % at the end only (a prefix); write \\% for a percent sign",
-                        pattern.place,
-                    )
-                return "".join(text), True
-            elif char == "_":
-                self._fail(
-                    "LIKE does not support _ for any character; write \\_ for an underscore", pattern.place
-                )
-            else:
-                text.append(char)
-        return "".join(text), False
+    def _network(self, negated: bool, depth: int) -> Filters:
+        """Read ``CIDR(attribute, 'network')``."""
+        word, self.at = self.word, self.at + 1
+        opening = self.word
+        self.at += 1
+        left = self._operand(self._deeper(depth, word))
+        if left.name is None or left.case is not None or not self._pass(","):
+            self._fail("write CIDR(attribute, '10.0.0.0/8')", word.start)
+        network = self._constant(depth)
+        self._close(opening)
+        return self._one(left, "cidr", network.value, negated, network.place)
 
     def _one(self, left: _Operand, operator: str, value: Any, negated: bool, place: int) -> Filters:
         if left.name is None:
             self._fail("expected an attribute here, not a constant", left.place)
+        if left.case is not None:
+            return self._caseless(left, operator, value, negated, place)
         try:
             return one(self.schema, left.name, NEGATED[operator] if negated else operator, value)
         except PredicateError as error:
             known = left.name in self.schema.attributes
             error.source, error.position = self.source, place if known else left.place
             raise
+
+    def _caseless(self, left: _Operand, operator: str, value: Any, negated: bool, place: int) -> Filters:
+        """Return a test of what LOWER or UPPER makes of an attribute."""
+        case, left = left.case, left._replace(case=None)
+        if operator == "is null" or (operator == "in" and not value):
+            return self._one(left, operator, value, negated, place)
+        if operator == "in":
+            parts = [self._caseless(left._replace(case=case), "=", item, negated, place) for item in value]
+            try:
+                return all_of(parts) if negated else any_of(parts)
+            except PredicateError as error:
+                self._fail(error.message, place)
+        if operator not in _CASELESS:
+            self._fail(f"{case} is supported with =, <>, IN and LIKE only", left.place)
+        if case is not None and isinstance(value, str) and value not in (_CASES[case](value), fold(value)):
+            hint = f"; write {shown(_CASES[case](value))}"
+            self._fail(f"{case} never returns {shown(value)}{hint}", place)
+        return self._one(left, _CASELESS[operator], value, negated, place)
 
     # -- operands --------------------------------------------------------------------------------------
 
@@ -343,6 +369,8 @@ class _SqlReader:
             self.at += 1
             return _Operand(word.start, None, Timestamp(found))
         if self._is_symbol("("):
+            if word.text.upper() in _CASES and not word.quoted:
+                return self._cased(word)
             self._fail(f"the function {word.text.upper()} is not supported; {SUPPORTED}", word.start)
         parts = [word]
         while self._pass("."):
@@ -352,6 +380,24 @@ class _SqlReader:
             self.at += 1
         name = ".".join(part.text for part in parts)
         return _Operand(word.start, name, is_quoted=any(part.quoted for part in parts))
+
+    def _cased(self, word: Word) -> _Operand:
+        """Read what is in the parentheses of LOWER or UPPER."""
+        opening, case = self.word, word.text.upper()
+        self.at += 1
+        found = self._plain_operand()
+        if found.name is None or found.case is not None:
+            self._fail(f"{case} needs an attribute", found.place)
+        self._close(opening)
+        return found._replace(place=word.start, case=case)
+
+    def _is_function(self, name: str) -> bool:
+        """Whether a function of this name is next."""
+        word = self.words[self.at]
+        if word.kind != "name" or word.text.upper() != name or word.quoted:
+            return False
+        following = self.words[self.at + 1]
+        return following.kind == "symbol" and following.text == "("
 
     def _constant(self, depth: int) -> _Operand:
         found = self._operand(depth)
