@@ -229,12 +229,13 @@ class _PatternReader:
     def _alternative(self, name: str, value: Any, path: str) -> Any:
         """Return the constant of an alternative."""
         try:
-            return self._constant(name, value, path)
-        except PredicateError as error:
-            attribute = self.schema.attributes.get(name)
-            if isinstance(value, str) and attribute is not None and attribute.family == "timestamp":
-                raise  # of the right type, but no moment
-            raise self._marked(error, name, _FAMILIES.get(type(value))) from None
+            return self.schema.constant(name, value)
+        except PredicateError as refused:
+            error = _at(refused, path)
+        attribute = self.schema.attributes.get(name)
+        if isinstance(value, str) and attribute is not None and attribute.family == "timestamp":
+            raise error  # of the right type, but no moment
+        raise self._marked(error, name, _FAMILIES.get(type(value)))
 
     def _marked(self, error: PredicateError, name: str, family: str | None) -> PredicateError:
         """Return an error, marked where the family of the constants is not the attribute's."""
