@@ -8,8 +8,10 @@ right)`` of two expressions: names, numbers and ``(arithmetic, left, right)``. I
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
+from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
@@ -33,6 +35,40 @@ STRINGS += [
     "\U0001f600",
 ]
 STRINGS += ["\ud800", "\ue000", "\uffff", "it's", "50%", "a_b", "a\\b", "\x7f", '"']
+STRINGS += ["AB", "aBC", "ABCDEFG", "ß", "ss", "S\u017f", "É", "\u212a", "k"]
+STRINGS += ["10.0.0.1", "10.20.0.255", "100.0.0.1", "192.168.1.77", "2001:db8::1", "2001:0DB8::2", "::1"]
+LIKES = [
+    "a%",
+    "%",
+    "%b%",
+    "a_c%",
+    "%_b",
+    "%ab%c",
+    "__",
+    "_",
+    "\\%%",
+    "a\\_b",
+    "%_%",
+    "ab%ef%",
+    "%\\\\%",
+    "",
+    "%bc_e%g",
+]
+NETWORKS = [
+    "10.0.0.0/8",
+    "10.16.0.0/12",
+    "192.168.1.64/26",
+    "10.0.0.1/32",
+    "0.0.0.0/0",
+    "2001:db8::/32",
+    "::/0",
+]
+FORMS = {
+    "like": lambda value, pattern: regular(pattern).fullmatch(value) is not None,
+    "ignore case": lambda value, text: value.casefold() == text.casefold(),
+    "like ignore case": lambda value, pattern: FORMS["like"](value.casefold(), pattern.casefold()),
+    "cidr": lambda value, network: is_address(value) and ip_address(value) in ip_network(network),
+}
 TIMES = [datetime(1970, 1, 1, tzinfo=UTC), datetime(2024, 5, 31, 12, tzinfo=UTC), datetime(2024, 5, 31, 12)]
 END = datetime(9999, 12, 31, 23, 59, 59, 999_999)
 TIMES += [datetime(1, 1, 1), END, END - timedelta(microseconds=1)]
@@ -44,6 +80,12 @@ ALIENS = {
     str: [7, 0.5, True, b"ab", ["ab"]],
     bool: [0, 1, 1.0, "true"],
     datetime: ["soon", 0, True, 1.5],
+}
+CONSTANTS = {
+    "like": st.sampled_from(LIKES) | st.text("ab_%é", max_size=6),
+    "ignore case": st.sampled_from(STRINGS),
+    "like ignore case": st.sampled_from(LIKES) | st.text("aBs_%é", max_size=6),
+    "cidr": st.sampled_from(NETWORKS),
 }
 ORDERS = ("=", "<>", "<", "<=", ">", ">=")
 NAMES = ("price", "url.resource", "symbol", "a b")
@@ -73,10 +115,12 @@ def leaves(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
     if kind is not bool:
         operators += ["<", "<=", ">", ">=", "between"]
     if kind is str:
-        operators += ["prefix", "prefix"]
+        operators += ["prefix", "prefix", *FORMS]
     operator = draw(st.sampled_from(operators))
     if operator == "null":
         return ("null", name)
+    if operator in FORMS:
+        return (operator, name, draw(CONSTANTS[operator]))
     if operator == "in":
         return (operator, name, draw(st.lists(values(kind), min_size=1, max_size=20)))
     if operator == "between":
@@ -161,6 +205,8 @@ def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool =
     if value is None:
         return False
     constant = condition[2]
+    if operator in FORMS:
+        return FORMS[operator](event[name], constant) == wanted
     if operator == "prefix":
         return value.startswith(comparable(constant, str)) == wanted
     if operator == "in":
@@ -225,6 +271,26 @@ def nearest(value: object) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+def regular(pattern: str) -> re.Pattern:
+    """The regular expression of a LIKE pattern."""
+    parts = re.findall(r"\\[\\%_]|[^\\]", pattern, re.DOTALL)
+    wild = {"%": ".*", "_": "."}
+    return re.compile("".join(wild.get(part, re.escape(part[-1])) for part in parts), re.DOTALL)
+
+
+def is_address(value: str) -> bool:
+    """Whether text is an address."""
+    try:
+        return "%" not in value and bool(ip_address(value))
+    except ValueError:
+        return False
+
+
+def like(text: str) -> str:
+    """The LIKE pattern of one text."""
+    return "".join(f"\\{char}" if char in "%_\\" else char for char in text)
+
+
 def comparable(value: object, kind: type) -> object:
     """A value of the type as something Python orders; None for another type."""
     if kind is bool:
@@ -259,8 +325,15 @@ def sql(condition: tuple) -> str:
         return f"{name} IS NULL"
     value = condition[2]
     if operator == "prefix":
-        escaped = "".join(f"\\{char}" if char in "%_\\" else char for char in value)
-        return f"{name} LIKE {literal(escaped + '%')}"
+        return f"{name} LIKE {literal(like(value) + '%')}"
+    if operator == "like":
+        return f"{name} LIKE {literal(value)}"
+    if operator == "ignore case":
+        return f"LOWER({name}) = {literal(value.casefold())}"
+    if operator == "like ignore case":
+        return f"LOWER({name}) LIKE {literal(value.casefold())}"
+    if operator == "cidr":
+        return f"CIDR({name}, {literal(value)})"
     if operator == "in":
         return f"{name} IN ({', '.join(map(literal, value))})"
     if operator == "between":
@@ -306,6 +379,12 @@ def as_pattern(leaf: tuple) -> list:
             return [{"prefix": value}]
         case "not prefix":
             return [{"anything-but": {"prefix": value}}]
+        case "suffix" | "wildcard" | "equals-ignore-case" | "cidr":
+            return [{operator: value}]
+        case "not suffix" | "not wildcard" | "not equals-ignore-case":
+            return [{"anything-but": {operator.removeprefix("not "): [value, value]}}]
+        case "prefix ignore case" | "suffix ignore case":
+            return [{operator.split()[0]: {"equals-ignore-case": value}}]
         case "=":
             return [value]
         case "<>":
@@ -318,8 +397,19 @@ def as_pattern(leaf: tuple) -> list:
 def as_condition(leaf: tuple) -> tuple:
     """The same in the form of conditions."""
     operator, name, *value = leaf
-    if operator in ("not null", "not in", "not prefix"):
-        return ("not", (operator.removeprefix("not "), name, *value))
+    if operator.startswith("not "):
+        return ("not", as_condition((operator.removeprefix("not "), name, *value)))
+    match operator:
+        case "suffix":
+            return ("like", name, "%" + like(value[0]))
+        case "wildcard":
+            return ("like", name, "%".join(map(like, value[0].split("*"))))
+        case "equals-ignore-case":
+            return ("ignore case", name, value[0])
+        case "prefix ignore case":
+            return ("like ignore case", name, like(value[0]) + "%")
+        case "suffix ignore case":
+            return ("like ignore case", name, "%" + like(value[0]))
     return leaf
 
 
@@ -327,11 +417,25 @@ def as_condition(leaf: tuple) -> tuple:
 def pattern_leaves(draw: st.DrawFn, name: str, kind: type) -> tuple:
     """One alternative for one attribute of a pattern."""
     operators = ["=", "<>", "in", "not in", "null", "not null"]
-    operators += ["prefix", "not prefix"] if kind is str else []
+    if kind is str:
+        operators += [
+            "prefix",
+            "not prefix",
+            "suffix",
+            "not suffix",
+            "prefix ignore case",
+            "suffix ignore case",
+        ]
+        operators += ["wildcard", "not wildcard", "equals-ignore-case", "not equals-ignore-case", "cidr"]
     operators += ["<", "<=", ">", ">=", "between"] if kind not in (str, bool) else []
     operator = draw(st.sampled_from(operators))
     if "null" in operator:
         return (operator, name)
+    if operator == "cidr":
+        return (operator, name, draw(st.sampled_from(NETWORKS)))
+    if "wildcard" in operator:
+        parts = st.lists(st.text("abé_%", max_size=2), min_size=1, max_size=4)
+        return (operator, name, "*".join(draw(parts)).replace("**", "*").replace("**", "*"))
     constants = values(kind)
     if operator in ("in", "not in"):
         return (operator, name, draw(st.lists(constants, min_size=1, max_size=4)))

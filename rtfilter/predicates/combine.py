@@ -15,6 +15,7 @@ from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.expressions import Operand, names
 from rtfilter.predicates.model import (
     COMPARE,
+    FORMS,
     MAX_TERMS,
     OPERATORS_OF,
     PRESENCE,
@@ -62,10 +63,20 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
                 return _EVERY_VALUE[family](attribute)
         else:
             value = schema.constant(attribute, value)
+            if operator in FORMS:
+                return (Filter((_formed(attribute, operator, value),)),)
     else:
         value = None
     # Everything is canonical by now: what Constraint.__new__ would check again is skipped.
     return (Filter((tuple.__new__(Constraint, (attribute, operator, value)),)),)
+
+
+def _formed(attribute: str, operator: str, value: Any) -> Constraint:
+    """Return a constraint whose constant has to be brought into its form; errors name the attribute."""
+    try:
+        return Constraint(attribute, operator, value)
+    except PredicateError as error:
+        raise PredicateError(error.message, attribute=attribute) from None
 
 
 def compared(schema: Schema, left: Operand, operator: str, right: Operand) -> Filters:

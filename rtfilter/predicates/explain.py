@@ -9,7 +9,10 @@ from math import inf
 from rtfilter.events.encoding import READERS, Timestamp, is_missing
 from rtfilter.predicates.comparison import FAMILIES, Comparison
 from rtfilter.predicates.expressions import text
-from rtfilter.predicates.model import Constraint, Filter, Predicate, Test
+from rtfilter.predicates.letters import fold
+from rtfilter.predicates.like import lacks
+from rtfilter.predicates.model import FORMS, Constraint, Filter, Predicate, Test
+from rtfilter.predicates.networks import address
 from rtfilter.text import plain, shown
 
 _MICROSECONDS = 1_000_000
@@ -49,7 +52,10 @@ class ConstraintExplanation:
         if self.satisfied or self.constraint.operator == "is null":
             return text
         if self.distance is None:
-            return text if _comparable(self.constraint, self.value) else f"{text}, of another type"
+            if not _comparable(self.constraint, self.value):
+                return f"{text}, of another type"
+            why = _lack(self.constraint, self.value)
+            return f"{text}, {why}" if why else text
         if self.distance == 0 and self.constraint.operator in _RELATIONS:
             return f"{text}, which is not {_RELATIONS[self.constraint.operator]} {self.constraint.value}"
         if self.constraint.operator in ("<", "<="):
@@ -211,6 +217,19 @@ def _distance(constraint: Constraint, value: object) -> float | None:
     constants = constraint.value if constraint.operator == "in" else (constraint.value,)
     distance = min(abs(found - constant) for constant in constants)
     return distance / _MICROSECONDS if isinstance(sample, Timestamp) else float(distance)
+
+
+def _lack(constraint: Constraint, value: object) -> str:
+    """Return why a string does not satisfy a test of text, as a phrase; empty where it is plain to see."""
+    _, operator, constant = constraint
+    found = READERS[str](value) if operator in FORMS else None
+    if not isinstance(found, str):
+        return ""
+    if operator == "like":
+        return lacks(found, constant)
+    if operator == "like ignore case":
+        return lacks(fold(found), constant)
+    return "which is no IP address" if operator == "cidr" and address(found) is None else ""
 
 
 def _comparable(constraint: Constraint, value: object) -> bool:

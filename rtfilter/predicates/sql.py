@@ -13,10 +13,12 @@ dialect has, and each release more; what the page does not list would become a s
             | sum ["NOT"] "IN" "(" [sum {"," sum}] ")"
             | sum ["NOT"] "LIKE" sum ["ESCAPE" text]
             | sum "IS" ["NOT"] "NULL"
+            | "CIDR" "(" sum "," sum ")"
     sum     = product {("+" | "-") product}
     product = signed {("*" | "/") signed}
     signed  = {"+" | "-"} operand
     operand = "(" sum ")" | attribute | number | text | "TRUE" | "FALSE" | ("DATE" | "TIMESTAMP") text
+            | ("LOWER" | "UPPER") "(" sum ")"
     attribute = name {"." name}
 
 NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction of conjunctions. What
@@ -36,6 +38,8 @@ from rtfilter.events.table import PHRASES
 from rtfilter.predicates.combine import ALWAYS, MAX_DEPTH, NOTHING, Filters, all_of, any_of, compared, one
 from rtfilter.predicates.comparison import EXCHANGED, RELATIONS
 from rtfilter.predicates.expressions import Number, Operand, Operation, calculate, is_finite
+from rtfilter.predicates.letters import fold
+from rtfilter.predicates.like import canonical_like
 from rtfilter.predicates.model import NEGATED
 from rtfilter.predicates.names import quoted, written
 from rtfilter.predicates.sql_words import SUPPORTED, Word, number_of, words_of
@@ -52,6 +56,10 @@ _STATEMENT: Final = re.compile(
 _TESTS: Final = frozenset(("BETWEEN", "IN", "IS", "LIKE", "NOT"))
 """What else follows an operand."""
 _MOMENTS: Final = frozenset(("DATE", "TIMESTAMP"))
+_CASES: Final[dict[str, Callable[[str], str]]] = {"LOWER": str.lower, "UPPER": str.upper}
+"""Functions that leave one case of letters, and which."""
+_CASELESS: Final = {"=": "ignore case", "<>": "not ignore case", "like": "like ignore case"}
+"""Each comparison of what these functions return, and the operator that it is."""
 
 
 def parse_sql(source: str, schema: Schema) -> Filters:
@@ -90,6 +98,8 @@ class _Operand(NamedTuple):
     value: Any = None
     is_quoted: bool = False
     operation: Operation | None = None
+    case: str | None = None
+    """The function around the attribute, a key of `_CASES`."""
 
     @property
     def is_constant(self) -> bool:
@@ -182,6 +192,8 @@ class _SqlReader:
         return word.kind == "keyword" and word.text in _TESTS
 
     def _test(self, negated: bool, depth: int) -> Filters:
+        if self._is_function("CIDR"):
+            return self._network(negated, depth)
         left, word = self._operand(depth), self.word
         if word.kind == "symbol" and word.text in RELATIONS:
             return self._comparison(left, negated, depth)
@@ -240,6 +252,10 @@ class _SqlReader:
             if right.is_constant:
                 return self._decided(left, operator, right, negated)
             left, right, operator = right, left, EXCHANGED[operator]
+        if not right.is_constant:
+            for side in (left, right):
+                if side.case is not None:
+                    self._fail(f"{side.case} is compared with constants only", side.place)
         if right.is_constant and left.name is not None:
             return self._one(left, operator, right.value, negated, right.place)
         if right.is_constant:
@@ -300,44 +316,61 @@ class _SqlReader:
                 self._fail("ESCAPE needs a string of one character", given.start)
             escape = given.text
             self.at += 2
-        text, is_prefix = self._prefix(pattern, escape)
-        return self._one(left, "prefix" if is_prefix else "=", text, negated, pattern.place)
+        try:
+            text = canonical_like(pattern.value, escape)
+        except PredicateError as error:
+            self._fail(error.message, pattern.place)
+        if left.case is None and "\\" not in text and "_" not in text and "%" not in text[:-1]:
+            is_prefix = text.endswith("%")  # as most are
+            return self._one(
+                left, "prefix" if is_prefix else "=", text.removesuffix("%"), negated, pattern.place
+            )
+        return self._one(left, "like", text, negated, pattern.place)
 
-    def _prefix(self, pattern: _Operand, escape: str) -> tuple[str, bool]:
-        """Return the text of a LIKE pattern, and whether it ends in the wildcard %."""
-        text: list[str] = []
-        chars = iter(pattern.value)
-        for char in chars:
-            if char == escape:
-                char = next(chars, "")
-                if char not in ("%", "_", escape):
-                    self._fail(f"in LIKE, {escape} must be followed by %, _ or {escape}", pattern.place)
-                text.append(char)
-            elif char == "%":
-                if any(rest != "%" for rest in chars):
-                    self._fail(
-                        "LIKE supports % at the end only (a prefix); write \\% for a percent sign",
-                        pattern.place,
-                    )
-                return "".join(text), True
-            elif char == "_":
-                self._fail(
-                    "LIKE does not support _ for any character; write \\_ for an underscore", pattern.place
-                )
-            else:
-                text.append(char)
-        return "".join(text), False
+    def _network(self, negated: bool, depth: int) -> Filters:
+        """Read ``CIDR(attribute, 'network')``."""
+        word, self.at = self.word, self.at + 1
+        opening = self.word
+        self.at += 1
+        left = self._operand(self._deeper(depth, word))
+        if left.name is None or left.case is not None or not self._pass(","):
+            self._fail("write CIDR(attribute, '10.0.0.0/8')", word.start)
+        network = self._other(depth)
+        if not network.is_constant:
+            self._fail("CIDR needs a network in single quotes, such as '10.0.0.0/8'", network.place)
+        self._close(opening)
+        return self._one(left, "cidr", network.value, negated, network.place)
 
     def _one(self, left: _Operand, operator: str, value: Any, negated: bool, place: int) -> Filters:
         if left.name is None:
             what = "a constant" if left.is_constant else "arithmetic"
             self._fail(f"expected an attribute here, not {what}", left.place)
+        if left.case is not None:
+            return self._caseless(left, operator, value, negated, place)
         try:
             return one(self.schema, left.name, NEGATED[operator] if negated else operator, value)
         except PredicateError as error:
             known = left.name in self.schema.attributes
             error.source, error.position = self.source, place if known else left.place
             raise
+
+    def _caseless(self, left: _Operand, operator: str, value: Any, negated: bool, place: int) -> Filters:
+        """Return a test of what LOWER or UPPER makes of an attribute."""
+        case, left = left.case, left._replace(case=None)
+        if operator == "is null" or (operator == "in" and not value):
+            return self._one(left, operator, value, negated, place)
+        if operator == "in":
+            parts = [self._caseless(left._replace(case=case), "=", item, negated, place) for item in value]
+            try:
+                return all_of(parts) if negated else any_of(parts)
+            except PredicateError as error:
+                self._fail(error.message, place)
+        if operator not in _CASELESS:
+            self._fail(f"{case} is supported with =, <>, IN and LIKE only", left.place)
+        if case is not None and isinstance(value, str) and value not in (_CASES[case](value), fold(value)):
+            hint = f"; write {shown(_CASES[case](value))}"
+            self._fail(f"{case} never returns {shown(value)}{hint}", place)
+        return self._one(left, _CASELESS[operator], value, negated, place)
 
     # -- operands --------------------------------------------------------------------------------------
 
@@ -378,6 +411,8 @@ class _SqlReader:
                 self._fail(f"{what} needs numbers, not {shown(found.value)}", found.place)
             if not is_finite(found.value):
                 self._fail("this number is beyond float64", found.place)
+        elif found.case is not None:
+            self._fail(f"{what} needs numbers, and {found.case} returns text", found.place)
         elif found.name is not None:
             try:
                 family = self.schema.attribute(found.name).family
@@ -413,7 +448,7 @@ class _SqlReader:
             self._close(word)
             return found
         if word.kind == "name":
-            return self._named()
+            return self._named(depth)
         if word.kind == "number":
             value: Any = number_of(word.text)
         elif word.kind == "text":
@@ -427,7 +462,7 @@ class _SqlReader:
         self.at += 1
         return _Operand(word.start, None, value)
 
-    def _named(self) -> _Operand:
+    def _named(self, depth: int) -> _Operand:
         """Read what begins with a name: an attribute, or a moment."""
         word = self.word
         self.at += 1
@@ -438,6 +473,10 @@ class _SqlReader:
             self.at += 1
             return _Operand(word.start, None, Timestamp(found))
         if self._is_symbol("("):
+            if word.text.upper() in _CASES and not word.quoted:
+                return self._cased(word, depth)
+            if word.text.upper() == "CIDR" and not word.quoted:
+                self._fail("CIDR(...) is a condition of its own; write it without a comparison", word.start)
             self._fail(f"the function {word.text.upper()} is not supported; {SUPPORTED}", word.start)
         parts = [word]
         while self._pass("."):
@@ -447,6 +486,24 @@ class _SqlReader:
             self.at += 1
         name = ".".join(part.text for part in parts)
         return _Operand(word.start, name, is_quoted=any(part.quoted for part in parts))
+
+    def _cased(self, word: Word, depth: int) -> _Operand:
+        """Read what is in the parentheses of LOWER or UPPER."""
+        opening, case = self.word, word.text.upper()
+        self.at += 1
+        found = self._operand(self._deeper(depth, word))
+        if found.name is None or found.case is not None:
+            self._fail(f"{case} needs an attribute", found.place)
+        self._close(opening)
+        return found._replace(place=word.start, case=case)
+
+    def _is_function(self, name: str) -> bool:
+        """Whether a function of this name is next."""
+        word = self.words[self.at]
+        if word.kind != "name" or word.text.upper() != name or word.quoted:
+            return False
+        following = self.words[self.at + 1]
+        return following.kind == "symbol" and following.text == "("
 
     def _other(self, depth: int) -> _Operand:
         """Read the other side of a test of an attribute: mostly a constant."""

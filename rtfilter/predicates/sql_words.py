@@ -9,8 +9,8 @@ from rtfilter.errors import PredicateError
 from rtfilter.predicates.names import RESERVED, WORD
 
 SUPPORTED: Final = (
-    "supported are =, <>, <, <=, >, >=, + - * /, BETWEEN, IN, LIKE 'prefix%', IS NULL, AND, OR, NOT, TRUE, "
-    "FALSE"
+    "supported are =, <>, <, <=, >, >=, + - * /, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, TRUE, FALSE, "
+    "LOWER, UPPER, CIDR"
 )
 
 Kind = Literal["keyword", "name", "number", "text", "symbol", "end"]
