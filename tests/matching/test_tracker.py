@@ -1,0 +1,411 @@
+"""What events enter, stay inside and leave is what a dict of sets says, event by event."""
+
+import os
+import pickle
+import threading
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rtfilter.events.keys
+import rtfilter.matching.gate
+import rtfilter.matching.tracker
+import rtfilter.matching.transitions
+from interrupts import Interrupt, Lines
+from rtfilter import EventError, EventFilter, Schema, SnapshotError, Tracker
+
+SCHEMA = Schema({"x": float})
+MODULES = [
+    rtfilter.events.keys,
+    rtfilter.matching.gate,
+    rtfilter.matching.tracker,
+    rtfilter.matching.transitions,
+]
+
+
+class Oracle:
+    """Intervals by id, and the set of ids that each key is inside, least recently seen first."""
+
+    def __init__(self, max_keys=10**9):
+        self.intervals, self.inside, self.max_keys = {}, {}, max_keys
+        self.batches = self.dropped = 0
+
+    def match_batch(self, batch):
+        found = []
+        for key, x in batch:
+            before = self.inside.pop(key, set())
+            now = {id for id, (low, high) in self.intervals.items() if low <= x <= high}
+            if now:
+                self.inside[key] = now
+            found.append([sorted(now - before), sorted(now & before), sorted(before - now)])
+        for key in list(self.inside)[: max(len(self.inside) - self.max_keys, 0)]:
+            del self.inside[key]
+            self.dropped += 1
+        self.batches += 1
+        return found
+
+    def forget_subscriptions(self, ids):
+        left = {key: inside - {*ids} for key, inside in self.inside.items()}
+        self.inside = {key: inside for key, inside in left.items() if inside}
+
+
+def condition(interval):
+    return "x BETWEEN {} AND {}".format(*interval)
+
+
+def as_lists(changes):
+    return [[ids.tolist() for ids in one] for one in changes]
+
+
+def kept(tracker):
+    """All that a tracker keeps."""
+    keys = tracker.keys()
+    lists = [(key, tracker.inside(key).tolist()) for key in keys]
+    assert len(tracker) == len(lists)
+    return lists, tracker.batches, tracker.dropped
+
+
+def kept_by(oracle):
+    return [(key, sorted(ids)) for key, ids in oracle.inside.items()], oracle.batches, oracle.dropped
+
+
+def events_of(batch):
+    return [{"vehicle": key, "x": x} for key, x in batch]
+
+
+def zones(count=4):
+    """Intervals [i, i + 1.5], so that neighbours overlap."""
+    filter = EventFilter(SCHEMA)
+    low = np.arange(count, dtype=float)[:, None]
+    filter.subscribe_many(low, low + 1.5)
+    return filter
+
+
+KEYS = st.integers(0, 6)
+INTERVALS = st.tuples(st.integers(0, 5), st.integers(0, 6)).map(lambda pair: (pair[0], sum(pair)))
+STEPS = st.one_of(
+    st.tuples(st.just("match"), st.lists(st.tuples(KEYS, st.integers(0, 9)), max_size=12)),
+    st.tuples(st.just("put"), st.tuples(st.integers(0, 4), INTERVALS)),
+    st.tuples(st.just("remove"), st.integers(0, 4)),
+    st.tuples(st.just("forget"), KEYS),
+    st.tuples(st.just("forget_subscriptions"), st.lists(st.integers(0, 4), max_size=3)),
+    st.tuples(st.just("pickle"), st.none()),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(STEPS, max_size=25), st.sampled_from([1, 3, 5, 100]))
+def test_any_steps_give_what_the_oracle_gives(steps, max_keys):
+    filter, oracle = EventFilter(SCHEMA), Oracle(max_keys)
+    tracker = filter.track("vehicle", max_keys)
+    steps = [("put", (id, (id, id + 2))) for id in range(4)] + steps
+    for step, what in steps:
+        if step == "match":
+            assert as_lists(tracker.match_batch(events_of(what))) == oracle.match_batch(what)
+        elif step == "put":
+            id, interval = what
+            if id in filter:
+                filter.update(id, condition(interval))
+            else:
+                filter.subscribe(condition(interval), id)
+            oracle.intervals[id] = interval
+        elif step == "remove":
+            assert filter.unsubscribe(what) == (oracle.intervals.pop(what, None) is not None)
+        elif step == "forget":
+            assert set(tracker.forget(what).tolist()) == oracle.inside.pop(what, set())
+        elif step == "forget_subscriptions":
+            tracker.forget_subscriptions(what)
+            oracle.forget_subscriptions(what)
+        else:
+            tracker = pickle.loads(pickle.dumps(tracker))
+            filter = tracker.filter
+        assert kept(tracker) == kept_by(oracle)
+
+
+def test_large_batches_of_many_keys_give_what_the_oracle_gives():
+    rng = np.random.default_rng(5)
+    filter, oracle = EventFilter(SCHEMA), Oracle(150)
+    for id in rng.choice(2**62, 60, replace=False).tolist():  # with ids that leave no bits for the rows
+        low = int(rng.integers(0, 90))
+        oracle.intervals[id] = (low, low + 12)
+        filter.subscribe(condition(oracle.intervals[id]), id)
+    tracker = filter.track(max_keys=150)
+    for _ in range(6):
+        keys, x = rng.integers(0, 300, 400), rng.integers(0, 110, 400)
+        found = tracker.match_batch(x[:, None].astype(float), keys)
+        assert as_lists(found) == oracle.match_batch(list(zip(keys.tolist(), x.tolist(), strict=True)))
+        assert kept(tracker) == kept_by(oracle)
+    assert tracker.dropped > 100
+
+
+# What a change of subscriptions means
+
+
+def test_an_updated_or_removed_subscription_is_left_with_the_next_event_of_its_keys():
+    filter = zones()
+    tracker = filter.track("vehicle")
+    tracker.match_batch(events_of([("a", 1.2), ("b", 1.2), ("c", 3.8)]))  # a and b inside 0 and 1, c inside 3
+    filter.update(0, "x > 50")
+    filter.unsubscribe(1)
+    filter.subscribe("x > 0", id=9)
+    assert tracker.inside("a").tolist() == [0, 1]  # nothing has been seen of it
+    changes = tracker.match_batch(events_of([("a", 1.2), ("c", 3.8), ("a", 1.2)]))
+    assert as_lists(changes) == [[[9], [], [0, 1]], [[9], [3], []], [[], [9], []]]
+    assert tracker.inside("b").tolist() == [0, 1]
+
+
+def test_a_subscription_that_comes_back_under_its_id_is_the_same():
+    filter = zones()
+    tracker = filter.track("vehicle")
+    tracker.match_batch(events_of([("a", 0.5)]))
+    filter.unsubscribe(0)
+    filter.subscribe("x < 1", id=0)
+    assert as_lists(tracker.match_batch(events_of([("a", 0.5)]))) == [[[], [0], []]]
+
+
+def test_forgotten_subscriptions_are_not_left():
+    filter = zones()
+    tracker = filter.track("vehicle")
+    tracker.match_batch(events_of([("a", 1.2), ("b", 0.5)]))
+    filter.unsubscribe(0)
+    tracker.forget_subscriptions([0, 77])
+    assert tracker.keys() == ["a"]
+    assert as_lists(tracker.match_batch(events_of([("a", 1.2), ("b", 0.5)]))) == [[[], [1], []], [[], [], []]]
+    with pytest.raises(TypeError, match="ids must be integers"):
+        tracker.forget_subscriptions(["a"])
+
+
+# Keys that are kept
+
+
+def test_a_key_that_is_inside_nothing_takes_no_memory():
+    tracker = zones().track("vehicle")
+    tracker.match_batch(events_of([(key, 99) for key in range(100)] + [("a", 0), ("a", 99), ("b", 0)]))
+    assert tracker.keys() == ["b"]
+    assert "b" in tracker
+    assert "a" not in tracker
+
+
+def test_keys_least_recently_seen_are_dropped_and_are_new_then():
+    tracker = zones().track("vehicle", max_keys=2)
+    tracker.match_batch(events_of([("a", 0), ("b", 0), ("c", 0), ("a", 0)]))
+    assert (tracker.keys(), tracker.dropped) == (["c", "a"], 1)
+    changes = tracker.match_batch(
+        events_of([("c", 0), ("b", 0)])
+    )  # b is entered again, nothing told that it left
+    assert as_lists(changes) == [[[], [0], []], [[0], [], []]]
+    assert (tracker.keys(), tracker.dropped) == (["c", "b"], 2)
+
+
+def test_a_forgotten_key_is_as_never_seen():
+    tracker = zones().track("vehicle")
+    tracker.match_batch(events_of([("a", 1.2)]))
+    assert tracker.forget("a").tolist() == [0, 1]
+    assert tracker.forget("a").tolist() == []
+    assert as_lists(tracker.match_batch(events_of([("a", 1.2)]))) == [[[0, 1], [], []]]
+
+
+def test_single_events():
+    tracker = zones().track("vehicle")
+    found = [tracker.match({"vehicle": "a", "x": x}) for x in (0, 1.2, 99)]
+    assert as_lists(found) == [[[0], [], []], [[1], [0], []], [[], [], [0, 1]]]
+    assert as_lists([tracker.match(np.array([0.0]), key="b")]) == [[[0], [], []]]
+    with pytest.raises(ValueError, match="match takes one event, not 2; match_batch takes several"):
+        tracker.match(events_of([("a", 1), ("a", 2)]))
+    assert tracker.batches == 4
+
+
+def test_an_empty_batch():
+    tracker = zones().track("vehicle")
+    changes = tracker.match_batch([])
+    assert len(changes) == len(changes.ids) == 0
+    assert as_lists(changes) == []
+
+
+# Errors change nothing
+
+
+@pytest.mark.parametrize(
+    ("events", "options", "error", "message"),
+    [
+        ([{"vehicle": "a", "x": 0}, {"x": 0}], {}, EventError, "event 1: the key 'vehicle' is missing"),
+        ([{"vehicle": float("nan"), "x": 0}], {}, EventError, "event 0: the key 'vehicle' is missing"),
+        ([{"vehicle": ["a"], "x": 0}], {}, EventError, r"event 0: the key 'vehicle' is the list \['a'\]"),
+        ([{"vehicle": "a", "x": float("nan")}], {}, EventError, "event 0: attribute 'x'"),
+        ([[0.0]], {}, EventError, "have only the attributes of the schema"),
+        ([[0.0]], {"keys": ["a", "b"]}, ValueError, "2 keys for 1 events"),
+        ([[0.0]], {"keys": "a"}, TypeError, "one key for each event, not 'a'"),
+        ([[0.0]], {"keys": [None]}, EventError, "event 0: the key is missing"),
+    ],
+)
+def test_an_error_says_what_is_wrong_and_changes_nothing(events, options, error, message):
+    tracker = zones().track("vehicle")
+    tracker.match_batch(events_of([("a", 0)]))
+    before = kept(tracker)
+    with pytest.raises(error, match=message):
+        tracker.match_batch(events, **options)
+    assert kept(tracker) == before
+
+
+def test_keys_have_to_come_from_somewhere():
+    with pytest.raises(TypeError, match=r"pass keys=\.\.\., or make it with track\('vehicle'\)"):
+        zones().track().match_batch([{"x": 0}])
+    for wrong in (7, "", ["vehicle"]):
+        with pytest.raises(TypeError, match="a key is the name of an attribute"):
+            zones().track(wrong)
+    for wrong in (0, 1.5, True):
+        with pytest.raises(ValueError, match="max_keys is at least 1"):
+            zones().track("vehicle", wrong)
+
+
+def test_a_call_cut_short_at_any_line_is_whole_or_undone():
+    first, second = (
+        events_of([("a", 0), ("b", 1.2), ("c", 2)]),
+        events_of([("d", 1.2), ("b", 9), ("d", 2), ("a", 1)]),
+    )
+    filter = zones()
+
+    def made():
+        tracker = filter.track("vehicle", max_keys=2)
+        tracker.match_batch(first)
+        return tracker
+
+    def state(tracker):
+        lists, *counts = kept(tracker)
+        return sorted(lists), counts  # keys of what was undone count as seen
+
+    tracker = made()
+    before = state(tracker)
+    with Lines(MODULES) as lines:
+        tracker.match_batch(second)
+    after = state(tracker)
+    assert before != after
+    seen = []
+    for at in lines.ends():
+        tracker = made()
+        with Lines(MODULES, at) as cut, pytest.raises(Interrupt):
+            tracker.match_batch(second)
+        assert state(tracker) in (before, after), cut.place
+        seen.append(state(tracker) == after)
+        tracker.match_batch(first)  # nobody waits for ever
+    assert seen == sorted(seen), "what was counted is undone later on"
+    assert 0 < sum(seen) < len(seen) / 4
+
+
+def test_a_recovery_cut_short_is_done_by_the_next():
+    tracker = zones().track("vehicle", max_keys=2)
+    tracker.match_batch(events_of([("a", 0), ("b", 1.2), ("c", 2)]))
+    before = kept(tracker)
+    tracker._undo = rtfilter.matching.tracker._Undo(
+        ["c", "d"], [tracker._lists["c"], b""], [("b", tracker._lists["b"])], 1, 1
+    )
+    tracker._lists["d"], tracker._lists["c"] = tracker._lists["c"], tracker._lists.pop("b")
+    tracker.batches = tracker.dropped = 2
+    with Lines(MODULES) as lines:
+        pickle.loads(pickle.dumps(tracker))
+    assert kept(tracker) == before
+    assert lines.count > 3
+
+
+# Threads
+
+
+def test_threads_that_have_keys_of_their_own_and_changes_beside_them():
+    filter = zones(8)
+    tracker = filter.track()
+    failures = []
+
+    def drive(own):
+        rng, state = np.random.default_rng(own), {}
+        try:
+            for _ in range(60):
+                keys = [(own, int(key)) for key in rng.integers(0, 9, 20)]
+                for key, (entered, inside, left) in zip(
+                    keys, tracker.match_batch(rng.uniform(0, 10, (20, 1)), keys), strict=True
+                ):
+                    before = state.get(key, set())
+                    entered, inside, left = map(set, (entered.tolist(), inside.tolist(), left.tolist()))
+                    assert inside | left == before
+                    assert not entered & before
+                    state[key] = entered | inside
+            assert all(set(tracker.inside(key).tolist()) == ids for key, ids in state.items())
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=drive, args=(own,)) for own in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        filter.unsubscribe(7)
+        filter.subscribe("x > 2", id=7)
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert tracker.batches == 240
+
+
+# Keeping
+
+
+@pytest.mark.parametrize(
+    "keys", [["a", "\ud800é"], [1, 2**70], [1.5, True], [("f", 1), UUID(int=7)], [np.int64(4)]]
+)
+def test_a_saved_tracker_goes_on(tmp_path, keys):
+    filter = zones()
+    tracker = filter.track("vehicle", max_keys=5)
+    tracker.match_batch(events_of([(key, 1.2) for key in keys]))
+    tracker.save(tmp_path / "state")
+    again = Tracker.load(tmp_path / "state", filter)
+    assert kept(again) == kept(tracker)
+    assert (again.key, again.max_keys) == ("vehicle", 5)
+    changes = again.match_batch(events_of([(key, 0.5) for key in keys]))
+    assert as_lists(changes) == [[[], [0], [1]]] * len(keys)  # nothing is entered again
+
+
+def test_an_empty_tracker_is_saved_and_others_are_replaced(tmp_path):
+    filter = zones()
+    tracker = filter.track()
+    for batch in ([], [("a", 0)]):
+        tracker.match_batch(events_of(batch), [key for key, _ in batch])
+        tracker.save(tmp_path / "state")
+        again = Tracker.load(tmp_path / "state", filter, key=lambda event: event["y"], max_keys=9)
+        assert kept(again) == kept(tracker)
+        assert again.max_keys == 9
+        assert callable(again.key)
+
+
+def test_what_cannot_be_saved_says_so(tmp_path):
+    tracker = zones().track("vehicle")
+    tracker.match_batch(events_of([(frozenset("a"), 0)]))
+    with pytest.raises(TypeError, match="text, numbers, UUIDs or tuples of these, not the frozenset"):
+        tracker.save(tmp_path / "state")
+    assert not (tmp_path / "state").exists()
+    assert kept(pickle.loads(pickle.dumps(tracker))) == kept(tracker)
+
+
+def test_another_snapshot_is_refused(tmp_path):
+    filter = zones()
+    filter.save(tmp_path / "filter")
+    with pytest.raises(SnapshotError, match=r"is a snapshot of rtfilter\.filter, not of rtfilter\.tracker"):
+        Tracker.load(tmp_path / "filter", filter)
+    tracker = filter.track("vehicle")
+    tracker.match_batch(events_of([("a", 0)]))
+    tracker.save(tmp_path / "state")
+    with pytest.raises(ValueError, match="max_keys is at least 1, not 0"):
+        Tracker.load(tmp_path / "state", filter, max_keys=0)
+    from rtfilter.snapshots import arrays
+
+    found = arrays.read(tmp_path / "state", "rtfilter.tracker")
+    for name, wrong in {
+        "keys": b'["a", "a"]',
+        "offsets": [0, 2],
+        "ids": [],
+    }.items():
+        raw = np.frombuffer(wrong, np.uint8) if name == "keys" else np.array(wrong, np.int64)
+        arrays.write(tmp_path / "state", "rtfilter.tracker", found.meta, {**found.arrays, name: raw})
+        with pytest.raises(SnapshotError, match="holds something else than is saved"):
+            Tracker.load(tmp_path / "state", filter)
+    assert os.listdir(tmp_path / "state")
