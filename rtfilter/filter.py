@@ -25,7 +25,7 @@ from rtfilter.matching.control import Control
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
-from rtfilter.matching.tracker import Key, Tracker
+from rtfilter.matching.tracker import MAX_KEYS, MAX_MATCHES, Key, Tracker
 from rtfilter.matching.updates import Updates
 from rtfilter.predicates.explain import Explanation, explain
 from rtfilter.predicates.model import Predicate
@@ -388,7 +388,7 @@ class EventFilter:
         with self._road.gate.reading(), self._road.turn:
             return self._subscriptions.matcher.workload(table)
 
-    def track(self, key: Key = None, max_keys: int = 1_000_000) -> Tracker:
+    def track(self, key: Key = None, max_keys: int = MAX_KEYS, max_matches: int = MAX_MATCHES) -> Tracker:
         """What begins and stops to match, key by key: a `Tracker`, whose first events enter all they match.
 
         Parameters
@@ -396,8 +396,9 @@ class EventFilter:
         key : str, callable or None
             What tells whose event it is: the name of an attribute, which need not be in the schema; a
             function of an event; or None, where keys are given with each batch.
-        max_keys : int
-            Most keys that are kept; beyond that, those least recently seen are dropped.
+        max_keys, max_matches : int
+            Most keys that are kept, and most matches of all of them together; beyond that, keys least
+            recently seen are dropped.
 
         Examples
         --------
@@ -412,7 +413,7 @@ class EventFilter:
         ([], [7], [])
         ([], [], [7])
         """
-        return Tracker(self, key, max_keys)
+        return Tracker(self, key, max_keys, max_matches)
 
     # -- looking inside ------------------------------------------------------------------------------
 

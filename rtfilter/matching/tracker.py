@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -30,6 +29,7 @@ from rtfilter.matching.transitions import (
     packed,
     rows_of,
     transitions,
+    transitions_of_one,
     unpacked,
 )
 from rtfilter.results import Matches
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from rtfilter.filter import EventFilter
 
 KIND = "rtfilter.tracker"
+MAX_KEYS, MAX_MATCHES = 1_000_000, 100_000_000
+"""What is kept unless more or less is asked for: up to 1 GB."""
 
 Key = str | Callable[[Any], Hashable] | None
 """What gives the keys of events: the name of an attribute, a function of an event, or nothing."""
@@ -56,6 +58,7 @@ class _Undo(NamedTuple):
     """Keys that are dropped, least recently seen first."""
     batches: int
     dropped: int
+    held: int
 
 
 class Tracker:
@@ -71,9 +74,9 @@ class Tracker:
     was removed and added again under the same id is the same one.
 
     What matched the last event is kept for each key that is inside anything, and for no other: about 200
-    bytes, the key, and 8 bytes for each match. After each batch, where more than `max_keys` are inside, those
-    least recently seen are dropped. Nothing tells that they left: a key that was dropped is new when it is
-    seen again.
+    bytes, the key, and 8 bytes for each match. After each batch, keys least recently seen are dropped until
+    no more than `max_keys` are left, with no more than `max_matches` in all. Nothing tells that they left
+    anything: a key that was dropped is new when it is seen again.
 
     Safe for threads. They match beside each other, and are compared one after the other; with several
     threads, let all events of a key come from one. A call that fails changes nothing. One that is cut short
@@ -88,28 +91,39 @@ class Tracker:
         None, where keys are given with each batch.
     max_keys : int
         Most keys that are kept.
+    max_matches : int
+        Most matches that are kept, of all keys together.
 
     Attributes
     ----------
     batches : int
         Number of batches so far; kept in snapshots.
     dropped : int
-        Number of keys that were dropped because of `max_keys`; kept in snapshots.
+        Number of keys that were dropped for lack of room; kept in snapshots.
     """
 
-    def __init__(self, filter: EventFilter, key: Key = None, max_keys: int = 1_000_000) -> None:
+    def __init__(
+        self,
+        filter: EventFilter,
+        key: Key = None,
+        max_keys: int = MAX_KEYS,
+        max_matches: int = MAX_MATCHES,
+    ) -> None:
         if not (key is None or callable(key) or (isinstance(key, str) and key)):
             raise TypeError(
                 "a key is the name of an attribute, such as 'vehicle', or a function of an event, "
                 f"not {shown(key)}"
             )
-        if isinstance(max_keys, bool) or not isinstance(max_keys, int) or max_keys < 1:
-            raise ValueError(f"max_keys is at least 1, not {shown(max_keys)}")
-        self.filter, self.key, self.max_keys = filter, key, max_keys
+        for name, most in (("max_keys", max_keys), ("max_matches", max_matches)):
+            if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+                raise ValueError(f"{name} is an integer of at least 1, not {shown(most)}")
+        self.filter, self.key = filter, key
+        self.max_keys, self.max_matches = max_keys, max_matches
         self.batches = self.dropped = 0
         self._name = key if isinstance(key, str) else None
         self._apart = None if self._name in (None, *filter.schema.names) else Schema({str(key): str})
         self._lists: OrderedDict[Hashable, bytes] = OrderedDict()  # least recently seen first; see `packed`
+        self._held = 0  # matches in all lists
         self._undo: _Undo | None = None
         self._gate = Gate(self._recover)
 
@@ -175,6 +189,10 @@ class Tracker:
     def _follow(self, keys: list[Any], rows: dict[Hashable, int], found: Matches) -> Transitions:
         """Compare the matches of events, whose keys have their last ones in these rows, and keep the last."""
         known = [self._lists.get(key, b"") for key in rows]
+        if len(keys) == 1:
+            changes, matched = transitions_of_one(known[0], found)
+            self._put(keys, known, [matched])
+            return changes
         before = unpacked(known)
         if len(rows) < len(keys):
             before = rows_of(joined(before, found), _previous(keys, rows))
@@ -207,7 +225,9 @@ class Tracker:
     def forget(self, key: Hashable) -> IntArray:
         """Forget a key, and return what it was inside, int64 (k,): its next event is as the first one."""
         with self._gate.writing():
-            return np.frombuffer(self._lists.pop(key, b""), np.int64)
+            old = self._lists.get(key, b"")
+            self._put([key], [old], [b""], seen=False)
+            return np.frombuffer(old, np.int64)
 
     def forget_subscriptions(self, ids: ArrayLike) -> None:
         """Forget that anything was inside some subscriptions: nothing will tell that they were left.
@@ -232,7 +252,7 @@ class Tracker:
         self, keys: Sequence[Hashable], old: Sequence[bytes], new: Sequence[bytes], seen: bool = True
     ) -> None:
         """Keep other lists of distinct keys, all or none; those `seen` come in the order of their events."""
-        undo = self._undo = _Undo(keys, old, [], self.batches, self.dropped)
+        undo = self._undo = _Undo(keys, old, [], self.batches, self.dropped, self._held)
         lists = self._lists
         for key, ids in zip(keys, new, strict=True):
             if ids:
@@ -241,9 +261,15 @@ class Tracker:
                     lists.move_to_end(key)
             else:
                 lists.pop(key, None)
-        undo.gone.extend(islice(lists.items(), max(len(lists) - self.max_keys, 0)))
+        count, held = len(lists), self._held + (sum(map(len, new)) - sum(map(len, old)) >> 3)
+        for one in lists.items():
+            if count <= self.max_keys and held <= self.max_matches:
+                break
+            undo.gone.append(one)
+            count, held = count - 1, held - (len(one[1]) >> 3)
         for _ in undo.gone:
             lists.popitem(last=False)
+        self._held = held
         self.dropped += len(undo.gone)
         self.batches += seen
         self._undo = None
@@ -261,7 +287,7 @@ class Tracker:
                 self._lists[key] = ids
             else:
                 self._lists.pop(key, None)
-        self.batches, self.dropped = undo.batches, undo.dropped
+        self.batches, self.dropped, self._held = undo.batches, undo.dropped, undo.held
         self._undo = None
 
     def _state(self) -> tuple[list[Hashable], list[bytes], int, int]:
@@ -279,12 +305,18 @@ class Tracker:
         keys, lists, batches, dropped = self._state()
         held = unpacked(lists)
         text = np.frombuffer(to_text(keys), np.uint8)
-        meta = {"key": self._name, "max_keys": self.max_keys, "batches": batches, "dropped": dropped}
+        meta = {"key": self._name, "max_keys": self.max_keys, "max_matches": self.max_matches}
+        meta |= {"batches": batches, "dropped": dropped}
         snapshot.write(path, KIND, meta, {"keys": text, "offsets": held.offsets, "ids": held.ids})
 
     @classmethod
     def load(
-        cls, path: str | PathLike[str], filter: EventFilter, key: Key = None, max_keys: int | None = None
+        cls,
+        path: str | PathLike[str],
+        filter: EventFilter,
+        key: Key = None,
+        max_keys: int | None = None,
+        max_matches: int | None = None,
     ) -> Self:
         """Go on with what was saved, on the same filter or one with the same subscriptions.
 
@@ -295,38 +327,51 @@ class Tracker:
         filter : EventFilter
         key : str or callable, optional
             By default the name that was saved. A function is not saved: give it again.
-        max_keys : int, optional
-            By default as it was saved.
+        max_keys, max_matches : int, optional
+            By default as they were saved.
 
         Raises
         ------
         SnapshotError
         """
-        cls(filter, key, 1 if max_keys is None else max_keys)  # a wrong argument is no fault of the snapshot
+        # A wrong argument is no fault of the snapshot.
+        cls(
+            filter,
+            key,
+            MAX_KEYS if max_keys is None else max_keys,
+            MAX_MATCHES if max_matches is None else max_matches,
+        )
         found = snapshot.read(path, KIND)
         with snapshot.opening(path):
             meta, arrays = found.meta, found.arrays
-            most = meta["max_keys"] if max_keys is None else max_keys
-            made = cls(filter, meta["key"] if key is None else key, most)
+            made = cls(
+                filter,
+                meta["key"] if key is None else key,
+                meta["max_keys"] if max_keys is None else max_keys,
+                meta["max_matches"] if max_matches is None else max_matches,
+            )
             keys, offsets, ids = from_text(arrays["keys"].tobytes()), arrays["offsets"], arrays["ids"]
             if not offsets.dtype == ids.dtype == np.int64 or not len(offsets) == len(set(keys)) + 1:
                 raise ValueError("keys and their lists do not fit together")
             if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 1).any():
                 raise ValueError("the lists of the keys do not follow one another")
             lists = packed(Matches(offsets, ids), np.arange(len(keys)))
-            made._lists.update(zip(keys, lists, strict=True))
-            made.batches, made.dropped = int(meta["batches"]), int(meta["dropped"])
+            made._resume(keys, lists, int(meta["batches"]), int(meta["dropped"]))
         return made
 
+    def _resume(self, keys: list[Hashable], lists: list[bytes], batches: int, dropped: int) -> None:
+        """Take over what `_state` gave."""
+        self._lists.update(zip(keys, lists, strict=True))
+        self._held = sum(map(len, lists)) >> 3
+        self.batches, self.dropped = batches, dropped
+
     def __getstate__(self) -> dict[str, Any]:
-        keys, lists, batches, dropped = self._state()
-        kept = {"keys": keys, "lists": lists, "batches": batches, "dropped": dropped}
-        return {"filter": self.filter, "key": self.key, "max_keys": self.max_keys, **kept}
+        made = {"filter": self.filter, "key": self.key}
+        return made | {"max_keys": self.max_keys, "max_matches": self.max_matches, "state": self._state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        Tracker.__init__(self, state["filter"], state["key"], state["max_keys"])
-        self._lists.update(zip(state["keys"], state["lists"], strict=True))
-        self.batches, self.dropped = state["batches"], state["dropped"]
+        Tracker.__init__(self, state["filter"], state["key"], state["max_keys"], state["max_matches"])
+        self._resume(*state["state"])
 
     def __repr__(self) -> str:
         return f"Tracker({shown(self.key)}, {len(self)} keys inside)"

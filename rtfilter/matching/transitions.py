@@ -130,6 +130,20 @@ def transitions(before: Matches, now: Matches) -> Transitions:
     return Transitions(offsets, codes if names is None else names[codes], found)
 
 
+def transitions_of_one(before: bytes, now: Matches) -> tuple[Transitions, bytes]:
+    """The same for one event and a list that is packed, and its own list, packed.
+
+    Most often nothing changes: the lists are equal, or one has nothing.
+    """
+    ids = np.sort(now.ids)
+    data = ids.tobytes()
+    if before and data and before != data:
+        return transitions(unpacked([before]), now), data
+    code = INSIDE if before == data else LEFT if before else ENTERED
+    own = ids if data else np.frombuffer(before, np.int64)
+    return Transitions(np.array([0, len(own)]), own, np.full(len(own), code, np.int8)), data
+
+
 def _coded(ids: AnyArray, room: int) -> tuple[IntArray, int, AnyArray | None]:
     """Integers in the order of ids, their bits, and by integer the ids; None where they are the ids."""
     bits = int(ids.max()).bit_length()

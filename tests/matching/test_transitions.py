@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtfilter import Matches
-from rtfilter.matching.transitions import joined, packed, rows_of, transitions, unpacked
+from rtfilter.matching.transitions import (
+    joined,
+    packed,
+    rows_of,
+    transitions,
+    transitions_of_one,
+    unpacked,
+)
 
 LAST = 2**63 - 2
 IDS = st.one_of(st.integers(0, 12), st.integers(0, LAST), st.integers(LAST - 12, LAST))
@@ -38,6 +45,17 @@ def test_they_are_the_differences_of_sets_ascending(pairs):
     assert [ids.tolist() for ids in found.matches()] == [sorted(b) for b in now]
     assert found.ids.dtype == found.offsets.dtype == np.int64
     assert found.codes.dtype == np.int8
+
+
+@given(st.lists(IDS, unique=True, max_size=3), st.lists(IDS, unique=True, max_size=3))
+def test_one_event_is_as_one_of_many(before, now):
+    lists, own = lists_of([sorted(before)]), lists_of([now])
+    found, kept = transitions_of_one(packed(lists, np.arange(1))[0], own)
+    many = transitions(lists, own)
+    assert as_lists(found) == as_lists(many)
+    assert found.offsets.tolist() == many.offsets.tolist()
+    assert found.codes.dtype == np.int8
+    assert unpacked([kept])[0].tolist() == sorted(now)
 
 
 @given(LISTS, LISTS, st.data())
