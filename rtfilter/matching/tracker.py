@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from uuid import UUID
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from rtfilter.dtypes import IntArray
+from rtfilter.dtypes import AnyArray, IntArray
 from rtfilter.events.keys import (
     attribute_keys,
     from_text,
@@ -21,6 +21,7 @@ from rtfilter.events.keys import (
 )
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.matching.codes import Codes
 from rtfilter.matching.gate import Gate
 from rtfilter.matching.transitions import (
     Transition,
@@ -34,7 +35,7 @@ from rtfilter.matching.transitions import (
 )
 from rtfilter.results import Matches
 from rtfilter.snapshots import arrays as snapshot
-from rtfilter.subscriptions.ids import as_ids
+from rtfilter.subscriptions.ids import NO_IDS, as_ids
 from rtfilter.text import shown
 
 if TYPE_CHECKING:
@@ -59,6 +60,17 @@ class _Undo(NamedTuple):
     batches: int
     dropped: int
     held: int
+
+
+class _State(NamedTuple):
+    """All that is kept."""
+
+    keys: list[Hashable]
+    lists: list[bytes]
+    names: list[Hashable] | None
+    """Of ids that are no integers, by code."""
+    batches: int
+    dropped: int
 
 
 class Tracker:
@@ -124,6 +136,7 @@ class Tracker:
         self._apart = None if self._name in (None, *filter.schema.names) else Schema({str(key): str})
         self._lists: OrderedDict[Hashable, bytes] = OrderedDict()  # least recently seen first; see `packed`
         self._held = 0  # matches in all lists
+        self._codes: Codes | None = None  # what lists have in the place of ids that are no integers
         self._undo: _Undo | None = None
         self._gate = Gate(self._recover)
 
@@ -188,25 +201,57 @@ class Tracker:
 
     def _follow(self, keys: list[Any], rows: dict[Hashable, int], found: Matches) -> Transitions:
         """Compare the matches of events, whose keys have their last ones in these rows, and keep the last."""
+        now = self._coded(found)
         known = [self._lists.get(key, b"") for key in rows]
         if len(keys) == 1:
-            changes, matched = transitions_of_one(known[0], found)
-            self._put(keys, known, [matched])
-            return changes
-        before = unpacked(known)
-        if len(rows) < len(keys):
-            before = rows_of(joined(before, found), _previous(keys, rows))
-        changes = transitions(before, found)
-        last = np.fromiter(rows.values(), np.int64, len(rows))
-        self._put(list(rows), known, packed(changes.matches(), last))
+            changes, matched = transitions_of_one(known[0], now)
+            new = [matched]
+        else:
+            before = unpacked(known)
+            if len(rows) < len(keys):
+                before = rows_of(joined(before, now), _previous(keys, rows))
+            changes = transitions(before, now)
+            new = packed(changes.matches(), np.fromiter(rows.values(), np.int64, len(rows)))
+        if self._codes is not None:
+            changes = Transitions(changes.offsets, self._codes.names(changes.ids), changes.codes)
+        self._put(list(rows), known, new)
+        if self._codes is not None and self._codes.many:
+            self._forget_names(self._codes)
         return changes
+
+    # -- ids that are text or UUIDs ------------------------------------------------------------------
+
+    def _coded(self, found: Matches) -> Matches:
+        """Matches with codes in the place of ids that are no integers."""
+        if not len(found.ids):
+            return Matches(found.offsets, NO_IDS)
+        if found.ids.dtype != object and self._codes is None:
+            return found
+        if self._codes is None and not self._lists:
+            self._codes = Codes()
+        if found.ids.dtype != object or self._codes is None:
+            raise TypeError("what the tracker keeps is of a filter whose ids are of another type")
+        return Matches(found.offsets, self._codes.of(found.ids))
+
+    def _forget_names(self, codes: Codes) -> None:
+        """Keep only names that a list has."""
+        held = unpacked(list(self._lists.values()))
+        needed, places = np.unique(held.ids, return_inverse=True)
+        lists = packed(Matches(held.offsets, places), np.arange(len(held)))
+        kept = OrderedDict(zip(self._lists, lists, strict=True))
+        self._lists, self._codes = kept, Codes(codes.names(needed).tolist())
+
+    def _ids(self, matched: bytes) -> AnyArray:
+        """The ids of a list that is packed."""
+        ids = np.frombuffer(matched, np.int64)
+        return ids if self._codes is None else self._codes.names(ids)
 
     # -- keys ----------------------------------------------------------------------------------------
 
-    def inside(self, key: Hashable) -> IntArray:
-        """Subscriptions that matched the last event of a key, int64 (k,), ascending; none if unknown."""
+    def inside(self, key: Hashable) -> AnyArray:
+        """Subscriptions that matched the last event of a key, their ids (k,); none of an unknown one."""
         with self._gate.writing():
-            return np.frombuffer(self._lists.get(key, b""), np.int64)
+            return self._ids(self._lists.get(key, b""))
 
     def keys(self) -> list[Hashable]:
         """Keys that are inside anything, least recently seen first."""
@@ -222,21 +267,25 @@ class Tracker:
         with self._gate.writing():
             return key in self._lists
 
-    def forget(self, key: Hashable) -> IntArray:
-        """Forget a key, and return what it was inside, int64 (k,): its next event is as the first one."""
+    def forget(self, key: Hashable) -> AnyArray:
+        """Forget a key, and return what it was inside, ids (k,): its next event is as the first one."""
         with self._gate.writing():
             old = self._lists.get(key, b"")
+            ids = self._ids(old)
             self._put([key], [old], [b""], seen=False)
-            return np.frombuffer(old, np.int64)
+            return ids
 
-    def forget_subscriptions(self, ids: ArrayLike) -> None:
-        """Forget that anything was inside some subscriptions: nothing will tell that they were left.
+    def forget_subscriptions(self, ids: Any) -> None:
+        """Forget that anything was inside some subscriptions, by id: nothing will tell that they were left.
 
         Takes as long as looking at all keys. For subscriptions that are removed, where nobody is to hear of
         it, or whose ids get another meaning.
         """
-        gone = as_ids(ids)
         with self._gate.writing():
+            if self._codes is None:
+                gone = as_ids(ids)
+            else:
+                gone = self._codes.known([ids] if isinstance(ids, str | UUID) else ids)
             keys, lists = list(self._lists), list(self._lists.values())
             held = unpacked(lists)
             kept = ~np.isin(held.ids, gone)
@@ -290,9 +339,11 @@ class Tracker:
         self.batches, self.dropped, self._held = undo.batches, undo.dropped, undo.held
         self._undo = None
 
-    def _state(self) -> tuple[list[Hashable], list[bytes], int, int]:
+    def _state(self) -> _State:
         with self._gate.writing():
-            return list(self._lists), list(self._lists.values()), self.batches, self.dropped
+            codes = self._codes
+            names = None if codes is None else codes.names(np.arange(len(codes))).tolist()
+            return _State(list(self._lists), list(self._lists.values()), names, self.batches, self.dropped)
 
     # -- keeping -------------------------------------------------------------------------------------
 
@@ -302,12 +353,13 @@ class Tracker:
         A directory, replaced at once, as by `EventFilter.save`; the filter is not in it. Keys must be text,
         numbers, UUIDs, or tuples of these, else it is a `TypeError`; with other keys, pickle the tracker.
         """
-        keys, lists, batches, dropped = self._state()
-        held = unpacked(lists)
-        text = np.frombuffer(to_text(keys), np.uint8)
+        state = self._state()
+        held = unpacked(state.lists)
+        arrays = {"keys": _as_array(state.keys), "offsets": held.offsets, "ids": held.ids}
+        if state.names is not None:
+            arrays["names"] = _as_array(state.names)
         meta = {"key": self._name, "max_keys": self.max_keys, "max_matches": self.max_matches}
-        meta |= {"batches": batches, "dropped": dropped}
-        snapshot.write(path, KIND, meta, {"keys": text, "offsets": held.offsets, "ids": held.ids})
+        snapshot.write(path, KIND, meta | {"batches": state.batches, "dropped": state.dropped}, arrays)
 
     @classmethod
     def load(
@@ -355,15 +407,18 @@ class Tracker:
                 raise ValueError("keys and their lists do not fit together")
             if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 1).any():
                 raise ValueError("the lists of the keys do not follow one another")
+            names = from_text(arrays["names"].tobytes()) if "names" in arrays else None
+            if names is not None and (ids >= len(names)).any():
+                raise ValueError("there are fewer names than ids")
             lists = packed(Matches(offsets, ids), np.arange(len(keys)))
-            made._resume(keys, lists, int(meta["batches"]), int(meta["dropped"]))
+            made._resume(_State(keys, lists, names, int(meta["batches"]), int(meta["dropped"])))
         return made
 
-    def _resume(self, keys: list[Hashable], lists: list[bytes], batches: int, dropped: int) -> None:
-        """Take over what `_state` gave."""
-        self._lists.update(zip(keys, lists, strict=True))
-        self._held = sum(map(len, lists)) >> 3
-        self.batches, self.dropped = batches, dropped
+    def _resume(self, state: _State) -> None:
+        self._lists.update(zip(state.keys, state.lists, strict=True))
+        self._held = sum(map(len, state.lists)) >> 3
+        self._codes = None if state.names is None else Codes(state.names)
+        self.batches, self.dropped = state.batches, state.dropped
 
     def __getstate__(self) -> dict[str, Any]:
         made = {"filter": self.filter, "key": self.key}
@@ -371,10 +426,14 @@ class Tracker:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Tracker.__init__(self, state["filter"], state["key"], state["max_keys"], state["max_matches"])
-        self._resume(*state["state"])
+        self._resume(state["state"])
 
     def __repr__(self) -> str:
         return f"Tracker({shown(self.key)}, {len(self)} keys inside)"
+
+
+def _as_array(keys: list[Hashable]) -> AnyArray:
+    return np.frombuffer(to_text(keys), np.uint8)
 
 
 def _previous(keys: list[Any], rows: dict[Hashable, int]) -> IntArray:

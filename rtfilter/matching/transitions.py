@@ -21,13 +21,13 @@ _BITS = 63
 
 
 class Transition(NamedTuple):
-    """What changed with one event; ids ascending, int64 (k,) each."""
+    """What changed with one event: subscription ids (k,) each, as in `Transitions`."""
 
-    entered: IntArray
+    entered: AnyArray
     """Match this event, and did not match the event of this key before it."""
-    inside: IntArray
+    inside: AnyArray
     """Match both."""
-    left: IntArray
+    left: AnyArray
     """Matched the event before, and do not match this one."""
 
 
@@ -41,14 +41,14 @@ class Transitions:
     ----------
     offsets : int64 (n + 1,)
         Where each event's ids begin.
-    ids : int64 (offsets[n],)
-        Subscription ids, ascending within an event, each at most once.
+    ids : int64 or object (offsets[n],)
+        Subscription ids, each at most once per event; integers ascend within an event.
     codes : int8 (offsets[n],)
         1: entered. 0: inside, as before. -1: left.
     """
 
     offsets: IntArray
-    ids: IntArray
+    ids: AnyArray
     codes: NDArray[np.int8]
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class Transitions:
         return found
 
     def matches(self) -> Matches:
-        """Of each event, the subscriptions that match it, ascending."""
+        """Of each event, the subscriptions that match it."""
         return self._only(self.codes >= INSIDE)
 
     def _only(self, wanted: BoolArray) -> Matches:

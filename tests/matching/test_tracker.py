@@ -12,15 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rtfilter.events.keys
+import rtfilter.matching.codes
 import rtfilter.matching.gate
 import rtfilter.matching.tracker
 import rtfilter.matching.transitions
 from interrupts import Interrupt, Lines
-from rtfilter import EventError, EventFilter, Schema, SnapshotError, Tracker
+from rtfilter import EventError, EventFilter, Matches, Schema, SnapshotError, Tracker
 
 SCHEMA = Schema({"x": float})
 MODULES = [
     rtfilter.events.keys,
+    rtfilter.matching.codes,
     rtfilter.matching.gate,
     rtfilter.matching.tracker,
     rtfilter.matching.transitions,
@@ -77,9 +79,9 @@ def events_of(batch):
     return [{"vehicle": key, "x": x} for key, x in batch]
 
 
-def zones(count=4):
+def zones(count=4, kind=EventFilter):
     """Intervals [i, i + 1.5], so that neighbours overlap."""
-    filter = EventFilter(SCHEMA)
+    filter = kind(SCHEMA)
     low = np.arange(count, dtype=float)[:, None]
     filter.subscribe_many(low, low + 1.5)
     return filter
@@ -179,6 +181,85 @@ def test_forgotten_subscriptions_are_not_left():
         tracker.forget_subscriptions(["a"])
 
 
+# Ids that are text
+
+
+class Named(EventFilter):
+    """A filter whose matches have text or UUIDs as ids."""
+
+    name = "zone {}".format
+
+    def match_batch(self, events):
+        found = super().match_batch(events)
+        ids = np.empty(len(found.ids), object)
+        ids[:] = [self.name(id) for id in found.ids.tolist()]
+        return Matches(found.offsets, ids)
+
+
+class Numbered(Named):
+    name = staticmethod(lambda id: UUID(int=id))
+
+
+@pytest.mark.parametrize("kind", [Named, Numbered])
+def test_text_and_uuids_give_what_integers_give(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(rtfilter.matching.codes, "SPARE", 5)
+    rng, filter = np.random.default_rng(7), kind(SCHEMA)
+    number_of = {}
+    oracle = Oracle(12, 30)
+    tracker = filter.track("vehicle", 12, 30)
+    for step in range(40):
+        for id in rng.choice(40, 3, replace=False).tolist():
+            low = int(rng.integers(0, 9))
+            filter.unsubscribe(id)
+            filter.subscribe(condition((low, low + 3)), id)
+            oracle.intervals[id], number_of[filter.name(id)] = (low, low + 3), id
+        batch = list(zip(rng.integers(0, 20, 15).tolist(), rng.integers(0, 12, 15).tolist(), strict=True))
+        batch = batch[: 1 if step % 4 == 0 else 15]
+        found = tracker.match_batch(events_of(batch))
+        numbers = [[sorted(number_of[name] for name in ids) for ids in one] for one in as_lists(found)]
+        assert numbers == oracle.match_batch(batch)
+        if step == 20:
+            tracker.forget_subscriptions([filter.name(3), filter.name(99)])
+            tracker.forget_subscriptions(filter.name(4))
+            oracle.forget_subscriptions([3, 4])
+        if step == 25:
+            tracker = pickle.loads(pickle.dumps(tracker))
+            filter = tracker.filter
+        if step == 30:
+            tracker.save(tmp_path / "state")
+            tracker = Tracker.load(tmp_path / "state", filter)
+        lists, *counts = kept(tracker)
+        assert [(key, sorted(map(number_of.get, ids))) for key, ids in lists] == kept_by(oracle)[0]
+        assert tuple(counts) == kept_by(oracle)[1:]
+        assert len(tracker._codes) <= 2 * 40
+    key = tracker.keys()[0]
+    assert tracker.forget(key).tolist()
+
+
+def test_names_that_nothing_is_inside_take_no_memory(monkeypatch):
+    monkeypatch.setattr(rtfilter.matching.codes, "SPARE", 5)
+    filter = Named(SCHEMA)
+    tracker = filter.track("vehicle")
+    for id in range(60):
+        filter.subscribe("x > 0", id)
+        tracker.match({"vehicle": "a", "x": 1})
+        filter.unsubscribe(id)
+    assert len(tracker._codes) <= 8
+    assert tracker.inside("a").tolist() == ["zone 59"]
+
+
+def test_ids_of_another_type_are_refused(tmp_path):
+    for saved, other in ((zones(), Named(SCHEMA)), (Named(SCHEMA), zones())):
+        for filter in (saved, other):
+            filter.subscribe("x >= 0")
+        tracker = saved.track("vehicle")
+        tracker.match({"vehicle": "a", "x": 1})
+        tracker.save(tmp_path / "state")
+        again = Tracker.load(tmp_path / "state", other)
+        with pytest.raises(TypeError, match="of a filter whose ids are of another type"):
+            again.match({"vehicle": "a", "x": 1})
+
+
 # Keys that are kept
 
 
@@ -275,8 +356,10 @@ def test_keys_have_to_come_from_somewhere():
             zones().track("vehicle", max_matches=wrong)
 
 
-@pytest.mark.parametrize("failures", [0, 1, 2])
-def test_a_call_cut_short_at_any_line_is_whole_or_undone(monkeypatch, failures):
+@pytest.mark.parametrize(
+    ("kind", "failures"), [(EventFilter, 0), (EventFilter, 1), (EventFilter, 2), (Named, 0)]
+)
+def test_a_call_cut_short_at_any_line_is_whole_or_undone(monkeypatch, kind, failures):
     """Also where taking it back is cut short, once or twice."""
     left, recover = [0], Tracker._recover
 
@@ -287,11 +370,12 @@ def test_a_call_cut_short_at_any_line_is_whole_or_undone(monkeypatch, failures):
         recover(self)
 
     monkeypatch.setattr(Tracker, "_recover", interrupted)
+    monkeypatch.setattr(rtfilter.matching.codes, "SPARE", -10)  # names are looked through at once
     first, second = (
         events_of([("a", 0), ("b", 1.2), ("c", 2)]),
         events_of([("d", 1.2), ("b", 9), ("d", 2), ("a", 1)]),
     )
-    filter = zones()
+    filter = zones(kind=kind)
 
     def made():
         tracker = filter.track("vehicle", max_keys=2)
@@ -418,8 +502,9 @@ def test_another_snapshot_is_refused(tmp_path):
         "keys": b'["a", "a"]',
         "offsets": [0, 2],
         "ids": [],
+        "names": b"[]",
     }.items():
-        raw = np.frombuffer(wrong, np.uint8) if name == "keys" else np.array(wrong, np.int64)
+        raw = np.frombuffer(wrong, np.uint8) if isinstance(wrong, bytes) else np.array(wrong, np.int64)
         arrays.write(tmp_path / "state", "rtfilter.tracker", found.meta, {**found.arrays, name: raw})
         with pytest.raises(SnapshotError, match="holds something else than is saved"):
             Tracker.load(tmp_path / "state", filter)
