@@ -16,6 +16,8 @@ from rtfilter.events.schema import Attribute, Schema
 from rtfilter.filter import EventFilter
 from rtfilter.index.tree import RStarTree
 from rtfilter.matching.stream import Completion, Stream
+from rtfilter.matching.tracker import Tracker
+from rtfilter.matching.transitions import Transition, Transitions
 from rtfilter.predicates.explain import Explanation
 from rtfilter.predicates.model import Predicate
 from rtfilter.results import Matches
@@ -36,5 +38,8 @@ __all__ = [
     "Schema",
     "SnapshotError",
     "Stream",
+    "Tracker",
+    "Transition",
+    "Transitions",
     "UnknownSubscriptionError",
 ]

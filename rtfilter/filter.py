@@ -29,6 +29,7 @@ from rtfilter.matching.control import Control
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
+from rtfilter.matching.tracker import MAX_KEYS, MAX_MATCHES, Key, Tracker
 from rtfilter.matching.updates import Updates
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.explain import Explanation, explain
@@ -536,6 +537,33 @@ class EventFilter:
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:
             return self._subscriptions.matcher.workload(table)
+
+    def track(self, key: Key = None, max_keys: int = MAX_KEYS, max_matches: int = MAX_MATCHES) -> Tracker:
+        """What begins and stops to match, key by key: a `Tracker`, whose first events enter all they match.
+
+        Parameters
+        ----------
+        key : str, callable or None
+            What tells whose event it is: the name of an attribute, which need not be in the schema; a
+            function of an event; or None, where keys are given with each batch.
+        max_keys, max_matches : int
+            Most keys that are kept, and most matches of all of them together; beyond that, keys least
+            recently seen are dropped.
+
+        Examples
+        --------
+        >>> zones = EventFilter(Schema({"x": float}))
+        >>> zones.subscribe("x BETWEEN 0 AND 10", id=7)
+        7
+        >>> tracker = zones.track("vehicle")
+        >>> batch = [{"vehicle": "a", "x": x} for x in (5, 6, 99)]
+        >>> for entered, inside, left in tracker.match_batch(batch):
+        ...     entered.tolist(), inside.tolist(), left.tolist()
+        ([7], [], [])
+        ([], [7], [])
+        ([], [], [7])
+        """
+        return Tracker(self, key, max_keys, max_matches)
 
     # -- looking inside ------------------------------------------------------------------------------
 

@@ -137,7 +137,7 @@ def laid_out(events: DataFrame, route: Route, id: str) -> tuple[Layout, list[str
         )
     if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
-    names = _columns(events, route.leases[0].schema)
+    names = attribute_columns(events, route.leases[0].schema)
     return Layout.of(events, list(dict.fromkeys([id, *names])), id), names
 
 
@@ -167,19 +167,19 @@ def matched(
         result += [StructField(WORKLOAD, LongType(), False), StructField(OFFSET, DoubleType(), False)]
     if not decision.dealt:
         match_here = _matcher_in_place(route, layout, id, names, details, reports, moment)
-        return sent.mapInArrow(_settled(match_here, str(decision)), StructType(result))
+        return sent.mapInArrow(settled_work(match_here, str(decision)), StructType(result))
     if len(route.leases) > 1:
         sample = layout.carried(events.sample(fraction=SAMPLE, seed=0), ordered=False)
         route = replace(route, shares=_shares(sample, route, layout, names))
     parts = cores_of(events) if partitions is None else partitions
-    deal = _settled(_dealer(route, layout, names, parts, reports), str(decision))
+    deal = settled_work(_dealer(route, layout, names, parts, reports), str(decision))
     dealt_out = sent.mapInArrow(deal, f"{PART} int, {SHARD} int, {CLASS} int, block binary")
     placed = dealt_out.repartitionById(parts, PART).drop(PART).sortWithinPartitions(SHARD, CLASS)
-    match = _settled(_matcher(route, id, names, details, moment), "match")
+    match = settled_work(_matcher(route, id, names, details, moment), "match")
     return placed.mapInArrow(match, StructType(result))
 
 
-def _settled(work: Callable[[Batches], Batches], name: str) -> Callable[[Batches], Batches]:
+def settled_work(work: Callable[[Batches], Batches], name: str) -> Callable[[Batches], Batches]:
     """Return the same work by the name that plans show, after which garbage collection skips numba's objects.
 
     Spark's workers collect garbage after each task, which takes 50 ms unless these objects are frozen.
@@ -226,7 +226,7 @@ def _shares(sample: DataFrame, route: Route, layout: Layout, names: list[str]) -
     return shares
 
 
-def _columns(events: DataFrame, schema: Schema) -> list[str]:
+def attribute_columns(events: DataFrame, schema: Schema) -> list[str]:
     """Return the names of the columns that are attributes. Raises `EventError` for types that never match."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
