@@ -345,27 +345,36 @@ class EventFilter:
         arrival = perf_counter()
         return self._road.match(_one(self._checked(_lone(event)), "match"), arrival).ids
 
-    def match_batch(self, events: object) -> Matches:
+    def match_batch(self, events: object, *, arrival: float | None = None) -> Matches:
         """Match a batch as a whole: the least work, all results at once.
 
         Parameters
         ----------
         events : list of dict or of rows, ndarray, masked array, DataFrame or pyarrow.Table
             See `Schema.read`, whose result is taken as well.
+        arrival : float, optional
+            `time.perf_counter()` when the batch arrived, where it has waited since: responses in the metrics
+            count from then. By default it arrives with this call.
         """
-        arrival = perf_counter()
-        return self._road.match(self._read(events), arrival)
+        begun = perf_counter()
+        return self._road.match(self._read(events), begun if arrival is None else arrival)
 
-    def stream(self, events: object) -> Stream:
+    def stream(self, events: object, *, arrival: float | None = None) -> Stream:
         """Match a batch so that events are known soon: an iterator over events in order of completion.
 
         The controller names a level and a group size, one shared traversal to that level estimates each
         event's workload, the policy orders the events, and each group is released when it is done (Wang et
         al.). Subscriptions may be changed while the stream is open; it does not see the change. The events
         themselves (dicts, frames) must not be changed before it ends.
+
+        Parameters
+        ----------
+        events, arrival
+            As of `match_batch`. What a batch waited for before this call is not held against its plan.
         """
-        arrival = perf_counter()
-        return Stream(self._road, *self._road.stream(self._read(events), arrival))
+        begun = perf_counter()
+        table = self._read(events)
+        return Stream(self._road, *self._road.stream(table, begun, begun if arrival is None else arrival))
 
     def any_match(self, events: object) -> BoolArray:
         """Whether each event matches any subscription, bool (n,). Cheaper than `match_batch`; no metrics."""

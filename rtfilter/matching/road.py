@@ -76,8 +76,12 @@ class Road:
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
         return Matches(offsets, ids)
 
-    def stream(self, events: EventTable, arrival: float) -> tuple[Batch, Hold]:
-        """Begin a batch by the controller's plan; it may be computed while the index is held."""
+    def stream(self, events: EventTable, begun: float, arrival: float) -> tuple[Batch, Hold]:
+        """Begin a batch by the controller's plan; it may be computed while the index is held.
+
+        The work of the plan counts from `begun`, and the responses of the events from `arrival`, both
+        `perf_counter`: what they waited for before the batch began is not held against the plan.
+        """
         # Not while the index is held: a controller may use the filter.
         while self._forgotten:
             end = None
@@ -89,7 +93,8 @@ class Road:
         shape = Shape(self.levels.height, len(self.matcher), self.levels.packed)
         ticket = self.control.plan(len(events), shape, self.matcher.updates) if len(events) else None
         with self.gate.reading():
-            batch = Batch(self, events, WHOLE if ticket is None else ticket.plan, ticket, arrival)
+            plan = WHOLE if ticket is None else ticket.plan
+            batch = Batch(self, events, plan, ticket, begun, arrival)
             return batch, self.gate.open_stream(batch.finish_for_change, batch.steps)
 
     def watch(self, stream: object, batch: Batch) -> None:
@@ -186,7 +191,13 @@ class Batch:
     _closed = False
 
     def __init__(
-        self, road: Road, events: EventTable, plan: Plan, ticket: Ticket | None, arrival: float
+        self,
+        road: Road,
+        events: EventTable,
+        plan: Plan,
+        ticket: Ticket | None,
+        begun: float,
+        arrival: float,
     ) -> None:
         self._road, self._events, self._arrival = road, events, arrival
         self.plan, self.steps = plan, Gate()
@@ -196,7 +207,7 @@ class Batch:
             self._estimate()
         elif not len(events):
             self.group_count = 0
-        self.account.worked = perf_counter() - arrival
+        self.account.worked = perf_counter() - begun
 
     def _estimate(self) -> None:
         begun = perf_counter()
