@@ -140,12 +140,7 @@ class AsyncFilter:
         RuntimeError
             This is closed, or was closed meanwhile, or it belongs to another event loop.
         """
-        answer = await self.submit(event)
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            retrieve(answer)  # it may have failed at the same moment
-            raise
+        return await (await self.submit(event))
 
     async def submit(self, event: object) -> asyncio.Future[IntArray]:
         """Wait for room only, and return the future of what `match` returns.

@@ -516,6 +516,31 @@ def test_cancelling_at_every_step_harms_nobody_else(noted, pause, rounds):
     assert {min(searched), max(searched)} == {3, 5}
 
 
+@WAYS
+def test_cancelling_many_at_every_step_takes_all_back(noted, pause):
+    async def scenario(after):
+        async with AsyncFilter(noted, most_waiting=2, pause=pause) as alerts:
+            many = asyncio.create_task(alerts.match_many(map(event, range(5))))
+            other = asyncio.create_task(alerts.match(event(6)))
+            await steps(after)
+            ended = not many.cancel()
+            found = (await results([many]))[0]
+            assert ended or isinstance(found, asyncio.CancelledError)
+            assert set((await other).tolist()) == noted.expected(6)
+            for asked in [alerts.submit(event(7)) for _ in range(2)]:  # there is room for both, at once
+                with pytest.raises(StopIteration):
+                    asked.send(None)
+            await alerts.match(event(8))
+        return ended
+
+    async def main():
+        return [await scenario(after) for after in range(24)]
+
+    ended = run(main, debug=False)
+    assert not ended[0]
+    assert pause == 0 or ended[-1]
+
+
 def test_an_event_that_is_cancelled_while_it_waits_is_not_searched(gated):
     async def main():
         async with AsyncFilter(gated, pause=0) as alerts:
