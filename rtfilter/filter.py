@@ -485,7 +485,9 @@ class EventFilter:
             self._updates.sweep(moment)
         return ids
 
-    def match_batch(self, events: object, *, at: float | None = None) -> Matches:
+    def match_batch(
+        self, events: object, *, at: float | None = None, arrival: float | None = None
+    ) -> Matches:
         """Match a batch as a whole: the least work, all results at once.
 
         Parameters
@@ -495,15 +497,18 @@ class EventFilter:
         at : float, optional
             What deadlines are held against, in seconds of the filter's clock: by default now. With an earlier
             moment, some of what ended since may be missing, as it is removed in time.
+        arrival : float, optional
+            `time.perf_counter()` when the batch arrived, where it has waited since: responses in the metrics
+            count from then. By default it arrives with this call. Deadlines have nothing to do with it.
         """
-        arrival = perf_counter()
+        begun = perf_counter()
         moment = self._subscriptions.moment() if at is None else at
-        matches = self._road.match(self._read(events), arrival, moment)
+        matches = self._road.match(self._read(events), begun if arrival is None else arrival, moment)
         if at is None and moment > -inf:
             self._updates.sweep(moment)
         return matches
 
-    def stream(self, events: object) -> Stream:
+    def stream(self, events: object, *, arrival: float | None = None) -> Stream:
         """Match a batch so that events are known soon: an iterator over events in order of completion.
 
         The controller names a level and a group size, one shared traversal to that level estimates each
@@ -511,9 +516,15 @@ class EventFilter:
         al.). Subscriptions may be changed while the stream is open; it does not see the change, nor that the
         deadline of one comes meanwhile. The events themselves (dicts, frames) must not be changed before it
         ends.
+
+        Parameters
+        ----------
+        events, arrival
+            As of `match_batch`. What a batch waited for before this call is not held against its plan.
         """
-        arrival = perf_counter()
-        return Stream(self._road, *self._road.stream(self._read(events), arrival))
+        begun = perf_counter()
+        table = self._read(events)
+        return Stream(self._road, *self._road.stream(table, begun, begun if arrival is None else arrival))
 
     def any_match(self, events: object) -> BoolArray:
         """Whether each event matches any subscription, bool (n,). Cheaper than `match_batch`; no metrics."""

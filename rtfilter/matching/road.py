@@ -88,8 +88,12 @@ class Road:
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
         return matches
 
-    def stream(self, events: EventTable, arrival: float) -> tuple[Batch, Hold]:
-        """Begin a batch by the controller's plan; it may be computed while the index is held."""
+    def stream(self, events: EventTable, begun: float, arrival: float) -> tuple[Batch, Hold]:
+        """Begin a batch by the controller's plan; it may be computed while the index is held.
+
+        The work of the plan counts from `begun`, and the responses of the events from `arrival`, both
+        `perf_counter`: what they waited for before the batch began is not held against the plan.
+        """
         # Not while the index is held: a controller may use the filter.
         while self._forgotten:
             end = None
@@ -103,7 +107,7 @@ class Road:
         ticket = self.control.plan(len(events), shape, self.matcher.updates) if len(events) else None
         with self.gate.reading():
             plan = WHOLE if ticket is None else ticket.plan
-            batch = Batch(self, events, plan, ticket, arrival, moment)
+            batch = Batch(self, events, plan, ticket, begun, arrival, moment)
             return batch, self.gate.open_stream(batch.finish_for_change, batch.steps)
 
     def watch(self, stream: object, batch: Batch) -> None:
@@ -213,6 +217,7 @@ class Batch:
         events: EventTable,
         plan: Plan,
         ticket: Ticket | None,
+        begun: float,
         arrival: float,
         moment: float,
     ) -> None:
@@ -225,7 +230,7 @@ class Batch:
             self._estimate()
         elif not len(events):
             self.group_count = 0
-        self.account.worked = perf_counter() - arrival
+        self.account.worked = perf_counter() - begun
 
     def _estimate(self) -> None:
         begun = perf_counter()

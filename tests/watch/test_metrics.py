@@ -4,6 +4,7 @@ import socket
 import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -64,6 +65,21 @@ def test_response_times_are_those_of_the_stream():
     for bound in ("2.5e-05", "0.001", "10.0"):
         expected = (response <= float(bound)).sum()
         assert value(filter, "rtfilter_response_seconds_bucket", size_class="32", le=bound) == expected
+
+
+def test_responses_count_from_the_arrival_but_no_plan_answers_for_the_wait():
+    log: list[dict] = []
+    filter = make(controller=FixedPlan(1, 4, log=log.append))
+    long_ago = perf_counter() - 1e6
+    points = np.random.default_rng(2).random((8, 2))
+    list(filter.stream(points))  # loads kernels, which is not reported
+    log.clear()
+    filter.match_batch(points, arrival=long_ago)
+    assert value(filter, "rtfilter_response_seconds_sum", size_class="8") >= 8e6
+    assert (filter.stream(points, arrival=long_ago).response >= 1e6).all()
+    assert value(filter, "rtfilter_response_seconds_sum", size_class="8") >= 16e6
+    (report,) = [entry for entry in log if entry["kind"] == "report"]
+    assert 0 < report["mean_response"] <= report["elapsed"] < 1e6
 
 
 def test_buckets_begin_at_a_microsecond():
