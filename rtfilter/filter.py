@@ -342,7 +342,8 @@ class EventFilter:
 
     def unsubscribe(self, id: Id) -> bool:
         """Remove a subscription; False, and nothing is changed, when the id is unknown."""
-        return bool(self.unsubscribe_many(id if type(id) is int else [id])[0])
+        given: Any = id if type(id) is int else [id]
+        return bool(self.unsubscribe_many(given)[0])
 
     def unsubscribe_many(self, ids: ArrayLike | Sequence[Name]) -> BoolArray:
         """Remove subscriptions; bool (n,): which of the ids were known.

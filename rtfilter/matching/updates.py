@@ -64,6 +64,7 @@ class Updates:
 
     def add(self, draft: Draft, ids: IntArray | list[Name] | None = None) -> AnyArray:
         """See `Subscriptions.add`."""
+        self._index_names()
         if draft.filters.weight <= AT_ONCE:
             try:
                 return self._add_at_once(draft, ids)
@@ -78,6 +79,7 @@ class Updates:
 
     def remove(self, ids: IntArray | list[Name]) -> BoolArray:
         """See `Subscriptions.remove`."""
+        self._index_names()
         if len(ids) <= AT_ONCE:
             try:
                 return self._remove_at_once(ids)
@@ -91,6 +93,7 @@ class Updates:
 
     def replace(self, id: object, draft: Draft | None, labels: Beside = NO_LABELS) -> None:
         """See `Subscriptions.replace`."""
+        self._index_names()
         try:
             self._replace_at_once(id, draft, labels)
         except ClaimedError:
@@ -129,6 +132,12 @@ class Updates:
         except MovedError:
             with self._alone():  # only large changes move all
                 return copied(self._road.gate, self._subscriptions)
+
+    def _index_names(self) -> None:
+        """Before the first change of what was loaded: beside batches, as it takes long for many names."""
+        names = self._subscriptions.labels.names
+        if names is not None and not names.indexed:
+            self._look(names.by_id)
 
     def _alone(self) -> Writing:
         """The turn to make a large change.

@@ -111,8 +111,8 @@ class _Made(NamedTuple):
     """Of a large one: what it has removed, and is still there."""
     content: Subscriptions | None = None
     """Of a large one: the copy that holds all from now on."""
-    free: list[int] | None = None
-    """With a copy: keys that stand for nothing from now on."""
+    freed: list[IntArray] | None = None
+    """With a copy: keys that stand for nothing from now on, of large removals."""
 
 
 class Draft(NamedTuple):
@@ -172,7 +172,9 @@ class Subscriptions:
         """Those that a matcher has which `factory` made, with what is kept beside it; none by default."""
         self.kind, self._settled, self.clock = kind, kind is not None, clock
         self.labels = Labels(kind)
-        self._free: list[int] = []  # keys that were given out, and stand for nothing
+        # Keys that were given out, and stand for nothing: one by one, and of large removals.
+        self._free: list[int] = []
+        self._freed: list[IntArray] = []
         matcher = factory_of(factory)(schema) if matcher is None else matcher
         predicates = PredicateStore() if predicates is None else predicates
         self.schema, self.matcher, self.predicates = schema, matcher, predicates
@@ -555,8 +557,8 @@ class Subscriptions:
         change = self._change(self._nothing if added is None else added, removed, copy.labels.names)
         if added is None and not len(removed):
             change = change._replace(version=self.version)
-        free = self._free if self.labels.names is None else self._free + removed.tolist()
-        self._undo = _Made(change, True, NO_IDS, copy, free)
+        freed = self._freed if self.labels.names is None else [*self._freed, removed]
+        self._undo = _Made(change, True, NO_IDS, copy, freed)
         self.recover()
 
     def _end_large(self, made: _Made) -> None:
@@ -637,9 +639,16 @@ class Subscriptions:
         While keys are claimed none is given out again: those of a large change that failed are free, but
         hidden.
         """
-        again = [] if len(self.claimed) else self._free[-count:]
-        if again:
-            del self._free[-len(again) :]
+        again: list[int] = []
+        if not len(self.claimed):
+            again = self._free[-count:]
+            del self._free[len(self._free) - len(again) :]
+            while self._freed and len(again) < count:
+                last = self._freed.pop()
+                cut = max(len(last) - count + len(again), 0)
+                if cut:
+                    self._freed.append(last[:cut])
+                again += last[cut:].tolist()
         others = self._next_ids(count - len(again))
         return np.concatenate([np.sort(np.array(again, np.int64)), others])
 
@@ -817,7 +826,7 @@ class Subscriptions:
             draft = other.draft([one for one in map(self.get, own.tolist()) if one is not None])
             other.put(own, draft.filters.named(own), draft.predicates, self.labels.of(own))
         other.follow(self)
-        other._free = self._free.copy()
+        other._free, other._freed = self._free.copy(), self._freed.copy()
         return other
 
     # -- slices, for a copy that is made while others go on ------------------------------------------------
@@ -907,8 +916,7 @@ class Subscriptions:
     def reuse(self) -> None:
         """Let all keys be given out again that stand for nothing; for what was just loaded."""
         if self.labels.names is not None:
-            unused = np.setdiff1d(np.arange(self.next_id), self.labels.names.used())
-            self._free = unused[::-1].tolist()
+            self._freed = [np.setdiff1d(np.arange(self.next_id), self.labels.names.used())]
 
 
 def cut_up(ids: IntArray) -> list[range | IntArray]:

@@ -93,7 +93,8 @@ def _names(values: list[Any]) -> list[Name]:
                     f"ids must be of one type: that of row 0 is {shown(values[0])}, "
                     f"that of row {row} is {shown(value)}"
                 )
-            values[row] = str.__str__(value) if kind is str else UUID(int=value.int)
+            other: Any = value
+            values[row] = str.__str__(other) if kind is str else UUID(int=other.int)
     if kind is str:
         try:
             "".join(values).encode()

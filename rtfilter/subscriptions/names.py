@@ -31,7 +31,7 @@ class Names:
     def __init__(self, kind: type) -> None:
         self.kind = kind
         self._column: AnyArray = np.zeros(0, object)  # by key
-        self._keys: dict[Name, int] | None = None
+        self._keys: dict[Any, int] | None = None
 
     def take(self, keys: IntArray) -> AnyArray:
         """The ids of known keys, object (n,)."""
@@ -50,7 +50,12 @@ class Names:
         known = self.by_id()
         return np.array([known.get(id, -1) for id in ids], np.int64)
 
-    def by_id(self) -> dict[Name, int]:
+    @property
+    def indexed(self) -> bool:
+        """Whether keys can be looked up at once, or `by_id` has to make a dict first."""
+        return self._keys is not None
+
+    def by_id(self) -> dict[Any, int]:
         """All keys by their ids; about 0.1 s a million when it is first asked for."""
         if self._keys is None:
             used = self.used()
@@ -80,7 +85,7 @@ class Names:
 
     def remove(self, key: int) -> bool:
         """Let a key stand for nothing; whether it stood for something."""
-        id = self._column[key] if key < len(self._column) else FREE
+        id: Any = self._column[key] if key < len(self._column) else FREE
         if type(id) is int:
             return False
         if self._keys is not None and self._keys.get(id) == key:  # in a copy it may have another one by now

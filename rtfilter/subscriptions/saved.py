@@ -37,9 +37,11 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
         content = "boxes"
         boxes = held.matcher.content().boxes()
         arrays |= {f"box_{name}": column for name, column in boxes._asdict().items()}
+    plain = held.labels.names is None and held.labels.deadlines is None
     meta = {
         "schema": held.schema.to_json(),
-        "next_id": held.next_id,
+        # Former versions know neither names nor deadlines: without this they refuse what they would misread.
+        "next_id" if plain else "next_key": held.next_id,
         "version": held.version,
         "subscriptions": len(held),
         "matcher": held.name,
@@ -74,13 +76,13 @@ def from_arrays(
         raise ValueError("the ids without boxes are no integers")
     unmatchable = arrays["boxless_ids"].tolist()
     content = meta.get("content", "arrays")
-    if content not in ("arrays", "boxes", "predicates") or not 0 <= meta["next_id"] < 2**63:
-        raise ValueError(f"content {shown(content)} or next id {shown(meta['next_id'])} cannot be")
+    next_id = meta["next_key"] if "next_key" in meta else meta["next_id"]
+    if content not in ("arrays", "boxes", "predicates") or not 0 <= next_id < 2**63:
+        raise ValueError(f"content {shown(content)} or next id {shown(next_id)} cannot be")
     if content == "arrays":
         if not isinstance(made, Savable):
             raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
         made = type(made).from_arrays(known, arrays)
-    next_id = meta["next_id"]
     # Snapshots of former versions do not say: there, all were integers.
     saved_kind = meta.get("ids", "int" if next_id else None)
     if saved_kind is not None and saved_kind not in list(KINDS):

@@ -258,6 +258,25 @@ def test_keys_are_given_out_again(kind):
     require_sound(filter)
 
 
+@pytest.mark.parametrize("aside", [False, True], ids=["bits", "aside"])
+def test_keys_of_a_large_removal_are_given_out_again(aside, monkeypatch, tmp_path):
+    monkeypatch.setattr(updates, "ASIDE", 10**9 if aside else -1)
+    filter = EventFilter(SCHEMA)
+    for first in (0, 100, 200):
+        ids = [f"{number}" for number in range(first, first + 90)]
+        filter.subscribe_many(["x > 1"] * 90, ids=ids)
+        filter.unsubscribe_many(ids[5:])
+        require_sound(filter)
+    assert filter._subscriptions.next_id == 100
+    filter.save(tmp_path / "filter")
+    again = EventFilter.load(tmp_path / "filter")
+    again.subscribe_many(["x > 1"] * 85, ids=[f"new {number}" for number in range(85)])
+    again.subscribe("x > 1", id="last")
+    assert again._subscriptions.next_id == 101
+    assert len(again.match({"x": 2.0})) == 101
+    require_sound(again)
+
+
 @pytest.mark.parametrize("kind", NAMED)
 def test_a_stream_gives_the_ids_of_its_version_whoever_has_their_keys_by_then(kind):
     filter, *ids = three(kind)
@@ -308,6 +327,17 @@ def test_a_part_does_not_keep_room_for_the_keys_of_others():
 
 
 # -- snapshots -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", [{}, {"id": "a"}, {"ttl": 5}, {"metadata": {"a": 1}}], ids=str)
+def test_versions_that_know_no_labels_open_only_what_they_do_not_misread(label, tmp_path):
+    """They need the fact `next_id`."""
+    filter = EventFilter(SCHEMA)
+    filter.subscribe("x > 1", **label)
+    filter.save(tmp_path / "filter")
+    known = "next_id" in snapshot.read(tmp_path / "filter", "rtfilter.filter").meta
+    assert known == ("id" not in label and "ttl" not in label)
+    assert len(EventFilter.load(tmp_path / "filter")) == 1
 
 
 @pytest.mark.parametrize(
