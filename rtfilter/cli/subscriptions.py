@@ -87,7 +87,7 @@ def build_filter(
     from rtfilter.index.tree import DEFAULT_CAPACITY
 
     try:
-        target = EventFilter(schema, capacity or DEFAULT_CAPACITY)
+        target = EventFilter(schema, capacity or DEFAULT_CAPACITY, max_unbounded=None)
     except ValueError as error:
         raise CommandError(str(error)) from None
     found = _read_file(path, schema)

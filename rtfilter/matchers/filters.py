@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from rtfilter.predicates.bounds import Bounds, bounds_predicate
 from rtfilter.predicates.boxes import Boxes, compile_predicate, unbounded
 from rtfilter.predicates.ends import NO_ENDS, Ends
 from rtfilter.predicates.model import Constraint, Predicate
+
+_NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class BoxColumns(NamedTuple):
@@ -227,7 +229,8 @@ class Filters:
     def unbounded(self) -> IntArray:
         """Rows of the subscriptions with a box that bounds and decides nothing, ascending, int64 (k,)."""
         if self._unbounded is None:
-            found = np.flatnonzero(unbounded(self._compiled(), self.schema))
+            boxes = self._compiled()
+            found = _NO_ROWS if boxes.exact.all() else np.flatnonzero(unbounded(boxes, self.schema))
             self._unbounded = found if self._rows is None else np.unique(self._rows[found])
         return self._unbounded
 

@@ -115,8 +115,6 @@ def unbounded(boxes: Boxes, schema: Schema) -> BoolArray:
 
     A box that asks for nothing but the presence of attributes is one of them.
     """
-    if boxes.exact.all():
-        return ~boxes.exact
     wide = [_WIDEST[attribute.family] for attribute in schema.attributes.values()]
     lows, highs = (np.concatenate([np.atleast_1d(one[side]) for one in wide]) for side in (0, 1))
     found: BoolArray = ~boxes.exact & (boxes.low <= lows).all(axis=1) & (boxes.high >= highs).all(axis=1)

@@ -82,8 +82,10 @@ class Operation(_Operation):
 
 def operand(given: object) -> Operand:
     """Return an operand in its canonical form. Raises `PredicateError` for anything else."""
-    if type(given) is Operation or type(given) is str:
+    if type(given) is Operation:
         return given
+    if isinstance(given, str):
+        return str(given)
     found = number(given)
     if found is None:
         raise PredicateError(f"{shown(given)} is neither a number nor the name of an attribute")

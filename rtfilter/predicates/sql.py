@@ -49,6 +49,7 @@ MAX_LENGTH: Final = 65_536
 """Longest condition, in characters."""
 
 _ARITHMETIC: Final = frozenset("+-*/")
+_SIMPLE: Final = frozenset(("name", "number", "text"))
 _STATEMENT: Final = re.compile(
     r"\s*(select|where)\b(?!\s*(?:[=<>!.)]|(?:is|(?:not\s+)?(?:in|like|between))\b))", re.IGNORECASE
 )
@@ -375,6 +376,12 @@ class _SqlReader:
     # -- operands --------------------------------------------------------------------------------------
 
     def _operand(self, depth: int) -> _Operand:
+        start = self.at
+        if self.word.kind in _SIMPLE:  # mostly there is no arithmetic: then this is all
+            found = self._atom(depth)
+            if self.word.kind != "symbol" or self.word.text not in _ARITHMETIC:
+                return found
+            self.at = start
         return self._operations("+-", self._product, depth)
 
     def _product(self, depth: int) -> _Operand:

@@ -241,7 +241,11 @@ class SubscriptionFrame:
         def build(batches: Batches) -> Batches:
             for (number,), batch in gathered(batches, [SHARD]):
                 before = shards[number]
-                filter = EventFilter(reader.schema, capacity) if before is None else before.load()
+                filter = (
+                    EventFilter(reader.schema, capacity, max_unbounded=None)
+                    if before is None
+                    else before.load()
+                )
                 reader.subscribe(filter, batch)
                 if len(filter) > most:
                     yield from in_parts(number, filter, place, -(-2 * len(filter) // most))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rtfilter import EventFilter, PredicateError, Schema
+from rtfilter.cli.subscriptions import build_filter
 from rtfilter.matchers.registry import MATCHERS
 
 SCHEMA = Schema({"bid": float, "ask": float, "symbol": str, "ok": bool})
@@ -192,3 +193,10 @@ class Counting(RuleBasedStateMachine):
 
 TestCounting = Counting.TestCase
 TestCounting.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+
+
+def test_the_command_line_has_no_limit(tmp_path):
+    path = tmp_path / "subscriptions.csv"
+    path.write_text("where\n" + "bid >= ask\n" * 1001, encoding="utf-8")
+    filter = build_filter(str(path), SCHEMA)
+    assert (len(filter), unbounded(filter), filter.max_unbounded) == (1001, 1001, None)
