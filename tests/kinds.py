@@ -4,6 +4,8 @@ from uuid import UUID
 
 import numpy as np
 
+from rtfilter.matchers.filters import Filters
+
 KINDS = {"int": int, "str": str, "uuid": UUID}
 """Types of ids by their names."""
 
@@ -16,9 +18,16 @@ def id_of(kind: type, number: int):
 
 
 def require_sound(filter) -> None:
-    """Keys and ids belong together; no key is free and in use, or free twice. Nothing may be claimed."""
+    """Keys and ids belong together; no key is free and in use, or free twice. Nothing may be claimed.
+
+    And those that nothing bounds are counted by their keys.
+    """
     held = filter._subscriptions
     names = held.labels.names
+    if held.matcher.takes.boxes:
+        keys = held.keys()
+        filters = Filters.of_predicates(held.schema, [held.get(key) for key in keys.tolist()], keys)
+        assert held.unbounded == set(keys[filters.unbounded()].tolist())
     given_back = [*held._free, *(key for keys in held._freed for key in keys.tolist())]
     if names is None:
         assert not given_back

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rtfilter.asynchronous.filter as module
+from kinds import KINDS, id_of
 from oracle import as_sets
 from rtfilter import AsyncFilter, EventError, EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
@@ -67,6 +68,41 @@ async def steps(count):
 
 def event(price, serial=0):
     return {"price": price, "serial": serial}
+
+
+@WAYS
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_answers_have_the_ids_that_were_given(pause, kind):
+    filter = EventFilter(Schema({"price": float}), ids=kind)
+    names = [id_of(kind, number) for number in range(3)]
+    filter.subscribe_many([f"price > {number}" for number in range(3)], ids=names)
+
+    async def main():
+        async with AsyncFilter(filter, pause=pause) as alerts:
+            one = await alerts.match({"price": 1.5})
+            completed = [set(ids.tolist()) async for _, ids, _ in alerts.as_completed([{"price": 9}])]
+            return one, completed, await alerts.match_many([{"price": 0.5}, {}]), await alerts.match_many([])
+
+    one, completed, found, nothing = run(main)
+    assert (set(one.tolist()), completed) == (set(names[:2]), [set(names)])
+    assert [ids.tolist() for ids in found] == [names[:1], []]
+    assert (found.kind, nothing.kind, nothing.ids.dtype) == (kind, kind, one.dtype)
+
+
+@WAYS
+def test_times_to_live_are_held_against_the_moment_at_which_a_batch_begins(pause):
+    now = [0.0]
+    filter = EventFilter(Schema({"price": float}), clock=lambda: now[0])
+    filter.subscribe_many(["price > 0", "price > 0"], ids=["a", "b"], ttl=[10, None])
+
+    async def main():
+        async with AsyncFilter(filter, pause=pause) as alerts:
+            before = set((await alerts.match({"price": 1})).tolist())
+            waiting = await alerts.submit({"price": 1})
+            now[0] = 10.0
+            return before, (await waiting).tolist()
+
+    assert run(main) == ({"a", "b"}, ["b"])
 
 
 class Noted(EventFilter):

@@ -13,7 +13,7 @@ from predicate_cases import events, schemas, sources
 from rtfilter import EventFilter, Schema
 from rtfilter.matching import refine
 from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.model import Constraint
+from rtfilter.predicates.model import COMPARE, Constraint
 from rtfilter.predicates.parse import parse
 
 TYPES = {"a": float, "b": int, "s": str, "z": str, "t": datetime, "ok": bool}
@@ -37,6 +37,22 @@ def test_hits_decided_together_are_those_of_the_predicates(many, data):
         patch.setattr(refine, "MANY", many)
         assert as_sets(target.match_batch(batch)) == wanted
         assert as_sets(target.stream(batch).matches()) == wanted
+
+
+@pytest.mark.parametrize("ids", [[5, 6], ["low", "high"]], ids=["int", "str"])
+def test_a_pattern_beside_a_comparison_is_asked_once_for_each_text(monkeypatch, ids):
+    asked = []
+    monkeypatch.setitem(COMPARE, "like", lambda value, _: asked.append(value) or value.endswith("x"))
+    target = EventFilter(Schema({"s": str, "bid": float, "ask": float}))
+    target.subscribe_many(["s LIKE '%x' AND bid < ask", "s LIKE '%x' AND bid - ask >= 0"], ids=ids)
+    texts = ["x", "ax", "a long text that ends in x", "b", "another one that does not"]
+    rng = np.random.default_rng(5)
+    prices = rng.integers(0, 3, (200, 2)).astype(float).tolist()
+    batch = [{"s": texts[row % 5], "bid": bid, "ask": ask} for row, (bid, ask) in enumerate(prices)]
+    assert as_sets(target.match_batch(batch)) == [
+        {ids[event["bid"] >= event["ask"]]} if event["s"].endswith("x") else set() for event in batch
+    ]
+    assert sorted(asked) == sorted(texts)
 
 
 def filled(count=400, seed=3):

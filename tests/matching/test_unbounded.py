@@ -8,9 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from kinds import KINDS, id_of, require_sound
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.cli.subscriptions import build_filter
 from rtfilter.matchers.registry import MATCHERS
+from rtfilter.matching.updates import Updates
+from rtfilter.subscriptions.content import Subscriptions
 
 SCHEMA = Schema({"bid": float, "ask": float, "symbol": str, "ok": bool})
 WIDE = [
@@ -18,6 +21,9 @@ WIDE = [
     "symbol <> 'more than six'",
     "ok AND bid = 1 OR ask <> 9007199254740993",
     "bid * bid > 4",
+    "symbol LIKE '%x'",
+    "LOWER(symbol) <> 'a' AND bid >= ask",
+    "NOT CIDR(symbol, '10.0.0.0/8')",
 ]
 BOUNDED = [
     "bid >= ask AND ok",
@@ -27,6 +33,8 @@ BOUNDED = [
     "bid > ask AND symbol = 'A'",
 ]
 BOUNDED += ["TRUE", "FALSE", "bid <> 5", "symbol <> 'A'", "bid IS NOT NULL", "bid < ask AND bid IS NULL"]
+BOUNDED += ["symbol LIKE 'a%x'", "LOWER(symbol) = 'ab'", "CIDR(symbol, '10.0.0.0/8')"]
+BOUNDED += ["symbol LIKE '%x' AND bid > 1", "symbol LIKE 'a%x' AND bid >= ask"]
 BOXED = [name for name in MATCHERS if name != "hashes"]
 
 
@@ -105,6 +113,63 @@ def test_an_update_counts_what_it_replaces(matcher):
     assert unbounded(filter) == 1
     filter.update(b, "FALSE")
     assert unbounded(filter) == 0
+
+
+def ids_from(kind, first, count):
+    return [id_of(kind, number) for number in range(first, first + count)]
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_they_are_counted_by_key_whatever_their_ids_are(kind, tmp_path):
+    now = [0.0]
+    filter = EventFilter(SCHEMA, max_unbounded=2, ids=kind, clock=lambda: now[0])
+    a, b, c, d = ids_from(kind, 0, 4)
+    filter.subscribe_many(["bid >= ask", "bid < ask"], ids=[a, b], ttl=[10, None])
+    filter.update(b, ttl=30, metadata={"team": "ops"})
+    filter.update(a, "symbol LIKE '%x'")
+    assert unbounded(filter) == 2
+    many, new = ["bid > 1"] * 40 + ["bid > ask"], ids_from(kind, 10, 41)
+    for change in (
+        lambda: filter.subscribe("bid > ask", id=c),
+        lambda: filter.subscribe_many(many, ids=new),
+    ):
+        with pytest.raises(PredicateError, match="there are 2 such"):
+            change()
+    filter.unsubscribe(b)
+    filter.subscribe("bid > 1", id=c)  # may have the key that was that of b
+    assert unbounded(filter) == 1
+    filter.subscribe_many(many, ids=new, ttl=20)
+    filter.save(tmp_path / "kept")
+    loaded = EventFilter.load(tmp_path / "kept", clock=lambda: now[0])
+    for copy in (filter, loaded):
+        now[0] = 5
+        assert unbounded(copy) == 2
+        with pytest.raises(PredicateError, match="there are 2 such"):
+            copy.subscribe("bid > ask", id=d)
+        now[0] = 10
+        copy.subscribe("bid > ask", id=a)  # it had ended
+        now[0] = 20
+        assert (unbounded(copy), len(copy)) == (1, 2)
+        copy.subscribe("bid > ask", id=d)
+        require_sound(copy)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_who_is_beyond_its_deadline_does_not_count_although_it_is_still_there(kind, monkeypatch):
+    monkeypatch.setattr(Subscriptions, "remove_passed", lambda *_: None)
+    monkeypatch.setattr(Updates, "_remove_passed", lambda *_: None)
+    now = [0.0]
+    filter = EventFilter(SCHEMA, max_unbounded=50, ids=kind, clock=lambda: now[0])
+    filter.subscribe_many(["bid >= ask"] * 50, ids=ids_from(kind, 0, 50), ttl=10)
+    now[0] = 10
+    assert (unbounded(filter), len(filter._subscriptions)) == (0, 50)
+    filter.subscribe("bid >= ask", id=id_of(kind, 50))
+    filter.subscribe_many(["bid >= ask"] * 48, ids=ids_from(kind, 51, 48))
+    filter.update(id_of(kind, 50), "bid < ask")
+    filter.subscribe("bid >= ask", id=id_of(kind, 0))
+    assert (unbounded(filter), len(filter._subscriptions)) == (50, 99)
+    with pytest.raises(PredicateError, match="there are 50 such"):
+        filter.subscribe("bid >= ask", id=id_of(kind, 1))
 
 
 @pytest.mark.parametrize("matcher", BOXED)

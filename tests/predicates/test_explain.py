@@ -101,6 +101,24 @@ def test_report():
     )
 
 
+def test_a_report_of_tests_of_all_kinds():
+    schema = Schema({"bid": float, "ask": float, "symbol": str, "host": str})
+    predicate = parse(
+        "symbol LIKE '%.N' AND ask - bid > 2 * bid AND bid < ask AND LOWER(symbol) <> 'a.n' "
+        "AND CIDR(host, '10.0.0.0/8')",
+        schema,
+    )
+    assert str(explain(predicate, {"bid": 10, "ask": 11, "symbol": "A.L", "host": "local"})) == (
+        "no match\n"
+        "  filter 1 of 1: no\n"
+        "    no   symbol LIKE '%.N': is 'A.L', which does not end like '.N'\n"
+        "    no   ask - bid > 2 * bid: ask - bid is 1 and 2 * bid is 20, too low by 19\n"
+        "    yes  bid < ask: bid is 10 and ask is 11\n"
+        "    yes  LOWER(symbol) <> 'a.n': is 'A.L'\n"
+        "    no   CIDR(host, '10.0.0.0/8'): is 'local', which is no IP address"
+    )
+
+
 def test_report_of_everything_and_nothing():
     assert str(explain(Predicate.everything(), {})).endswith("no constraint: every event")
     assert "nothing can match it" in str(explain(Predicate(()), {}))
