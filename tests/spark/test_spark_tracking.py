@@ -185,7 +185,8 @@ def test_a_key_is_forgotten_without_a_word(spark):
 
 
 def test_what_cannot_be_tracked_says_so(spark, tmp_path):
-    filter = line()
+    filter, named = line(), EventFilter(SCHEMA)
+    named.subscribe("x > 0", id="a")
     stream = spark.readStream.schema(f"{KINDS}, subscription int, other string").json(str(tmp_path))
     for events, options, error, message in (
         ([], {}, TypeError, "events are a DataFrame of Spark, not list"),
@@ -194,6 +195,7 @@ def test_what_cannot_be_tracked_says_so(spark, tmp_path):
         (stream, {"id": "subscription"}, ValueError, "the result has a column 'subscription' of its own"),
         (stream, {"order": "vehicle"}, ValueError, "cannot order the events of a key"),
         (stream, {"forget_after": 0}, ValueError, "forget_after is a number of seconds"),
+        (stream, {"index": named}, TypeError, "needs an index whose ids are integers"),
         (stream, {"index": tmp_path / "none"}, SnapshotError, "is no snapshot of an EventFilter"),
         (stream.select("vehicle", "time"), {}, EventError, "none of the attributes"),
     ):
