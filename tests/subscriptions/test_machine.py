@@ -137,6 +137,7 @@ class LabelMachine(RuleBasedStateMachine):
         elif way == "part":
             made = self.filter.part([*self.filter.ids().tolist(), id_of(self.kind, 99)])
             assert set(made.ids().tolist()) == self.alive().keys()
+            require_sound(made)
         elif self.filter._subscriptions.adopting is not None:
             self.filter.repack()
 
