@@ -183,19 +183,18 @@ class Updates:
         count, labels, moment = len(draft.filters), draft.labels, self._subscriptions.moment()
         if self._subscriptions.matcher.takes.boxes:
             draft.filters.unbounded()  # which takes long, and is kept
-        self._turn(self._subscriptions.admit, draft.filters, moment)  # before ids are given out
         if ids is None:
-            keys: IntArray = self._turn(self._subscriptions.claim_next, count)
+            keys: IntArray = self._claim(draft, moment, self._subscriptions.claim_next, count)
         else:
             self._renew(ids)
             if isinstance(ids, list):
-                self._turn(self._subscriptions.claim_names, frozenset(ids), type(ids[0]))
+                self._claim(draft, moment, self._subscriptions.claim_names, frozenset(ids), type(ids[0]))
                 self._require_new(ids)
                 keys = self._turn(self._subscriptions.claim_next, count)
                 labels = labels._replace(names=ids)
             else:
                 keys = ids
-                self._turn(self._subscriptions.claim_new, np.sort(ids))
+                self._claim(draft, moment, self._subscriptions.claim_new, np.sort(ids))
                 self._require_new(ids)
         filters = draft.filters.named(keys)
         try:
@@ -211,6 +210,15 @@ class Updates:
                 done = self._add_bits(filters, draft.predicates, labels, cuts, done)
             self._turn(self._subscriptions.show, filters)
         return keys if labels.names is None else np.array(labels.names, object)
+
+    def _claim(self, draft: Draft, moment: float, step: Callable[..., T], *arguments: Any) -> T:
+        """Claim something for new subscriptions; nothing, and no ids are lost, where they are too many."""
+
+        def claim() -> T:
+            self._subscriptions.admit(draft.filters, moment)
+            return step(*arguments)
+
+        return self._turn(claim)
 
     def _remove(self, ids: IntArray | list[Name], moment: float = -inf, passed: bool = False) -> BoolArray:
         """Remove those that are there at a moment; with `passed`, those that are beyond their deadlines."""
