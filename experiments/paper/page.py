@@ -84,7 +84,6 @@ def first_page(found: Sequence[Result], pictures: str, reading: str) -> str:
     """The page with ten claims, as Markdown, with pictures from a folder and a text by hand."""
     own = {result.experiment.name: result for result in found if result.setting == SHOWN[0]}
     named = {(name, claim.claim): claim for name, result in own.items() for claim in result.claims}
-    profiles = ", ".join(dict.fromkeys(f"`{result.profile}`" for result in found))
     generators = own.get("generators")
     parts = [
         "# The paper's evaluation, repeated",
@@ -99,9 +98,19 @@ def first_page(found: Sequence[Result], pictures: str, reading: str) -> str:
         TITLES,
         *([f"## What \"12-d\" is\n\n```text\n{brief(generators.rows)}\n```", TWELVE] if generators else []),
         *([reading.strip()] if reading else []),
-        f"Profile {profiles}. All claims, tables and pictures: [details]({DETAILS}).",
+        f"{_profiles(found)} All claims, tables and pictures: [details]({DETAILS}).",
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
+
+
+def _profiles(found: Sequence[Result]) -> str:
+    """The profile of most results, and what was run with another one."""
+    names: dict[str, list[str]] = {}
+    for result in found:
+        names.setdefault(result.profile, []).append(f"{result.experiment.name} ({result.setting})")
+    first, *others = sorted(names, key=lambda profile: -len(names[profile]))
+    but = "".join(f"; `{profile}`: {', '.join(names[profile])}" for profile in others)
+    return f"Profile `{first}`{but}."
 
 
 def _numbered(

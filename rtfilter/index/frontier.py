@@ -61,12 +61,16 @@ class Frontier:
     def split(self, order: IntArray, cuts: IntArray) -> Parts:
         """Cut it into one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
         cuts = np.ascontiguousarray(cuts, np.int64)
-        queries, *parts, where = deal(self.points, self.nodes, self.cuts, self.pairs, order, cuts)
+        queries, part_cuts, nodes, starts, pairs, where = deal(
+            self.points, self.nodes, self.cuts, self.pairs, order, cuts
+        )
         if not len(where):
             raise ValueError(
                 "order must be a permutation of the batch, and cuts must ascend from 0 to its end"
             )
-        return Parts(self.version, self.selection, Dealt(queries, cuts, *parts), where)
+        return Parts(
+            self.version, self.selection, Dealt(queries, cuts, part_cuts, nodes, starts, pairs), where
+        )
 
 
 class Parts(NamedTuple):
