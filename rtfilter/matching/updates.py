@@ -132,9 +132,9 @@ class Updates:
 
     def _add(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
         count = len(draft.filters)
-        if self._subscriptions.matcher.takes.boxes:
-            draft.filters.unbounded()  # which takes long, and is kept
-        self._turn(self._subscriptions.admit, draft.filters)  # before ids are given out
+        counted = self._subscriptions.matcher.takes.boxes and len(draft.filters.unbounded()) > 0
+        if counted:
+            self._turn(self._subscriptions.admit, draft.filters)  # before ids are given out
         if ids is None:
             names = self._turn(self._subscriptions.claim_next, count)
         else:
@@ -142,11 +142,12 @@ class Updates:
             self._turn(self._subscriptions.claim_new, np.sort(names))
             self._require_new(names)
         filters = draft.filters.named(names)
-        try:
-            self._turn(self._subscriptions.promise, filters)
-        except PredicateError:
-            self._clear()
-            raise
+        if counted:
+            try:
+                self._turn(self._subscriptions.promise, filters)
+            except PredicateError:  # others came meanwhile
+                self._clear()
+                raise
         if self._builds_anew(len(self._subscriptions) + count, count):
             self._build_anew(filters, draft.predicates)
             return names
