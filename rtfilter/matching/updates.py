@@ -181,8 +181,8 @@ class Updates:
 
     def _add(self, draft: Draft, ids: IntArray | list[Name] | None) -> AnyArray:
         count, labels, moment = len(draft.filters), draft.labels, self._subscriptions.moment()
-        if self._subscriptions.matcher.takes.boxes:
-            draft.filters.unbounded()  # which takes long, and is kept
+        # To find these takes long, and they are kept.
+        counted = self._subscriptions.matcher.takes.boxes and len(draft.filters.unbounded()) > 0
         if ids is None:
             keys: IntArray = self._claim(draft, moment, self._subscriptions.claim_next, count)
         else:
@@ -197,11 +197,12 @@ class Updates:
                 self._claim(draft, moment, self._subscriptions.claim_new, np.sort(ids))
                 self._require_new(ids)
         filters = draft.filters.named(keys)
-        try:
-            self._turn(self._subscriptions.promise, filters, moment)
-        except PredicateError:
-            self._clear()
-            raise
+        if counted:
+            try:
+                self._turn(self._subscriptions.promise, filters, moment)
+            except PredicateError:  # others came meanwhile
+                self._clear()
+                raise
         if self._builds_anew(len(self._subscriptions) + count, count):
             self._build_anew(filters, draft.predicates, labels)
         else:
