@@ -95,7 +95,7 @@ class AsyncFilter:
         size: int | None = None,
         delay: float = 0.0,
         most_waiting: int = 1024,
-        pause: float = 0.0005,
+        pause: float = 0.001,
     ) -> None:
         if not isinstance(filter, EventFilter):
             raise TypeError(f"filter must be an EventFilter, not {filter!r:.60}")
