@@ -85,6 +85,13 @@ class Beliefs:
         self.mean += gain * off
         self.covariance -= np.outer(gain, column)
 
+    def doubt(self, factor: float, best: int) -> None:
+        """Multiply the covariance by a factor, until differences from the best are as unsure as at first."""
+        first = self._relative.diagonal() + self._relative[best, best] - 2 * self._relative[best]
+        now = self.unsure(best).sum()
+        if now > 0:
+            self.covariance *= max(min(factor, float(first.sum() / now)), 1.0)
+
     def unsure(self, best: int) -> Floats:
         """Variance of the difference of each plan from the best one."""
         own, row = self.covariance.diagonal(), self.covariance[best]

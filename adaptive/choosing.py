@@ -100,7 +100,8 @@ class CostController(Recorder):
             if state.packed != shape.packed:
                 state.packed = shape.packed
                 state.pack(PACKED)
-            at = self._next(state)
+            at = self._next(state) if state.decided is None else state.decided
+            state.decided = None
             self._serial += 1
             ticket = Ticket(state.beliefs.plans[at], label, int(at != state.best), self._serial)
             self._under_way[self._serial] = ticket, state, at
@@ -164,6 +165,8 @@ class CostController(Recorder):
         state.learn(at, value, report.size, not report.unfinished)
         if at != state.best or state.left == 0:
             self._model.fit(state.beliefs.plans[at], report)
+        if state.left == 0 and state.decided is None:
+            state.decided = self._next(state)  # now: nobody waits for it, as they do for a plan
         return True
 
     def _take(self, ticket: Ticket) -> tuple[Learner, int] | None:

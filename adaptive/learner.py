@@ -16,8 +16,10 @@ SOON, CALM = 50.0, 2.0
 been calm for long is expected to stay so for twice as long."""
 NOISE, LEAST_NOISE = 0.1, 1e-5
 """Standard deviation of the logarithms of responses that is expected at first, and the least variance."""
-PACE = 0.1
-"""Logarithm by which the variance moves with each batch."""
+PACE, FIRST_PACE = 0.1, 1.0
+"""Logarithm by which the variance moves with each batch, and with the first one: then half of it, a third."""
+LOUDER = 8.0
+"""When the variance is so many times what it was thought to be, what was learnt meanwhile is less sure."""
 VAGUE = 0.25
 """Weight of a batch that was given up, or lost."""
 AGE, COMMON_AGE = 2e-5, 0.3
@@ -51,6 +53,8 @@ class Learner:
         self.noise = NOISE**2
         self.left = 0
         """Batches until the next decision."""
+        self.decided: int | None = None
+        """Place of the plan of the next batch, if it was decided when the last one was reported."""
         self.rest = 1
         """Batches that the best plan gets after the next decision for it, about."""
         self.doubt = 0.0
@@ -63,6 +67,8 @@ class Learner:
         self._trying = True
         self._values: list[float] = []  # of the best plan, since the last decision
         self._weight, self._age = 0.0, 0
+        self._steps = 0  # of the noise
+        self._trusted = self.noise  # what it was thought to be while the plans were learnt
         self._growth = Growth()
         self._drift = Drift()
         self._credit, self._doubted = 1.0, 0.0
@@ -81,7 +87,7 @@ class Learner:
     def pack(self, doubt: float) -> None:
         """The index has been built anew: nothing of what responses were need hold, not even their level."""
         self.change(0, doubt)
-        self.left, self.rest = 0, 1
+        self.left, self.rest, self.decided = 0, 1, None
         self._values.clear()
         self._weight = 0.0
         self._drift = Drift()
@@ -108,7 +114,9 @@ class Learner:
             # Half of the squares of two normal values' difference are below 0.91 of their variance.
             off = value - self._values[-1]
             larger = off * off > 0.91 * self.noise
-            self.noise = max(self.noise * math.exp(PACE if larger else -PACE), LEAST_NOISE)
+            self._steps += 1
+            pace = max(PACE, FIRST_PACE / self._steps)
+            self.noise = max(self.noise * math.exp(pace if larger else -pace), LEAST_NOISE)
         self._weight += weight
         self._values.append(value)
 
@@ -116,6 +124,9 @@ class Learner:
         """Choose the best plan anew; the place of another one that is worth a batch now, or None."""
         beliefs, before = self.beliefs, self.best
         self._get_older()
+        if self.noise > LOUDER * self._trusted:
+            beliefs.doubt(self.noise / self._trusted, self.best)
+            self._trusted = self.noise
         if self._values:
             value = statistics.median(self._values)  # few of them may have been interrupted
             variance = self.noise / self._weight

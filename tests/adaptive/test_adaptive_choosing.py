@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rtfilter.adaptive import CostController, Plan, Report, Shape, replay
+from rtfilter.adaptive.learner import Learner
 
 SHAPE = Shape(height=3, boxes=10_000)
 
@@ -97,6 +98,22 @@ def test_an_odd_first_batch_is_forgotten(factor, best):
         controller.report(ticket, Report(factor * cost(ticket.plan), 64))
         run(controller, lambda plan, n: cost(plan), 600, seed=seed)
         assert regret(run(controller, lambda plan, n: cost(plan), 100, seed=9), cost, best) < 0.1
+
+
+def test_strong_noise_does_not_settle_it_on_a_plan_that_takes_twice_as_long():
+    costs, wrong = {None: 1.5, 4: 2.6, 1: 3.0}, 0
+    for seed in range(40):
+        controller, rng, used = CostController(), np.random.default_rng(seed), []
+        for _ in range(240):
+            ticket = controller.plan(16, Shape(2, 20_000))
+            used.append(ticket.plan.group)
+            cost = costs[ticket.plan.group]
+            value = cost * math.exp(0.5 * rng.standard_normal())
+            grouped = {"estimation": 0.3 * cost, "groups": 16 // ticket.plan.group} if used[-1] else {}
+            controller.report(ticket, Report(value, 16, elapsed=1.5 * value, **grouped))
+            controller.on_update(100)
+        wrong += used[-40:].count(None) < 20
+    assert wrong <= 1
 
 
 def test_a_plan_that_becomes_better_unseen_is_found():
@@ -381,6 +398,25 @@ def test_reports_out_of_order_teach_the_same():
             done = open_tickets.pop(int(rng.integers(len(open_tickets))))
             controller.report(done, Report(cost(done.plan) * math.exp(0.05 * rng.standard_normal()), 64))
     assert regret(used[200:], cost, Plan(2, 16)) < 0.03
+
+
+def test_it_decides_when_it_is_told_and_not_when_a_batch_waits(monkeypatch):
+    decide, asked, told = Learner.decide, [0], [0]
+    counted = asked
+
+    def counting(self, horizon):
+        counted[0] += 1
+        return decide(self, horizon)
+
+    monkeypatch.setattr(Learner, "decide", counting)
+    controller, cost = CostController(), valley(1, 16)
+    for _ in range(300):
+        counted = asked
+        ticket = controller.plan(64, SHAPE)
+        counted = told
+        controller.report(ticket, Report(cost(ticket.plan), 64))
+    assert asked == [1]  # of the first batch, before anything was told
+    assert told[0] > 10
 
 
 def test_a_report_counts_once():
