@@ -87,16 +87,13 @@ class Beliefs:
 
     def doubt(self, factor: float, best: int) -> None:
         """Multiply the covariance by a factor, until differences from the best are as unsure as at first."""
-        first = self._relative.diagonal() + self._relative[best, best] - 2 * self._relative[best]
-        now = self.unsure(best).sum()
+        first, now = _differences(self._relative, best).sum(), self.unsure(best).sum()
         if now > 0:
-            self.covariance *= max(min(factor, float(first.sum() / now)), 1.0)
+            self.covariance *= max(min(factor, float(first / now)), 1.0)
 
     def unsure(self, best: int) -> Floats:
         """Variance of the difference of each plan from the best one."""
-        own, row = self.covariance.diagonal(), self.covariance[best]
-        found: Floats = own + row[best] - 2 * row
-        return found
+        return _differences(self.covariance, best)
 
     def lessons(self, best: int, variance: float) -> Floats:
         """What a batch of each plan would teach: its knowledge gradient.
@@ -108,6 +105,13 @@ class Beliefs:
         lesson = _gradient(loss, np.abs(own - row) / np.sqrt(own + variance))
         lesson[best] = _gradient(loss, np.abs(row[best] - row) / math.sqrt(row[best] + variance)).max()
         return lesson
+
+
+def _differences(covariance: Floats, best: int) -> Floats:
+    """Variance of the difference of each plan from one of them."""
+    row = covariance[best]
+    found: Floats = covariance.diagonal() + row[best] - 2 * row
+    return found
 
 
 def _gradient(loss: Floats, spread: Floats) -> Floats:
