@@ -38,7 +38,8 @@ from rtfilter.predicates.parse import Source
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
-from rtfilter.subscriptions.content import Draft, Subscriptions
+from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.given import Lifetime, labels_of
 from rtfilter.subscriptions.ids import Name, asked_ids, kind_of, new_ids, one_id
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
@@ -183,13 +184,13 @@ class EventFilter:
     @property
     def max_unbounded(self) -> int | None:
         """Most subscriptions that nothing bounds; a smaller number than there are refuses only new ones."""
-        return self._subscriptions.max_unbounded
+        return self._subscriptions.unbounded.most
 
     @max_unbounded.setter
     def max_unbounded(self, most: int | None) -> None:
         if most is not None and (type(most) is not int or most < 0):
             raise ValueError(f"max_unbounded is a number of subscriptions, or None for any; got {most!r:.60}")
-        self._subscriptions.max_unbounded = most
+        self._subscriptions.unbounded.most = most
 
     @property
     def tree(self) -> RStarTree:
@@ -617,11 +618,12 @@ class EventFilter:
 
     def stats(self) -> dict[str, Any]:
         """Statistics of the index and its use, JSON-able."""
+        held = self._subscriptions
         with self._road.gate.reading():
             return {
                 "subscriptions": len(self),
-                "unbounded": self._subscriptions.count_unbounded(self._subscriptions.moment()),
-                **self._subscriptions.matcher.stats(),
+                "unbounded": held.unbounded.count(held.labels.deadlines, held.moment()),
+                **held.matcher.stats(),
                 "in_flight_batches": self._road.gate.readers - 1,
             }
 

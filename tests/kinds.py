@@ -27,7 +27,7 @@ def require_sound(filter) -> None:
     if held.matcher.takes.boxes:
         keys = held.keys()
         filters = Filters.of_predicates(held.schema, [held.get(key) for key in keys.tolist()], keys)
-        assert held.unbounded == set(keys[filters.unbounded()].tolist())
+        assert held.unbounded.keys == set(keys[filters.unbounded()].tolist())
     given_back = [*held._free, *(key for keys in held._freed for key in keys.tolist())]
     if names is None:
         assert not given_back

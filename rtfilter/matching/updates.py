@@ -31,8 +31,10 @@ from rtfilter.matching.aside import Copy, MovedError, copied
 from rtfilter.matching.gate import Gate, Writing
 from rtfilter.matching.road import Road
 from rtfilter.predicates.store import Kept
-from rtfilter.subscriptions.content import ClaimedError, Draft, Subscriptions
+from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.ids import NO_IDS, Name
+from rtfilter.subscriptions.keys import ClaimedError
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 
 T = TypeVar("T")

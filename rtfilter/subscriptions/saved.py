@@ -27,8 +27,8 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
     arrays = held.predicates.to_arrays()
     arrays["boxless_ids"] = np.array(sorted(held.unmatchable), np.int64)
     arrays |= held.labels.to_arrays()
-    if held.unbounded:
-        arrays["unbounded_ids"] = np.array(sorted(held.unbounded), np.int64)
+    if held.unbounded.keys:
+        arrays["unbounded_ids"] = np.array(sorted(held.unbounded.keys), np.int64)
     content = "predicates"
     if isinstance(held.matcher, Savable):
         content = "arrays"
@@ -49,8 +49,8 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
         "content": content,
         "ids": next((name for name, kind in KINDS.items() if kind is held.kind), None),
     }
-    if held.max_unbounded != MAX_UNBOUNDED:
-        meta["max_unbounded"] = held.max_unbounded
+    if held.unbounded.most != MAX_UNBOUNDED:
+        meta["max_unbounded"] = held.unbounded.most
     return meta, arrays
 
 
@@ -90,11 +90,11 @@ def from_arrays(
     kind = None if saved_kind is None else KINDS[saved_kind]
     held = Subscriptions(known, own, made, predicates, unmatchable, next_id, kind, clock)
     held.version = meta.get("version", 0)
-    held.max_unbounded = most = meta.get("max_unbounded", MAX_UNBOUNDED)
+    held.unbounded.most = most = meta.get("max_unbounded", MAX_UNBOUNDED)
     unbounded = arrays.get("unbounded_ids", np.empty(0, np.int64))
     if unbounded.dtype.kind not in "iu" or not (most is None or (type(most) is int and most >= 0)):
         raise ValueError("the ids that nothing bounds, or their limit, are no integers")
-    held.unbounded.update(unbounded.tolist())
+    held.unbounded.keys.update(unbounded.tolist())
     if content != "arrays":
         filters = _saved_filters(held, arrays, boxes=content == "boxes")
         if made.takes.boxes or content == "predicates":

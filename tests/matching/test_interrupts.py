@@ -18,12 +18,17 @@ import rtfilter.matching.road
 import rtfilter.matching.stream
 import rtfilter.matching.updates
 import rtfilter.predicates.store
+import rtfilter.subscriptions.changing
 import rtfilter.subscriptions.content
 import rtfilter.subscriptions.deadlines
+import rtfilter.subscriptions.held
 import rtfilter.subscriptions.ids
+import rtfilter.subscriptions.keys
 import rtfilter.subscriptions.labels
 import rtfilter.subscriptions.metadata
 import rtfilter.subscriptions.names
+import rtfilter.subscriptions.slices
+import rtfilter.subscriptions.unbounded
 from interrupts import Interrupt, Lines
 from kinds import require_sound
 from rtfilter import EventFilter, Schema
@@ -47,12 +52,17 @@ MODULES = [
     rtfilter.matching.stream,
     rtfilter.matching.updates,
     rtfilter.predicates.store,
+    rtfilter.subscriptions.changing,
     rtfilter.subscriptions.content,
     rtfilter.subscriptions.deadlines,
+    rtfilter.subscriptions.held,
     rtfilter.subscriptions.ids,
+    rtfilter.subscriptions.keys,
     rtfilter.subscriptions.labels,
     rtfilter.subscriptions.metadata,
     rtfilter.subscriptions.names,
+    rtfilter.subscriptions.slices,
+    rtfilter.subscriptions.unbounded,
 ]
 SCHEMA = Schema({"x": float, "s": str})
 EVENTS = [{"x": float(x), "s": s} for x in (0, 3) for s in ("a", "abcdefgh")]
