@@ -23,7 +23,7 @@ class Change(NamedTuple):
     """With ``ids``, int64 or object (n,), and ``predicates()``; see `rtfilter.matchers.filters.Filters`."""
     removed: AnyArray
     """int64 or object (m,): ids, known ones only."""
-    keys: IntArray | None = None
+    handles: IntArray | None = None
     """int64 (k,): what stands inside for all ids that it is about; None where that are ids themselves."""
 
 

@@ -453,7 +453,7 @@ class EventFilter:
 
     def __contains__(self, id: object) -> bool:
         with self._road.gate.reading():
-            return self._subscriptions.key(id, self._subscriptions.moment()) >= 0
+            return self._subscriptions.handle(id, self._subscriptions.moment()) >= 0
 
     # -- matching ------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Ids of each type, and what has to hold of those that the index knows by keys."""
+"""Ids of each type, and what has to hold of those that the index knows by handles."""
 
 from uuid import UUID
 
@@ -18,26 +18,27 @@ def id_of(kind: type, number: int):
 
 
 def require_sound(filter) -> None:
-    """Keys and ids belong together; no key is free and in use, or free twice. Nothing may be claimed.
+    """Handles and ids belong together; no handle is free and in use, or free twice. Nothing may be claimed.
 
-    And those that nothing bounds are counted by their keys.
+    And those that nothing bounds are counted by their handles.
     """
     held = filter._subscriptions
     names = held.labels.names
     if held.matcher.takes.boxes:
-        keys = held.keys()
-        filters = Filters.of_predicates(held.schema, [held.get(key) for key in keys.tolist()], keys)
-        assert held.unbounded.keys == set(keys[filters.unbounded()].tolist())
-    given_back = [*held._free, *(key for keys in held._freed for key in keys.tolist())]
+        handles = held.handles()
+        predicates = [held.get(handle) for handle in handles.tolist()]
+        filters = Filters.of_predicates(held.schema, predicates, handles)
+        assert held.unbounded.handles == set(handles[filters.unbounded()].tolist())
+    given_back = [*held._free, *(handle for handles in held._freed for handle in handles.tolist())]
     if names is None:
         assert not given_back
         return
     assert not held.claims
     used = names.used()
-    assert np.array_equal(used, held.keys())
-    assert names.keys(names.take(used).tolist()).tolist() == used.tolist()
+    assert np.array_equal(used, held.handles())
+    assert names.handles(names.take(used).tolist()).tolist() == used.tolist()
     assert len(names.by_id()) == len(used)
     free = set(given_back)
     assert len(free) == len(given_back)
     assert free.isdisjoint(used.tolist())
-    assert all(key < held.next_id for key in free)
+    assert all(handle < held.next_id for handle in free)

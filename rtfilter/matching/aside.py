@@ -88,5 +88,5 @@ def _changed(changes: Changes) -> IntArray:
     """Ids that were added or removed since this was last asked, ascending."""
     lately = list(changes)
     none = np.empty(0, np.int64)
-    keys = ((c.added.ids, c.removed) if c.keys is None else (c.keys,) for c in lately)
-    return np.unique(np.concatenate([none, *(column for columns in keys for column in columns)]))
+    handles = ((c.added.ids, c.removed) if c.handles is None else (c.handles,) for c in lately)
+    return np.unique(np.concatenate([none, *(column for columns in handles for column in columns)]))

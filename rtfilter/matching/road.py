@@ -80,7 +80,7 @@ class Road:
                 hits = self.matcher.match(events)
             offsets, ids = refine(hits, events, self.subscriptions, None, moment)
             names = self.subscriptions.labels.names
-            if names is not None:  # before a change: then keys may stand for others
+            if names is not None:  # before a change: then handles may stand for others
                 matches = Matches.named(offsets, names.take(ids), names.kind)
             else:
                 matches = Matches(offsets, ids)
@@ -276,7 +276,7 @@ class Batch:
                 rows = self.order[self.cuts[group] : self.cuts[group + 1]]
                 hits = self._road.levels.resume_part(self._groups, group)
         offsets, ids = refine(hits, self._events, self._road.subscriptions, rows, self.moment)
-        if self._names is not None:  # while the index is held: then keys may stand for others
+        if self._names is not None:  # while the index is held: then handles may stand for others
             ids = self._names.take(ids)
         now = perf_counter()
         worked = self.account.worked = self.account.worked + now - begun

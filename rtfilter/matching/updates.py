@@ -33,8 +33,8 @@ from rtfilter.matching.road import Road
 from rtfilter.predicates.store import Kept
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.drafts import Draft
+from rtfilter.subscriptions.handles import ClaimedError
 from rtfilter.subscriptions.ids import NO_IDS, Name
-from rtfilter.subscriptions.keys import ClaimedError
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 
 T = TypeVar("T")
@@ -186,19 +186,19 @@ class Updates:
         # To find these takes long, and they are kept.
         counted = self._subscriptions.matcher.takes.boxes and len(draft.filters.unbounded()) > 0
         if ids is None:
-            keys: IntArray = self._claim(draft, moment, self._subscriptions.claim_next, count)
+            handles: IntArray = self._claim(draft, moment, self._subscriptions.claim_next, count)
         else:
             self._renew(ids)
             if isinstance(ids, list):
                 self._claim(draft, moment, self._subscriptions.claim_names, frozenset(ids), type(ids[0]))
                 self._require_new(ids)
-                keys = self._turn(self._subscriptions.claim_next, count)
+                handles = self._turn(self._subscriptions.claim_next, count)
                 labels = labels._replace(names=ids)
             else:
-                keys = ids
+                handles = ids
                 self._claim(draft, moment, self._subscriptions.claim_new, np.sort(ids))
                 self._require_new(ids)
-        filters = draft.filters.named(keys)
+        filters = draft.filters.named(handles)
         if counted:
             try:
                 self._turn(self._subscriptions.promise, filters, moment)
@@ -212,7 +212,7 @@ class Updates:
             while done < len(cuts) - 1:
                 done = self._add_bits(filters, draft.predicates, labels, cuts, done)
             self._turn(self._subscriptions.show, filters)
-        return keys if labels.names is None else np.array(labels.names, object)
+        return handles if labels.names is None else np.array(labels.names, object)
 
     def _claim(self, draft: Draft, moment: float, step: Callable[..., T], *arguments: Any) -> T:
         """Claim something for new subscriptions; nothing, and no ids are lost, where they are too many."""
@@ -229,13 +229,13 @@ class Updates:
         if isinstance(ids, list):
             self._turn(held.claim_names, frozenset(ids))
         step = KNOWN if isinstance(ids, list) else len(ids)
-        found = [self._look(held.labels.keys, ids[row : row + step]) for row in range(0, len(ids), step)]
-        keys = np.concatenate(found)
-        removed = np.zeros(len(keys), np.bool_)
-        wanted, first = np.unique(keys, return_index=True)
+        found = [self._look(held.labels.handles, ids[row : row + step]) for row in range(0, len(ids), step)]
+        handles = np.concatenate(found)
+        removed = np.zeros(len(handles), np.bool_)
+        wanted, first = np.unique(handles, return_index=True)
         self._turn(held.claim, wanted)
         slices = (wanted[row : row + KNOWN] for row in range(0, len(wanted), KNOWN))
-        known = [self._look(held.gone if passed else held.known, keys, moment) for keys in slices]
+        known = [self._look(held.gone if passed else held.known, handles, moment) for handles in slices]
         removed[first] = np.concatenate(known)
         gone = wanted[removed[first]]
         if len(gone) and self._builds_anew(len(held) - len(gone), len(gone)):
@@ -263,7 +263,7 @@ class Updates:
         gone: list[Any] = []
         for row in range(0, len(ids), KNOWN):
             part = ids[row : row + KNOWN]
-            found = self._look(held.gone, held.labels.keys(part), moment).tolist()
+            found = self._look(held.gone, held.labels.handles(part), moment).tolist()
             gone += [id for id, passed in zip(part, found, strict=True) if passed]
         if gone:
             self._remove(gone if isinstance(ids, list) else np.array(gone, np.int64), moment, passed=True)

@@ -56,13 +56,13 @@ class Changing(Held):
             self._listeners = tuple(one for one in self._listeners if _told(one, change))
 
     def change_of(self, added: Filters, removed: IntArray, names: Names | None = None) -> Change:
-        """What to tell of a change of keys; those added stand for `names`, if they have other ones."""
+        """What to tell of a change of handles; those added stand for `names`, if they have other ones."""
         own = self.labels.names
         if own is None or not self._listeners:  # nobody will hear of it: names take long where they are many
             return Change(self.version + 1, added, removed)
         new = (own if names is None else names).take(added.ids)
-        keys = np.concatenate([added.ids, removed])
-        return Change(self.version + 1, added.named(new), own.take(removed), keys)
+        handles = np.concatenate([added.ids, removed])
+        return Change(self.version + 1, added.named(new), own.take(removed), handles)
 
     # -- adding --------------------------------------------------------------------------------------------
 
@@ -73,24 +73,24 @@ class Changing(Held):
         and what `admit` raises.
         """
         self.admit(draft.filters, moment)
-        keys, labels = self._new_keys(draft, ids, moment)
-        self._undo = partial(self.forget, keys)
+        handles, labels = self._new_handles(draft, ids, moment)
+        self._undo = partial(self.forget, handles)
         try:
-            filters = draft.filters.named(keys)
-            self.put(keys, filters, draft.predicates, labels)
+            filters = draft.filters.named(handles)
+            self.put(handles, filters, draft.predicates, labels)
             self._undo = partial(self.tell, self.change_of(filters, NO_IDS))
         finally:
             self.recover()
-        return self.labels.ids(keys)
+        return self.labels.ids(handles)
 
     def admit(self, filters: Filters, moment: float, replaced: int | None = None) -> None:
         """Raise `PredicateError` where too many would be there, once these are, that nothing bounds."""
         self.unbounded.admit(filters, self.labels.deadlines, moment, replaced)
 
-    def _new_keys(
+    def _new_handles(
         self, draft: Draft, ids: IntArray | list[Name] | None, moment: float
     ) -> tuple[IntArray, Beside]:
-        """Keys for new subscriptions, with their labels."""
+        """Handles for new subscriptions, with their labels."""
         count = len(draft.filters)
         if ids is None:
             if self.kind is not int and count:
@@ -103,22 +103,23 @@ class Changing(Held):
         self._renew(ids, moment)
         self.require_new(ids)
         if isinstance(ids, list):
-            return self.next_keys(count), draft.labels._replace(names=ids)
+            return self.next_handles(count), draft.labels._replace(names=ids)
         self.next_id = max(self.next_id, int(ids.max()) + 1)
         return ids, draft.labels
 
     def _renew(self, ids: IntArray | list[Name], moment: float) -> None:
         """Remove those of some ids that are beyond their deadlines, so that they are new."""
-        keys = self.labels.keys(ids)
-        passed = self.labels.passed(keys, moment)
+        handles = self.labels.handles(ids)
+        passed = self.labels.passed(handles, moment)
         if passed is not None and passed.any():
-            self._remove_known(np.array([key for key in keys[passed].tolist() if key in self], np.int64))
+            there = [handle for handle in handles[passed].tolist() if handle in self]
+            self._remove_known(np.array(there, np.int64))
 
     def require_new(self, ids: IntArray | list[Name]) -> None:
         """Raise `ValueError` for an id that is known."""
-        keys = self.labels.keys(ids)
-        for row, key in enumerate(keys.tolist()):
-            if key in self:
+        handles = self.labels.handles(ids)
+        for row, handle in enumerate(handles.tolist()):
+            if handle in self:
                 raise ValueError(
                     f"subscription {shown(_plain(ids[row]))} exists already; unsubscribe or update it"
                 )
@@ -131,33 +132,33 @@ class Changing(Held):
         One that is named twice was known the first time.
         """
         self.refuse_claimed(ids)
-        keys = self.labels.keys(ids)
+        handles = self.labels.handles(ids)
         # Known beforehand: a removal that was begun is completed, and told, even where it is cut short.
         found: list[bool] = []
         seen: set[int] = set()
-        for key in keys.tolist():
-            found.append(key in self and key not in seen and not self.labels.has_passed(key, moment))
-            seen.add(key)
+        for handle in handles.tolist():
+            found.append(handle in self and handle not in seen and not self.labels.has_passed(handle, moment))
+            seen.add(handle)
         known = np.array(found, np.bool_)
-        self._remove_known(keys if all(found) else keys[known])
+        self._remove_known(handles if all(found) else handles[known])
         return known
 
     def remove_passed(self, moment: float, most: int) -> None:
         """Remove some of those that are beyond their deadlines, at most so many; little work besides."""
         if self.labels.deadlines is None or moment < self.labels.deadlines.earliest:
             return
-        keys = self.labels.deadlines.next_passed(moment, most)
-        if len(self.claimed) and len(keys):
-            keys = keys[~among(keys, self.claimed)]
-        self._remove_known(keys)
+        handles = self.labels.deadlines.next_passed(moment, most)
+        if len(self.claimed) and len(handles):
+            handles = handles[~among(handles, self.claimed)]
+        self._remove_known(handles)
 
-    def _remove_known(self, keys: IntArray) -> None:
-        if len(keys):
-            self._undo = partial(self._complete_removal, keys, self.change_of(self.nothing, keys))
+    def _remove_known(self, handles: IntArray) -> None:
+        if len(handles):
+            self._undo = partial(self._complete_removal, handles, self.change_of(self.nothing, handles))
             self.recover()
 
-    def _complete_removal(self, keys: IntArray, change: Change) -> None:
-        self.forget(keys)
+    def _complete_removal(self, handles: IntArray, change: Change) -> None:
+        self.forget(handles)
         self.tell(change)
 
     # -- replacing -----------------------------------------------------------------------------------------
@@ -169,103 +170,103 @@ class Changing(Held):
 
         Raises `UnknownSubscriptionError`, and what `admit` raises.
         """
-        key = self._require_known(id, moment)
-        keys = np.array([key])
+        handle = self._require_known(id, moment)
+        handles = np.array([handle])
         if draft is None:
-            change = self.change_of(self.nothing, NO_IDS)._replace(keys=keys)
-            self._undo = partial(self._complete_labels, keys, labels, change)
+            change = self.change_of(self.nothing, NO_IDS)._replace(handles=handles)
+            self._undo = partial(self._complete_labels, handles, labels, change)
             self.recover()
             return
-        self.admit(draft.filters, moment, key)
-        filters = draft.filters.named(keys)
-        if self.replacing is not None and key not in self.unmatchable and len(filters.boxes().ids):
-            self._replace_at_once(self.replacing, keys, filters, draft.predicates, labels)
+        self.admit(draft.filters, moment, handle)
+        filters = draft.filters.named(handles)
+        if self.replacing is not None and handle not in self.unmatchable and len(filters.boxes().ids):
+            self._replace_at_once(self.replacing, handles, filters, draft.predicates, labels)
             return
-        kept = self.predicates.kept(key)
-        old = self.content([key] if key in self.matcher else [])
-        before = self._labels_before(keys, labels)
-        self._undo = partial(self._put_instead, keys, old, None if kept is None else [kept], before)
+        kept = self.predicates.kept(handle)
+        old = self.content([handle] if handle in self.matcher else [])
+        before = self._labels_before(handles, labels)
+        self._undo = partial(self._put_instead, handles, old, None if kept is None else [kept], before)
         try:
-            self._put_instead(keys, filters, draft.predicates, labels)
-            self._undo = partial(self.tell, self.change_of(filters, keys))
+            self._put_instead(handles, filters, draft.predicates, labels)
+            self._undo = partial(self.tell, self.change_of(filters, handles))
         finally:
             self.recover()
 
     def _require_known(self, id: object, moment: float) -> int:
-        """The key of an id. Raises `UnknownSubscriptionError`, and `ClaimedError`."""
+        """The handle of an id. Raises `UnknownSubscriptionError`, and `ClaimedError`."""
         if self.labels.names is None:
             if len(self.claimed) and is_integer(id):
                 self.refuse_claimed(as_ids(id))  # type: ignore[arg-type]
         elif self.claimed_names and isinstance(id, Name):
             self.refuse_claimed([id])
-        key = self.key(id, moment)
-        if key < 0:
+        handle = self.handle(id, moment)
+        if handle < 0:
             raise UnknownSubscriptionError(id)
-        return key
+        return handle
 
-    def _complete_labels(self, keys: IntArray, labels: Beside, change: Change) -> None:
-        self.labels.put(keys.tolist(), labels)
+    def _complete_labels(self, handles: IntArray, labels: Beside, change: Change) -> None:
+        self.labels.put(handles.tolist(), labels)
         self.tell(change)
 
     def _put_instead(
-        self, keys: IntArray, filters: Filters, predicates: Sequence[Kept] | None, labels: Beside
+        self, handles: IntArray, filters: Filters, predicates: Sequence[Kept] | None, labels: Beside
     ) -> None:
-        """Let keys, which stay, ask for something else."""
-        self.strip(keys)
-        self.put(keys, filters, predicates, labels)
+        """Let handles, which stay, ask for something else."""
+        self.strip(handles)
+        self.put(handles, filters, predicates, labels)
 
-    def _labels_before(self, keys: IntArray, labels: Beside) -> Beside:
+    def _labels_before(self, handles: IntArray, labels: Beside) -> Beside:
         """What takes back the change of some labels."""
         if labels is NO_LABELS:
             return NO_LABELS
-        before = self.labels.of(keys)
+        before = self.labels.of(handles)
         return Beside(
             None,
-            np.full(len(keys), inf) if before.deadlines is None else before.deadlines,
-            [None] * len(keys) if before.metadata is None else before.metadata,
+            np.full(len(handles), inf) if before.deadlines is None else before.deadlines,
+            [None] * len(handles) if before.metadata is None else before.metadata,
         )
 
     def _replace_at_once(
         self,
         matcher: Replacing,
-        keys: IntArray,
+        handles: IntArray,
         filters: Filters,
         predicates: Sequence[Kept] | None,
         labels: Beside,
     ) -> None:
         """Replace one that the matcher has: in the matcher first, which may refuse, then beside it."""
-        change = self.change_of(filters, keys)
+        change = self.change_of(filters, handles)
         # Once begun, it is completed.
-        self._undo = partial(self._complete_replacement, keys, filters, predicates, labels, change)
+        self._undo = partial(self._complete_replacement, handles, filters, predicates, labels, change)
         try:
             try:
                 matcher.replace(filters)
             except Exception:
                 self._undo = None
                 raise
-            self.ends.remove(keys)
+            self.ends.remove(handles)
             self.ends.add(filters.ends)
-            self.unbounded.keys.discard(int(keys[0]))
+            self.unbounded.handles.discard(int(handles[0]))
             self.unbounded.note(filters)
             if predicates is None:
-                self.predicates.remove(int(keys[0]))
+                self.predicates.remove(int(handles[0]))
             else:
-                self.predicates.put(int(keys[0]), predicates[0])
+                self.predicates.put(int(handles[0]), predicates[0])
             if labels is not NO_LABELS:
-                self.labels.put(keys.tolist(), labels)
+                self.labels.put(handles.tolist(), labels)
             self._undo = partial(self.tell, change)
         finally:
             self.recover()
 
     def _complete_replacement(
         self,
-        keys: IntArray,
+        handles: IntArray,
         filters: Filters,
         predicates: Sequence[Kept] | None,
         labels: Beside,
         change: Change,
     ) -> None:
-        self._put_instead(keys, filters, predicates, labels)
+        self._put_instead(handles, filters, predicates, labels)
         self.tell(change)
 
 

@@ -1,6 +1,6 @@
 """Subscriptions: ids, predicates, and the matcher that finds them; a change is whole or undone.
 
-What is there by key is in `held`, changes in one step are in `changing`; here are those of many steps, and
+What is there by handle is in `held`, changes in one step are in `changing`; here are those of many steps, and
 copies.
 """
 
@@ -35,7 +35,7 @@ class _Large(NamedTuple):
     content: Subscriptions | None = None
     """The copy that holds all from now on."""
     freed: list[IntArray] | None = None
-    """With a copy: keys that stand for nothing from now on, of large removals."""
+    """With a copy: handles that stand for nothing from now on, of large removals."""
 
 
 class Subscriptions(Changing):
@@ -53,28 +53,28 @@ class Subscriptions(Changing):
 
     # -- large changes -------------------------------------------------------------------------------------
     #
-    # Keys are claimed. Those to be added are hidden, added bit by bit, and shown at once; those to be removed
-    # are hidden at once, and removed bit by bit. Or all is built anew elsewhere, and adopted at once. Each of
-    # these steps is a change that must run alone. One that is given up leaves claimed and hidden keys: all
-    # there is to do is to remove what is hidden, and to release the claim.
+    # Handles are claimed. Those to be added are hidden, added bit by bit, and shown at once; those to be
+    # removed are hidden at once, and removed bit by bit. Or all is built anew elsewhere, and adopted at once.
+    # Each of these steps is a change that must run alone. One that is given up leaves claimed and hidden
+    # handles: all there is to do is to remove what is hidden, and to release the claim.
 
     def promise(self, filters: Filters, moment: float) -> None:
-        """Of claimed keys that are to be added: `admit` them, and count them from now on."""
+        """Of claimed handles that are to be added: `admit` them, and count them from now on."""
         self.admit(filters, moment)
         self.unbounded.note(filters)
 
     def release(self) -> None:
         """Release what is claimed, when nothing is hidden any more."""
         if len(self.claimed):
-            for key in self.unbounded.among(self.claimed):
-                if key not in self.matcher:  # it was promised, and never came
-                    self.unbounded.keys.discard(key)
+            for handle in self.unbounded.among(self.claimed):
+                if handle not in self.matcher:  # it was promised, and never came
+                    self.unbounded.handles.discard(handle)
         super().release()
 
     def add_hidden(
         self, filters: Filters, predicates: Sequence[Kept] | None, labels: Beside = NO_LABELS
     ) -> None:
-        """Add some of the claimed keys, new ones, hidden with all others."""
+        """Add some of the claimed handles, new ones, hidden with all others."""
         self.hidden, visible = self.claimed, len(self)
         self._undo = partial(self._end_bit, filters.ids, self.hidden, visible)
         try:
@@ -84,13 +84,13 @@ class Subscriptions(Changing):
             self.recover()
 
     def remove_hidden(self, count: int) -> None:
-        """Remove the first of the hidden keys, which are then no longer hidden."""
+        """Remove the first of the hidden handles, which are then no longer hidden."""
         self._undo = partial(self._end_bit, self.hidden[:count], self.hidden[count:], len(self))
         self.recover()
 
-    def _end_bit(self, keys: IntArray, hidden: IntArray, visible: int) -> None:
-        """Remove some keys, and count again what is hidden."""
-        self.forget(keys)
+    def _end_bit(self, handles: IntArray, hidden: IntArray, visible: int) -> None:
+        """Remove some handles, and count again what is hidden."""
+        self.forget(handles)
         self.hidden, self._hidden_count = hidden, self.count_all() - visible
 
     def show(self, filters: Filters) -> None:
@@ -98,9 +98,9 @@ class Subscriptions(Changing):
         self._undo = partial(self._end_large, _Large(self.change_of(filters, NO_IDS)))
         self.recover()
 
-    def hide(self, keys: IntArray) -> None:
-        """Hide some of the claimed keys, known ones, ascending: this is their removal."""
-        self._undo = partial(self._end_large, _Large(self.change_of(self.nothing, keys), keys))
+    def hide(self, handles: IntArray) -> None:
+        """Hide some of the claimed handles, known ones, ascending: this is their removal."""
+        self._undo = partial(self._end_large, _Large(self.change_of(self.nothing, handles), handles))
         self.recover()
 
     def adopt(self, copy: Subscriptions, added: Filters | None, removed: IntArray) -> None:
@@ -123,7 +123,7 @@ class Subscriptions(Changing):
             if copy._former is None:  # it takes long to free: that is done where the copy ends
                 copy._former = self.predicates, self.labels
             self.predicates, self.unmatchable = copy.predicates, copy.unmatchable
-            self.unbounded.keys = copy.unbounded.keys
+            self.unbounded.handles = copy.unbounded.handles
             self.labels = copy.labels
             assert made.freed is not None
             self._freed = made.freed
@@ -144,12 +144,12 @@ class Subscriptions(Changing):
 
     def part(self, ids: IntArray | list[Name], moment: float = -inf) -> Subscriptions:
         """Some of the subscriptions with a matcher of their own; unknown ids are ignored."""
-        wanted = np.unique(self.labels.keys(ids))
+        wanted = np.unique(self.labels.handles(ids))
         if 8 * len(wanted) > len(self):
-            own = self.keys()
+            own = self.handles()
             own = own[np.isin(own, wanted)]
         else:
-            own = np.array([key for key in wanted.tolist() if key in self], np.int64)
+            own = np.array([handle for handle in wanted.tolist() if handle in self], np.int64)
         passed = self.labels.passed(own, moment)
         if passed is not None:
             own = own[~passed]
@@ -164,7 +164,7 @@ class Subscriptions(Changing):
         """All subscriptions with another matcher. Raises `PredicateError` for what it does not take."""
         other = Subscriptions(self.schema, matcher, kind=self.kind, clock=self.clock)
         other.unbounded.most = self.unbounded.most
-        own = self.keys()
+        own = self.handles()
         if self.factory is other.factory:
             slices.take(other, [slices.read(self, own)])
         else:

@@ -1,4 +1,4 @@
-"""What a filter holds: the matcher, and beside it what its boxes do not tell, all by key.
+"""What a filter holds: the matcher, and beside it what its boxes do not tell, all by handle.
 
 What is beyond its deadline is gone for those who ask, and is removed later, some at a time.
 """
@@ -21,13 +21,13 @@ from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.store import Kept, PredicateStore, kept
+from rtfilter.subscriptions.handles import Handles
 from rtfilter.subscriptions.ids import NO_IDS, Name, among
-from rtfilter.subscriptions.keys import Keys
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.unbounded import Unbounded
 
 
-class Held(Keys):
+class Held(Handles):
     """All that is known of subscriptions. Many may look at once; who puts or removes must be alone.
 
     Attributes
@@ -41,9 +41,9 @@ class Held(Keys):
     predicates : PredicateStore
         Those that the matcher's boxes do not tell.
     unmatchable : set of int
-        Keys that no event can match: known, but not to the matcher.
+        Handles that no event can match: known, but not to the matcher.
     unbounded : Unbounded
-        Keys that nothing bounds.
+        Handles that nothing bounds.
     nothing : Filters
         Those of no subscriptions.
     """
@@ -75,68 +75,68 @@ class Held(Keys):
 
     def put(
         self,
-        keys: IntArray,
+        handles: IntArray,
         filters: Filters,
         predicates: Sequence[Kept] | None,
         labels: Beside = NO_LABELS,
     ) -> None:
-        """Add new keys, of which `filters` may lack those that match nothing."""
+        """Add new handles, of which `filters` may lack those that match nothing."""
         # All of this before the matcher has them: its hits may ask for it.
         if labels is not NO_LABELS:
-            self.labels.put(keys.tolist(), labels)
+            self.labels.put(handles.tolist(), labels)
         if predicates is not None:
-            for key, predicate in zip(keys.tolist(), predicates, strict=True):
-                self.predicates.put(key, predicate)
+            for handle, predicate in zip(handles.tolist(), predicates, strict=True):
+                self.predicates.put(handle, predicate)
         self.predicates.ends.add(filters.ends)
-        self.fill(keys, filters)
+        self.fill(handles, filters)
 
-    def fill(self, keys: IntArray, filters: Filters) -> None:
+    def fill(self, handles: IntArray, filters: Filters) -> None:
         """Give the matcher subscriptions; those that it leaves out match nothing, and are kept beside it."""
         before = len(self.matcher)
         self.unbounded.note(filters)
         self.matcher.add(filters)
-        if len(self.matcher) - before == len(keys):
+        if len(self.matcher) - before == len(handles):
             return
-        left_out = [row for row, key in enumerate(keys.tolist()) if key not in self.matcher]
+        left_out = [row for row, handle in enumerate(handles.tolist()) if handle not in self.matcher]
         for row in left_out:
-            key = int(keys[row])
-            self.unmatchable.add(key)
-            if key not in self.predicates:
-                self.predicates.put(key, kept(filters.predicates()[row], True))
+            handle = int(handles[row])
+            self.unmatchable.add(handle)
+            if handle not in self.predicates:
+                self.predicates.put(handle, kept(filters.predicates()[row], True))
 
-    def strip(self, keys: IntArray) -> None:
-        """Remove what some keys ask for; where it was interrupted, it can be done again."""
-        self.matcher.remove(keys)
-        self.predicates.ends.remove(keys)
-        for key in keys.tolist():
-            self.unmatchable.discard(key)
-            self.unbounded.keys.discard(key)
-            self.predicates.remove(key)
+    def strip(self, handles: IntArray) -> None:
+        """Remove what some handles ask for; where it was interrupted, it can be done again."""
+        self.matcher.remove(handles)
+        self.predicates.ends.remove(handles)
+        for handle in handles.tolist():
+            self.unmatchable.discard(handle)
+            self.unbounded.handles.discard(handle)
+            self.predicates.remove(handle)
 
-    def forget(self, keys: IntArray) -> None:
-        """Remove all that is known of some keys; where it was interrupted, it can be done again."""
-        self.strip(keys)
-        self._free += self.labels.drop(keys)
+    def forget(self, handles: IntArray) -> None:
+        """Remove all that is known of some handles; where it was interrupted, it can be done again."""
+        self.strip(handles)
+        self._free += self.labels.drop(handles)
 
     # -- all of them -----------------------------------------------------------------------------------------
 
-    def keys(self) -> IntArray:
-        """All keys, ascending, int64 (n,)."""
+    def handles(self) -> IntArray:
+        """All handles, ascending, int64 (n,)."""
         own = np.union1d(self.matcher.ids(), np.array(sorted(self.unmatchable), np.int64))
         visible = self.visible(own)
         return own if visible is None else own[visible]
 
     def ids(self, moment: float = -inf) -> AnyArray:
         """The ids of all that are there at a moment, int64 or object (n,); integers ascend."""
-        keys = self.keys()
-        passed = self.labels.passed(keys, moment)
-        return self.labels.ids(keys if passed is None else keys[~passed])
+        handles = self.handles()
+        passed = self.labels.passed(handles, moment)
+        return self.labels.ids(handles if passed is None else handles[~passed])
 
-    def visible(self, keys: IntArray, moment: float = -inf) -> BoolArray | None:
-        """Which of some keys are neither hidden nor beyond their deadlines, bool (n,); None for all."""
-        shown = ~among(keys, self.hidden) if len(self.hidden) else None
+    def visible(self, handles: IntArray, moment: float = -inf) -> BoolArray | None:
+        """Which of some handles are neither hidden nor beyond their deadlines, bool (n,); None for all."""
+        shown = ~among(handles, self.hidden) if len(self.hidden) else None
         if self.labels.deadlines is not None:
-            passed = self.labels.deadlines.passed(keys, moment)
+            passed = self.labels.deadlines.passed(handles, moment)
             if passed is not None:
                 return ~passed if shown is None else shown & ~passed
         return shown
@@ -162,73 +162,73 @@ class Held(Keys):
         hidden = int(among(passed, self.hidden).sum()) if len(self.hidden) else 0
         return len(self) - len(passed) + hidden
 
-    def known(self, keys: IntArray, moment: float = -inf) -> BoolArray:
-        """Which of some keys there are at a moment, bool (n,)."""
-        there = np.array([key in self for key in keys.tolist()], np.bool_)
-        passed = self.labels.passed(keys, moment)
+    def known(self, handles: IntArray, moment: float = -inf) -> BoolArray:
+        """Which of some handles there are at a moment, bool (n,)."""
+        there = np.array([handle in self for handle in handles.tolist()], np.bool_)
+        passed = self.labels.passed(handles, moment)
         return there if passed is None else there & ~passed
 
-    def gone(self, keys: IntArray, moment: float) -> BoolArray:
-        """Which of some keys there are, but beyond their deadlines, bool (n,)."""
-        there = np.array([key in self for key in keys.tolist()], np.bool_)
-        passed = self.labels.passed(keys, moment)
-        return np.zeros(len(keys), np.bool_) if passed is None else there & passed
+    def gone(self, handles: IntArray, moment: float) -> BoolArray:
+        """Which of some handles there are, but beyond their deadlines, bool (n,)."""
+        there = np.array([handle in self for handle in handles.tolist()], np.bool_)
+        passed = self.labels.passed(handles, moment)
+        return np.zeros(len(handles), np.bool_) if passed is None else there & passed
 
     def some_passed(self, moment: float, most: int) -> IntArray | list[Name]:
         """Ids of some that are beyond their deadlines, at most so many."""
         if self.labels.deadlines is None:
             return NO_IDS
-        keys = self.labels.deadlines.all_passed(moment)[:most]
-        return keys if self.labels.names is None else self.labels.names.take(keys).tolist()
+        handles = self.labels.deadlines.all_passed(moment)[:most]
+        return handles if self.labels.names is None else self.labels.names.take(handles).tolist()
 
     # -- one of them -----------------------------------------------------------------------------------------
 
-    def __contains__(self, key: int) -> bool:
-        """Whether there is a key that is not hidden; it may be beyond its deadline."""
-        known = key in self.matcher or key in self.unmatchable
-        return known and not (len(self.hidden) and among(np.array([key]), self.hidden)[0])
+    def __contains__(self, handle: int) -> bool:
+        """Whether there is a handle that is not hidden; it may be beyond its deadline."""
+        known = handle in self.matcher or handle in self.unmatchable
+        return known and not (len(self.hidden) and among(np.array([handle]), self.hidden)[0])
 
-    def key(self, id: object, moment: float = -inf) -> int:
-        """The key of an id that is there at a moment, -1 if it is not."""
-        key = self.labels.key(id)
-        return key if key in self and not self.labels.has_passed(key, moment) else -1
+    def handle(self, id: object, moment: float = -inf) -> int:
+        """The handle of an id that is there at a moment, -1 if it is not."""
+        handle = self.labels.handle(id)
+        return handle if handle in self and not self.labels.has_passed(handle, moment) else -1
 
     def predicate(self, id: object, moment: float = -inf) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
-        predicate = self.get(self.key(id, moment))
+        predicate = self.get(self.handle(id, moment))
         if predicate is None:
             raise UnknownSubscriptionError(id)
         return predicate
 
     def metadata(self, id: object, moment: float = -inf) -> bytes | None:
         """The metadata of a subscription as JSON text. Raises `UnknownSubscriptionError`."""
-        key = self.key(id, moment)
-        if key < 0:
+        handle = self.handle(id, moment)
+        if handle < 0:
             raise UnknownSubscriptionError(id)
-        return None if self.labels.metadata is None else self.labels.metadata.get(key)
+        return None if self.labels.metadata is None else self.labels.metadata.get(handle)
 
     def deadline(self, id: object, moment: float = -inf) -> float:
         """The deadline of a subscription, inf if it has none. Raises `UnknownSubscriptionError`."""
-        key = self.key(id, moment)
-        if key < 0:
+        handle = self.handle(id, moment)
+        if handle < 0:
             raise UnknownSubscriptionError(id)
-        return inf if self.labels.deadlines is None else self.labels.deadlines.get(key)
+        return inf if self.labels.deadlines is None else self.labels.deadlines.get(handle)
 
-    def get(self, key: int) -> Predicate | None:
-        """The predicate of a key, None if it is unknown."""
-        if len(self.hidden) and key not in self:
+    def get(self, handle: int) -> Predicate | None:
+        """The predicate of a handle, None if it is unknown."""
+        if len(self.hidden) and handle not in self:
             return None
-        predicate = self.predicates.get(key)
-        if predicate is None and key in self.matcher:
-            return self.content([index(key)]).predicates()[0]
+        predicate = self.predicates.get(handle)
+        if predicate is None and handle in self.matcher:
+            return self.content([index(handle)]).predicates()[0]
         return predicate
 
     @property
     def ends(self) -> EndStore:
-        """Exact ends of bounds that their boxes do not tell, by key."""
+        """Exact ends of bounds that their boxes do not tell, by handle."""
         return self.predicates.ends
 
-    def content(self, keys: Sequence[int]) -> Filters:
-        """What the matcher holds of some keys, with what is kept beside it to tell their bounds."""
-        content = self.matcher.content(keys)
-        return content.with_ends(self.ends.of(np.array(keys, np.int64))) if self.ends else content
+    def content(self, handles: Sequence[int]) -> Filters:
+        """What the matcher holds of some handles, with what is kept beside it to tell their bounds."""
+        content = self.matcher.content(handles)
+        return content.with_ends(self.ends.of(np.array(handles, np.int64))) if self.ends else content

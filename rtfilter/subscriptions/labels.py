@@ -46,12 +46,12 @@ NO_LABELS = Beside()
 
 
 class Labels:
-    """Labels by key. Many may look up at once; changes run alone, and can be done again.
+    """Labels by handle. Many may look up at once; changes run alone, and can be done again.
 
     Attributes
     ----------
     names : Names or None
-        Ids; None where keys are ids.
+        Ids; None where handles are ids.
     deadlines : Deadlines or None
         None where none was ever set.
     metadata : MetadataStore or None
@@ -65,71 +65,71 @@ class Labels:
 
     # -- changing --------------------------------------------------------------------------------------------
 
-    def put(self, keys: list[int], beside: Beside) -> None:
-        """Set labels of keys; ids only of keys that have none."""
+    def put(self, handles: list[int], beside: Beside) -> None:
+        """Set labels of handles; ids only of handles that have none."""
         names, deadlines, metadata = beside
         if names is not None:
             assert self.names is not None
-            self.names.put(keys, names)
+            self.names.put(handles, names)
         if deadlines is not None:
             if self.deadlines is None and (deadlines < inf).any():
                 self.deadlines = Deadlines()
             if self.deadlines is not None:
-                self.deadlines.put_many(np.array(keys, np.int64), deadlines)
+                self.deadlines.put_many(np.array(handles, np.int64), deadlines)
         if metadata is not None:
             if self.metadata is None:
                 self.metadata = MetadataStore()
-            for key, text in zip(keys, metadata, strict=True):
-                self.metadata.put(key, text)
+            for handle, text in zip(handles, metadata, strict=True):
+                self.metadata.put(handle, text)
 
-    def drop(self, keys: IntArray) -> list[int]:
-        """Forget all labels of keys; those that had ids, and now are free."""
+    def drop(self, handles: IntArray) -> list[int]:
+        """Forget all labels of handles; those that had ids, and now are free."""
         freed: list[int] = []
         if self.deadlines is not None:
-            for key in keys.tolist():
-                self.deadlines.remove(key)
+            for handle in handles.tolist():
+                self.deadlines.remove(handle)
         if self.metadata is not None:
-            for key in keys.tolist():
-                self.metadata.put(key, None)
+            for handle in handles.tolist():
+                self.metadata.put(handle, None)
         if self.names is not None:
-            freed = [key for key in keys.tolist() if self.names.remove(key)]
+            freed = [handle for handle in handles.tolist() if self.names.remove(handle)]
         return freed
 
     # -- looking ---------------------------------------------------------------------------------------------
 
-    def of(self, keys: IntArray) -> Beside:
-        """The labels of known keys, int64 (n,)."""
+    def of(self, handles: IntArray) -> Beside:
+        """The labels of known handles, int64 (n,)."""
         if self.names is None and self.deadlines is None and self.metadata is None:
             return NO_LABELS
         return Beside(
-            None if self.names is None else self.names.take(keys).tolist(),
-            None if self.deadlines is None else self.deadlines.of(keys),
-            None if self.metadata is None else [self.metadata.get(key) for key in keys.tolist()],
+            None if self.names is None else self.names.take(handles).tolist(),
+            None if self.deadlines is None else self.deadlines.of(handles),
+            None if self.metadata is None else [self.metadata.get(handle) for handle in handles.tolist()],
         )
 
-    def key(self, id: object) -> int:
-        """The key of an id; one that stands for nothing, if it is unknown."""
+    def handle(self, id: object) -> int:
+        """The handle of an id; one that stands for nothing, if it is unknown."""
         if self.names is not None:
-            return self.names.key(id)
+            return self.names.handle(id)
         return id if is_integer(id) else -1  # type: ignore[return-value]
 
-    def keys(self, ids: IntArray | list[Name]) -> IntArray:
-        """The keys of ids, int64 (n,); -1, or what stands for nothing, for unknown ones."""
+    def handles(self, ids: IntArray | list[Name]) -> IntArray:
+        """The handles of ids, int64 (n,); -1, or what stands for nothing, for unknown ones."""
         if self.names is None:
             return np.full(len(ids), -1) if isinstance(ids, list) else ids
-        return self.names.keys(ids) if isinstance(ids, list) else np.full(len(ids), -1)
+        return self.names.handles(ids) if isinstance(ids, list) else np.full(len(ids), -1)
 
-    def ids(self, keys: IntArray) -> AnyArray:
-        """The ids that known keys stand for, int64 or object (n,)."""
-        return keys if self.names is None else self.names.take(keys)
+    def ids(self, handles: IntArray) -> AnyArray:
+        """The ids that known handles stand for, int64 or object (n,)."""
+        return handles if self.names is None else self.names.take(handles)
 
-    def passed(self, keys: IntArray, moment: float) -> BoolArray | None:
-        """Which keys are beyond their deadlines, bool (n,); None for none."""
-        return None if self.deadlines is None else self.deadlines.passed(keys, moment)
+    def passed(self, handles: IntArray, moment: float) -> BoolArray | None:
+        """Which handles are beyond their deadlines, bool (n,); None for none."""
+        return None if self.deadlines is None else self.deadlines.passed(handles, moment)
 
-    def has_passed(self, key: int, moment: float) -> bool:
-        """Whether a key is beyond its deadline."""
-        return self.deadlines is not None and self.deadlines.has_passed(key, moment)
+    def has_passed(self, handle: int, moment: float) -> bool:
+        """Whether a handle is beyond its deadline."""
+        return self.deadlines is not None and self.deadlines.has_passed(handle, moment)
 
     # -- kept ------------------------------------------------------------------------------------------------
 
@@ -139,32 +139,32 @@ class Labels:
         if self.names is not None:
             arrays |= self.names.to_arrays()
         if self.deadlines is not None:
-            arrays["deadline_keys"], arrays["deadlines"] = self.deadlines.content()
+            arrays["deadline_handles"], arrays["deadlines"] = self.deadlines.content()
         if self.metadata is not None:
             arrays |= self.metadata.to_arrays()
         return arrays
 
     @classmethod
     def from_arrays(cls, kind: type | None, arrays: Mapping[str, AnyArray], known: IntArray) -> Labels:
-        """The labels of `to_arrays`, of known keys, ascending; `ValueError` for what cannot be such."""
+        """The labels of `to_arrays`, of known handles, ascending; `ValueError` for what cannot be such."""
         made = cls(kind)
         if made.names is not None:
             made.names = Names.from_arrays(made.names.kind, arrays)
             if not np.array_equal(made.names.used(), known):
                 raise ValueError("there are not as many ids as subscriptions")
         if "deadlines" in arrays:
-            keys, deadlines = arrays["deadline_keys"], arrays["deadlines"]
-            if keys.dtype != np.int64 or deadlines.dtype != np.float64 or keys.shape != deadlines.shape:
+            handles, deadlines = arrays["deadline_handles"], arrays["deadlines"]
+            if handles.dtype != np.int64 or deadlines.dtype != np.float64 or handles.shape != deadlines.shape:
                 raise ValueError("the arrays of deadlines do not fit together")
-            if keys.ndim != 1 or np.isnan(deadlines).any() or not _subset(keys, known):
+            if handles.ndim != 1 or np.isnan(deadlines).any() or not _subset(handles, known):
                 raise ValueError("there are deadlines of what is no subscription")
-            made.deadlines = Deadlines(keys, deadlines)
+            made.deadlines = Deadlines(handles, deadlines)
         metadata = MetadataStore.from_arrays(arrays)
         if metadata:
             made.metadata = metadata
         return made
 
 
-def _subset(keys: IntArray, known: IntArray) -> bool:
-    """Whether keys are distinct, and known."""
-    return len(np.unique(keys)) == len(keys) and bool(np.isin(keys, known).all())
+def _subset(handles: IntArray, known: IntArray) -> bool:
+    """Whether handles are distinct, and known."""
+    return len(np.unique(handles)) == len(handles) and bool(np.isin(handles, known).all())

@@ -45,49 +45,49 @@ def encoded(metadata: object) -> bytes | None:
 
 
 class MetadataStore:
-    """Texts of JSON objects by key; what was loaded stays in mapped memory."""
+    """Texts of JSON objects by handle; what was loaded stays in mapped memory."""
 
     def __init__(self) -> None:
         self._changed: dict[int, bytes | None] = {}  # None: removed from what was loaded
-        self._keys = NO_IDS  # ascending
+        self._handles = NO_IDS  # ascending
         self._offsets = np.zeros(1, np.int64)
         self._text = np.empty(0, np.uint8)
 
-    def get(self, key: int) -> bytes | None:
-        """The text of a key, None if it has none."""
-        if key in self._changed:
-            return self._changed[key]
-        place = self._place(key)
+    def get(self, handle: int) -> bytes | None:
+        """The text of a handle, None if it has none."""
+        if handle in self._changed:
+            return self._changed[handle]
+        place = self._place(handle)
         return self._text[self._offsets[place] : self._offsets[place + 1]].tobytes() if place >= 0 else None
 
-    def put(self, key: int, text: bytes | None) -> None:
-        """Set the text of a key, None for none."""
-        if text is not None or self._place(key) >= 0:
-            self._changed[key] = text
+    def put(self, handle: int, text: bytes | None) -> None:
+        """Set the text of a handle, None for none."""
+        if text is not None or self._place(handle) >= 0:
+            self._changed[handle] = text
         else:
-            self._changed.pop(key, None)
+            self._changed.pop(handle, None)
 
     def __bool__(self) -> bool:
-        return bool(self._changed or len(self._keys))
+        return bool(self._changed or len(self._handles))
 
     def __iter__(self) -> Iterator[int]:
-        yield from (key for key in self._keys.tolist() if key not in self._changed)
-        yield from (key for key, text in self._changed.items() if text is not None)
+        yield from (handle for handle in self._handles.tolist() if handle not in self._changed)
+        yield from (handle for handle, text in self._changed.items() if text is not None)
 
-    def _place(self, key: int) -> int:
-        if not len(self._keys):
+    def _place(self, handle: int) -> int:
+        if not len(self._handles):
             return -1
-        place = int(np.searchsorted(self._keys, key))
-        return place if place < len(self._keys) and self._keys[place] == key else -1
+        place = int(np.searchsorted(self._handles, handle))
+        return place if place < len(self._handles) and self._handles[place] == handle else -1
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """All keys, ascending, and their texts in a block; nothing where there are none."""
-        keys = sorted(self)
-        if not keys:
+        """All handles, ascending, and their texts in a block; nothing where there are none."""
+        handles = sorted(self)
+        if not handles:
             return {}
-        texts: list[Any] = [self.get(key) for key in keys]
+        texts: list[Any] = [self.get(handle) for handle in handles]
         return {
-            "metadata_keys": np.array(keys, np.int64),
+            "metadata_handles": np.array(handles, np.int64),
             "metadata_offsets": np.cumsum([0, *map(len, texts)], dtype=np.int64),
             "metadata_text": np.frombuffer(b"".join(texts), np.uint8),
         }
@@ -96,14 +96,14 @@ class MetadataStore:
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> MetadataStore:
         """The store of `to_arrays`; other arrays are ignored. Raises `ValueError` for what cannot be such."""
         made = cls()
-        if "metadata_keys" not in arrays:
+        if "metadata_handles" not in arrays:
             return made
-        keys, offsets, text = (arrays[f"metadata_{name}"] for name in ("keys", "offsets", "text"))
-        if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in (keys, offsets, text)):
+        handles, offsets, text = (arrays[f"metadata_{name}"] for name in ("handles", "offsets", "text"))
+        if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in (handles, offsets, text)):
             raise ValueError("the arrays of metadata are no columns of integers")
-        if len(offsets) != len(keys) + 1 or offsets[0] != 0 or offsets[-1] != len(text):
+        if len(offsets) != len(handles) + 1 or offsets[0] != 0 or offsets[-1] != len(text):
             raise ValueError("the arrays of metadata do not fit together")
-        made._keys = keys.astype(np.int64, copy=False)
+        made._handles = handles.astype(np.int64, copy=False)
         made._offsets = offsets.astype(np.int64, copy=False)
         made._text = text.astype(np.uint8, copy=False)
         return made

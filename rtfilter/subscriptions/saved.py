@@ -27,8 +27,8 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
     arrays = held.predicates.to_arrays()
     arrays["boxless_ids"] = np.array(sorted(held.unmatchable), np.int64)
     arrays |= held.labels.to_arrays()
-    if held.unbounded.keys:
-        arrays["unbounded_ids"] = np.array(sorted(held.unbounded.keys), np.int64)
+    if held.unbounded.handles:
+        arrays["unbounded_ids"] = np.array(sorted(held.unbounded.handles), np.int64)
     content = "predicates"
     if isinstance(held.matcher, Savable):
         content = "arrays"
@@ -41,7 +41,7 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
     meta = {
         "schema": held.schema.to_json(),
         # Former versions know neither names nor deadlines: without this they refuse what they would misread.
-        "next_id" if plain else "next_key": held.next_id,
+        "next_id" if plain else "next_handle": held.next_id,
         "version": held.version,
         "subscriptions": len(held),
         "matcher": held.name,
@@ -76,7 +76,7 @@ def from_arrays(
         raise ValueError("the ids without boxes are no integers")
     unmatchable = arrays["boxless_ids"].tolist()
     content = meta.get("content", "arrays")
-    next_id = meta["next_key"] if "next_key" in meta else meta["next_id"]
+    next_id = meta["next_handle"] if "next_handle" in meta else meta["next_id"]
     if content not in ("arrays", "boxes", "predicates") or not 0 <= next_id < 2**63:
         raise ValueError(f"content {shown(content)} or next id {shown(next_id)} cannot be")
     if content == "arrays":
@@ -94,7 +94,7 @@ def from_arrays(
     unbounded = arrays.get("unbounded_ids", np.empty(0, np.int64))
     if unbounded.dtype.kind not in "iu" or not (most is None or (type(most) is int and most >= 0)):
         raise ValueError("the ids that nothing bounds, or their limit, are no integers")
-    held.unbounded.keys.update(unbounded.tolist())
+    held.unbounded.handles.update(unbounded.tolist())
     if content != "arrays":
         filters = _saved_filters(held, arrays, boxes=content == "boxes")
         if made.takes.boxes or content == "predicates":
@@ -104,8 +104,8 @@ def from_arrays(
             held.put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
     if len(held) != meta.get("subscriptions", len(held)):
         raise ValueError(f"there are {len(held)} subscriptions, not {meta['subscriptions']}")
-    if kind not in (None, int) or not {"deadlines", "metadata_keys"}.isdisjoint(arrays):
-        held.labels = Labels.from_arrays(kind, arrays, held.keys())
+    if kind not in (None, int) or not {"deadlines", "metadata_handles"}.isdisjoint(arrays):
+        held.labels = Labels.from_arrays(kind, arrays, held.handles())
         held.reuse()
     return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
 

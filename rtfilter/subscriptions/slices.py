@@ -24,19 +24,19 @@ class Part(NamedTuple):
     filters: Filters
     """Those that the matcher has."""
     kept: list[tuple[int, Kept]]
-    """Predicates beside it, by key."""
+    """Predicates beside it, by handle."""
     unmatchable: list[int]
-    """Keys that no event can match."""
-    keys: IntArray
-    """Keys that have labels, int64 (n,)."""
+    """Handles that no event can match."""
+    handles: IntArray
+    """Handles that have labels, int64 (n,)."""
     labels: Beside
 
-    def renumbered(self, keys: IntArray) -> Part:
-        """The same with the places of their keys among some, which ascend, as keys."""
-        filters = self.filters.named(np.searchsorted(keys, self.filters.ids))
-        kept = [(int(np.searchsorted(keys, key)), one) for key, one in self.kept]
-        unmatchable = np.searchsorted(keys, self.unmatchable).tolist()
-        return Part(filters, kept, unmatchable, np.searchsorted(keys, self.keys), self.labels)
+    def renumbered(self, handles: IntArray) -> Part:
+        """The same with the places of their handles among some, which ascend, as handles."""
+        filters = self.filters.named(np.searchsorted(handles, self.filters.ids))
+        kept = [(int(np.searchsorted(handles, handle)), one) for handle, one in self.kept]
+        unmatchable = np.searchsorted(handles, self.unmatchable).tolist()
+        return Part(filters, kept, unmatchable, np.searchsorted(handles, self.handles), self.labels)
 
 
 def slices_of(held: Held) -> list[range | IntArray]:
@@ -50,8 +50,8 @@ def slices_of(held: Held) -> list[range | IntArray]:
     return cut + _cut_up(np.array(sorted(held.unmatchable), np.int64))
 
 
-def _cut_up(keys: IntArray) -> list[range | IntArray]:
-    return [keys[first : first + SLICE] for first in range(0, len(keys), SLICE)]
+def _cut_up(handles: IntArray) -> list[range | IntArray]:
+    return [handles[first : first + SLICE] for first in range(0, len(handles), SLICE)]
 
 
 def places_of(held: Held) -> object:
@@ -60,7 +60,7 @@ def places_of(held: Held) -> object:
 
 
 def read(held: Held, part: range | IntArray) -> Part:
-    """A slice, or keys of which unknown ones are left out."""
+    """A slice, or handles of which unknown ones are left out."""
     if isinstance(part, range):
         assert held.scannable is not None
         filters = held.scannable.scan(part)
@@ -71,26 +71,26 @@ def read(held: Held, part: range | IntArray) -> Part:
             filters = filters.with_ends(held.ends.of(filters.ids))
         labels = held.labels.of(filters.ids)
         return Part(filters, _kept(held, filters.ids.tolist()), [], filters.ids, labels)
-    known = [key for key in part.tolist() if key in held]
-    unmatchable = [key for key in known if key in held.unmatchable] if held.unmatchable else []
-    matchable = [key for key in known if key not in held.unmatchable] if held.unmatchable else known
-    keys = np.array(known, np.int64)
-    return Part(held.content(matchable), _kept(held, known), unmatchable, keys, held.labels.of(keys))
+    known = [handle for handle in part.tolist() if handle in held]
+    unmatchable = [handle for handle in known if handle in held.unmatchable] if held.unmatchable else []
+    matchable = [handle for handle in known if handle not in held.unmatchable] if held.unmatchable else known
+    handles = np.array(known, np.int64)
+    return Part(held.content(matchable), _kept(held, known), unmatchable, handles, held.labels.of(handles))
 
 
-def _kept(held: Held, keys: list[int]) -> list[tuple[int, Kept]]:
-    found = ((key, held.predicates.kept(key)) for key in keys if key in held.predicates)
-    return [(key, one) for key, one in found if one is not None]
+def _kept(held: Held, handles: list[int]) -> list[tuple[int, Kept]]:
+    found = ((handle, held.predicates.kept(handle)) for handle in handles if handle in held.predicates)
+    return [(handle, one) for handle, one in found if one is not None]
 
 
 def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
-    """Add parts of others, without some keys. Nobody else may use these meanwhile, and nobody is told."""
+    """Add parts of others, without some handles. Nobody else may use these meanwhile, and nobody is told."""
     left_out = set(without.tolist())
     for part in parts:
-        for key, predicate in part.kept:
-            if key not in left_out:
-                held.predicates.put(key, predicate)
-        held.unmatchable.update(key for key in part.unmatchable if key not in left_out)
+        for handle, predicate in part.kept:
+            if handle not in left_out:
+                held.predicates.put(handle, predicate)
+        held.unmatchable.update(handle for handle in part.unmatchable if handle not in left_out)
     _take_labels(held, [part for part in parts if part.labels is not NO_LABELS], without)
     filters = Filters.joined(held.schema, [part.filters for part in parts], without)
     held.ends.add(filters.ends)
@@ -102,19 +102,19 @@ def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:
     """Take the labels of parts; the boxes of one subscription may lie in several, which then all tell."""
     moments: list[tuple[IntArray, FloatArray]] = []
     for part in parts:
-        rows = np.flatnonzero(~np.isin(part.keys, without))
-        keys, own = part.keys[rows], part.labels.take(rows)
-        held.labels.put(keys.tolist(), own._replace(deadlines=None))
+        rows = np.flatnonzero(~np.isin(part.handles, without))
+        handles, own = part.handles[rows], part.labels.take(rows)
+        held.labels.put(handles.tolist(), own._replace(deadlines=None))
         if own.deadlines is not None:
-            moments.append((keys, own.deadlines))
+            moments.append((handles, own.deadlines))
     if moments:  # all at once, which is much sooner
         columns: Any = map(np.concatenate, zip(*moments, strict=True))
-        keys, deadlines = columns
-        keys, first = np.unique(keys, return_index=True)
-        held.labels.put(keys.tolist(), Beside(deadlines=deadlines[first]))
+        handles, deadlines = columns
+        handles, first = np.unique(handles, return_index=True)
+        held.labels.put(handles.tolist(), Beside(deadlines=deadlines[first]))
 
 
-def renew(held: Held, keys: IntArray, part: Part) -> None:
-    """Replace what is known of some keys, by a part of others; see `take`."""
-    held.forget(keys)
+def renew(held: Held, handles: IntArray, part: Part) -> None:
+    """Replace what is known of some handles, by a part of others; see `take`."""
+    held.forget(handles)
     take(held, [part])

@@ -22,7 +22,7 @@ class Unbounded:
 
     Attributes
     ----------
-    keys : set of int
+    handles : set of int
         With those that are being added.
     most : int or None
         How many `admit` lets there be; None for any number.
@@ -30,7 +30,7 @@ class Unbounded:
 
     def __init__(self, boxes: bool) -> None:
         self._boxes = boxes
-        self.keys: set[int] = set()
+        self.handles: set[int] = set()
         self.most: int | None = MAX_UNBOUNDED
 
     def admit(
@@ -38,14 +38,14 @@ class Unbounded:
     ) -> None:
         """Raise `PredicateError` where too many would be there at a moment, once new ones are.
 
-        One key may be that of a subscription that they replace.
+        One handle may be that of a subscription that they replace.
         """
         if self.most is None or not self._boxes:
             return
         rows = filters.unbounded()
-        if not len(rows) or len(self.keys) + len(rows) <= self.most:
+        if not len(rows) or len(self.handles) + len(rows) <= self.most:
             return
-        others = self.count(deadlines, moment) - (replaced in self.keys)
+        others = self.count(deadlines, moment) - (replaced in self.handles)
         if others + len(rows) > self.most:
             error = PredicateError(
                 "nothing bounds this predicate, so that nearly every event must be checked exactly: there "
@@ -63,19 +63,19 @@ class Unbounded:
         if self._boxes:
             rows = filters.unbounded()
             if len(rows):
-                self.keys.update(filters.ids[rows].tolist())
+                self.handles.update(filters.ids[rows].tolist())
 
     def among(self, ascending: IntArray) -> list[int]:
-        """Those among some keys, at least one, which ascend."""
-        if not self.keys:
+        """Those among some handles, at least one, which ascend."""
+        if not self.handles:
             return []
-        counted = np.array(list(self.keys))
+        counted = np.array(list(self.handles))
         found: list[int] = counted[among(counted, ascending)].tolist()
         return found
 
     def count(self, deadlines: Deadlines | None, moment: float) -> int:
         """Number of those that are there at a moment, or are being added."""
-        if deadlines is None or moment < deadlines.earliest or not self.keys:
-            return len(self.keys)
-        passed = deadlines.passed(np.array(list(self.keys)), moment)
-        return len(self.keys) - (0 if passed is None else int(passed.sum()))
+        if deadlines is None or moment < deadlines.earliest or not self.handles:
+            return len(self.handles)
+        passed = deadlines.passed(np.array(list(self.handles)), moment)
+        return len(self.handles) - (0 if passed is None else int(passed.sum()))

@@ -21,9 +21,9 @@ import rtfilter.predicates.store
 import rtfilter.subscriptions.changing
 import rtfilter.subscriptions.content
 import rtfilter.subscriptions.deadlines
+import rtfilter.subscriptions.handles
 import rtfilter.subscriptions.held
 import rtfilter.subscriptions.ids
-import rtfilter.subscriptions.keys
 import rtfilter.subscriptions.labels
 import rtfilter.subscriptions.metadata
 import rtfilter.subscriptions.names
@@ -57,7 +57,7 @@ MODULES = [
     rtfilter.subscriptions.deadlines,
     rtfilter.subscriptions.held,
     rtfilter.subscriptions.ids,
-    rtfilter.subscriptions.keys,
+    rtfilter.subscriptions.handles,
     rtfilter.subscriptions.labels,
     rtfilter.subscriptions.metadata,
     rtfilter.subscriptions.names,
@@ -170,7 +170,7 @@ def test_a_change_of_any_matcher_cut_short_is_whole_or_undone(matcher, call):
 
 
 def labeled(matcher, gone=False):
-    """The same by text, with deadlines and metadata, and a key that is free; one is gone, but still there."""
+    """The same by text, with deadlines and metadata, and a free handle; one is gone, but still there."""
     filter = EventFilter(SCHEMA, matcher=matcher, controller=FixedPlan(0, 2), clock=lambda: 100.0)
     ids = [f"r{id}" for id in BEFORE]
     filter.subscribe("x = 0", id="gone")
@@ -180,7 +180,7 @@ def labeled(matcher, gone=False):
     if gone:
         filter.subscribe("x = 3", id="old", metadata={"old": 1})
         filter._subscriptions.labels.put(
-            [filter._subscriptions.labels.key("old")], Beside(deadlines=np.array([50.0]))
+            [filter._subscriptions.labels.handle("old")], Beside(deadlines=np.array([50.0]))
         )
     return filter
 

@@ -241,7 +241,7 @@ def test_an_id_is_compared_and_no_key_that_another_one_had():
     tracker.match({"vehicle": "v", "x": 1})
     filter.unsubscribe("a")
     filter.subscribe("x > 0", "b")
-    assert filter._subscriptions.next_id == 1  # the key of "a" is now that of "b"
+    assert filter._subscriptions.next_id == 1  # the handle of "a" is now that of "b"
     assert list(map(list, tracker.match({"vehicle": "v", "x": 1}))) == [["b"], [], ["a"]]
     filter.unsubscribe("b")
     filter.subscribe("x > 0", "b")

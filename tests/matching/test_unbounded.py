@@ -136,7 +136,7 @@ def test_they_are_counted_by_key_whatever_their_ids_are(kind, tmp_path):
         with pytest.raises(PredicateError, match="there are 2 such"):
             change()
     filter.unsubscribe(b)
-    filter.subscribe("bid > 1", id=c)  # may have the key that was that of b
+    filter.subscribe("bid > 1", id=c)  # may have the handle that was that of b
     assert unbounded(filter) == 1
     filter.subscribe_many(many, ids=new, ttl=20)
     filter.save(tmp_path / "kept")

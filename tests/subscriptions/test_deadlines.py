@@ -24,15 +24,15 @@ STEPS = st.lists(
 
 def check(made: Deadlines, model: dict[int, float]) -> None:
     asked = np.array([*model, 5, 2**62], np.int64)
-    expected = [model.get(key, inf) for key in asked.tolist()]
+    expected = [model.get(handle, inf) for handle in asked.tolist()]
     assert made.of(asked).tolist() == expected
-    assert [made.get(key) for key in asked.tolist()] == expected
-    keys, at = made.content()
-    assert dict(zip(keys.tolist(), at.tolist(), strict=True)) == model
-    assert keys.tolist() == sorted(model)
+    assert [made.get(handle) for handle in asked.tolist()] == expected
+    handles, at = made.content()
+    assert dict(zip(handles.tolist(), at.tolist(), strict=True)) == model
+    assert handles.tolist() == sorted(model)
     assert made.earliest <= min(model.values(), default=inf)
     for moment in (-inf, 0.0, 10.0, 30.0):
-        gone = {key for key, deadline in model.items() if deadline <= moment}
+        gone = {handle for handle, deadline in model.items() if deadline <= moment}
         assert set(made.all_passed(moment).tolist()) == gone
         assert len(made.all_passed(moment)) == len(gone)
         passed = made.passed(asked, moment)
@@ -57,11 +57,11 @@ def test_any_steps_give_what_a_dict_gives(steps):
         else:
             found = made.next_passed(step[1], step[2]).tolist()
             assert len(found) <= step[2]
-            assert all(model[key] <= step[1] for key in found)
-            for key in found:
-                made.remove(key)
-                del model[key]
-        model = {key: deadline for key, deadline in model.items() if deadline < inf}
+            assert all(model[handle] <= step[1] for handle in found)
+            for handle in found:
+                made.remove(handle)
+                del model[handle]
+        model = {handle: deadline for handle, deadline in model.items() if deadline < inf}
     check(made, model)
     check(Deadlines(*made.content()), model)
 
@@ -74,9 +74,9 @@ def test_sweeping_finds_all_and_then_need_not_look(monkeypatch):
         some = made.next_passed(5.0, 8)
         assert len(some) <= 8
         found += some.tolist()
-        for key in some.tolist():
-            made.remove(key)
-    assert sorted(found) == [key for key in range(1000) if key % 3]
+        for handle in some.tolist():
+            made.remove(handle)
+    assert sorted(found) == [handle for handle in range(1000) if handle % 3]
     assert made.earliest == 50.0
 
 
@@ -85,8 +85,8 @@ def test_a_deadline_that_comes_while_all_are_swept_is_not_missed(monkeypatch):
     made = Deadlines(np.arange(100), np.full(100, 50.0))
     made.put(7, 3.0)
     for step in range(40):
-        for key in made.next_passed(3.0, 1).tolist():
-            made.remove(key)
+        for handle in made.next_passed(3.0, 1).tolist():
+            made.remove(handle)
         if step == 5:
             made.put(2000, 4.0)
     assert made.earliest == 4.0
@@ -99,9 +99,9 @@ def test_renewing_takes_no_memory():
     assert len(made._table[0]) < 200
 
 
-def test_keys_that_come_and_go_take_no_memory():
+def test_handles_that_come_and_go_take_no_memory():
     made = Deadlines()
-    for key in range(5000):
-        made.put(key, 1.0)
-        made.remove(key - 10 if key >= 10 else 10**9)
+    for handle in range(5000):
+        made.put(handle, 1.0)
+        made.remove(handle - 10 if handle >= 10 else 10**9)
     assert len(made._table[0]) < 200

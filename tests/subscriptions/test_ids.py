@@ -242,7 +242,7 @@ def test_an_unknown_text_is_quoted():
         filter.predicate("x")
 
 
-# -- keys ------------------------------------------------------------------------------------------------
+# -- handles ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", NAMED)
@@ -343,8 +343,8 @@ def test_versions_that_know_no_labels_open_only_what_they_do_not_misread(label, 
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("name_keys", lambda keys: keys[::-1]),
-        ("name_keys", lambda keys: keys + 1),
+        ("name_handles", lambda handles: handles[::-1]),
+        ("name_handles", lambda handles: handles + 1),
         ("name_offsets", lambda offsets: offsets[:-1]),
         ("name_text", lambda text: np.full_like(text, 255)),
     ],

@@ -94,7 +94,7 @@ def test_a_batch_that_has_begun_keeps_to_its_moment(clock, kind):
     first = next(stream)
     clock.now += 10
     assert filter.match(EVENT).tolist() == []
-    filter.subscribe("x > 0", id=b)  # which removes the first, and has its key
+    filter.subscribe("x > 0", id=b)  # which removes the first, and has its handle
     assert held(filter) == 1
     assert [ids.tolist() for _, ids, _ in [first, *stream]] == [[a]] * 5
     assert filter.match(EVENT).tolist() == [b]

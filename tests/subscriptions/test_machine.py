@@ -37,7 +37,7 @@ class Held:
 
 
 class LabelMachine(RuleBasedStateMachine):
-    """Ids from a small set, so that keys and ids are given out again."""
+    """Ids from a small set, so that handles and ids are given out again."""
 
     @initialize(
         kind=st.sampled_from(list(KINDS.values())),

@@ -1,8 +1,8 @@
-"""Keys: the integers by which a subscription goes inside, what they stand for, and who may change them.
+"""Handles: the integers by which a subscription goes inside, what they stand for, and who may change them.
 
-Where ids are integers, keys are ids. Where they are text or UUIDs (`rtfilter.subscriptions.names`), a key is
-given out again once its subscription is gone: changes run alone, and batches put ids for keys before one may
-begin, so no batch sees a key stand for two.
+Where ids are integers, handles are ids. Where they are text or UUIDs (`rtfilter.subscriptions.names`), a
+handle is given out again once its subscription is gone: changes run alone, and batches put ids for handles
+before one may begin, so no batch sees a handle stand for two.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class ClaimedError(Exception):
     """A large change is at these ids; wait until it has ended."""
 
 
-class Keys:
-    """The keys of a filter, and the labels of what they stand for.
+class Handles:
+    """The handles of a filter, and the labels of what they stand for.
 
     Attributes
     ----------
@@ -36,13 +36,14 @@ class Keys:
     version : int
         The number of changes so far.
     next_id : int
-        The next key that was never given out.
+        The next handle that was never given out.
     claimed : int64 (n,), ascending
-        Keys that a large change is at; nobody else may change them.
+        Handles that a large change is at; nobody else may change them.
     claimed_names : set
-        The same of ids that are no integers, which may have no keys yet.
+        The same of ids that are no integers, which may have no handles yet.
     hidden : int64 (n,), ascending
-        Claimed keys that nobody may see: those being added, and those that were removed and are still there.
+        Claimed handles that nobody may see: those being added, and those that were removed and are still
+        there.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Keys:
         self.kind, self._settled, self.clock = kind, kind is not None, clock
         self.labels = Labels(kind)
         self.next_id, self.version = next_id, 0
-        # Keys that were given out, and stand for nothing: one by one, and of large removals.
+        # Handles that were given out, and stand for nothing: one by one, and of large removals.
         self._free: list[int] = []
         self._freed: list[IntArray] = []
         self.claimed = self.hidden = NO_IDS
@@ -75,7 +76,7 @@ class Keys:
         self.kind = kind
 
     def next_ids(self, count: int) -> IntArray:
-        """Keys that were never given out, ascending, int64 (n,). Raises `ValueError` where none are left."""
+        """Handles that were never given out, ascending, int64 (n,). Raises `ValueError` if none are left."""
         first = max(self.next_id, self._reserved)
         if count > LAST_ID + 1 - first:
             raise ValueError(
@@ -84,10 +85,10 @@ class Keys:
         self.next_id = first + count
         return np.arange(first, self.next_id)
 
-    def next_keys(self, count: int) -> IntArray:
-        """Keys that stand for nothing, ascending, int64 (n,). Where a change is cut short now, they are lost.
+    def next_handles(self, count: int) -> IntArray:
+        """Handles that stand for nothing, ascending, int64 (n,). If a change is cut short now, they are lost.
 
-        While keys are claimed none is given out again: those of a large change that failed are free, but
+        While handles are claimed none is given out again: those of a large change that failed are free, but
         hidden.
         """
         again: list[int] = []
@@ -104,11 +105,11 @@ class Keys:
         return np.concatenate([np.sort(np.array(again, np.int64)), others])
 
     def reuse(self) -> None:
-        """Let all keys be given out again that stand for nothing; for what was just loaded."""
+        """Let all handles be given out again that stand for nothing; for what was just loaded."""
         if self.labels.names is not None:
             self._freed = [np.setdiff1d(np.arange(self.next_id), self.labels.names.used())]
 
-    def follow(self, source: Keys) -> None:
+    def follow(self, source: Handles) -> None:
         """Be of the same version as the subscriptions that these are a copy of."""
         self.version, self.next_id = source.version, source.next_id
 
@@ -119,9 +120,9 @@ class Keys:
         """Whether anything is claimed."""
         return len(self.claimed) > 0 or len(self.claimed_names) > 0
 
-    def claim(self, keys: IntArray) -> None:
-        """Claim keys, ascending; nothing else may be claimed but their names."""
-        self.claimed = keys
+    def claim(self, handles: IntArray) -> None:
+        """Claim handles, ascending; nothing else may be claimed but their names."""
+        self.claimed = handles
 
     def claim_names(self, names: frozenset[Name], kind: type | None = None) -> None:
         """Claim ids that are no integers; with `kind`, new ones."""
@@ -135,11 +136,12 @@ class Keys:
         self.claimed, self._reserved = ids, int(ids[-1]) + 1
 
     def claim_next(self, count: int) -> IntArray:
-        """Claim the next ids, or keys for new names that are claimed already, ascending; returns them."""
+        """Claim the next ids, or handles for new names that are claimed already, ascending; returns them."""
         if not len(self.claimed_names):
             self.settle(int, made_up=True)
-        self.claimed = keys = self.next_ids(count) if self.labels.names is None else self.next_keys(count)
-        return keys
+        following = self.next_ids if self.labels.names is None else self.next_handles
+        self.claimed = handles = following(count)
+        return handles
 
     def release(self) -> None:
         """Release what is claimed, when nothing is hidden any more."""
