@@ -250,9 +250,12 @@ class EventFilter:
             The id, or a label, is of a type that it cannot have; nothing is changed.
         """
         try:
-            labels = labels_of(1, ttl, None if metadata is None else [metadata], self._subscriptions.clock)
+            labels = NO_LABELS
+            if ttl is not None or metadata is not None:
+                notes = None if metadata is None else [metadata]
+                labels = labels_of(1, ttl, notes, self._subscriptions.clock)
             draft = self._subscriptions.draft([predicate])
-            added = self._add(draft, None if id is None else [one_id(id)], labels)[0]
+            added = self._add(draft, None if id is None else one_id(id), labels)[0]
             return int(added) if isinstance(added, np.integer) else added
         except (PredicateError, ValueError):
             self._count_refused(1)
@@ -324,8 +327,9 @@ class EventFilter:
                 draft = self._subscriptions.draft_bounds(low, high)
             else:
                 draft = self._subscriptions.draft(low)
-            labels = labels_of(len(draft.filters), ttl, metadata, self._subscriptions.clock)
-            return self._add(draft, ids, labels)
+            count = len(draft.filters)
+            labels = labels_of(count, ttl, metadata, self._subscriptions.clock)
+            return self._add(draft, None if ids is None else new_ids(ids, count), labels)
         except (PredicateError, ValueError):
             self._count_refused(_count(low))
             raise
@@ -334,9 +338,8 @@ class EventFilter:
         if self.metrics is not None:
             self.metrics.refused += number
 
-    def _add(self, draft: Draft, ids: Any, labels: Beside) -> AnyArray:
-        given = None if ids is None else new_ids(ids, len(draft.filters))
-        names = self._updates.add(draft if labels is NO_LABELS else draft._replace(labels=labels), given)
+    def _add(self, draft: Draft, ids: IntArray | list[Name] | None, labels: Beside) -> AnyArray:
+        names = self._updates.add(draft if labels is NO_LABELS else draft._replace(labels=labels), ids)
         if self.metrics is not None:
             self.metrics.added += len(names)
         return names
@@ -453,7 +456,7 @@ class EventFilter:
 
     def __contains__(self, id: object) -> bool:
         with self._road.gate.reading():
-            return self._subscriptions.handle(id, self._subscriptions.moment()) >= 0
+            return self._subscriptions.has(id)
 
     # -- matching ------------------------------------------------------------------------------------
 

@@ -66,7 +66,8 @@ class Updates:
 
     def add(self, draft: Draft, ids: IntArray | list[Name] | None = None) -> AnyArray:
         """See `Subscriptions.add`."""
-        self._index_names()
+        if self._subscriptions.labels.names is not None:
+            self._index_names()
         if draft.filters.weight <= AT_ONCE:
             try:
                 return self._add_at_once(draft, ids)
@@ -81,7 +82,8 @@ class Updates:
 
     def remove(self, ids: IntArray | list[Name]) -> BoolArray:
         """See `Subscriptions.remove`."""
-        self._index_names()
+        if self._subscriptions.labels.names is not None:
+            self._index_names()
         if len(ids) <= AT_ONCE:
             try:
                 return self._remove_at_once(ids)
@@ -95,7 +97,8 @@ class Updates:
 
     def replace(self, id: object, draft: Draft | None, labels: Beside = NO_LABELS) -> None:
         """See `Subscriptions.replace`."""
-        self._index_names()
+        if self._subscriptions.labels.names is not None:
+            self._index_names()
         try:
             self._replace_at_once(id, draft, labels)
         except ClaimedError:
@@ -154,8 +157,7 @@ class Updates:
     def _add_at_once(self, draft: Draft, ids: IntArray | list[Name] | None) -> AnyArray:
         held = self._subscriptions
         with self._road.gate.writing():
-            moment = held.moment()
-            held.remove_passed(moment, max(BIT, 2 * len(draft.filters)))
+            moment = self._make_room(2 * len(draft.filters))
             names = held.add(draft, ids, moment)
         if len(held.claimed) or held.claimed_names:
             self._tidy(self._clear_bits)
@@ -164,9 +166,7 @@ class Updates:
     def _remove_at_once(self, ids: IntArray | list[Name]) -> BoolArray:
         held = self._subscriptions
         with self._road.gate.writing():
-            moment = held.moment()
-            held.remove_passed(moment, BIT)
-            known = held.remove(ids, moment)
+            known = held.remove(ids, self._make_room())
         if len(held.claimed) or held.claimed_names:
             self._tidy(self._clear_bits)
         elif held.adopting is not None and held.adopting.wasteful:
@@ -175,9 +175,16 @@ class Updates:
 
     def _replace_at_once(self, id: object, draft: Draft | None, labels: Beside) -> None:
         with self._road.gate.writing():
-            moment = self._subscriptions.moment()
-            self._subscriptions.remove_passed(moment, BIT)
-            self._subscriptions.replace(id, draft, labels, moment)
+            self._subscriptions.replace(id, draft, labels, self._make_room())
+
+    def _make_room(self, most: int = BIT) -> float:
+        """Before a change, remove some that are beyond their deadlines; returns its moment."""
+        held = self._subscriptions
+        if held.labels.deadlines is None:
+            return -inf
+        moment = held.moment()
+        held.remove_passed(moment, max(BIT, most))
+        return moment
 
     # -- large ones; only one thread at a time gets here -----------------------------------------------------
 

@@ -131,14 +131,19 @@ class Changing(Held):
 
         One that is named twice was known the first time.
         """
-        self.refuse_claimed(ids)
-        handles = self.labels.handles(ids)
+        if len(self.claimed) or self.claimed_names:
+            self.refuse_claimed(ids)
+        labels = self.labels
+        handles = ids if labels.plain and not isinstance(ids, list) else labels.handles(ids)
         # Known beforehand: a removal that was begun is completed, and told, even where it is cut short.
         found: list[bool] = []
         seen: set[int] = set()
         for handle in handles.tolist():
-            found.append(handle in self and handle not in seen and not self.labels.has_passed(handle, moment))
+            found.append(handle in self and handle not in seen)
             seen.add(handle)
+        passed = None if labels.plain else labels.passed(handles, moment)
+        if passed is not None:
+            found = (np.array(found, np.bool_) & ~passed).tolist()
         known = np.array(found, np.bool_)
         self._remove_known(handles if all(found) else handles[known])
         return known

@@ -22,7 +22,7 @@ from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.store import Kept, PredicateStore, kept
 from rtfilter.subscriptions.handles import Handles
-from rtfilter.subscriptions.ids import NO_IDS, Name, among
+from rtfilter.subscriptions.ids import NO_IDS, Name, among, is_integer
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.unbounded import Unbounded
 
@@ -116,7 +116,8 @@ class Held(Handles):
     def forget(self, handles: IntArray) -> None:
         """Remove all that is known of some handles; where it was interrupted, it can be done again."""
         self.strip(handles)
-        self._free += self.labels.drop(handles)
+        if not self.labels.plain:
+            self._free += self.labels.drop(handles)
 
     # -- all of them -----------------------------------------------------------------------------------------
 
@@ -192,6 +193,12 @@ class Held(Handles):
         """The handle of an id that is there at a moment, -1 if it is not."""
         handle = self.labels.handle(id)
         return handle if handle in self and not self.labels.has_passed(handle, moment) else -1
+
+    def has(self, id: object) -> bool:
+        """Whether there is an id now."""
+        if self.labels.plain:
+            return (type(id) is int or is_integer(id)) and id in self  # type: ignore[operator]
+        return self.handle(id, self.moment()) >= 0
 
     def predicate(self, id: object, moment: float = -inf) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""

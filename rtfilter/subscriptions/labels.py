@@ -56,12 +56,15 @@ class Labels:
         None where none was ever set.
     metadata : MetadataStore or None
         The same.
+    plain : bool
+        Whether there is none of these, so that who is in a hurry need not ask for each.
     """
 
     def __init__(self, kind: type | None) -> None:
         self.names: Names | None = None if kind is None or kind is int else Names(kind)
         self.deadlines: Deadlines | None = None
         self.metadata: MetadataStore | None = None
+        self.plain = self.names is None
 
     # -- changing --------------------------------------------------------------------------------------------
 
@@ -73,12 +76,12 @@ class Labels:
             self.names.put(handles, names)
         if deadlines is not None:
             if self.deadlines is None and (deadlines < inf).any():
-                self.deadlines = Deadlines()
+                self.plain, self.deadlines = False, Deadlines()
             if self.deadlines is not None:
                 self.deadlines.put_many(np.array(handles, np.int64), deadlines)
         if metadata is not None:
             if self.metadata is None:
-                self.metadata = MetadataStore()
+                self.plain, self.metadata = False, MetadataStore()
             for handle, text in zip(handles, metadata, strict=True):
                 self.metadata.put(handle, text)
 
@@ -99,7 +102,7 @@ class Labels:
 
     def of(self, handles: IntArray) -> Beside:
         """The labels of known handles, int64 (n,)."""
-        if self.names is None and self.deadlines is None and self.metadata is None:
+        if self.plain:
             return NO_LABELS
         return Beside(
             None if self.names is None else self.names.take(handles).tolist(),
@@ -162,6 +165,7 @@ class Labels:
         metadata = MetadataStore.from_arrays(arrays)
         if metadata:
             made.metadata = metadata
+        made.plain = made.names is None and made.deadlines is None and made.metadata is None
         return made
 
 

@@ -200,6 +200,31 @@ def test_an_id_in_use_among_new_ones_changes_nothing(kind, count, monkeypatch):
     require_sound(filter)
 
 
+@pytest.mark.parametrize("boolean", [True, np.True_])
+def test_a_boolean_is_no_id(boolean):
+    filter, *_ = three(int)
+    with pytest.raises(TypeError, match="id must be an integer, text or a UUID, not"):
+        filter.subscribe("x > 1", id=boolean)
+    for ids in ([boolean], [boolean, 7], np.array([True])):
+        with pytest.raises(ValueError, match="ids must be integers, not bool"):
+            filter.subscribe_many(["x > 1"] * len(ids), ids=ids)
+        with pytest.raises(TypeError, match="ids must be integers, not bool"):
+            filter.unsubscribe_many(ids)
+    assert boolean not in filter
+    for call in (filter.predicate, filter.metadata, filter.deadline, lambda id: filter.update(id, "x > 1")):
+        with pytest.raises(UnknownSubscriptionError):
+            call(boolean)
+    assert filter.version == 1
+
+
+@pytest.mark.parametrize("id", [np.int64(3), np.uint8(3), np.array(3)])
+def test_an_integer_of_numpy_is_an_id(id):
+    filter = EventFilter(SCHEMA)
+    assert filter.subscribe("x > 1", id=id) == 3
+    assert int(id) in filter
+    assert filter.unsubscribe_many(id).tolist() == [True]
+
+
 def test_the_type_can_be_said_before(kind):
     filter = EventFilter(SCHEMA, ids=kind)
     found = filter.match_batch([{"x": 1.0}])
@@ -278,7 +303,7 @@ def test_keys_of_a_large_removal_are_given_out_again(aside, monkeypatch, tmp_pat
 
 
 @pytest.mark.parametrize("kind", NAMED)
-def test_a_stream_gives_the_ids_of_its_version_whoever_has_their_keys_by_then(kind):
+def test_a_stream_gives_the_ids_of_its_version_whoever_has_their_handles_by_then(kind):
     filter, *ids = three(kind)
     matched = filter.match_batch([{"x": 9.0}] * 3)
     stream = filter.stream([{"x": 9.0}] * 3)
@@ -291,7 +316,7 @@ def test_a_stream_gives_the_ids_of_its_version_whoever_has_their_keys_by_then(ki
 
 @pytest.mark.parametrize("kind", NAMED)
 @pytest.mark.parametrize("aside", [False, True], ids=["bits", "aside"])
-def test_keys_of_a_large_change_that_failed_are_not_given_out_while_they_are_hidden(kind, aside, monkeypatch):
+def test_handles_of_a_large_change_that_failed_stay_while_they_are_hidden(kind, aside, monkeypatch):
     for name, value in {"AT_ONCE": 4, "BIT": 2, "LONG": -1, "ASIDE": 10**9 if aside else -1}.items():
         monkeypatch.setattr(updates, name, value)
     filter, *_ = three(kind)
@@ -315,7 +340,7 @@ def test_keys_of_a_large_change_that_failed_are_not_given_out_while_they_are_hid
     require_sound(filter)
 
 
-def test_a_part_does_not_keep_room_for_the_keys_of_others():
+def test_a_part_does_not_keep_room_for_the_handles_of_others():
     filter = EventFilter(SCHEMA)
     filter.subscribe_many(["x > 1"] * 400 + ["FALSE"], ids=[f"{number}" for number in range(401)])
     part = filter.part(["399", "400"])
