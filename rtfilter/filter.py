@@ -626,6 +626,7 @@ class EventFilter:
             return {
                 "subscriptions": len(self),
                 "unbounded": held.unbounded.count(held.labels.deadlines, held.moment()),
+                "expired": held.expired,
                 **held.matcher.stats(),
                 "in_flight_batches": self._road.gate.readers - 1,
             }

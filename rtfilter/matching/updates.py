@@ -251,6 +251,8 @@ class Updates:
             if len(gone):
                 self._turn(held.hide, gone)
             self._clear()
+        if passed:
+            self._turn(held.count_expired, len(gone))
         return removed
 
     def _remove_passed(self, most: int) -> None:

@@ -28,6 +28,8 @@ class Changing(Held):
     """Subscriptions that can be changed. Not safe for threads: who changes them must be alone with them."""
 
     _listeners: tuple[ref[Changes], ...] = ()
+    expired = 0
+    """How many were removed because they were beyond their deadlines."""
     # While a change is going on: what takes it back or completes it, or once it is made, tells of it. Where
     # this is cut short, too, it can be done again.
     _undo: Callable[[], None] | None = None
@@ -72,7 +74,7 @@ class Changing(Held):
         Ids are as of `new_ids`. Raises `ValueError` for unusable ones, `TypeError` for those of another type,
         and what `admit` raises.
         """
-        self.admit(draft.filters, moment)
+        self.unbounded.admit(draft.filters, self.labels.deadlines, moment)
         handles, labels = self._new_handles(draft, ids, moment)
         self._undo = partial(self.forget, handles)
         try:
@@ -114,6 +116,7 @@ class Changing(Held):
         if passed is not None and passed.any():
             there = [handle for handle in handles[passed].tolist() if handle in self]
             self._remove_known(np.array(there, np.int64))
+            self.expired += len(there)
 
     def require_new(self, ids: IntArray | list[Name]) -> None:
         """Raise `ValueError` for an id that is known."""
@@ -156,6 +159,7 @@ class Changing(Held):
         if len(self.claimed) and len(handles):
             handles = handles[~among(handles, self.claimed)]
         self._remove_known(handles)
+        self.expired += len(handles)
 
     def _remove_known(self, handles: IntArray) -> None:
         if len(handles):

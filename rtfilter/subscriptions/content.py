@@ -98,6 +98,10 @@ class Subscriptions(Changing):
         self._undo = partial(self._end_large, _Large(self.change_of(filters, NO_IDS)))
         self.recover()
 
+    def count_expired(self, count: int) -> None:
+        """Of a large removal: it was of so many beyond their deadlines."""
+        self.expired += count
+
     def hide(self, handles: IntArray) -> None:
         """Hide some of the claimed handles, known ones, ascending: this is their removal."""
         self._undo = partial(self._end_large, _Large(self.change_of(self.nothing, handles), handles))

@@ -48,9 +48,8 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
         "options": dict(held.matcher.options),
         "content": content,
         "ids": next((name for name, kind in KINDS.items() if kind is held.kind), None),
+        "max_unbounded": held.unbounded.most,
     }
-    if held.unbounded.most != MAX_UNBOUNDED:
-        meta["max_unbounded"] = held.unbounded.most
     return meta, arrays
 
 
@@ -95,6 +94,8 @@ def from_arrays(
     if unbounded.dtype.kind not in "iu" or not (most is None or (type(most) is int and most >= 0)):
         raise ValueError("the ids that nothing bounds, or their limit, are no integers")
     held.unbounded.handles.update(unbounded.tolist())
+    if content == "arrays" and "max_unbounded" not in meta:  # former versions did not count them
+        held.unbounded.note(made.content())
     if content != "arrays":
         filters = _saved_filters(held, arrays, boxes=content == "boxes")
         if made.takes.boxes or content == "predicates":

@@ -11,8 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kinds import KINDS, id_of, require_sound
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.cli.subscriptions import build_filter
+from rtfilter.filter import KIND
 from rtfilter.matchers.registry import MATCHERS
 from rtfilter.matching.updates import Updates
+from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
 
 SCHEMA = Schema({"bid": float, "ask": float, "symbol": str, "ok": bool})
@@ -190,6 +192,20 @@ def test_copies_know_them(matcher, tmp_path):
         assert unbounded(filter) == 3
     other = EventFilter.load(tmp_path / "kept", matcher="masks" if matcher == "rtree" else "rtree")
     assert (other.max_unbounded, unbounded(other)) == (3, 3)
+
+
+@pytest.mark.parametrize("matcher", BOXED)
+def test_those_of_a_snapshot_of_a_former_version_are_counted(matcher, tmp_path):
+    filter = EventFilter(SCHEMA, matcher=matcher)
+    filter.subscribe_many([*WIDE, *BOUNDED])
+    filter.save(tmp_path / "kept")
+    found = snapshot.read(tmp_path / "kept", KIND)
+    meta = {name: fact for name, fact in found.meta.items() if name != "max_unbounded"}
+    arrays = {name: array for name, array in found.arrays.items() if name != "unbounded_ids"}
+    snapshot.write(tmp_path / "former", KIND, meta, arrays)
+    former = EventFilter.load(tmp_path / "former")
+    assert (former.max_unbounded, unbounded(former)) == (1000, len(WIDE))
+    require_sound(former)
 
 
 def test_what_a_snapshot_holds_is_not_refused(tmp_path):

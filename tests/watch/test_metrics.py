@@ -103,6 +103,31 @@ def test_index_and_subscriptions_follow_changes():
     assert value(filter, "rtfilter_index_updates_total") == 203
 
 
+@pytest.mark.parametrize("count", [1, 50])
+def test_what_ended_is_counted_once_and_apart_from_what_was_unsubscribed(count):
+    now = [0.0]
+    filter = EventFilter(Schema({"a": float}), metrics=True, clock=lambda: now[0])
+    filter.subscribe_many(["a > 1"] * 100, ids=range(100), ttl=5)
+    filter.subscribe_many(["a > 1"] * 3, ids=[200, 201, 202])
+    filter.unsubscribe_many([0, 1, 200])
+    assert value(filter, "rtfilter_subscriptions_expired_total") == 0
+    now[0] = 5.0
+    filter.subscribe_many(["a > 1"] * count, ids=range(10, 10 + count))
+    for _ in range(40):
+        now[0] += 1
+        filter.match({"a": 2.0})
+    assert value(filter, "rtfilter_subscriptions_expired_total") == 98
+    assert value(filter, "rtfilter_subscriptions_removed_total") == 3
+    assert value(filter, "rtfilter_subscriptions_added_total") == 103 + count
+    assert value(filter, "rtfilter_index_subscriptions") == 2 + count
+
+
+def test_what_nothing_bounds_is_shown():
+    filter = EventFilter(Schema({"a": float, "b": float}), metrics=True)
+    filter.subscribe_many(["a > b", "a > 1"])
+    assert value(filter, "rtfilter_index_unbounded") == 1
+
+
 def test_an_open_stream_is_in_flight():
     filter = make()
     stream = filter.stream(np.random.default_rng(0).random((20, 2)))
