@@ -23,6 +23,7 @@ subscriptions:
   .csv, .parquet
             a column where (SQL conditions), or columns low.<attribute> and high.<attribute>
             (closed bounds, empty is open), and optionally a column id
+  Optional: ttl (seconds from now on) and metadata (a JSON object), in JSON lines and as columns.
   Without ids, subscriptions are numbered by their rows, from 0.
 """
 SCHEMA_FILE = """\
