@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
@@ -98,12 +98,12 @@ class Lease:
         self._assemble(home)
         return Lease(str(home), self.manifest)
 
-    def load(self) -> EventFilter:
+    def load(self, clock: Callable[[], float] = time.time) -> EventFilter:
         """Return the index, mapped anew, so that it may be changed in memory. Raises `SnapshotError`."""
         path = places.local(self.place)
         if path is not None and self._lies_in(path):
             with suppress(SnapshotError):
-                here = EventFilter.load(path)
+                here = EventFilter.load(path, clock=clock)
                 if _manifest(path) == self.manifest:  # it was not replaced while it was read
                     return here
         home = _own_directory() / self.digest
@@ -121,7 +121,7 @@ class Lease:
             try:
                 fcntl.flock(in_use, fcntl.LOCK_SH)  # so that `_clean` does not remove it
                 if self._lies_in(home):
-                    found = EventFilter.load(home)
+                    found = EventFilter.load(home, clock=clock)
                     return found
             finally:
                 if found is None:
