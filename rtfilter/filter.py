@@ -6,7 +6,8 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from math import inf, isnan
+from numbers import Real
 from os import PathLike
 from time import perf_counter
 from types import EllipsisType
@@ -41,6 +42,7 @@ from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.given import Lifetime, labels_of
+from rtfilter.subscriptions.handles import LAST_MOMENT
 from rtfilter.subscriptions.ids import Name, asked_ids, kind_of, new_ids, one_id
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.saved import from_arrays, to_arrays
@@ -507,7 +509,7 @@ class EventFilter:
             count from then. By default it arrives with this call. Deadlines have nothing to do with it.
         """
         begun = perf_counter()
-        moment = self._subscriptions.moment() if at is None else at
+        moment = self._subscriptions.moment() if at is None else _moment(at)
         matches = self._road.match(self._read(events), begun if arrival is None else arrival, moment)
         if at is None and moment > -inf:
             self._updates.sweep(moment)
@@ -680,6 +682,12 @@ class EventFilter:
 
     def __repr__(self) -> str:
         return f"EventFilter({self.schema!r}, {len(self)} subscriptions)"
+
+
+def _moment(at: Any) -> float:
+    if isinstance(at, bool) or not isinstance(at, Real) or isnan(at):
+        raise TypeError(f"at is a number of seconds of the filter's clock, not {at!r:.60}")
+    return min(float(at), LAST_MOMENT)
 
 
 def _lone(event: object) -> object:

@@ -233,8 +233,9 @@ def _subscribe_bounds(path: str, target: EventFilter, bounds: Bounds, only: int 
     keep = np.arange(len(names)) if only is None else np.flatnonzero(names == only)
     low, high = ({name: column[keep] for name, column in side.items()} for side in (bounds.low, bounds.high))
     labels = Labels(lambda at: _place(path, at))
-    for row in () if bounds.labels is None else keep.tolist():
-        labels.take(bounds.at[row], bounds.labels[row])
+    if bounds.labels is not None:
+        for row in keep.tolist():
+            labels.take(bounds.at[row], bounds.labels[row])
     try:
         target.subscribe_many(low, high, ids=names[keep], **labels.options())
     except PredicateError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import timedelta
 from math import inf, isfinite
 from numbers import Real
@@ -36,6 +36,8 @@ def labels_of(
     if ttl is None:
         return Beside(None, None, texts)
     now = clock()
+    if not isfinite(now):
+        raise ValueError(f"no time to live can be counted from what the clock tells: {shown(now)}")
     if isinstance(ttl, Real | timedelta | np.timedelta64):
         return Beside(None, np.full(count, now + seconds(ttl)), texts)
     lives = [_of_row(*each, seconds) for each in _rows("ttl", ttl, count)]
@@ -48,10 +50,13 @@ def seconds(ttl: object) -> float:
         return inf
     if isinstance(ttl, timedelta):
         value = ttl.total_seconds()
-    elif isinstance(ttl, np.timedelta64):
+    elif isinstance(ttl, np.timedelta64) and np.datetime_data(ttl.dtype)[0] not in ("Y", "M"):
         value = float(ttl / np.timedelta64(1, "s"))
-    elif isinstance(ttl, Real) and not isinstance(ttl, bool | np.bool_):
-        value = float(ttl)
+    elif isinstance(ttl, Real) and not isinstance(ttl, bool | np.timedelta64):
+        try:
+            value = float(ttl)
+        except OverflowError:
+            value = inf
     else:
         raise TypeError(f"a time to live is a number of seconds or a timedelta, not {shown(ttl)}")
     if not (value > 0 and isfinite(value)):
@@ -61,7 +66,7 @@ def seconds(ttl: object) -> float:
 
 def _rows(name: str, column: Any, count: int) -> list[tuple[int | None, Any]]:
     """The cells of a column with their rows; None instead of the only one."""
-    if isinstance(column, str | Mapping) or not hasattr(column, "__len__"):
+    if isinstance(column, str | Mapping | Set) or not hasattr(column, "__len__"):
         raise TypeError(f"{name} has a row for each subscription, so it is a list, not {shown(column)}")
     if len(column) != count:
         raise ValueError(f"{name} has {len(column)} rows for {count} subscriptions")

@@ -7,15 +7,20 @@ before one may begin, so no batch sees a handle stand for two.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from math import inf
+from typing import Final
 
 import numpy as np
 
 from rtfilter.dtypes import IntArray
 from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, Name, among, missing_ids, refuse_kinds
 from rtfilter.subscriptions.labels import Labels
+
+LAST_MOMENT: Final = sys.float_info.max
+"""Deadlines of inf are none, so nobody asks for a later moment."""
 
 
 class ClaimedError(Exception):
@@ -62,7 +67,7 @@ class Handles:
 
     def moment(self) -> float:
         """Now, for those who ask what is there; free of cost where nothing has a deadline."""
-        return -inf if self.labels.deadlines is None else self.clock()
+        return -inf if self.labels.deadlines is None else min(self.clock(), LAST_MOMENT)
 
     # -- giving out ----------------------------------------------------------------------------------------
 
