@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -78,7 +79,7 @@ class SubscriptionReader:
     schema : Schema
     columns : list of BoundColumn
         The columns of bounds; none where there are conditions.
-    labels : list of str
+    labels : sequence of str
         Those of `LABELS` that there are.
     moment : float
         From which times to live are counted, the same in all tasks.
@@ -86,8 +87,8 @@ class SubscriptionReader:
 
     schema: Schema
     columns: list[BoundColumn]
-    labels: list[str]
-    moment: float
+    labels: Sequence[str] = ()
+    moment: float = dataclasses.field(default_factory=time.time)
 
     def clock(self) -> float:
         """The clock of filters that subscriptions are added to."""
@@ -198,7 +199,7 @@ class SubscriptionFrame:
             bounds_of_arrow(pa.schema(kinds).empty_table(), columns, schema)  # says what is wrong
         elif not pa.types.is_string(kinds[1][1]):
             raise PredicateError(f"the column where holds SQL conditions as strings, not {kinds[1][1]}")
-        reader = SubscriptionReader(schema, columns, labels, time.time())
+        reader = SubscriptionReader(schema, columns, labels)
         return cls(flat, Layout.of(flat, [*names, *labels], "id"), reader)
 
     def count(self) -> int:
