@@ -1,35 +1,22 @@
 """Alerts in a web app: clients subscribe and publish events over TCP, one JSON object a line.
 
-Events that arrive while a batch is matched are the next batch. A thread beside the event loop matches, and an
-alert leaves as soon as it is known.
+What all clients publish while a batch is matched is the next batch. A long one is matched in a thread beside
+the event loop, and an alert leaves as soon as it is known.
 """
 
 import asyncio
 import json
 
-from rtfilter import EventFilter, Schema
+from rtfilter import AsyncFilter, EventFilter, Schema
 
 rules = EventFilter(Schema({"symbol": str, "price": float}))
+alerts = AsyncFilter(rules)
 clients = {}  # by the id of their subscription
-arrived = asyncio.Queue()
 
 
 def send(id, message):
     if id in clients:
         clients[id].write(json.dumps(message).encode() + b"\n")
-
-
-async def match_forever(loop):
-    def match(batch):
-        for row, ids, _ in rules.stream(batch):
-            for id in ids.tolist():
-                loop.call_soon_threadsafe(send, id, {"alert": batch[row], "subscription": id})
-
-    while True:
-        batch = [await arrived.get()]
-        while not arrived.empty():
-            batch.append(arrived.get_nowait())
-        await loop.run_in_executor(None, match, batch)
 
 
 async def serve(reader, writer):
@@ -42,8 +29,8 @@ async def serve(reader, writer):
                 clients[own[-1]] = writer
                 send(own[-1], {"subscribed": own[-1]})
             else:
-                rules.schema.read(message["event"])  # refuses a bad event here, not amid its batch
-                arrived.put_nowait(message["event"])
+                for id in (await alerts.match(message["event"])).tolist():
+                    send(id, {"alert": message["event"], "subscription": id})
         except (ValueError, KeyError, TypeError) as error:
             writer.write(json.dumps({"error": str(error)}).encode() + b"\n")
     for id in own:
@@ -53,7 +40,6 @@ async def serve(reader, writer):
 
 
 async def main():
-    matching = asyncio.create_task(match_forever(asyncio.get_running_loop()))
     server = await asyncio.start_server(serve, "127.0.0.1", 0)  # any free port
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     writer.write(b'{"subscribe": "symbol = \'ACME\' AND price < 10"}\n')
@@ -63,9 +49,9 @@ async def main():
     print(await reader.readline())
     writer.write_eof()
     await reader.read()  # until the server has closed the connection
-    matching.cancel()
     server.close()
     writer.close()
+    await alerts.aclose()
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ EXPERIMENTS = {
     "bursts": Experiment("response.bursts", "mean response of a burst: fixed plans and the adaptive one"),
     "mixed": Experiment("load.mixed", "response times while other threads change subscriptions"),
     "stalls": Experiment("load.stalls", "the longest change of the index, and memory after many"),
+    "callers": Experiment("load.callers", "coroutines that each ask for one event, by how they ask"),
     "scale": Experiment("load.scale", "two threads, and indexes of millions of boxes"),
     "spark": Experiment("spark.throughput", "events per second and memory on Spark"),
     "times": Experiment("paper.times", "the paper: times of all plans while the index grows"),

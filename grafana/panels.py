@@ -246,19 +246,23 @@ ROWS = [
         [
             Panel(
                 "Subscriptions",
-                "Subscriptions in the index, and their boxes. Equal boxes are stored once.",
+                "Subscriptions in the index, and their boxes. Equal boxes are stored once. What nothing "
+                "bounds costs each event an exact check.",
                 {
                     "subscriptions": latest("rtfilter_index_subscriptions"),
                     "boxes": latest("rtfilter_index_boxes"),
+                    "unbounded": latest("rtfilter_index_unbounded"),
                 },
             ),
             Panel(
                 "Updates",
-                "Boxes inserted and deleted, subscriptions added, removed and refused, per second.",
+                "Boxes inserted and deleted; subscriptions added, removed, removed as their time to live was "
+                "over, and refused; per second.",
                 {
                     "boxes": rate("rtfilter_index_updates_total"),
                     "added": rate("rtfilter_subscriptions_added_total"),
                     "removed": rate("rtfilter_subscriptions_removed_total"),
+                    "expired": rate("rtfilter_subscriptions_expired_total"),
                     "refused": rate("rtfilter_subscriptions_refused_total"),
                 },
                 "ops",

@@ -6,19 +6,25 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rtfilter.dtypes import IntArray
+from rtfilter.dtypes import AnyArray, IntArray
 from rtfilter.matchers.filters import Filters
 
 
 class Change(NamedTuple):
-    """One call that changed subscriptions. One that was replaced is both removed and added."""
+    """One call that changed subscriptions. One that was replaced is both removed and added.
+
+    Where only a deadline or metadata were changed, nothing is removed or added. What is beyond its deadline
+    is told as removed when that is done.
+    """
 
     version: int
     """The version of the subscriptions after it: one more than before."""
     added: Filters
-    """With ``ids``, int64 (n,), and ``predicates()``; see `rtfilter.matchers.filters.Filters`."""
-    removed: IntArray
-    """int64 (m,): ids, known ones only."""
+    """With ``ids``, int64 or object (n,), and ``predicates()``; see `rtfilter.matchers.filters.Filters`."""
+    removed: AnyArray
+    """int64 or object (m,): ids, known ones only."""
+    handles: IntArray | None = None
+    """int64 (k,): what stands inside for all ids that it is about; None where that are ids themselves."""
 
 
 class Changes:

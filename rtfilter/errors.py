@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from rtfilter.text import caret, printable
+from rtfilter.text import caret, printable, shown
 
 
 class RTFilterError(Exception):
@@ -134,13 +134,13 @@ class UnknownSubscriptionError(RTFilterError, KeyError):
 
     Parameters
     ----------
-    id : int
+    id : int, str or uuid.UUID
         The id that was asked for.
     """
 
-    def __init__(self, id: int) -> None:
+    def __init__(self, id: object) -> None:
         super().__init__(id)
         self.id = id
 
     def __str__(self) -> str:
-        return f"there is no subscription {self.id}"
+        return f"there is no subscription {shown(self.id) if isinstance(self.id, str) else self.id}"

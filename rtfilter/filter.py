@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, isnan
+from numbers import Real
 from os import PathLike
 from time import perf_counter
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -13,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from rtfilter.adaptive import Controller, CostController
 from rtfilter.changes import Changes
-from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError, SnapshotError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
@@ -25,15 +30,21 @@ from rtfilter.matching.control import Control
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
+from rtfilter.matching.tracker import MAX_KEYS, MAX_MATCHES, Key, Tracker
 from rtfilter.matching.updates import Updates
+from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.explain import Explanation, explain
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
-from rtfilter.subscriptions.content import Draft, Subscriptions
-from rtfilter.subscriptions.ids import as_ids, one_id
+from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.drafts import Draft
+from rtfilter.subscriptions.given import Lifetime, labels_of
+from rtfilter.subscriptions.handles import LAST_MOMENT
+from rtfilter.subscriptions.ids import Name, asked_ids, kind_of, new_ids, one_id
+from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.saved import from_arrays, to_arrays
 
 if TYPE_CHECKING:
@@ -43,6 +54,10 @@ KIND = "rtfilter.filter"
 
 Table = Mapping[str, Any]
 """Columns by name, as pandas DataFrames and Arrow tables have them."""
+Id = int | Name
+"""An integer, text or a UUID."""
+Notes = Mapping[str, Any]
+"""Metadata: what JSON can hold, with text as keys."""
 
 
 class EventFilter:
@@ -51,6 +66,13 @@ class EventFilter:
     Safe for threads: many may match while one changes the subscriptions. A batch sees one version of the
     subscriptions from its estimate to its last release, and every change that returned before it began. It
     waits for a few milliseconds of changes at most, also where a call is about a million subscriptions.
+
+    The ids of a filter are of one type: integers, text or UUIDs. Results have the ids that were given; text
+    and UUIDs are in arrays of objects.
+
+    A subscription may have a time to live. Which ones are beyond theirs is decided by the moment at which a
+    call begins: for a batch, its arrival, also where it is a stream that lasts longer. They are gone at once
+    for all who ask, and their memory is taken back later, by changes and after batches, a few at a time.
 
     Parameters
     ----------
@@ -68,6 +90,14 @@ class EventFilter:
     matcher : str or callable
         What finds the subscriptions: "rtree", "masks", "counting", "hashes", or a class of your own; see
         `rtfilter.matchers`.
+    max_unbounded : int or None
+        Most subscriptions that no box bounds and none decides, such as ``bid >= ask`` alone: each costs an
+        exact check of nearly every event. One more is refused; None allows any number. Matchers that work
+        without boxes have no limit. Kept in snapshots; what a snapshot holds is not refused.
+    ids : type, optional
+        Type of all ids: int, str or uuid.UUID. By default that of the first one.
+    clock : callable
+        The time in seconds, for times to live; see `time.time`.
     """
 
     def __init__(
@@ -78,6 +108,9 @@ class EventFilter:
         controller: Controller | None = None,
         metrics: bool | Metrics = False,
         matcher: Factory = "rtree",
+        max_unbounded: int | None = MAX_UNBOUNDED,
+        ids: type | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         if not isinstance(schema, Schema):
             raise TypeError(f"schema must be a Schema, as in Schema({{'price': float}}), not {schema!r}")
@@ -85,7 +118,9 @@ class EventFilter:
             raise ValueError(f"capacity is of the nodes of an R*-tree; the matcher {matcher!r} has none")
         options = {} if capacity is None else {"capacity": capacity}
         made = factory_of(matcher)(schema, **options)
-        self._configure(Subscriptions(schema, matcher, made), policy, controller, metrics)
+        held = Subscriptions(schema, matcher, made, kind=kind_of(ids), clock=clock)
+        self._configure(held, policy, controller, metrics)
+        self.max_unbounded = max_unbounded
 
     def _configure(
         self,
@@ -144,6 +179,22 @@ class EventFilter:
         self._road.metrics = metrics
 
     @property
+    def id_type(self) -> type | None:
+        """The type of all ids: int, str or uuid.UUID; None until the first one has come."""
+        return self._subscriptions.kind
+
+    @property
+    def max_unbounded(self) -> int | None:
+        """Most subscriptions that nothing bounds; a smaller number than there are refuses only new ones."""
+        return self._subscriptions.unbounded.most
+
+    @max_unbounded.setter
+    def max_unbounded(self, most: int | None) -> None:
+        if most is not None and (type(most) is not int or most < 0):
+            raise ValueError(f"max_unbounded is a number of subscriptions, or None for any; got {most!r:.60}")
+        self._subscriptions.unbounded.most = most
+
+    @property
     def tree(self) -> RStarTree:
         """The R*-tree; `TypeError` where another matcher was chosen."""
         matcher = self._subscriptions.matcher
@@ -156,39 +207,93 @@ class EventFilter:
 
     # -- subscriptions -------------------------------------------------------------------------------
 
-    def subscribe(self, predicate: Source, id: int | None = None) -> int:
+    @overload
+    def subscribe(
+        self,
+        predicate: Source,
+        id: int | None = None,
+        *,
+        ttl: Lifetime | None = None,
+        metadata: Notes | None = None,
+    ) -> int: ...
+
+    @overload
+    def subscribe(
+        self, predicate: Source, id: Name, *, ttl: Lifetime | None = None, metadata: Notes | None = None
+    ) -> Name: ...
+
+    def subscribe(
+        self,
+        predicate: Source,
+        id: Id | None = None,
+        *,
+        ttl: Lifetime | None = None,
+        metadata: Notes | None = None,
+    ) -> Id:
         """Add a subscription; batches that begin after this returns see it.
 
         Parameters
         ----------
         predicate : str, mapping or Predicate
             An SQL condition, an event pattern, or a predicate object; see `docs/predicates.md`.
-        id : int, optional
-            Its id, not negative and not in use. By default the next free one; those are never reused.
+        id : int, str or uuid.UUID, optional
+            Its id, not in use; an integer from 0 to 2**63 - 2. By default the next free integer; those are
+            never reused. The first id settles the type of all; see the class.
+        ttl : float or timedelta, optional
+            Seconds after this call from which on it is gone, finite and above 0. By default it stays.
+        metadata : dict, optional
+            What to keep beside it, which JSON can hold in at most 4096 bytes; see `metadata`.
 
         Raises
         ------
         PredicateError, ValueError
             The predicate or the id cannot be used; nothing is changed.
+        TypeError
+            The id, or a label, is of a type that it cannot have; nothing is changed.
         """
         try:
+            labels = NO_LABELS
+            if ttl is not None or metadata is not None:
+                notes = None if metadata is None else [metadata]
+                labels = labels_of(1, ttl, notes, self._subscriptions.clock)
             draft = self._subscriptions.draft([predicate])
-            return int(self._add(draft, None if id is None else [one_id(id)])[0])
+            added = self._add(draft, None if id is None else one_id(id), labels)[0]
+            return int(added) if isinstance(added, np.integer) else added
         except (PredicateError, ValueError):
             self._count_refused(1)
             raise
 
     @overload
     def subscribe_many(
-        self, low: Sequence[Source], high: None = None, *, ids: ArrayLike | None = None
-    ) -> IntArray: ...
+        self,
+        low: Sequence[Source],
+        high: None = None,
+        *,
+        ids: ArrayLike | Sequence[Name] | None = None,
+        ttl: Lifetime | Sequence[Lifetime | None] | None = None,
+        metadata: Sequence[Notes | None] | None = None,
+    ) -> AnyArray: ...
 
     @overload
     def subscribe_many(
-        self, low: ArrayLike | Table, high: ArrayLike | Table, *, ids: ArrayLike | None = None
-    ) -> IntArray: ...
+        self,
+        low: ArrayLike | Table,
+        high: ArrayLike | Table,
+        *,
+        ids: ArrayLike | Sequence[Name] | None = None,
+        ttl: Lifetime | Sequence[Lifetime | None] | None = None,
+        metadata: Sequence[Notes | None] | None = None,
+    ) -> AnyArray: ...
 
-    def subscribe_many(self, low: Any, high: Any = None, *, ids: ArrayLike | None = None) -> IntArray:
+    def subscribe_many(
+        self,
+        low: Any,
+        high: Any = None,
+        *,
+        ids: Any = None,
+        ttl: Lifetime | Sequence[Lifetime | None] | None = None,
+        metadata: Sequence[Notes | None] | None = None,
+    ) -> AnyArray:
         """Add many subscriptions at once, all or none: `subscribe_many(low, high)` or a list of predicates.
 
         Parameters
@@ -201,11 +306,15 @@ class EventFilter:
             are datetime64 or microseconds. See `rtfilter.predicates.bounds.compile_bounds`.
         low : sequence of str, mapping or Predicate
             Without `high`: n predicates.
-        ids : array_like of int (n,), optional
+        ids : array_like of int, str or uuid.UUID (n,), optional
+        ttl : float, timedelta or list of them (n,), optional
+            As of `subscribe`: one for all, or one for each, where None is none.
+        metadata : list of dict (n,), optional
+            As of `subscribe`, one for each; None is none.
 
         Returns
         -------
-        int64 (n,)
+        int64 (n,) or object (n,)
             The ids.
 
         Raises
@@ -220,7 +329,9 @@ class EventFilter:
                 draft = self._subscriptions.draft_bounds(low, high)
             else:
                 draft = self._subscriptions.draft(low)
-            return self._add(draft, ids)
+            count = len(draft.filters)
+            labels = labels_of(count, ttl, metadata, self._subscriptions.clock)
+            return self._add(draft, None if ids is None else new_ids(ids, count), labels)
         except (PredicateError, ValueError):
             self._count_refused(_count(low))
             raise
@@ -229,40 +340,71 @@ class EventFilter:
         if self.metrics is not None:
             self.metrics.refused += number
 
-    def _add(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
-        names = self._updates.add(draft, ids)
+    def _add(self, draft: Draft, ids: IntArray | list[Name] | None, labels: Beside) -> AnyArray:
+        names = self._updates.add(draft if labels is NO_LABELS else draft._replace(labels=labels), ids)
         if self.metrics is not None:
             self.metrics.added += len(names)
         return names
 
-    def unsubscribe(self, id: int) -> bool:
+    def unsubscribe(self, id: Id) -> bool:
         """Remove a subscription; False, and nothing is changed, when the id is unknown."""
-        return bool(self.unsubscribe_many(id if type(id) is int else [id])[0])
+        given: Any = id if type(id) is int else [id]
+        return bool(self.unsubscribe_many(given)[0])
 
-    def unsubscribe_many(self, ids: ArrayLike) -> BoolArray:
+    def unsubscribe_many(self, ids: ArrayLike | Sequence[Name]) -> BoolArray:
         """Remove subscriptions; bool (n,): which of the ids were known.
 
-        Raises `TypeError` for ids that are no integers; integers that no id can be are unknown.
+        Raises `TypeError` for ids of another type than those of the filter; integers that no id can be are
+        unknown.
         """
-        known = self._updates.remove(as_ids(ids))
+        known = self._updates.remove(asked_ids(ids, self._subscriptions.kind))
         if self.metrics is not None:
             self.metrics.removed += int(known.sum())
         return known
 
-    def update(self, id: int, predicate: Source) -> None:
+    def update(
+        self,
+        id: Id,
+        predicate: Source | None = None,
+        *,
+        ttl: Lifetime | EllipsisType | None = ...,
+        metadata: Notes | EllipsisType | None = ...,
+    ) -> None:
         """Replace the predicate of a subscription at once: no batch sees neither or both.
+
+        What is left out stays as it is: a deadline is not put off by another predicate, metadata are kept.
+
+        Parameters
+        ----------
+        id : int, str or uuid.UUID
+        predicate : str, mapping or Predicate, optional
+        ttl : float or timedelta, optional
+            Counted from this call, as of `subscribe`; None: it stays for good. To renew a subscription,
+            `update(id, ttl=60)` is enough, and does not touch the index.
+        metadata : dict, optional
+            Instead of what is there; None for none.
 
         Raises
         ------
-        UnknownSubscriptionError, PredicateError
-            Nothing is changed.
+        UnknownSubscriptionError, PredicateError, ValueError, TypeError
+            Nothing is changed. A subscription beyond its deadline is unknown; subscribe it anew.
         """
+        labels = NO_LABELS
         try:
-            draft = self._subscriptions.draft([predicate])
-        except PredicateError:
+            if ttl is not ... or metadata is not ...:
+                labels = labels_of(
+                    1,
+                    None if ttl is ... else [ttl],
+                    None if metadata is ... else [metadata],
+                    self._subscriptions.clock,
+                )
+            elif predicate is None:
+                raise TypeError("there is nothing to update: give a predicate, ttl or metadata")
+            draft = None if predicate is None else self._subscriptions.draft([predicate])
+            self._updates.replace(id, draft, labels)
+        except (PredicateError, ValueError):
             self._count_refused(1)
             raise
-        self._updates.replace(id, draft)
 
     def repack(self) -> None:
         """Pack the index anew: one that has grown by single subscriptions may then answer twice as fast.
@@ -294,27 +436,29 @@ class EventFilter:
         """Number of calls that changed the subscriptions, from the beginning; kept in snapshots."""
         return self._subscriptions.version
 
-    def part(self, ids: ArrayLike) -> EventFilter:
+    def part(self, ids: ArrayLike | Sequence[Name]) -> EventFilter:
         """A filter of its own with these of the subscriptions, packed; unknown ids are ignored."""
+        wanted = asked_ids(ids, self._subscriptions.kind)
         with self._road.gate.reading():
-            part = self._subscriptions.part(ids)
+            part = self._subscriptions.part(wanted, self._subscriptions.moment())
         made = EventFilter.__new__(EventFilter)
         made._configure(part, self.policy, None, False)
         return made
 
-    def ids(self) -> IntArray:
-        """Ids of all subscriptions, ascending, int64 (n,)."""
+    def ids(self) -> AnyArray:
+        """Ids of all subscriptions, ascending, int64 (n,), or object (n,) where they are text or UUIDs."""
         with self._road.gate.reading():
-            return self._subscriptions.ids()
+            ids = self._subscriptions.ids(self._subscriptions.moment())
+        return np.sort(ids) if ids.dtype == object else ids
 
     def __len__(self) -> int:
         """Number of subscriptions."""
         with self._road.gate.reading():
-            return len(self._subscriptions)
+            return self._subscriptions.count(self._subscriptions.moment())
 
-    def __contains__(self, id: int) -> bool:
+    def __contains__(self, id: object) -> bool:
         with self._road.gate.reading():
-            return id in self._subscriptions
+            return self._subscriptions.has(id)
 
     # -- matching ------------------------------------------------------------------------------------
 
@@ -334,47 +478,72 @@ class EventFilter:
                 self.metrics.refused_events += _count(events)
             raise
 
-    def match(self, event: object) -> IntArray:
-        """Ids of the subscriptions that match one event, int64 (k,).
+    def match(self, event: object) -> AnyArray:
+        """Ids of the subscriptions that match one event, int64 (k,), or object (k,) of text or UUIDs.
 
         Parameters
         ----------
         event : dict, ndarray of shape (number of attributes,), or a batch of one
             See `Schema.read`.
         """
-        arrival = perf_counter()
-        return self._road.match(_one(self._checked(_lone(event)), "match"), arrival).ids
+        arrival, moment = perf_counter(), self._subscriptions.moment()
+        ids = self._road.match(_one(self._checked(_lone(event)), "match"), arrival, moment).ids
+        if moment > -inf:
+            self._updates.sweep(moment)
+        return ids
 
-    def match_batch(self, events: object) -> Matches:
+    def match_batch(
+        self, events: object, *, at: float | None = None, arrival: float | None = None
+    ) -> Matches:
         """Match a batch as a whole: the least work, all results at once.
 
         Parameters
         ----------
         events : list of dict or of rows, ndarray, masked array, DataFrame or pyarrow.Table
             See `Schema.read`, whose result is taken as well.
+        at : float, optional
+            What deadlines are held against, in seconds of the filter's clock: by default now. With an earlier
+            moment, some of what ended since may be missing, as it is removed in time.
+        arrival : float, optional
+            `time.perf_counter()` when the batch arrived, where it has waited since: responses in the metrics
+            count from then. By default it arrives with this call. Deadlines have nothing to do with it.
         """
-        arrival = perf_counter()
-        return self._road.match(self._read(events), arrival)
+        begun = perf_counter()
+        moment = self._subscriptions.moment() if at is None else _moment(at)
+        matches = self._road.match(self._read(events), begun if arrival is None else arrival, moment)
+        if at is None and moment > -inf:
+            self._updates.sweep(moment)
+        return matches
 
-    def stream(self, events: object) -> Stream:
+    def stream(self, events: object, *, arrival: float | None = None) -> Stream:
         """Match a batch so that events are known soon: an iterator over events in order of completion.
 
         The controller names a level and a group size, one shared traversal to that level estimates each
         event's workload, the policy orders the events, and each group is released when it is done (Wang et
-        al.). Subscriptions may be changed while the stream is open; it does not see the change. The events
-        themselves (dicts, frames) must not be changed before it ends.
+        al.). Subscriptions may be changed while the stream is open; it does not see the change, nor that the
+        deadline of one comes meanwhile. The events themselves (dicts, frames) must not be changed before it
+        ends.
+
+        Parameters
+        ----------
+        events, arrival
+            As of `match_batch`. What a batch waited for before this call is not held against its plan.
         """
-        arrival = perf_counter()
-        return Stream(self._road, *self._road.stream(self._read(events), arrival))
+        begun = perf_counter()
+        table = self._read(events)
+        return Stream(self._road, *self._road.stream(table, begun, begun if arrival is None else arrival))
 
     def any_match(self, events: object) -> BoolArray:
         """Whether each event matches any subscription, bool (n,). Cheaper than `match_batch`; no metrics."""
+        moment = self._subscriptions.moment()
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:
             # The first hit might be one that nobody may see.
-            first_only = not len(self._subscriptions.hidden)
+            first_only = not self._subscriptions.hides(moment)
             hits = self._subscriptions.matcher.match(table, first_only=first_only)
-            offsets, _ = refine(hits, table, self._subscriptions)
+            offsets, _ = refine(hits, table, self._subscriptions, None, moment)
+        if moment > -inf:
+            self._updates.sweep(moment)
         return np.diff(offsets) > 0
 
     def count(self, events: object) -> IntArray:
@@ -387,9 +556,36 @@ class EventFilter:
         with self._road.gate.reading(), self._road.turn:
             return self._subscriptions.matcher.workload(table)
 
+    def track(self, key: Key = None, max_keys: int = MAX_KEYS, max_matches: int = MAX_MATCHES) -> Tracker:
+        """What begins and stops to match, key by key: a `Tracker`, whose first events enter all they match.
+
+        Parameters
+        ----------
+        key : str, callable or None
+            What tells whose event it is: the name of an attribute, which need not be in the schema; a
+            function of an event; or None, where keys are given with each batch.
+        max_keys, max_matches : int
+            Most keys that are kept, and most matches of all of them together; beyond that, keys least
+            recently seen are dropped.
+
+        Examples
+        --------
+        >>> zones = EventFilter(Schema({"x": float}))
+        >>> zones.subscribe("x BETWEEN 0 AND 10", id=7)
+        7
+        >>> tracker = zones.track("vehicle")
+        >>> batch = [{"vehicle": "a", "x": x} for x in (5, 6, 99)]
+        >>> for entered, inside, left in tracker.match_batch(batch):
+        ...     entered.tolist(), inside.tolist(), left.tolist()
+        ([7], [], [])
+        ([], [7], [])
+        ([], [], [7])
+        """
+        return Tracker(self, key, max_keys, max_matches)
+
     # -- looking inside ------------------------------------------------------------------------------
 
-    def explain(self, event: object, id: int) -> Explanation:
+    def explain(self, event: object, id: Id) -> Explanation:
         """Why an event does or does not match a subscription: each constraint, and by how much it fails.
 
         Raises
@@ -398,17 +594,42 @@ class EventFilter:
         """
         return explain(self.predicate(id), _one(self.schema.read(_lone(event)), "explain").row(0))
 
-    def predicate(self, id: int) -> Predicate:
+    def predicate(self, id: Id) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
         with self._road.gate.reading():
-            return self._subscriptions.predicate(id)
+            return self._subscriptions.predicate(id, self._subscriptions.moment())
+
+    def metadata(self, id: Id) -> dict[str, Any] | None:
+        """What was given as metadata of a subscription, a new dict; None for none.
+
+        Raises
+        ------
+        UnknownSubscriptionError
+        """
+        with self._road.gate.reading():
+            text = self._subscriptions.metadata(id, self._subscriptions.moment())
+        return None if text is None else json.loads(text)
+
+    def deadline(self, id: Id) -> float | None:
+        """The moment from which on a subscription is gone, in seconds of the clock; None if it stays.
+
+        Raises
+        ------
+        UnknownSubscriptionError
+        """
+        with self._road.gate.reading():
+            deadline = self._subscriptions.deadline(id, self._subscriptions.moment())
+        return None if deadline == inf else deadline
 
     def stats(self) -> dict[str, Any]:
         """Statistics of the index and its use, JSON-able."""
+        held = self._subscriptions
         with self._road.gate.reading():
             return {
                 "subscriptions": len(self),
-                **self._subscriptions.matcher.stats(),
+                "unbounded": held.unbounded.count(held.labels.deadlines, held.moment()),
+                "expired": held.expired,
+                **held.matcher.stats(),
                 "in_flight_batches": self._road.gate.readers - 1,
             }
 
@@ -430,11 +651,12 @@ class EventFilter:
         controller: Controller | None = None,
         metrics: bool | Metrics = False,
         matcher: Factory | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> EventFilter:
         """Open a snapshot by memory mapping; changes stay in memory until saved. Raises `SnapshotError`.
 
         `matcher` is needed where the filter was saved with a class of your own. Otherwise it takes the place
-        of the one that it was saved with.
+        of the one that it was saved with. Deadlines are those of the `clock` with which it was saved.
         """
         found = snapshot.read(path, KIND)
         name = found.meta.get("matcher", "rtree")
@@ -444,7 +666,7 @@ class EventFilter:
             factory_of(matcher)  # a wrong name is no fault of the snapshot
         loaded = cls.__new__(cls)
         with snapshot.opening(path):
-            held = from_arrays(found.meta, found.arrays, matcher)
+            held = from_arrays(found.meta, found.arrays, matcher, clock=clock)
         loaded._configure(held, policy, controller, metrics)
         return loaded
 
@@ -460,6 +682,12 @@ class EventFilter:
 
     def __repr__(self) -> str:
         return f"EventFilter({self.schema!r}, {len(self)} subscriptions)"
+
+
+def _moment(at: Any) -> float:
+    if isinstance(at, bool) or not isinstance(at, Real) or isnan(at):
+        raise TypeError(f"at is a number of seconds of the filter's clock, not {at!r:.60}")
+    return min(float(at), LAST_MOMENT)
 
 
 def _lone(event: object) -> object:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.extras import needed
 
 
@@ -57,25 +58,35 @@ class Matches:
     ----------
     offsets : int64 (n + 1,)
         Where each event's ids begin; `offsets[0]` is 0 and `offsets[n]` the number of matches.
-    ids : int64 (offsets[n],)
-        Subscription ids, each at most once per event, in no particular order.
+    ids : int64 (offsets[n],), or object (offsets[n],)
+        Subscription ids, each at most once per event, in no particular order. Text or UUIDs are objects.
+    kind : type
+        Of ids: int, str or uuid.UUID.
     """
 
     offsets: IntArray
-    ids: IntArray
+    ids: AnyArray
+    kind: type = field(default=int, init=False, repr=False)
+
+    @classmethod
+    def named(cls, offsets: IntArray, ids: AnyArray, kind: type) -> Matches:
+        """Matches whose ids are of type str or uuid.UUID."""
+        made = cls(offsets, ids)
+        object.__setattr__(made, "kind", kind)
+        return made
 
     def __len__(self) -> int:
         """Number of events."""
         return len(self.offsets) - 1
 
-    def __getitem__(self, event: int) -> IntArray:
+    def __getitem__(self, event: int) -> AnyArray:
         """Ids that match the event in row `event`; negative rows count from the end."""
         row = event + len(self) if event < 0 else event
         if not 0 <= row < len(self):
             raise IndexError(f"event {event} of a batch of {len(self)}")
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
-    def __iter__(self) -> Iterator[IntArray]:
+    def __iter__(self) -> Iterator[AnyArray]:
         return (self[row] for row in range(len(self)))
 
     @property
@@ -83,13 +94,27 @@ class Matches:
         """Matches per event, int64 (n,)."""
         return np.diff(self.offsets)
 
-    def pairs(self) -> IntArray:
-        """Event rows and subscription ids, int64 (2, matches), events ascending."""
+    def pairs(self) -> AnyArray:
+        """Event rows and subscription ids, int64 (2, matches), events ascending; objects where ids are."""
         return np.stack([np.repeat(np.arange(len(self)), self.counts), self.ids])
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.ListArray` of int64: one list of ids per event. Needs the extra `arrow`."""
+        """A `pyarrow.LargeListArray`: one list of ids per event. Needs the extra `arrow`.
+
+        Ids are int64, large_string, or binary(16), which is how Arrow stores UUIDs.
+        """
         with needed("arrow", "to_arrow()"):
             import pyarrow as pa
         # Large offsets: a batch may have more than 2**31 matches.
-        return pa.LargeListArray.from_arrays(pa.array(self.offsets), pa.array(self.ids))
+        return pa.LargeListArray.from_arrays(pa.array(self.offsets), arrow_ids(self.ids, self.kind))
+
+
+def arrow_ids(ids: AnyArray, kind: type) -> Any:
+    """Ids of one type as an array of Arrow: int64, large_string or binary(16)."""
+    import pyarrow as pa
+
+    if kind is int:
+        return pa.array(ids)
+    if kind is UUID:
+        return pa.array([id.bytes for id in ids.tolist()], pa.binary(16))
+    return pa.array(ids, pa.large_string())

@@ -1,13 +1,17 @@
 """Random schemas, conditions and events, and a tiny independent evaluator of what they mean.
 
 A condition is a nested tuple: ``("and", parts)``, ``("or", parts)``, ``("not", part)``, ``("true",)``,
-``("null", name)`` or ``(operator, name, value)`` with an operator of `LEAVES`. It knows nothing of rtfilter.
+``("null", name)``, ``(operator, name, value)`` with an operator of `LEAVES`, or ``("compare", operator, left,
+right)`` of two expressions: names, numbers and ``(arithmetic, left, right)``. It knows nothing of rtfilter.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
+from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
@@ -31,6 +35,40 @@ STRINGS += [
     "\U0001f600",
 ]
 STRINGS += ["\ud800", "\ue000", "\uffff", "it's", "50%", "a_b", "a\\b", "\x7f", '"']
+STRINGS += ["AB", "aBC", "ABCDEFG", "ß", "ss", "S\u017f", "É", "\u212a", "k"]
+STRINGS += ["10.0.0.1", "10.20.0.255", "100.0.0.1", "192.168.1.77", "2001:db8::1", "2001:0DB8::2", "::1"]
+LIKES = [
+    "a%",
+    "%",
+    "%b%",
+    "a_c%",
+    "%_b",
+    "%ab%c",
+    "__",
+    "_",
+    "\\%%",
+    "a\\_b",
+    "%_%",
+    "ab%ef%",
+    "%\\\\%",
+    "",
+    "%bc_e%g",
+]
+NETWORKS = [
+    "10.0.0.0/8",
+    "10.16.0.0/12",
+    "192.168.1.64/26",
+    "10.0.0.1/32",
+    "0.0.0.0/0",
+    "2001:db8::/32",
+    "::/0",
+]
+FORMS = {
+    "like": lambda value, pattern: regular(pattern).fullmatch(value) is not None,
+    "ignore case": lambda value, text: value.casefold() == text.casefold(),
+    "like ignore case": lambda value, pattern: FORMS["like"](value.casefold(), pattern.casefold()),
+    "cidr": lambda value, network: is_address(value) and ip_address(value) in ip_network(network),
+}
 TIMES = [datetime(1970, 1, 1, tzinfo=UTC), datetime(2024, 5, 31, 12, tzinfo=UTC), datetime(2024, 5, 31, 12)]
 END = datetime(9999, 12, 31, 23, 59, 59, 999_999)
 TIMES += [datetime(1, 1, 1), END, END - timedelta(microseconds=1)]
@@ -42,6 +80,12 @@ ALIENS = {
     str: [7, 0.5, True, b"ab", ["ab"]],
     bool: [0, 1, 1.0, "true"],
     datetime: ["soon", 0, True, 1.5],
+}
+CONSTANTS = {
+    "like": st.sampled_from(LIKES) | st.text("ab_%é", max_size=6),
+    "ignore case": st.sampled_from(STRINGS),
+    "like ignore case": st.sampled_from(LIKES) | st.text("aBs_%é", max_size=6),
+    "cidr": st.sampled_from(NETWORKS),
 }
 ORDERS = ("=", "<>", "<", "<=", ">", ">=")
 NAMES = ("price", "url.resource", "symbol", "a b")
@@ -71,10 +115,12 @@ def leaves(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
     if kind is not bool:
         operators += ["<", "<=", ">", ">=", "between"]
     if kind is str:
-        operators += ["prefix", "prefix"]
+        operators += ["prefix", "prefix", *FORMS]
     operator = draw(st.sampled_from(operators))
     if operator == "null":
         return ("null", name)
+    if operator in FORMS:
+        return (operator, name, draw(CONSTANTS[operator]))
     if operator == "in":
         return (operator, name, draw(st.lists(values(kind), min_size=1, max_size=20)))
     if operator == "between":
@@ -82,10 +128,37 @@ def leaves(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
     return (operator, name, draw(values(kind)))
 
 
+def expressions(names: list[str]) -> st.SearchStrategy:
+    """Arithmetic on some attributes of numbers; each part has one of them."""
+    constants = st.integers(-3, 3) | st.sampled_from([0.5, 0.1, 1e300, BIG, BIG + 1, 10**18, 5e-324])
+    return st.recursive(
+        st.sampled_from(names),
+        lambda inner: st.one_of(
+            st.tuples(st.sampled_from("+-*/"), inner, inner | constants),
+            st.tuples(st.sampled_from("+-*/"), constants, inner),
+        ),
+        max_leaves=3,
+    )
+
+
+@st.composite
+def comparisons(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
+    """Two expressions of numbers, or two attributes of one type."""
+    families = {name: "number" if kind in (int, float) else kind.__name__ for name, kind in schema.items()}
+    family = draw(st.sampled_from(sorted(set(families.values()))))
+    names = sorted(name for name, own in families.items() if own == family)
+    operator = draw(st.sampled_from(ORDERS[:2] if family == "bool" else ORDERS))
+    sides = expressions(names) if family == "number" else st.sampled_from(names)
+    left, right = draw(sides), draw(sides)
+    if family == "number" and isinstance(left, tuple) and draw(st.booleans()):
+        right = draw(values(float))
+    return ("compare", operator, left, right)
+
+
 def conditions(schema: dict[str, type]) -> st.SearchStrategy:
     """Nested conditions; every operator, often contradictory or trivial."""
     return st.recursive(
-        leaves(schema) | st.just(("true",)),
+        leaves(schema) | leaves(schema) | comparisons(schema) | st.just(("true",)),
         lambda inner: st.one_of(
             st.tuples(st.just("not"), inner),
             st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)),
@@ -119,6 +192,9 @@ def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool =
     if operator in ("and", "or"):
         results = [truth(part, event, schema, wanted) for part in condition[1]]
         return all(results) if (operator == "and") == wanted else any(results)
+    if operator == "compare":
+        left, right = (computed(side, event, schema) for side in condition[2:])
+        return left is not None and right is not None and related(condition[1], left, right) == wanted
     name = condition[1]
     value = event.get(name)
     if operator == "null":
@@ -129,6 +205,8 @@ def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool =
     if value is None:
         return False
     constant = condition[2]
+    if operator in FORMS:
+        return FORMS[operator](event[name], constant) == wanted
     if operator == "prefix":
         return value.startswith(comparable(constant, str)) == wanted
     if operator == "in":
@@ -136,16 +214,81 @@ def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool =
     if operator == "between":
         low, high = (comparable(end, schema[name]) for end in constant)
         return (low <= value <= high) == wanted
-    constant = comparable(constant, schema[name])
-    result = {
-        "=": value == constant,
-        "<>": value != constant,
-        "<": value < constant,
-        "<=": value <= constant,
-        ">": value > constant,
-        ">=": value >= constant,
+    return related(operator, value, comparable(constant, schema[name])) == wanted
+
+
+def defined(condition: tuple, event: dict, schema: dict[str, type]) -> bool:
+    """Whether all expressions have a value, so that a condition or its negation holds."""
+    if condition[0] == "compare":
+        return all(computed(side, event, schema) is not None for side in condition[2:])
+    if condition[0] in ("and", "or"):
+        return all(defined(part, event, schema) for part in condition[1])
+    return condition[0] != "not" or defined(condition[1], event, schema)
+
+
+def related(operator: str, left: object, right: object) -> bool:
+    """Whether a comparison holds."""
+    return {
+        "=": left == right,
+        "<>": left != right,
+        "<": operator in ("<", "<=") and left < right,
+        "<=": operator in ("<", "<=") and left <= right,
+        ">": operator in (">", ">=") and left > right,
+        ">=": operator in (">", ">=") and left >= right,
     }[operator]
-    return result == wanted
+
+
+def computed(side: object, event: dict, schema: dict[str, type]) -> object:
+    """The value of an expression; None where it has none. Whole numbers are fractions, others floats."""
+    if isinstance(side, str):
+        value = comparable(event[side], schema[side]) if event.get(side) is not None else None
+        return whole(value) if schema[side] in (int, float) and value is not None else value
+    if not isinstance(side, tuple):
+        return whole(side)
+    operator, left, right = side[0], *(computed(part, event, schema) for part in side[1:])
+    if left is None or right is None or (operator == "/" and right == 0):
+        return None
+    if not isinstance(left, Fraction) or not isinstance(right, Fraction):
+        left, right = nearest(left), nearest(right)
+    if operator == "/":
+        return whole(nearest(left / right)) if not math.isnan(left / right) else None
+    result = {"+": left + right, "-": left - right, "*": left * right}[operator]
+    return whole(result) if isinstance(result, Fraction) or not math.isnan(result) else None
+
+
+def whole(value: object) -> object:
+    """A fraction where the number is whole."""
+    if isinstance(value, float) and (math.isinf(value) or value != math.floor(value)):
+        return value
+    return Fraction(value)
+
+
+def nearest(value: object) -> float:
+    """The nearest float, infinite where that is beyond."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def regular(pattern: str) -> re.Pattern:
+    """The regular expression of a LIKE pattern."""
+    parts = re.findall(r"\\[\\%_]|[^\\]", pattern, re.DOTALL)
+    wild = {"%": ".*", "_": "."}
+    return re.compile("".join(wild.get(part, re.escape(part[-1])) for part in parts), re.DOTALL)
+
+
+def is_address(value: str) -> bool:
+    """Whether text is an address."""
+    try:
+        return "%" not in value and bool(ip_address(value))
+    except ValueError:
+        return False
+
+
+def like(text: str) -> str:
+    """The LIKE pattern of one text."""
+    return "".join(f"\\{char}" if char in "%_\\" else char for char in text)
 
 
 def comparable(value: object, kind: type) -> object:
@@ -175,18 +318,39 @@ def sql(condition: tuple) -> str:
         return f"NOT ({sql(condition[1])})"
     if operator in ("and", "or"):
         return f" {operator.upper()} ".join(f"({sql(part)})" for part in condition[1])
-    name = ".".join(part if part.isidentifier() else f'"{part}"' for part in condition[1].split("."))
+    if operator == "compare":
+        return f"{arithmetic(condition[2])} {condition[1]} {arithmetic(condition[3])}"
+    name = written(condition[1])
     if operator == "null":
         return f"{name} IS NULL"
     value = condition[2]
     if operator == "prefix":
-        escaped = "".join(f"\\{char}" if char in "%_\\" else char for char in value)
-        return f"{name} LIKE {literal(escaped + '%')}"
+        return f"{name} LIKE {literal(like(value) + '%')}"
+    if operator == "like":
+        return f"{name} LIKE {literal(value)}"
+    if operator == "ignore case":
+        return f"LOWER({name}) = {literal(value.casefold())}"
+    if operator == "like ignore case":
+        return f"LOWER({name}) LIKE {literal(value.casefold())}"
+    if operator == "cidr":
+        return f"CIDR({name}, {literal(value)})"
     if operator == "in":
         return f"{name} IN ({', '.join(map(literal, value))})"
     if operator == "between":
         return f"{name} BETWEEN {literal(value[0])} AND {literal(value[1])}"
     return f"{name} {operator} {literal(value)}"
+
+
+def written(name: str) -> str:
+    """A name in SQL."""
+    return ".".join(part if part.isidentifier() else f'"{part}"' for part in name.split("."))
+
+
+def arithmetic(side: object) -> str:
+    """An expression in SQL, with every part in parentheses."""
+    if isinstance(side, tuple):
+        return f"({arithmetic(side[1])} {side[0]} {arithmetic(side[2])})"
+    return written(side) if isinstance(side, str) else repr(side)
 
 
 def literal(value: object) -> str:
@@ -215,6 +379,12 @@ def as_pattern(leaf: tuple) -> list:
             return [{"prefix": value}]
         case "not prefix":
             return [{"anything-but": {"prefix": value}}]
+        case "suffix" | "wildcard" | "equals-ignore-case" | "cidr":
+            return [{operator: value}]
+        case "not suffix" | "not wildcard" | "not equals-ignore-case":
+            return [{"anything-but": {operator.removeprefix("not "): [value, value]}}]
+        case "prefix ignore case" | "suffix ignore case":
+            return [{operator.split()[0]: {"equals-ignore-case": value}}]
         case "=":
             return [value]
         case "<>":
@@ -227,8 +397,19 @@ def as_pattern(leaf: tuple) -> list:
 def as_condition(leaf: tuple) -> tuple:
     """The same in the form of conditions."""
     operator, name, *value = leaf
-    if operator in ("not null", "not in", "not prefix"):
-        return ("not", (operator.removeprefix("not "), name, *value))
+    if operator.startswith("not "):
+        return ("not", as_condition((operator.removeprefix("not "), name, *value)))
+    match operator:
+        case "suffix":
+            return ("like", name, "%" + like(value[0]))
+        case "wildcard":
+            return ("like", name, "%".join(map(like, value[0].split("*"))))
+        case "equals-ignore-case":
+            return ("ignore case", name, value[0])
+        case "prefix ignore case":
+            return ("like ignore case", name, like(value[0]) + "%")
+        case "suffix ignore case":
+            return ("like ignore case", name, "%" + like(value[0]))
     return leaf
 
 
@@ -236,11 +417,25 @@ def as_condition(leaf: tuple) -> tuple:
 def pattern_leaves(draw: st.DrawFn, name: str, kind: type) -> tuple:
     """One alternative for one attribute of a pattern."""
     operators = ["=", "<>", "in", "not in", "null", "not null"]
-    operators += ["prefix", "not prefix"] if kind is str else []
+    if kind is str:
+        operators += [
+            "prefix",
+            "not prefix",
+            "suffix",
+            "not suffix",
+            "prefix ignore case",
+            "suffix ignore case",
+        ]
+        operators += ["wildcard", "not wildcard", "equals-ignore-case", "not equals-ignore-case", "cidr"]
     operators += ["<", "<=", ">", ">=", "between"] if kind not in (str, bool) else []
     operator = draw(st.sampled_from(operators))
     if "null" in operator:
         return (operator, name)
+    if operator == "cidr":
+        return (operator, name, draw(st.sampled_from(NETWORKS)))
+    if "wildcard" in operator:
+        parts = st.lists(st.text("abé_%", max_size=2), min_size=1, max_size=4)
+        return (operator, name, "*".join(draw(parts)).replace("**", "*").replace("**", "*"))
     constants = values(kind)
     if operator in ("in", "not in"):
         return (operator, name, draw(st.lists(constants, min_size=1, max_size=4)))

@@ -70,6 +70,7 @@ def layers() -> str:
             ("spark", ["frames, shards, streams"], BLUE),
             ("replay", ["workloads and their bursts"], BLUE),
         ],
+        [("asynchronous", ["AsyncFilter: the same for coroutines"], GREEN)],
         [("filter.py", ["EventFilter: what a program talks to"], GREEN)],
         [
             ("matching", ["the road of a batch, streams, the gate"], GREEN),

@@ -1,19 +1,22 @@
-"""Costs other than matching: starting a process, and metrics."""
+"""Costs other than matching: starting a process, metrics, and tracking what is entered and left."""
 
 from __future__ import annotations
 
 import argparse
 import subprocess
 import sys
+import tracemalloc
 from statistics import median
 from time import perf_counter, process_time
 from urllib.request import urlopen
+
+import numpy as np
 
 from experiments.arguments import new_file
 from experiments.output import keep
 from experiments.ports import free_port
 from experiments.timing import one_core
-from rtfilter import EventFilter
+from rtfilter import EventFilter, Schema
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import workload
@@ -30,6 +33,9 @@ print(time.perf_counter() - t)
 """
 EVENTS = 100
 """Events of a batch that is matched with and without metrics."""
+
+SIZES, MATCHES, KEYS_AT_ONCE = (1, 64, 1000), 10, 1000
+"""Of tracking: events of a batch, matches of an event, and keys that are first seen together."""
 
 
 def started(code: str, repeats: int) -> float:
@@ -90,6 +96,51 @@ def _folding(observer: Metrics | None) -> float:
     return perf_counter() - begun
 
 
+def tracking(boxes: int, keys: int, repeats: int) -> list[Row]:
+    """What comparing events with those before adds to batches of several sizes, and what a key takes.
+
+    Subscriptions are squares in the plane, of which an event matches `MATCHES`; all keys have been seen. With
+    each event a key moves by a hundredth of a square, so that one event in four changes something.
+    """
+    rng, side = np.random.default_rng(0), (MATCHES / boxes) ** 0.5
+    target = EventFilter(Schema({"x": float, "y": float}))
+    low = rng.uniform(-side, 1, (boxes, 2))
+    target.subscribe_many(low, low + side)
+    tracker, places = target.track(), rng.uniform(0, 1, (keys, 2))
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for start in range(0, keys, KEYS_AT_ONCE):
+        own = range(start, min(start + KEYS_AT_ONCE, keys))
+        tracker.match_batch(places[own.start : own.stop], list(own))
+    memory = (tracemalloc.get_traced_memory()[0] - before) / keys
+    tracemalloc.stop()
+    rows: list[Row] = [{"measure": f"memory of a key, {MATCHES} matches", "value": memory, "unit": "bytes"}]
+    for size in SIZES:
+        alone, tracked = list[float](), list[float]()
+        for turn in range(max(20, 4000 // size) * repeats // 15 + 1):
+            some = rng.integers(0, keys, size)
+            places[some] += rng.normal(0, side / 100, (size, 2))
+            batch, own = places[some], some.tolist()
+            for way in (0, 1) if turn % 2 else (1, 0):
+                begun = perf_counter()
+                if way:
+                    tracker.match_batch(batch, own)
+                else:
+                    target.match_batch(batch)
+                (tracked if way else alone).append(perf_counter() - begun)
+        extra = median(b - a for a, b in zip(alone, tracked, strict=True))
+        rows.append(
+            {
+                "measure": f"tracking, batch of {size}",
+                "value": 1e6 * extra / size,
+                "unit": "us an event",
+                "without_us": 1e6 * median(alone) / size,
+                "with_us": 1e6 * median(tracked) / size,
+            }
+        )
+    return rows
+
+
 def scraping(name: str, boxes: int, repeats: int) -> Row:
     """Share of a core that one scrape per second takes over HTTP, with 12 classes of batch sizes."""
     source = workload(name)
@@ -120,7 +171,7 @@ def scraping(name: str, boxes: int, repeats: int) -> Row:
 def main(arguments: list[str]) -> int:
     """Run the experiment; see ``--help``."""
     parser = argparse.ArgumentParser(prog="python -m experiments overheads", description=__doc__)
-    parser.add_argument("--boxes", type=int, default=100_000, help="number of boxes in the index (100000)")
+    parser.add_argument("--boxes", type=int, default=100_000, help="number of boxes, and of keys (100000)")
     parser.add_argument("--repeats", type=int, default=15, help="number of rounds; their median counts (15)")
     parser.add_argument("--out", type=new_file, help="JSON file for the results")
     given = parser.parse_args(arguments)
@@ -129,6 +180,7 @@ def main(arguments: list[str]) -> int:
         rows = startup(min(given.repeats, 5))
         rows += [metrics(name, given.boxes, given.repeats) for name in ("wide", "narrow")]
         rows.append(scraping("narrow", given.boxes, given.repeats))
+        rows += tracking(given.boxes, given.boxes, given.repeats)
     print(table(rows, {"measure": "measure", "value": "value", "unit": "unit", "target": "target"}))
     keep(given.out, "overheads", {"boxes": given.boxes, "repeats": given.repeats}, rows)
     return 0

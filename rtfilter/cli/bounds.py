@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli import files
 from rtfilter.cli.cells import BOUNDS, LARGE, id_of
+from rtfilter.cli.labels import NAMES, Cells, of_arrow, of_csv
 from rtfilter.cli.terminal import CommandError
 from rtfilter.dtypes import AnyArray
 from rtfilter.text import shown
@@ -28,6 +29,8 @@ class Bounds(NamedTuple):
     """Closed high ends."""
     ids: Sequence[object]
     """Id of each, None where not given."""
+    labels: Sequence[Cells] | None
+    """Time to live and metadata of each; None where there are no such columns."""
 
 
 def find_columns(path: str, header: Sequence[str], schema: Schema) -> list[BoundColumn]:
@@ -67,8 +70,12 @@ def read_csv_bounds(
     convert = [(column, BOUNDS[schema.attributes[column.attribute].family], _Cells()) for column in columns]
     at = array("q")
     ids: list[object] = []
+    labels_of = None if set(NAMES).isdisjoint(header) else of_csv(header)
+    labels: list[Cells] = []
     for line, row in rows:
         at.append(line)
+        if labels_of is not None:
+            labels.append(labels_of(row))
         ids.append(None if id_at is None else id_of(row[id_at]))
         for column, bound_of, cells in convert:
             cell = row[column.at]
@@ -83,7 +90,7 @@ def read_csv_bounds(
         sides[column.side][column.attribute] = np.ma.MaskedArray(
             cells.column(), np.frombuffer(cells.empty, np.bool_)
         )
-    return Bounds(at, sides["low"], sides["high"], ids)
+    return Bounds(at, sides["low"], sides["high"], ids, None if labels_of is None else labels)
 
 
 class _Cells:
@@ -130,4 +137,5 @@ def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema:
     except PredicateError as error:
         raise CommandError(f"{path}: {error}") from None
     ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(table)
-    return Bounds(range(len(table)), low, high, ids)
+    labels = None if set(NAMES).isdisjoint(table.column_names) else of_arrow(table)
+    return Bounds(range(len(table)), low, high, ids, labels)

@@ -23,6 +23,7 @@ subscriptions:
   .csv, .parquet
             a column where (SQL conditions), or columns low.<attribute> and high.<attribute>
             (closed bounds, empty is open), and optionally a column id
+  Optional: ttl (seconds from now on) and metadata (a JSON object), in JSON lines and as columns.
   Without ids, subscriptions are numbered by their rows, from 0.
 """
 SCHEMA_FILE = """\
@@ -95,6 +96,11 @@ def open_inputs(
         if schema is not None:
             raise CommandError(f"{subscriptions} is an index and has its own schema; leave out --schema")
         target = open_index(subscriptions)
+        if target.id_type not in (None, int):
+            raise CommandError(
+                f"{subscriptions}: its ids are text or UUIDs, and commands write integers; match in Python, "
+                "with EventFilter.load"
+            )
         return target, file.batches(target.schema, batch)
     if schema is not None:
         attributes = read_schema(schema)

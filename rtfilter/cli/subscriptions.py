@@ -3,7 +3,7 @@
 JSON lines hold conditions: a JSON string is SQL, an object has "where" (SQL) or "pattern" (an event pattern)
 and optionally "id". Tables hold conditions in the column ``where``, or closed bounds in the columns
 ``low.<attribute>`` and ``high.<attribute>``, where an empty cell is no bound; and optionally ids in ``id``.
-Without ids, a subscription's id is its row, from 0.
+Without ids, a subscription's id is its row, from 0. Times to live and metadata: `rtfilter.cli.labels`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rtfilter.cli import files
 from rtfilter.cli.bounds import Bounds, find_columns, read_arrow_bounds, read_csv_bounds
 from rtfilter.cli.cells import id_of
+from rtfilter.cli.labels import NAMES, NONE, Cells, Labels, of_arrow, of_csv
 from rtfilter.cli.terminal import CommandError, counted
 from rtfilter.text import shown
 
@@ -32,6 +33,7 @@ class Condition(NamedTuple):
     source: Any
     """SQL or an event pattern."""
     id: object
+    labels: Cells = NONE
 
 
 def is_index(path: str) -> bool:
@@ -87,7 +89,7 @@ def build_filter(
     from rtfilter.index.tree import DEFAULT_CAPACITY
 
     try:
-        target = EventFilter(schema, capacity or DEFAULT_CAPACITY)
+        target = EventFilter(schema, capacity or DEFAULT_CAPACITY, max_unbounded=None)
     except ValueError as error:
         raise CommandError(str(error)) from None
     found = _read_file(path, schema)
@@ -135,31 +137,35 @@ def _json_conditions(path: str) -> Iterator[Condition]:
             continue
         where = files.place(path, line)
         keys = set(value) if isinstance(value, dict) else set()
-        if keys - {"id"} not in ({"where"}, {"pattern"}):
+        if keys - {"id", *NAMES} not in ({"where"}, {"pattern"}):
             raise CommandError(
                 f"{where}: a subscription is a JSON string (an SQL condition) or an object with "
-                '"where" (SQL) or "pattern" (an event pattern), and optionally "id"'
+                '"where" (SQL) or "pattern" (an event pattern), and optionally "id", "ttl" and "metadata"'
             )
         if not isinstance(value.get("where", ""), str):
             raise CommandError(f'{where}: "where" must be a string, an SQL condition')
         if not isinstance(value.get("pattern", {}), dict):
             raise CommandError(f'{where}: "pattern" must be an object, an event pattern')
-        yield Condition(line, value.get("where", value.get("pattern")), value.get("id"))
+        if isinstance(value.get("metadata"), str):
+            raise CommandError(f'{where}: "metadata" must be an object')
+        labels = (value.get("ttl"), value.get("metadata")) if keys & set(NAMES) else NONE
+        yield Condition(line, value.get("where", value.get("pattern")), value.get("id"), labels)
 
 
 def _csv_conditions(path: str, header: list[str], rows: Any) -> Iterator[Condition]:
     where, id = header.index("where"), header.index("id") if "id" in header else None
+    labels_of = of_csv(header)
     for line, row in rows:
-        yield Condition(line, row[where], None if id is None else id_of(row[id]))
+        yield Condition(line, row[where], None if id is None else id_of(row[id]), labels_of(row))
 
 
 def _arrow_conditions(path: str, table: Any) -> Iterator[Condition]:
     sources = table.column("where").to_pylist()
     ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(sources)
-    for row, (source, id) in enumerate(zip(sources, ids, strict=True)):
+    for row, (source, id, labels) in enumerate(zip(sources, ids, of_arrow(table), strict=True)):
         if not isinstance(source, str):
             raise CommandError(f"{files.row_place(path, row)}: the column where must hold SQL conditions")
-        yield Condition(row, source, id)
+        yield Condition(row, source, id, labels)
 
 
 class _Ids:
@@ -194,11 +200,11 @@ def _subscribe_conditions(path: str, target: EventFilter, conditions: Any, only:
     from rtfilter.errors import PredicateError
     from rtfilter.predicates.parse import parse
 
-    ids = _Ids(lambda at: _place(path, at))
+    ids, labels = _Ids(lambda at: _place(path, at)), Labels(lambda at: _place(path, at))
     names: list[int] = []
     places: list[int] = []
     predicates: list[Predicate] = []
-    for at, source, given in conditions:
+    for at, source, given, cells in conditions:
         id = ids.take(at, given)
         if only is not None and id != only:
             continue
@@ -206,10 +212,11 @@ def _subscribe_conditions(path: str, target: EventFilter, conditions: Any, only:
             predicates.append(parse(source, target.schema))
         except PredicateError as error:
             raise CommandError(f"{_place(path, at)}: {error}") from None
+        labels.take(at, cells)
         names.append(id)
         places.append(at)
     try:
-        target.subscribe_many(predicates, ids=names)
+        target.subscribe_many(predicates, ids=names, **labels.options())
     except PredicateError as error:
         if error.row is None:
             raise
@@ -223,10 +230,14 @@ def _subscribe_bounds(path: str, target: EventFilter, bounds: Bounds, only: int 
 
     ids = _Ids(lambda at: _place(path, at))
     names = np.array([ids.take(*pair) for pair in zip(bounds.at, bounds.ids, strict=True)], np.int64)
-    keep = slice(None) if only is None else np.flatnonzero(names == only)
+    keep = np.arange(len(names)) if only is None else np.flatnonzero(names == only)
     low, high = ({name: column[keep] for name, column in side.items()} for side in (bounds.low, bounds.high))
+    labels = Labels(lambda at: _place(path, at))
+    if bounds.labels is not None:
+        for row in keep.tolist():
+            labels.take(bounds.at[row], bounds.labels[row])
     try:
-        target.subscribe_many(low, high, ids=names[keep])
+        target.subscribe_many(low, high, ids=names[keep], **labels.options())
     except PredicateError as error:
         if error.row is None:
             raise CommandError(f"{files.place(path)}: {error}") from None

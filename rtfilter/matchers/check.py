@@ -20,7 +20,9 @@ from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import FAMILIES, Matcher, Resumable, Savable, Takes, refuse_untaken
 from rtfilter.matchers.registry import Factory, factory_of, name_of
-from rtfilter.predicates.model import OPERATORS_OF, Constraint, Filter, Predicate
+from rtfilter.predicates.comparison import RELATIONS, Comparison
+from rtfilter.predicates.expressions import ARITHMETIC, Operation
+from rtfilter.predicates.model import OPERATORS_OF, SETS, Constraint, Filter, Predicate, Test
 from rtfilter.results import Hits
 
 #: Attributes of the world that matchers are checked in.
@@ -28,7 +30,7 @@ ATTRIBUTES: dict[str, type] = {"x": float, "n": int, "s": str, "b": bool, "t": d
 #: Values of constants and events: equal ones, neighbours, ones that share a prefix or a code.
 VALUES: dict[str, list[Any]] = {
     "number": [-3, -1, 0, 0.5, 1, 2, 2**53, 2**53 + 1, 1e18],
-    "str": ["", "a", "ab", "abcdefg", "abcdefh", "é", "z"],
+    "str": ["", "a", "ab", "AB", "abcdefg", "abcdefh", "é", "z", "10.1.2.3"],
     "bool": [False, True],
     "timestamp": [datetime(2020, 1, day) for day in (1, 2, 3)],
 }
@@ -102,13 +104,27 @@ class _World:
             return None
         operator = taken[self.rng.integers(len(taken))]
         chosen = [values[i] for i in self.rng.integers(len(values), size=2)]
-        return Constraint(name, operator, chosen if operator in ("in", "not in") else chosen[0])
+        return Constraint(name, operator, _constant(operator, chosen))
+
+    def comparison(self) -> Comparison | None:
+        """A random comparison that the matcher takes, if there is one of the attributes drawn."""
+        left, right = (str(name) for name in self.rng.choice(self.schema.names, size=2))
+        operator, family = str(self.rng.choice(list(RELATIONS))), _family(left)
+        taken = operator in self.takes.operators and (self.takes.boxes or self.takes.comparisons)
+        if not taken or _family(right) != family or (family == "bool" and operator not in ("=", "<>")):
+            return None
+        if family == "number" and self.rng.random() < 0.5:
+            sign = str(self.rng.choice(list(ARITHMETIC)))
+            return Comparison(Operation(sign, left, int(self.rng.integers(3))), operator, right)
+        return Comparison(left, operator, right, family)
 
     def predicate(self) -> Predicate:
         """A random predicate; now and then one that all events satisfy, or none."""
         filters = []
         for _ in range(self.rng.choice([0, 1, 1, 1, 2, 3])):
-            drawn = [self.constraint() for _ in range(self.rng.integers(0, 4))]
+            drawn: list[Test | None] = [self.constraint() for _ in range(self.rng.integers(0, 4))]
+            if self.rng.random() < 0.1:
+                drawn.append(self.comparison())
             filters.append(Filter(tuple(one for one in drawn if one is not None)))
         return Predicate(tuple(filters))
 
@@ -218,7 +234,7 @@ class _World:
         for name in ATTRIBUTES:
             for operator in _operators(name):
                 values = VALUES[_family(name)][:2]
-                one = Constraint(name, operator, values if operator in ("in", "not in") else values[0])
+                one = Constraint(name, operator, _constant(operator, values))
                 if one.operator in self.takes.operators and _family(name) in self.takes.families:
                     continue
                 try:
@@ -256,6 +272,15 @@ class _World:
             alone = self.made.match(batch)
             same = (np.diff(alone.offsets) == np.diff(hits.offsets)).all()
             _require(bool(same), "threads that match at once disturb each other")
+
+
+def _constant(operator: str, values: list[Any]) -> Any:
+    """What an operator is held against, made of some values."""
+    if operator in SETS:
+        return values
+    if "like" in operator:
+        return f"%{values[0]}_%"
+    return "10.0.0.0/8" if "cidr" in operator else values[0]
 
 
 def _operators(name: str) -> tuple[str, ...]:

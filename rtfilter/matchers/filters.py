@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -11,9 +11,11 @@ from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.bounds import Bounds, bounds_predicate
-from rtfilter.predicates.boxes import Boxes, compile_predicate
+from rtfilter.predicates.boxes import Boxes, compile_predicate, unbounded
 from rtfilter.predicates.ends import NO_ENDS, Ends
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.model import Constraint, Predicate
+
+_NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class BoxColumns(NamedTuple):
@@ -54,7 +56,7 @@ class Filters:
         The subscriptions, each once.
     """
 
-    __slots__ = ("_boxes", "_ends", "_predicates", "_rows", "ids", "schema")
+    __slots__ = ("_boxes", "_ends", "_predicates", "_rows", "_unbounded", "ids", "schema")
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class Filters:
         self._boxes = boxes
         self._rows = rows  # of `ids`, for each box; None: box i is that of ids[i]
         self._ends = ends  # owned by rows of `ids`
+        self._unbounded: IntArray | None = None
 
     @classmethod
     def of_predicates(
@@ -173,7 +176,9 @@ class Filters:
 
     def named(self, ids: IntArray) -> Filters:
         """The same with other ids, int64 (n,), distinct."""
-        return Filters(self.schema, ids, self._predicates, self._boxes, self._rows, self._ends)
+        named = Filters(self.schema, ids, self._predicates, self._boxes, self._rows, self._ends)
+        named._unbounded = self._unbounded
+        return named
 
     @property
     def ends(self) -> Ends:
@@ -221,6 +226,18 @@ class Filters:
         exact[self._rows[~of_boxes]] = False
         return exact
 
+    def unbounded(self) -> IntArray:
+        """Rows of the subscriptions with a box that bounds and decides nothing, ascending, int64 (k,)."""
+        if self._unbounded is None:
+            boxes = self._compiled()
+            # For the exact box of one subscription, NumPy takes longer than all else here.
+            if boxes.exact.item() if len(boxes.exact) == 1 else boxes.exact.all():
+                self._unbounded = _NO_ROWS
+            else:
+                found = np.flatnonzero(unbounded(boxes, self.schema))
+                self._unbounded = found if self._rows is None else np.unique(self._rows[found])
+        return self._unbounded
+
     def predicates(self) -> Sequence[Predicate]:
         """The predicates, n of them.
 
@@ -236,13 +253,18 @@ class Filters:
         return [bounds_predicate(*pair, self.schema, self._ends.of_row(row)) for row, pair in sides]
 
     def constraints(self) -> ConstraintColumns:
-        """The filters with their constraints; see `predicates`."""
+        """The filters with their constraints; see `predicates`.
+
+        Raises `ValueError` for a comparison, which a matcher has to say that it takes; see `Takes`.
+        """
         owners: list[int] = []
         filters: list[int] = []
         columns: tuple[list[str], list[str], list[Any]] = ([], [], [])
         for id, predicate in zip(self.ids.tolist(), self.predicates(), strict=True):
             for conjunction in predicate.filters:
                 for constraint in conjunction.constraints:
+                    if not isinstance(constraint, Constraint):
+                        raise ValueError(f"{constraint} is no constraint; read it in predicates()")
                     filters.append(len(owners))
                     for column, cell in zip(columns, constraint, strict=True):
                         column.append(cell)

@@ -7,7 +7,6 @@ finds. Filters without an equality are tried by every event. Nothing is compiled
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,9 +15,9 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.matchers.filters import ConstraintColumns, Filters
+from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.model import Constraint, Filter, Predicate, Test
 from rtfilter.results import Hits
 
 
@@ -39,7 +38,7 @@ class _Place(NamedTuple):
 class HashesMatcher:
     """Matches by hash look-ups; ahead where nearly all filters have an equality that few events satisfy."""
 
-    takes = Takes(boxes=False)
+    takes = Takes(boxes=False, comparisons=True)
     options: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, schema: Schema) -> None:
@@ -55,27 +54,20 @@ class HashesMatcher:
         for id, predicate in zip(filters.ids.tolist(), filters.predicates(), strict=True):
             self._predicates[id] = predicate
             self._places[id] = []
-        columns = filters.constraints()
-        cuts = np.searchsorted(columns.filters, np.arange(len(columns.ids) + 1)).tolist()
-        for id, (start, stop) in zip(columns.ids.tolist(), pairwise(cuts), strict=True):
-            self._wait(id, columns, range(start, stop))
+        for id, predicate in zip(filters.ids.tolist(), filters.predicates(), strict=True):
+            for conjunction in predicate.filters:
+                self._wait(id, conjunction)
 
-    def _wait(self, id: int, columns: ConstraintColumns, rows: range) -> None:
+    def _wait(self, id: int, conjunction: Filter) -> None:
         """Let a filter wait under the equality with the fewest values, or under none."""
-        best = min(rows, key=lambda row: _choices(columns, row), default=None)
-        if best is None or _choices(columns, best) == _MANY:
+        best = min(conjunction.constraints, key=_choices, default=None)
+        if not isinstance(best, Constraint) or _choices(best) == _MANY:
             places = [_Place(None, None)]
             best = None
         else:
-            values = columns.values[best] if columns.operators[best] == "in" else (columns.values[best],)
-            places = [_Place(columns.attributes[best], value) for value in values]
-        rest = Filter(
-            tuple(
-                Constraint(columns.attributes[row], columns.operators[row], columns.values[row])
-                for row in rows
-                if row != best
-            )
-        )
+            values = best.value if best.operator == "in" else (best.value,)
+            places = [_Place(best.attribute, value) for value in values]
+        rest = Filter(tuple(test for test in conjunction.constraints if test is not best))
         for place in places:
             self._places[id].append(place)
             under = self._waiting.setdefault(place.attribute, {})
@@ -174,8 +166,10 @@ class HashesMatcher:
 _MANY = 1 << 60
 
 
-def _choices(columns: ConstraintColumns, row: int) -> int:
-    """Values that satisfy a constraint, as far as it can be looked up."""
-    if columns.operators[row] == "=":
+def _choices(test: Test) -> int:
+    """Values that satisfy a test, as far as it can be looked up."""
+    if not isinstance(test, Constraint):
+        return _MANY
+    if test.operator == "=":
         return 1
-    return len(columns.values[row]) if columns.operators[row] == "in" else _MANY
+    return len(test.value) if test.operator == "in" else _MANY

@@ -13,6 +13,7 @@ from rtfilter.events.encoding import MISSING
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
+from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.model import NEGATED, Predicate
 from rtfilter.results import Hits
 
@@ -33,11 +34,13 @@ class Takes(NamedTuple):
     """Whether several threads may match at once. If not, they take turns."""
     boxes: bool = True
     """Whether it works on `Filters.boxes`; they are then compiled before the change begins."""
+    comparisons: bool = False
+    """Whether one that works on predicates takes comparisons as well; in boxes they are no matter."""
 
     @property
     def everything(self) -> bool:
         """Whether all operators and types are taken, as by default."""
-        return self.operators is OPERATORS and self.families is FAMILIES
+        return self.operators is OPERATORS and self.families is FAMILIES and (self.boxes or self.comparisons)
 
 
 class Matcher(Protocol):
@@ -183,8 +186,11 @@ def refuse_untaken(name: str, takes: Takes, predicates: Iterable[Predicate], sch
     for row, predicate in enumerate(predicates):
         for conjunction in predicate.filters:
             for constraint in conjunction.constraints:
-                family = schema.attribute(constraint.attribute).family
-                if constraint.operator not in takes.operators:
+                attribute = constraint.attributes[0]
+                family = schema.attribute(attribute).family
+                if isinstance(constraint, Comparison) and not (takes.boxes or takes.comparisons):
+                    what, known = "comparisons of attributes or arithmetic", frozenset(("constraints",))
+                elif constraint.operator not in takes.operators:
                     what, known = f"the operator {constraint.operator!r}", takes.operators
                 elif family not in takes.families:
                     what, known = f"attributes of type {family}", takes.families
@@ -194,9 +200,7 @@ def refuse_untaken(name: str, takes: Takes, predicates: Iterable[Predicate], sch
                     f"the matcher {name!r} does not take {what}, but only {', '.join(sorted(known))}; "
                     "choose another matcher"
                 )
-                error = PredicateError(
-                    f"{constraint}: {reason}", attribute=constraint.attribute, reason=reason
-                )
+                error = PredicateError(f"{constraint}: {reason}", attribute=attribute, reason=reason)
                 error.row = row
                 raise error
 

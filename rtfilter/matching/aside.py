@@ -13,8 +13,9 @@ import numpy as np
 from rtfilter.changes import Changes
 from rtfilter.dtypes import IntArray
 from rtfilter.matching.gate import Gate
-from rtfilter.subscriptions.content import Part, Subscriptions
+from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.ids import NO_IDS
+from rtfilter.subscriptions.slices import Part, places_of, read, renew, slices_of, take
 
 FEW = 128
 """Subscriptions that are read again in one turn."""
@@ -42,17 +43,17 @@ class Copy:
         parts = [self._read(part) for part in slices]
         self._left: IntArray = _changed(self._changes)
         self.content = source.empty()
-        self.content.take(parts, without=np.union1d(self._left, without))
+        take(self.content, parts, without=np.union1d(self._left, without))
 
     def _begin(self) -> tuple[Changes, list[range | IntArray], object]:
         with self._gate.writing():
-            return self._source.listen(), self._source.slices(), self._source.places
+            return self._source.listen(), slices_of(self._source), places_of(self._source)
 
     def _read(self, part: range | IntArray) -> Part:
         with self._gate.reading():
-            if isinstance(part, range) and self._source.places is not self._places:
+            if isinstance(part, range) and places_of(self._source) is not self._places:
                 raise MovedError
-            return self._source.read(part)
+            return read(self._source, part)
 
     def catch_up(self) -> None:
         """Read again what was changed, until that is little."""
@@ -60,7 +61,7 @@ class Copy:
             self._rounds += 1
             for first in range(0, len(self._left), FEW):
                 ids = self._left[first : first + FEW]
-                self.content.renew(ids, self._read(ids))
+                renew(self.content, ids, self._read(ids))
             self._left = _changed(self._changes)
 
     def complete(self) -> bool:
@@ -68,7 +69,7 @@ class Copy:
         self._left = np.union1d(self._left, _changed(self._changes))
         if len(self._left) > FEW and self._rounds < ROUNDS:
             return False
-        self.content.renew(self._left, self._source.read(self._left))
+        renew(self.content, self._left, read(self._source, self._left))
         self.content.follow(self._source)
         return True
 
@@ -87,4 +88,5 @@ def _changed(changes: Changes) -> IntArray:
     """Ids that were added or removed since this was last asked, ascending."""
     lately = list(changes)
     none = np.empty(0, np.int64)
-    return np.unique(np.concatenate([none, *(c.added.ids for c in lately), *(c.removed for c in lately)]))
+    handles = ((c.added.ids, c.removed) if c.handles is None else (c.handles,) for c in lately)
+    return np.unique(np.concatenate([none, *(column for columns in handles for column in columns)]))

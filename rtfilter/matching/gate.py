@@ -69,6 +69,16 @@ class Gate:
         self._forget_other_process()
         return any(change.runs() for change in list(self._changes))
 
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is here: who comes now need not wait."""
+        return not (self._held or self._open or self._changes or self._waiting)
+
+    @property
+    def streams(self) -> int:
+        """Streams that hold the index now."""
+        return len(self._open)
+
     def _discard_dead(self) -> None:
         for reading in list(self._held):
             if not reading.runs():

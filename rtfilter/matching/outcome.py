@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rtfilter.adaptive import Report
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.dtypes import AnyArray, FloatArray, IntArray
 from rtfilter.results import Matches, StreamRecord
 
 
@@ -19,7 +19,7 @@ class Group(NamedTuple):
     """int64 (k,): rows of the batch; None for all of them, in their order."""
     offsets: IntArray
     """int64 (k + 1,): event i of the group has ``ids[offsets[i]:offsets[i + 1]]``."""
-    ids: IntArray
+    ids: AnyArray
     visits: IntArray
     """int64 (k,): operations of the search."""
     ended: float
@@ -43,25 +43,28 @@ class Outcome:
         are.
     """
 
-    __slots__ = ("groups", "size")
+    __slots__ = ("_kind", "groups", "size")
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self, size: int, kind: type = int) -> None:
+        self.size, self._kind = size, kind  # of events, and the type of ids
         self.groups: list[Group] = []
 
     def matches(self) -> Matches:
         """All matches, in the order of the rows."""
         if len(self.groups) == 1 and self.groups[0].rows is None:
-            return Matches(self.groups[0].offsets, self.groups[0].ids)
+            return self._of(self.groups[0].offsets, self.groups[0].ids)
         counts = np.zeros(self.size, np.int64)
         for group in self.groups:
             counts[group.places] = np.diff(group.offsets)
         starts = np.concatenate([[0], np.cumsum(counts)])
-        ids = np.empty(starts[-1], np.int64)
+        ids: AnyArray = np.empty(starts[-1], np.int64 if self._kind is int else object)
         for group in self.groups:
             first = starts[:-1][group.places] - group.offsets[:-1]
             ids[np.repeat(first, np.diff(group.offsets)) + np.arange(len(group.ids))] = group.ids
-        return Matches(starts, ids)
+        return self._of(starts, ids)
+
+    def _of(self, offsets: IntArray, ids: AnyArray) -> Matches:
+        return Matches(offsets, ids) if self._kind is int else Matches.named(offsets, ids, self._kind)
 
     @property
     def match_count(self) -> int:

@@ -1,27 +1,36 @@
 """Refining: of the hits whose boxes are only supersets, those remain whose subscription is satisfied.
 
-Ends of bounds that the box does not tell are compared for all hits at once; other predicates are asked one by
-one.
+Ends of bounds that the box does not tell are compared for all hits at once. Other predicates are asked for
+all hits of a subscription at once, where these are many: each different test once, by the coordinates of the
+events, and where those do not tell, once for each different value. Few are asked one by one.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from math import inf
+from typing import Final, Protocol
 
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.model import Constraint, Predicate, Test
+from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
+
+MANY: Final = 16
+"""Hits of one subscription from which on they are decided together."""
+SHARE: Final = 8
+"""Where one event in so many is asked about, all values of the attribute are read at once, else rows."""
 
 
 class Predicates(Protocol):
     """What boxes do not tell, by id."""
 
-    def visible(self, ids: IntArray) -> BoolArray | None:
-        """Which of some ids may be seen, bool (n,); None for all."""
+    def visible(self, ids: IntArray, moment: float) -> BoolArray | None:
+        """Which of some ids may be seen at a moment, bool (n,); None for all."""
 
     @property
     def ends(self) -> EndStore:
@@ -32,7 +41,11 @@ class Predicates(Protocol):
 
 
 def refine(
-    hits: Hits, events: EventTable, predicates: Predicates, rows: IntArray | None = None
+    hits: Hits,
+    events: EventTable,
+    predicates: Predicates,
+    rows: IntArray | None = None,
+    moment: float = -inf,
 ) -> tuple[IntArray, IntArray]:
     """Decide the hits that are not exact, and leave out those that nobody may see.
 
@@ -45,13 +58,15 @@ def refine(
         Ends, or else a predicate, of all subscriptions with a hit that is not exact.
     rows : int64 (n,), optional
         Rows of `events` that the hits are about; all by default.
+    moment : float
+        What is beyond its deadline then is left out.
 
     Returns
     -------
     offsets : int64 (n + 1,)
     ids : int64 (matches,)
     """
-    visible = predicates.visible(hits.ids)
+    visible = predicates.visible(hits.ids, moment)
     if visible is not None:
         hits = hits.only(visible)
     if hits.exact is None or hits.exact.all():
@@ -61,6 +76,8 @@ def refine(
     doubtful = np.flatnonzero(hits.exact == 0)
     if predicates.ends:
         doubtful = _compare_ends(hits.ids, owner, doubtful, events, predicates.ends, rows, keep)
+    if len(doubtful) >= MANY:
+        doubtful = _decide_together(hits.ids, owner, doubtful, events, predicates, rows, keep)
     seen, event = -1, {}
     for hit in doubtful.tolist():
         if owner[hit] != seen:
@@ -70,6 +87,98 @@ def refine(
         keep[hit] = predicate is not None and predicate.matches(event)
     hits = hits.only(keep)
     return hits.offsets, hits.ids
+
+
+def _decide_together(
+    ids: IntArray,
+    owner: IntArray,
+    doubtful: IntArray,
+    events: EventTable,
+    predicates: Predicates,
+    rows: IntArray | None,
+    keep: BoolArray,
+) -> IntArray:
+    """Decide, in `keep`, the doubtful hits of subscriptions that have many; returns the others."""
+    order = np.argsort(ids[doubtful], kind="stable")
+    ordered = doubtful[order]
+    names, starts, counts = np.unique(ids[ordered], return_index=True, return_counts=True)
+    large = np.flatnonzero(counts >= MANY)
+    if not len(large):
+        return doubtful
+    event = owner if rows is None else rows[owner]
+    tests: dict[Test, list[int]] = {}  # groups that ask for each
+    groups: list[tuple[IntArray, Predicate | None]] = []
+    for group, place in enumerate(large.tolist()):
+        hits = ordered[starts[place] : starts[place] + counts[place]]
+        predicate = predicates.get(int(names[place]))
+        groups.append((hits, predicate))
+        filters = () if predicate is None else predicate.filters
+        for test in dict.fromkeys(test for conjunction in filters for test in conjunction.constraints):
+            tests.setdefault(test, []).append(group)
+    held: list[dict[Test, BoolArray]] = [{} for _ in groups]
+    asked = _Asked(events)
+    for test, own in tests.items():
+        parts = [event[groups[group][0]] for group in own]
+        found = asked.holds(test, parts[0] if len(parts) == 1 else np.concatenate(parts))
+        cuts = np.cumsum([len(part) for part in parts])[:-1]
+        for group, holds in zip(own, np.split(found, cuts), strict=True):
+            held[group][test] = holds
+    for (hits, predicate), holds_of in zip(groups, held, strict=True):
+        satisfied = np.zeros(len(hits), np.bool_)
+        for conjunction in () if predicate is None else predicate.filters:
+            every = np.ones(len(hits), np.bool_)
+            for test in conjunction.constraints:
+                every &= holds_of[test]
+            satisfied |= every
+        keep[hits] = satisfied
+    left = np.ones(len(ids), np.bool_)
+    left[np.concatenate([hits for hits, _ in groups])] = False
+    return doubtful[left[doubtful]]
+
+
+class _Asked:
+    """The events of a batch, and what of them has been read."""
+
+    def __init__(self, events: EventTable) -> None:
+        self._events, self._places = events, places_of(events.fields)
+        self._values: dict[str, Sequence[object]] = {}
+        self._rows: dict[int, dict[str, object]] = {}
+
+    def holds(self, test: Test, rows: IntArray) -> BoolArray:
+        """Whether each of some events satisfies a test, bool (k,)."""
+        holds, unsure = verdicts(test, self._events.points, rows, self._places)
+        left = np.flatnonzero(unsure)
+        if not len(left):
+            return holds
+        if isinstance(test, Constraint):
+            holds[left] = self._accepted(test, rows[left].tolist())
+        else:
+            holds[left] = [test.matches(self._row(row)) for row in rows[left].tolist()]
+        return holds
+
+    def _accepted(self, test: Constraint, rows: list[int]) -> list[bool]:
+        """Whether a constraint accepts the values in some rows; each different string is asked about once."""
+        name = test.attribute
+        if name not in self._values and SHARE * len(rows) >= len(self._events):
+            self._values[name] = self._events.values(name)
+        values = self._values.get(name)
+        known: dict[object, bool] = {}
+        found = []
+        for row in rows:
+            value = self._row(row).get(name) if values is None else values[row]
+            if type(value) is not str:
+                found.append(test.accepts(value))
+                continue
+            verdict = known.get(value)
+            if verdict is None:
+                verdict = known[value] = test.accepts(value)
+            found.append(verdict)
+        return found
+
+    def _row(self, row: int) -> dict[str, object]:
+        if row not in self._rows:
+            self._rows[row] = self._events.row(row)
+        return self._rows[row]
 
 
 def _compare_ends(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -53,6 +54,8 @@ class Road:
         The matcher, searched level by level.
     turn : context manager
         Held while the matcher searches, where threads may not share it.
+    sweep : callable
+        Is called with its moment after a batch, to remove what is beyond its deadline.
     """
 
     def __init__(
@@ -63,21 +66,34 @@ class Road:
         self.levels = leveled(subscriptions.matcher)
         self.gate = Gate(subscriptions.recover)
         self.turn = contextlib.nullcontext() if subscriptions.matcher.takes.threads else threading.RLock()
+        self.sweep: Callable[[float], None] = _nothing
         self._ends: set[_End] = set()
         self._forgotten: deque[_End] = deque()
 
-    def match(self, events: EventTable, arrival: float) -> Matches:
-        """Match a batch as a whole; `arrival` is its `perf_counter`."""
+    def match(self, events: EventTable, arrival: float, moment: float) -> Matches:
+        """Match a batch as a whole.
+
+        `arrival` is its `perf_counter`, and `moment` what deadlines are held against.
+        """
         with self.gate.reading():
             with self.turn:
                 hits = self.matcher.match(events)
-            offsets, ids = refine(hits, events, self.subscriptions)
+            offsets, ids = refine(hits, events, self.subscriptions, None, moment)
+            names = self.subscriptions.labels.names
+            if names is not None:  # before a change: then handles may stand for others
+                matches = Matches.named(offsets, names.take(ids), names.kind)
+            else:
+                matches = Matches(offsets, ids)
         if self.metrics is not None and len(events):
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
-        return Matches(offsets, ids)
+        return matches
 
-    def stream(self, events: EventTable, arrival: float) -> tuple[Batch, Hold]:
-        """Begin a batch by the controller's plan; it may be computed while the index is held."""
+    def stream(self, events: EventTable, begun: float, arrival: float) -> tuple[Batch, Hold]:
+        """Begin a batch by the controller's plan; it may be computed while the index is held.
+
+        The work of the plan counts from `begun`, and the responses of the events from `arrival`, both
+        `perf_counter`: what they waited for before the batch began is not held against the plan.
+        """
         # Not while the index is held: a controller may use the filter.
         while self._forgotten:
             end = None
@@ -86,10 +102,12 @@ class Road:
             if end is not None and end.account is not None:
                 self._ends.discard(end)
                 self._tell(end.account)
+        moment = self.subscriptions.moment()
         shape = Shape(self.levels.height, len(self.matcher), self.levels.packed)
         ticket = self.control.plan(len(events), shape, self.matcher.updates) if len(events) else None
         with self.gate.reading():
-            batch = Batch(self, events, WHOLE if ticket is None else ticket.plan, ticket, arrival)
+            plan = WHOLE if ticket is None else ticket.plan
+            batch = Batch(self, events, plan, ticket, begun, arrival, moment)
             return batch, self.gate.open_stream(batch.finish_for_change, batch.steps)
 
     def watch(self, stream: object, batch: Batch) -> None:
@@ -128,6 +146,10 @@ class Road:
         return True
 
 
+def _nothing(moment: float) -> None:
+    """Until there are changes, there is nothing to remove."""
+
+
 class Account:
     """What the controller will be told of a batch.
 
@@ -164,6 +186,8 @@ class Batch:
     Attributes
     ----------
     plan : Plan
+    moment : float
+        What deadlines are held against, in seconds of their clock: when it arrived.
     account : Account
         What the controller will be told of it.
     steps : Gate
@@ -188,17 +212,25 @@ class Batch:
     _closed = False
 
     def __init__(
-        self, road: Road, events: EventTable, plan: Plan, ticket: Ticket | None, arrival: float
+        self,
+        road: Road,
+        events: EventTable,
+        plan: Plan,
+        ticket: Ticket | None,
+        begun: float,
+        arrival: float,
+        moment: float,
     ) -> None:
-        self._road, self._events, self._arrival = road, events, arrival
+        self._road, self._events, self._arrival, self.moment = road, events, arrival, moment
         self.plan, self.steps = plan, Gate()
-        self.outcome = Outcome(len(events))
+        self._names = road.subscriptions.labels.names
+        self.outcome = Outcome(len(events), int if self._names is None else self._names.kind)
         self.account = Account(ticket, self.outcome)
         if plan.group is not None:
             self._estimate()
         elif not len(events):
             self.group_count = 0
-        self.account.worked = perf_counter() - arrival
+        self.account.worked = perf_counter() - begun
 
     def _estimate(self) -> None:
         begun = perf_counter()
@@ -243,7 +275,9 @@ class Batch:
             else:
                 rows = self.order[self.cuts[group] : self.cuts[group + 1]]
                 hits = self._road.levels.resume_part(self._groups, group)
-        offsets, ids = refine(hits, self._events, self._road.subscriptions, rows)
+        offsets, ids = refine(hits, self._events, self._road.subscriptions, rows, self.moment)
+        if self._names is not None:  # while the index is held: then handles may stand for others
+            ids = self._names.take(ids)
         now = perf_counter()
         worked = self.account.worked = self.account.worked + now - begun
         self.outcome.groups.append(Group(rows, offsets, ids, hits.visits, now - self._arrival, worked))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.dtypes import AnyArray, FloatArray, IntArray
 from rtfilter.matching.gate import Hold
 from rtfilter.matching.road import Batch, Road
 from rtfilter.results import Matches
@@ -20,14 +21,14 @@ class Completion(NamedTuple):
     ----------
     event : int
         Its row in the batch.
-    ids : int64 (k,)
-        Subscriptions that match it.
+    ids : int64 (k,), or object (k,)
+        Subscriptions that match it; text or UUIDs where ids are such.
     response : float
         Seconds from the arrival of the batch until its group was done.
     """
 
     event: int
-    ids: IntArray
+    ids: AnyArray
     response: float
 
 
@@ -56,7 +57,8 @@ class Stream:
         self.estimation_visits = batch.account.estimation_visits
         self._group = self._at = 0  # the next group, and the next event of the present one
         self._rows: Sequence[int] = ()
-        self._offsets = self._ids = np.empty(0, np.int64)
+        self._offsets: IntArray = np.empty(0, np.int64)
+        self._ids: AnyArray = self._offsets
         self._ended = 0.0
         road.watch(self, batch)
 
@@ -134,3 +136,5 @@ class Stream:
         self._hold.close()
         if self._batch.done:
             self._road.report(self._batch)
+            if self._batch.moment > -inf:
+                self._road.sweep(self._batch.moment)

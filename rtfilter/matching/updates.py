@@ -10,25 +10,32 @@ One large change is made at a time. Small ones go on beside it, but for those of
 one that is cut short changes nothing that can be seen, or all; what it left is hidden, and those who come
 later remove it, each a bit. And where nearly all subscriptions were removed one by one, the last to go builds
 the index anew aside, so that the system gets its memory back.
+
+What is beyond its deadline is removed by others: each change removes some before it begins, twice as many as
+it adds, so that they do not gather; and who has matched removes some, seldom, where nobody waits for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.errors import PredicateError
 from rtfilter.matchers.filters import Filters
 from rtfilter.matching.aside import Copy, MovedError, copied
 from rtfilter.matching.gate import Gate, Writing
 from rtfilter.matching.road import Road
 from rtfilter.predicates.store import Kept
-from rtfilter.subscriptions.content import ClaimedError, Draft, Subscriptions
-from rtfilter.subscriptions.ids import NO_IDS, distinct_ids
+from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.drafts import Draft
+from rtfilter.subscriptions.handles import ClaimedError
+from rtfilter.subscriptions.ids import NO_IDS, Name
+from rtfilter.subscriptions.labels import NO_LABELS, Beside
 
 T = TypeVar("T")
 
@@ -40,6 +47,10 @@ LONG = 0.001
 """Seconds."""
 KNOWN = 512
 """Ids that are looked up in one turn."""
+REST = 0.001
+"""Seconds of the clock of deadlines after which those who match remove some that are beyond theirs again."""
+OVERDUE = 1.0
+"""Seconds beyond a deadline after which who has matched removes some although others match."""
 ASIDE = 4
 """A change is made aside where no more subscriptions are left than so many times those that it is about."""
 
@@ -50,9 +61,13 @@ class Updates:
     def __init__(self, road: Road) -> None:
         self._road, self._subscriptions = road, road.subscriptions
         self._large = Gate()  # whose turn it is to make a large change
+        self._rested = -inf  # when those who match last removed something
+        road.sweep = self.sweep
 
-    def add(self, draft: Draft, ids: ArrayLike | None = None) -> IntArray:
+    def add(self, draft: Draft, ids: IntArray | list[Name] | None = None) -> AnyArray:
         """See `Subscriptions.add`."""
+        if self._subscriptions.labels.names is not None:
+            self._index_names()
         if draft.filters.weight <= AT_ONCE:
             try:
                 return self._add_at_once(draft, ids)
@@ -62,10 +77,13 @@ class Updates:
             self._clear()
             if draft.filters.weight <= AT_ONCE:
                 return self._add_at_once(draft, ids)
+            self._remove_passed(2 * len(draft.filters))
             return self._add(draft, ids)
 
-    def remove(self, ids: IntArray) -> BoolArray:
+    def remove(self, ids: IntArray | list[Name]) -> BoolArray:
         """See `Subscriptions.remove`."""
+        if self._subscriptions.labels.names is not None:
+            self._index_names()
         if len(ids) <= AT_ONCE:
             try:
                 return self._remove_at_once(ids)
@@ -73,16 +91,39 @@ class Updates:
                 pass
         with self._alone():
             self._clear()
-            return self._remove_at_once(ids) if len(ids) <= AT_ONCE else self._remove(ids)
+            if len(ids) <= AT_ONCE:
+                return self._remove_at_once(ids)
+            return self._remove(ids, self._subscriptions.moment())
 
-    def replace(self, id: int, draft: Draft) -> None:
+    def replace(self, id: object, draft: Draft | None, labels: Beside = NO_LABELS) -> None:
         """See `Subscriptions.replace`."""
+        if self._subscriptions.labels.names is not None:
+            self._index_names()
         try:
-            self._replace_at_once(id, draft)
+            self._replace_at_once(id, draft, labels)
         except ClaimedError:
             with self._alone():
                 self._clear()
-                self._replace_at_once(id, draft)
+                self._replace_at_once(id, draft, labels)
+
+    def sweep(self, moment: float) -> None:
+        """For who has matched: remove some that are beyond their deadlines, if that holds up nobody.
+
+        It may hold up others once they are overdue, but no stream, and it is left out within a batch.
+        """
+        deadlines = self._subscriptions.labels.deadlines
+        if deadlines is None or moment < deadlines.earliest or 0 <= moment - self._rested < REST:
+            return
+        gate = self._road.gate
+        if not gate.idle and (moment - deadlines.earliest < OVERDUE or gate.streams):
+            return
+        try:
+            gate.require_free()
+        except RuntimeError:
+            return
+        self._rested = moment
+        with gate.writing():
+            self._subscriptions.remove_passed(moment, BIT)
 
     def repack(self) -> None:
         """Build everything anew, aside. For a matcher that is `Adopting`."""
@@ -97,6 +138,12 @@ class Updates:
             with self._alone():  # only large changes move all
                 return copied(self._road.gate, self._subscriptions)
 
+    def _index_names(self) -> None:
+        """Before the first change of what was loaded: beside batches, as it takes long for many names."""
+        names = self._subscriptions.labels.names
+        if names is not None and not names.indexed:
+            self._look(names.by_id)
+
     def _alone(self) -> Writing:
         """The turn to make a large change.
 
@@ -107,61 +154,128 @@ class Updates:
 
     # -- at once ---------------------------------------------------------------------------------------------
 
-    def _add_at_once(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
+    def _add_at_once(self, draft: Draft, ids: IntArray | list[Name] | None) -> AnyArray:
+        held = self._subscriptions
         with self._road.gate.writing():
-            names = self._subscriptions.add(draft, ids)
-        if len(self._subscriptions.claimed):
+            moment = self._make_room(2 * len(draft.filters))
+            names = held.add(draft, ids, moment)
+        if len(held.claimed) or held.claimed_names:
             self._tidy(self._clear_bits)
         return names
 
-    def _remove_at_once(self, ids: IntArray) -> BoolArray:
+    def _remove_at_once(self, ids: IntArray | list[Name]) -> BoolArray:
+        held = self._subscriptions
         with self._road.gate.writing():
-            known = self._subscriptions.remove(ids)
-        if len(self._subscriptions.claimed):
+            known = held.remove(ids, self._make_room())
+        if len(held.claimed) or held.claimed_names:
             self._tidy(self._clear_bits)
-        elif self._subscriptions.adopting is not None and self._subscriptions.adopting.wasteful:
+        elif held.adopting is not None and held.adopting.wasteful:
             self._tidy(self._build_anew)
         return known
 
-    def _replace_at_once(self, id: int, draft: Draft) -> None:
+    def _replace_at_once(self, id: object, draft: Draft | None, labels: Beside) -> None:
         with self._road.gate.writing():
-            self._subscriptions.replace(id, draft)
+            self._subscriptions.replace(id, draft, labels, self._make_room())
+
+    def _make_room(self, most: int = BIT) -> float:
+        """Before a change, remove some that are beyond their deadlines; returns its moment."""
+        held = self._subscriptions
+        if held.labels.deadlines is None:
+            return -inf
+        moment = held.moment()
+        held.remove_passed(moment, max(BIT, most))
+        return moment
 
     # -- large ones; only one thread at a time gets here -----------------------------------------------------
 
-    def _add(self, draft: Draft, ids: ArrayLike | None) -> IntArray:
-        count = len(draft.filters)
+    def _add(self, draft: Draft, ids: IntArray | list[Name] | None) -> AnyArray:
+        count, labels, moment = len(draft.filters), draft.labels, self._subscriptions.moment()
+        # To find these takes long, and they are kept.
+        counted = self._subscriptions.matcher.takes.boxes and len(draft.filters.unbounded()) > 0
         if ids is None:
-            names = self._turn(self._subscriptions.claim_next, count)
+            handles: IntArray = self._claim(draft, moment, self._subscriptions.claim_next, count)
         else:
-            names = distinct_ids(ids, count)
-            self._turn(self._subscriptions.claim_new, np.sort(names))
-            self._require_new(names)
-        filters = draft.filters.named(names)
+            self._renew(ids)
+            if isinstance(ids, list):
+                self._claim(draft, moment, self._subscriptions.claim_names, frozenset(ids), type(ids[0]))
+                self._require_new(ids)
+                handles = self._turn(self._subscriptions.claim_next, count)
+                labels = labels._replace(names=ids)
+            else:
+                handles = ids
+                self._claim(draft, moment, self._subscriptions.claim_new, np.sort(ids))
+                self._require_new(ids)
+        filters = draft.filters.named(handles)
+        if counted:
+            try:
+                self._turn(self._subscriptions.promise, filters, moment)
+            except PredicateError:  # others came meanwhile
+                self._clear()
+                raise
         if self._builds_anew(len(self._subscriptions) + count, count):
-            self._build_anew(filters, draft.predicates)
-            return names
-        cuts, done = filters.cuts(BIT), 0
-        while done < len(cuts) - 1:
-            done = self._add_bits(filters, draft.predicates, cuts, done)
-        self._turn(self._subscriptions.show, filters)
-        return names
+            self._build_anew(filters, draft.predicates, labels)
+        else:
+            cuts, done = filters.cuts(BIT), 0
+            while done < len(cuts) - 1:
+                done = self._add_bits(filters, draft.predicates, labels, cuts, done)
+            self._turn(self._subscriptions.show, filters)
+        return handles if labels.names is None else np.array(labels.names, object)
 
-    def _remove(self, ids: IntArray) -> BoolArray:
-        removed = np.zeros(len(ids), np.bool_)
-        wanted, first = np.unique(ids, return_index=True)
-        self._turn(self._subscriptions.claim, wanted)
+    def _claim(self, draft: Draft, moment: float, step: Callable[..., T], *arguments: Any) -> T:
+        """Claim something for new subscriptions; nothing, and no ids are lost, where they are too many."""
+
+        def claim() -> T:
+            self._subscriptions.admit(draft.filters, moment)
+            return step(*arguments)
+
+        return self._turn(claim)
+
+    def _remove(self, ids: IntArray | list[Name], moment: float = -inf, passed: bool = False) -> BoolArray:
+        """Remove those that are there at a moment; with `passed`, those that are beyond their deadlines."""
+        held = self._subscriptions
+        if isinstance(ids, list):
+            self._turn(held.claim_names, frozenset(ids))
+        step = KNOWN if isinstance(ids, list) else len(ids)
+        found = [self._look(held.labels.handles, ids[row : row + step]) for row in range(0, len(ids), step)]
+        handles = np.concatenate(found)
+        removed = np.zeros(len(handles), np.bool_)
+        wanted, first = np.unique(handles, return_index=True)
+        self._turn(held.claim, wanted)
         slices = (wanted[row : row + KNOWN] for row in range(0, len(wanted), KNOWN))
-        known = [self._look(self._subscriptions.known, ids) for ids in slices]
+        known = [self._look(held.gone if passed else held.known, handles, moment) for handles in slices]
         removed[first] = np.concatenate(known)
         gone = wanted[removed[first]]
-        if len(gone) and self._builds_anew(len(self._subscriptions) - len(gone), len(gone)):
+        if len(gone) and self._builds_anew(len(held) - len(gone), len(gone)):
             self._build_anew(removed=gone)
         else:
             if len(gone):
-                self._turn(self._subscriptions.hide, gone)
+                self._turn(held.hide, gone)
             self._clear()
+        if passed:
+            self._turn(held.count_expired, len(gone))
         return removed
+
+    def _remove_passed(self, most: int) -> None:
+        """Remove some that are beyond their deadlines, before a large change."""
+        held, moment = self._subscriptions, self._subscriptions.moment()
+        if held.labels.deadlines is None or moment < held.labels.deadlines.earliest:
+            return
+        ids = self._look(held.some_passed, moment, most)
+        if len(ids):
+            self._remove(ids, moment, passed=True)
+
+    def _renew(self, ids: IntArray | list[Name]) -> None:
+        """Remove those of new ids that are beyond their deadlines."""
+        held, moment = self._subscriptions, self._subscriptions.moment()
+        if held.labels.deadlines is None or moment < held.labels.deadlines.earliest:
+            return
+        gone: list[Any] = []
+        for row in range(0, len(ids), KNOWN):
+            part = ids[row : row + KNOWN]
+            found = self._look(held.gone, held.labels.handles(part), moment).tolist()
+            gone += [id for id, passed in zip(part, found, strict=True) if passed]
+        if gone:
+            self._remove(gone if isinstance(ids, list) else np.array(gone, np.int64), moment, passed=True)
 
     def _builds_anew(self, left: int, changed: int) -> bool:
         return self._subscriptions.adopting is not None and left <= ASIDE * changed
@@ -170,11 +284,14 @@ class Updates:
         self,
         added: Filters | None = None,
         predicates: Sequence[Kept] | None = None,
+        labels: Beside = NO_LABELS,
         removed: IntArray = NO_IDS,
     ) -> None:
         copy = Copy(self._road.gate, self._subscriptions, removed)
         if added is not None:
-            copy.content.put(added.ids, added, predicates)
+            copy.content.put(added.ids, added, predicates, labels)
+        if copy.content.labels.names is not None:
+            copy.content.labels.names.by_id()  # as changes will need it, for which nobody should wait
         while True:
             copy.catch_up()
             with self._road.gate.writing():
@@ -182,7 +299,7 @@ class Updates:
                     self._subscriptions.adopt(copy.content, added, removed)
                     return
 
-    def _require_new(self, ids: IntArray) -> None:
+    def _require_new(self, ids: IntArray | list[Name]) -> None:
         try:
             for row in range(0, len(ids), KNOWN):
                 self._look(self._subscriptions.require_new, ids[row : row + KNOWN])
@@ -195,15 +312,20 @@ class Updates:
         with self._road.gate.writing():
             return step(*arguments)
 
-    def _look(self, step: Callable[[IntArray], T], ids: IntArray) -> T:
+    def _look(self, step: Callable[..., T], *arguments: Any) -> T:
         """Ask something about ids, beside batches."""
         with self._road.gate.reading():
-            return step(ids)
+            return step(*arguments)
 
     # -- bits ------------------------------------------------------------------------------------------------
 
     def _add_bits(
-        self, filters: Filters, predicates: Sequence[Kept] | None, cuts: Sequence[int], done: int
+        self,
+        filters: Filters,
+        predicates: Sequence[Kept] | None,
+        labels: Beside,
+        cuts: Sequence[int],
+        done: int,
     ) -> int:
         """Add some pieces, of which so many are done; how many are done then."""
         with self._road.gate.writing():
@@ -211,14 +333,15 @@ class Updates:
             while True:
                 rows = slice(cuts[done], cuts[done + 1])
                 own = None if predicates is None else predicates[rows]
-                self._subscriptions.add_hidden(filters.piece(rows.start, rows.stop), own)
+                piece = filters.piece(rows.start, rows.stop)
+                self._subscriptions.add_hidden(piece, own, labels.piece(rows.start, rows.stop))
                 done += 1
                 if done == len(cuts) - 1 or perf_counter() - begun > LONG:
                     return done
 
     def _clear(self) -> None:
         """Remove what is hidden, and release what is claimed."""
-        while len(self._subscriptions.claimed):
+        while len(self._subscriptions.claimed) or self._subscriptions.claimed_names:
             self._clear_bits()
 
     def _clear_bits(self) -> None:

@@ -30,16 +30,32 @@ from rtfilter.events.encoding import (
     utf8,
 )
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import COMPARE, Constraint, Predicate
+from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.letters import starts as caseless_starts
+from rtfilter.predicates.like import start as like_start
+from rtfilter.predicates.model import COMPARE, FORMS, Constraint, Predicate, Test
+from rtfilter.predicates.narrowing import implied
+from rtfilter.predicates.networks import network_starts
 
 MAX_BOXES: Final = 1024
 """Most boxes of one predicate."""
+MAX_UNBOUNDED: Final = 1000
+"""Most subscriptions, by default, with a box that bounds nothing and decides nothing; see `unbounded`."""
 MAX_SPLIT: Final = 16
 """Most boxes of one filter: beyond, neighbouring values share a hull that is not exact."""
 
 _ENDS: Final = frozenset(("=", "<", "<=", ">", ">="))
 """Operators whose constant is an end of an interval, of numbers and timestamps."""
 _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, ">": max, ">=": max}
+
+
+_STARTS: Final[dict[str, Callable[[str], list[str]]]] = {
+    "like": lambda pattern: [like_start(pattern)],
+    "ignore case": lambda folded: caseless_starts(folded, STRING_BYTES),
+    "like ignore case": lambda pattern: caseless_starts(like_start(pattern), STRING_BYTES),
+    "cidr": lambda network: network_starts(network, STRING_BYTES),
+}
+"""How strings can begin that satisfy an operator of `FORMS`; nothing is known of their complements."""
 
 
 class Boxes(NamedTuple):
@@ -94,7 +110,27 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     return Boxes(lows, highs, np.array(list(found.values()), np.bool_))
 
 
-def _plain_box(constraints: Iterable[Constraint], schema: Schema) -> Boxes | None:
+def unbounded(boxes: Boxes, schema: Schema) -> BoolArray:
+    """Which boxes bound nothing and decide nothing, bool (m,): nearly every event costs an exact check.
+
+    A box that asks for nothing but the presence of attributes is one of them.
+    """
+    wide = [_WIDEST[attribute.family] for attribute in schema.attributes.values()]
+    lows, highs = (np.concatenate([np.atleast_1d(one[side]) for one in wide]) for side in (0, 1))
+    found: BoolArray = ~boxes.exact & (boxes.low <= lows).all(axis=1) & (boxes.high >= highs).all(axis=1)
+    return found
+
+
+_WIDEST: Final[dict[str, tuple[Any, Any]]] = {
+    "number": (LOWEST, HIGHEST),
+    "timestamp": (-float(2**63), float(2**63)),
+    "bool": (0.0, 1.0),
+    "str": ((0.0, 0.0), (float(ORDER_MAX), float(IDENTITY_MAX))),
+}
+"""The coordinates of all values of each family."""
+
+
+def _plain_box(constraints: Iterable[Test], schema: Schema) -> Boxes | None:
     """Compile a conjunction of comparisons of numbers and timestamps, which most filters are.
 
     The box is the one that `_filter_boxes` finds, several times sooner. None where that has to look: for
@@ -102,7 +138,10 @@ def _plain_box(constraints: Iterable[Constraint], schema: Schema) -> Boxes | Non
     """
     offsets = schema.ordinal_offsets
     lows, highs = [-inf] * schema.dimensions, [inf] * schema.dimensions
-    for name, operator, value in constraints:
+    for constraint in constraints:
+        if type(constraint) is not Constraint:
+            return None
+        name, operator, value = constraint
         at = offsets.get(name)
         if at is None or operator not in _ENDS or not -EXACT < value < EXACT:
             return None
@@ -127,10 +166,17 @@ def _plain_box(constraints: Iterable[Constraint], schema: Schema) -> Boxes | Non
     return Boxes(ends[0], ends[1], np.array((True,)))
 
 
-def _filter_boxes(constraints: Iterable[Constraint], schema: Schema) -> Iterable[_Piece]:
+def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[_Piece]:
     by_name: dict[str, list[Constraint]] = {}
-    for constraint in constraints:
-        by_name.setdefault(constraint.attribute, []).append(constraint)
+    sharp = True
+    for test in constraints:
+        # A comparison is decided afterwards: here it is what follows from it for each attribute.
+        if isinstance(test, Comparison):
+            sharp, follow = False, implied(test, schema)
+        else:
+            follow = [test]
+        for constraint in follow:
+            by_name.setdefault(constraint.attribute, []).append(constraint)
     sides: list[list[_Piece]] = []
     for name, given in by_name.items():
         family = schema.attribute(name).family
@@ -148,7 +194,7 @@ def _filter_boxes(constraints: Iterable[Constraint], schema: Schema) -> Iterable
         for place, piece in zip(places, choice, strict=True):
             low[place : place + len(piece.low)] = piece.low
             high[place : place + len(piece.high)] = piece.high
-        boxes.append(_Piece(tuple(low), tuple(high), all(piece.exact for piece in choice)))
+        boxes.append(_Piece(tuple(low), tuple(high), sharp and all(piece.exact for piece in choice)))
     return boxes
 
 
@@ -169,6 +215,7 @@ def _chosen(constraints: list[Constraint]) -> list[Any] | None:
     tests: dict[str, Any] = {}
     starts: list[str] = []
     unwanted: list[str] = []
+    others: list[tuple[Callable[[Any, Any], bool], str]] = []
     for _, operator, value in constraints:
         if operator in ("=", "in"):
             sets.append(value if operator == "in" else frozenset((value,)))
@@ -180,6 +227,8 @@ def _chosen(constraints: list[Constraint]) -> list[Any] | None:
             starts.append(value)
         elif operator == "not prefix":
             unwanted.append(value)
+        elif operator in FORMS:
+            others.append((COMPARE[operator], value))
         elif operator != "exists":  # a box without it could lose matches, or call itself exact
             raise NotImplementedError(f"there are no boxes for the operator {operator!r}")
     if not sets:
@@ -191,6 +240,8 @@ def _chosen(constraints: list[Constraint]) -> list[Any] | None:
         values = [value for value in values if all(map(value.startswith, starts))]
     if unwanted:
         values = [value for value in values if not value.startswith(tuple(unwanted))]
+    for holds, constant in others:
+        values = [value for value in values if holds(value, constant)]
     return sorted(values)  # hashes of strings differ by process, and so would boxes
 
 
@@ -240,8 +291,14 @@ def _text(constraints: list[Constraint]) -> list[_Piece]:
     low, high, exact = 0, ORDER_MAX, True
     cuts: list[tuple[float, float]] = []
     holes: set[int] = set()
+    wanted: list[list[tuple[float, float]]] = []
     for _, operator, value in constraints:
         if operator == "exists":
+            continue
+        if operator in FORMS:
+            exact = False
+            if operator in _STARTS:
+                wanted.append(sorted({_codes(utf8(text)) for text in _STARTS[operator](value)}))
             continue
         if operator in ("<>", "not in"):
             for text in (value,) if operator == "<>" else value:
@@ -251,11 +308,10 @@ def _text(constraints: list[Constraint]) -> list[_Piece]:
                     exact = False  # other strings may share its code, so it cannot be cut out
             continue
         data = utf8(value)
-        start = order_code(data)
+        start, end = _codes(data)
         # Codes are padded with NUL, so "a" and "a\0" have one order code.
         sharp = len(data) <= STRING_BYTES and not data.endswith(b"\0")
         if operator in ("prefix", "not prefix"):
-            end = start + 256 ** max(STRING_BYTES - len(data), 0) - 1
             exact = exact and sharp
             if operator == "prefix":
                 low, high = max(low, start), min(high, end)
@@ -268,6 +324,8 @@ def _text(constraints: list[Constraint]) -> list[_Piece]:
             high = min(high, start - 1 if operator == "<" and sharp else start)
             exact = exact and sharp and operator == "<"
     orders = _gaps(low, high, sorted(cuts))
+    for ranges in wanted:
+        orders = _common(orders, ranges)
     if not holes:
         return [_Piece((a, -inf), (b, inf), exact) for a, b in orders]
     identities = _gaps(0, IDENTITY_MAX, [(hole - 1, hole + 1) for hole in sorted(holes)])
@@ -276,6 +334,27 @@ def _text(constraints: list[Constraint]) -> list[_Piece]:
 
 
 _VALUES: Final = {"number": _ordinal, "timestamp": _ordinal, "bool": _boolean, "str": _text}
+
+
+def _codes(start: bytes) -> tuple[int, int]:
+    """Return the first and the last `order` coordinate of the strings that begin with some bytes."""
+    code = order_code(start)
+    return code, code + 256 ** max(STRING_BYTES - len(start), 0) - 1
+
+
+def _common(one: list[tuple[float, float]], two: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return what two sorted lists of intervals, apart from each other in a list, have in common."""
+    found: list[tuple[float, float]] = []
+    i = j = 0
+    while i < len(one) and j < len(two):
+        low, high = max(one[i][0], two[j][0]), min(one[i][1], two[j][1])
+        if low <= high:
+            found.append((low, high))
+        if one[i][1] < two[j][1]:
+            i += 1
+        else:
+            j += 1
+    return found
 
 
 def _gaps(low: float, high: float, cuts: list[tuple[float, float]]) -> list[tuple[float, float]]:

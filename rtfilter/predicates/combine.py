@@ -11,14 +11,18 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import PHRASES
+from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.expressions import Operand, names
 from rtfilter.predicates.model import (
     COMPARE,
+    FORMS,
     MAX_TERMS,
     OPERATORS_OF,
     PRESENCE,
     SETS,
     Constraint,
     Filter,
+    Test,
     constants,
 )
 
@@ -59,10 +63,55 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
                 return _EVERY_VALUE[family](attribute)
         else:
             value = schema.constant(attribute, value)
+            if operator in FORMS:
+                return (Filter((_formed(attribute, operator, value),)),)
     else:
         value = None
     # Everything is canonical by now: what Constraint.__new__ would check again is skipped.
     return (Filter((tuple.__new__(Constraint, (attribute, operator, value)),)),)
+
+
+def _formed(attribute: str, operator: str, value: Any) -> Constraint:
+    """Return a constraint whose constant has to be brought into its form; errors name the attribute."""
+    try:
+        return Constraint(attribute, operator, value)
+    except PredicateError as error:
+        raise PredicateError(error.message, attribute=attribute) from None
+
+
+def compared(schema: Schema, left: Operand, operator: str, right: Operand) -> Filters:
+    """Return a test of two operands, checked against `schema`, as a disjunction.
+
+    An attribute and a constant make a constraint, whichever side they are on.
+
+    Raises
+    ------
+    PredicateError
+        As `one`, and for operands that have no order, or none with each other.
+    """
+    families = [_family(schema, side) for side in (left, right)]
+    found = Comparison(left, operator, right, "number" if "number" in families else families[0])
+    if isinstance(found.left, str) and isinstance(found.right, int | float):
+        return one(schema, found.left, found.operator, found.right)
+    if families[0] != families[1]:
+        shown = [f"{side} is {PHRASES[family]}" for side, family in zip((left, right), families, strict=True)]
+        raise PredicateError(f"{shown[0]} and {shown[1]}; they cannot be compared")
+    return (Filter((found,)),)
+
+
+def _family(schema: Schema, given: Operand) -> str:
+    if isinstance(given, str):
+        return schema.attribute(given).family
+    for name in names(given):
+        family = schema.attribute(name).family
+        if family != "number":
+            raise PredicateError.about(name, f"is {PHRASES[family]}; arithmetic needs numbers")
+    return "number"
+
+
+def checked(schema: Schema, test: Test) -> Filters:
+    """Return a constraint or a comparison, checked against `schema`; see `one` and `compared`."""
+    return compared(schema, *test[:3]) if isinstance(test, Comparison) else one(schema, *test)
 
 
 def _split(attribute: str, at: int) -> Filters:
@@ -114,9 +163,14 @@ def all_of(parts: Sequence[Filters]) -> Filters:
 
 
 def _terms(filters: Filters) -> int:
-    """Return the number of constants, which is what parsing, compiling and storing costs."""
-    constraints = (constraint for f in filters for constraint in f.constraints)
-    return sum(len(c.value) if type(c.value) is frozenset else 1 for c in constraints)
+    """Return the number of constants and operands, which is what parsing, compiling and storing costs."""
+    return sum(_size(test) for f in filters for test in f.constraints)
+
+
+def _size(test: Test) -> int:
+    if isinstance(test, Comparison):
+        return test.size
+    return len(test.value) if type(test.value) is frozenset else 1
 
 
 def _bound(filters: int, terms: int) -> None:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
+from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.letters import fold
+from rtfilter.predicates.like import canonical_like, escaped, is_like, simplest
 from rtfilter.predicates.names import written
+from rtfilter.predicates.networks import canonical_network, is_in_network
 from rtfilter.text import shown
 
 MAX_TERMS: Final = 10_000
@@ -30,6 +34,14 @@ COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "not in": lambda value, constants: value not in constants,
     "prefix": str.startswith,
     "not prefix": lambda value, start: not value.startswith(start),
+    "like": is_like,
+    "not like": lambda value, pattern: not is_like(value, pattern),
+    "ignore case": lambda value, folded: fold(value) == folded,
+    "not ignore case": lambda value, folded: fold(value) != folded,
+    "like ignore case": lambda value, pattern: is_like(fold(value), pattern),
+    "not like ignore case": lambda value, pattern: not is_like(fold(value), pattern),
+    "cidr": is_in_network,
+    "not cidr": lambda value, network: not is_in_network(value, network),
 }
 """Operators with a constant, on canonical values of one type; the constant is the right operand."""
 
@@ -44,6 +56,14 @@ NEGATED: Final = {
     "not in": "in",
     "prefix": "not prefix",
     "not prefix": "prefix",
+    "like": "not like",
+    "not like": "like",
+    "ignore case": "not ignore case",
+    "not ignore case": "ignore case",
+    "like ignore case": "not like ignore case",
+    "not like ignore case": "like ignore case",
+    "cidr": "not cidr",
+    "not cidr": "cidr",
     "is null": "exists",
     "exists": "is null",
 }
@@ -54,11 +74,18 @@ SETS: Final = frozenset(("in", "not in"))
 PRESENCE: Final = frozenset(("is null", "exists"))
 """Operators without a constant."""
 
+FORMS: Final = frozenset(
+    form + operator
+    for operator in ("like", "ignore case", "like ignore case", "cidr")
+    for form in ("", "not ")
+)
+"""Operators of strings whose constant has a canonical form; see `Constraint`."""
+
 _ORDINAL = ("=", "<>", "<", "<=", ">", ">=", "in", "not in")
 OPERATORS_OF: Final[dict[str, tuple[str, ...]]] = {
     "number": _ORDINAL,
     "timestamp": _ORDINAL,
-    "str": (*_ORDINAL, "prefix", "not prefix"),
+    "str": (*_ORDINAL, *(operator for operator in COMPARE if operator not in _ORDINAL)),
     "bool": ("=", "<>", "in", "not in"),
 }
 """Operators with a constant that each family of attributes has."""
@@ -81,7 +108,9 @@ class Constraint(_Constraint):
         A key of `COMPARE`, or ``is null`` or ``exists``, which take no value.
     value : constant or set of constants
         bool, int, float, str, datetime; for ``in`` and ``not in`` an iterable of them, of one type.
-        Stored canonically: a datetime as `rtfilter.events.encoding.Timestamp`, a set as a frozenset.
+        Stored canonically: a datetime as `rtfilter.events.encoding.Timestamp`, a set as a frozenset. For
+        ``like`` a pattern (`rtfilter.predicates.like`), for ``cidr`` a network; ``ignore case`` stores what
+        `rtfilter.predicates.letters.fold` makes of the text.
 
     Raises
     ------
@@ -92,6 +121,9 @@ class Constraint(_Constraint):
     -----
     Without a schema the constant's type alone says what it compares with, so that text is text; `parse`
     turns ISO 8601 text for a timestamp attribute into a timestamp.
+
+    Equal tests are equal constraints: ``like`` with ``%`` at the end alone becomes ``prefix``, and without
+    a wildcard ``=``.
     """
 
     __slots__ = ()
@@ -109,12 +141,17 @@ class Constraint(_Constraint):
             value = frozenset(items)
         elif operator in COMPARE:
             value = _canonical(value)
+            if operator in _TEXT_FORMS:
+                operator, value = _text_form(operator, value)
         else:
             known = ", ".join([*COMPARE, *sorted(PRESENCE)])
             raise PredicateError(f"unknown operator {shown(operator)}; use one of {known}")
-        if "prefix" in operator and not isinstance(value, str):
-            raise PredicateError(f"a prefix must be a string; got {shown(value)}")
         return tuple.__new__(cls, (attribute, operator, value))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attribute alone, as a `Comparison` tells its own."""
+        return (self.attribute,)
 
     def matches(self, row: Mapping[str, object]) -> bool:
         """Whether a flat event satisfies the constraint. Never raises, whatever the value."""
@@ -142,20 +179,28 @@ class Constraint(_Constraint):
         if operator in SETS:
             return f"{name} {operator.upper()} ({', '.join(map(_literal, sorted(value)))})"
         if operator in ("prefix", "not prefix"):
-            escaped = value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-            return f"{name} {'NOT ' * (operator != 'prefix')}LIKE {_literal(escaped + '%')}"
+            return f"{name} {'NOT ' * (operator != 'prefix')}LIKE {_literal(escaped(value) + '%')}"
+        if operator in FORMS:
+            return _WRITTEN[operator].format(name, _literal(value))
         return f"{name} {operator} {_literal(value)}"
 
 
-class Filter(NamedTuple):
-    """A conjunction of constraints; an empty one is satisfied by every event."""
+Test: TypeAlias = Constraint | Comparison
+"""What a filter is a conjunction of."""
 
-    constraints: tuple[Constraint, ...]
+
+class Filter(NamedTuple):
+    """A conjunction of constraints and comparisons; an empty one is satisfied by every event."""
+
+    constraints: tuple[Test, ...]
 
     def matches(self, row: Mapping[str, object]) -> bool:
         """Whether a flat event satisfies every constraint."""
-        for constraint in self.constraints:  # noqa: SIM110, a loop is twice as fast as all() here
-            if not constraint.accepts(row.get(constraint.attribute)):
+        for test in self.constraints:
+            if type(test) is Constraint:
+                if not test.accepts(row.get(test.attribute)):
+                    return False
+            elif not test.matches(row):
                 return False
         return True
 
@@ -212,7 +257,10 @@ class Predicate(_Mark):
         return False
 
     def to_json(self) -> list[list[list[Any]]]:
-        """Return ``[[[attribute, operator, value], ...], ...]``, which `from_json` turns back."""
+        """Return ``[[[attribute, operator, value], ...], ...]``, which `from_json` turns back.
+
+        A comparison is ``[left, operator, right]``; see `Comparison.to_json`.
+        """
         return [[constraint_to_json(c) for c in conjunction.constraints] for conjunction in self.filters]
 
     @classmethod
@@ -228,7 +276,7 @@ class Predicate(_Mark):
             return cls(tuple(Filter(tuple(_constraint_from_json(*c) for c in f)) for f in data))
         except PredicateError:
             raise
-        except (TypeError, AttributeError, ValueError) as error:
+        except (TypeError, AttributeError, ValueError, RecursionError) as error:
             raise PredicateError(f"this is not a predicate's JSON: {error}") from None
 
     def __str__(self) -> str:
@@ -266,6 +314,41 @@ def _canonical(value: object) -> Constant:
     return found
 
 
+_TEXT_FORMS: Final = FORMS | {"prefix", "not prefix"}
+
+
+def _text_form(operator: str, value: Constant) -> tuple[str, str]:
+    """Return an operator on strings and its constant in their canonical form."""
+    if not isinstance(value, str):
+        raise PredicateError(f"{operator} needs a string; got {shown(value)}")
+    if operator not in FORMS:
+        return operator, value
+    if operator in ("cidr", "not cidr"):
+        return operator, canonical_network(value)
+    if operator in ("ignore case", "not ignore case"):
+        return operator, fold(value)
+    caseless = operator.endswith(" ignore case")
+    pattern = canonical_like(value)
+    simple, text = simplest(fold(pattern) if caseless else pattern)
+    if simple == "like" or (caseless and simple == "prefix"):
+        return operator, fold(pattern) if caseless else pattern
+    simple = "ignore case" if caseless else simple
+    return NEGATED[simple] if operator.startswith("not ") else simple, text
+
+
+_WRITTEN: Final = {
+    "like": "{} LIKE {}",
+    "not like": "{} NOT LIKE {}",
+    "ignore case": "LOWER({}) = {}",
+    "not ignore case": "LOWER({}) <> {}",
+    "like ignore case": "LOWER({}) LIKE {}",
+    "not like ignore case": "LOWER({}) NOT LIKE {}",
+    "cidr": "CIDR({}, {})",
+    "not cidr": "NOT CIDR({}, {})",
+}
+"""How SQL conditions write the operators of `FORMS`."""
+
+
 def _literal(value: Constant) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
@@ -274,8 +357,10 @@ def _literal(value: Constant) -> str:
     return f"TIMESTAMP '{value}'" if isinstance(value, Timestamp) else repr(value)
 
 
-def constraint_to_json(constraint: Constraint) -> list[Any]:
+def constraint_to_json(constraint: Test) -> list[Any]:
     """Return ``[attribute, operator, value]``, or without the value where there is none."""
+    if isinstance(constraint, Comparison):
+        return constraint.to_json()
     name, operator, value = constraint
     if operator in PRESENCE:
         return [name, operator]
@@ -288,7 +373,9 @@ def _constant_to_json(value: Constant) -> Any:
     return {"us": int(value)} if isinstance(value, Timestamp) else value
 
 
-def _constraint_from_json(name: str, operator: str, value: Any = None) -> Constraint:
+def _constraint_from_json(name: Any, operator: str, value: Any = None, *family: Any) -> Test:
+    if family or isinstance(name, dict | list | int | float):
+        return Comparison.from_json(name, operator, value, *family)
     if operator in SETS:
         return Constraint(name, operator, [_constant_from_json(item) for item in value])
     return Constraint(name, operator, _constant_from_json(value))

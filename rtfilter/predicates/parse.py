@@ -7,7 +7,7 @@ from typing import Any
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.combine import all_of, any_of, one
+from rtfilter.predicates.combine import all_of, any_of, checked
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.pattern import parse_pattern
 from rtfilter.predicates.sql import parse_sql
@@ -36,7 +36,7 @@ def parse(source: Source, schema: Schema) -> Predicate:
         if source.is_checked(schema):
             return source
         filters = any_of(
-            [all_of([one(schema, *c) for c in conjunction.constraints]) for conjunction in source.filters]
+            [all_of([checked(schema, c) for c in conjunction.constraints]) for conjunction in source.filters]
         )
     elif isinstance(source, str):
         filters = parse_sql(source, schema)

@@ -12,10 +12,20 @@ from typing import Any, ClassVar, Final, NoReturn
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import MAX_DEPTH, Filters, all_of, any_of, one
-from rtfilter.predicates.model import MAX_TERMS
+from rtfilter.predicates.like import escaped
+from rtfilter.predicates.model import MAX_TERMS, NEGATED
 from rtfilter.text import shown
 
 _ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))
+_FAMILIES: Final[dict[type, str]] = {bool: "bool", int: "number", float: "number", str: "str"}
+"""What the types of JSON are, as the families of attributes are called."""
+_IGNORING: Final = "equals-ignore-case"
+_TEXTS: Final = ("prefix", "suffix", "wildcard", "shellstyle", _IGNORING, "cidr")
+"""Matchers of text, which anything-but takes as well."""
+
+
+class _UnfitError(PredicateError):
+    """An alternative that no value of the attribute's type satisfies; another one of its list may do."""
 
 
 def parse_pattern(pattern: Mapping[str, Any], schema: Schema) -> Filters:
@@ -59,7 +69,11 @@ class _PatternReader:
                     part = self._alternatives(value, name, place)
             elif isinstance(value, Mapping) and key != "$or":
                 first = next(iter(value), None)
-                if len(value) == 1 and name in self.schema.attributes and first in self._matchers:
+                if (
+                    len(value) == 1
+                    and name in self.schema.attributes
+                    and (first in self._matchers or first in _TEXTS)
+                ):
                     _fail(f'put the matcher into a list: {{"{key}": [{{"{first}": ...}}]}}', path)
                 part = self.mapping(value, f"{name}.", place, depth + 1)
             else:
@@ -81,15 +95,21 @@ class _PatternReader:
             return self._one(name, "=", values[0], f"{path}[0]")
         parts: list[Filters] = []
         exact: list[Any] = []
+        unfit: _UnfitError | None = None
         for index, value in enumerate(values):
             place = f"{path}[{index}]"
-            if value is None:
-                parts.append(self._one(name, "is null", None, place))
-            elif isinstance(value, Mapping):
-                parts.append(self._matcher(value, name, place))
-            else:
-                exact.append(self._constant(name, value, place))
+            try:
+                if value is None:
+                    parts.append(self._one(name, "is null", None, place))
+                elif isinstance(value, Mapping):
+                    parts.append(self._matcher(value, name, place))
+                else:
+                    exact.append(self._alternative(name, value, place))
+            except _UnfitError as error:
+                unfit = unfit or error
         if exact or not parts:
+            if unfit is not None and not exact:
+                raise PredicateError(unfit.message, attribute=unfit.attribute, reason=unfit.reason)
             parts.append(self._one(name, "in", exact, path))
         return _join(any_of, parts, path)
 
@@ -97,8 +117,10 @@ class _PatternReader:
         if len(matcher) != 1:
             _fail(f"a matcher has exactly one key; got {len(matcher)}: {shown(list(matcher))}", path)
         ((key, argument),) = matcher.items()
+        if key in _TEXTS:
+            return self._text(key, argument, name, f"{path}.{key}")
         if key not in self._matchers:
-            known = ", ".join(self._matchers)
+            known = ", ".join([*self._matchers, *_TEXTS])
             _fail(
                 f"the matcher {shown(key)} is not supported; supported are {known}, exact values and null",
                 path,
@@ -109,7 +131,8 @@ class _PatternReader:
         if not isinstance(argument, list | tuple) or not argument or len(argument) % 2:
             _fail('numeric needs a list of operators and constants, such as [">", 10, "<=", 20]', path)
         if name in self.schema.attributes and not self.schema.attributes[name].ordinal:
-            _fail(f"numeric needs an attribute of numbers or timestamps; {name!r} is not", path, name)
+            reason = f"numeric needs an attribute of numbers or timestamps; {name!r} is not"
+            raise self._marked(_at(PredicateError(reason, attribute=name), path), name, "number")
         parts: list[Filters] = []
         for at in range(0, len(argument), 2):
             operator, value = argument[at], argument[at + 1]
@@ -118,8 +141,38 @@ class _PatternReader:
             parts.append(self._one(name, operator, value, f"{path}[{at + 1}]"))
         return _join(all_of, parts, path)
 
-    def _prefix(self, argument: Any, name: str, path: str) -> Filters:
-        return self._one(name, "prefix", argument, path)
+    def _exactly(self, argument: Any, name: str, path: str) -> Filters:
+        return self._one(name, "=", self._alternative(name, argument, path), path)
+
+    def _text(self, matcher: str, argument: Any, name: str, path: str, wanted: bool = True) -> Filters:
+        """Return what a matcher of text means or, unless it is `wanted`, its complement."""
+        caseless = False
+        if matcher in ("prefix", "suffix") and isinstance(argument, Mapping):
+            if list(argument) != [_IGNORING]:
+                _fail(
+                    f"{matcher} takes text, or an object with {_IGNORING}; got {shown(list(argument))}", path
+                )
+            argument, path, caseless = argument[_IGNORING], f"{path}.{_IGNORING}", True
+        if not isinstance(argument, str):
+            _fail(f"{matcher} needs text; got {shown(argument)}", path)
+        if matcher == "prefix":
+            operator, value = ("like", f"{escaped(argument)}%") if caseless else ("prefix", argument)
+        elif matcher == "suffix":
+            operator, value = "like", f"%{escaped(argument)}"
+        elif matcher == "cidr":
+            operator, value = "cidr", argument
+        elif matcher == _IGNORING:
+            operator, value = "ignore case", argument
+        else:
+            operator, value = "like", _with_stars(argument, matcher, path)
+        if caseless:
+            operator = "like ignore case"
+        if not wanted:
+            return self._one(name, NEGATED[operator], value, path)
+        try:
+            return self._one(name, operator, value, path)
+        except PredicateError as error:
+            raise self._marked(error, name, "str") from None
 
     def _exists(self, argument: Any, name: str, path: str) -> Filters:
         if not isinstance(argument, bool):
@@ -128,9 +181,7 @@ class _PatternReader:
 
     def _anything_but(self, argument: Any, name: str, path: str) -> Filters:
         if isinstance(argument, Mapping):
-            if list(argument) != ["prefix"]:
-                _fail(f"anything-but takes a value, a list or a prefix; got {shown(list(argument))}", path)
-            return self._one(name, "not prefix", argument["prefix"], f"{path}.prefix")
+            return self._no_text(argument, name, path)
         if not isinstance(argument, list | tuple):
             return self._one(name, "<>", argument, path)
         if not argument:
@@ -138,11 +189,29 @@ class _PatternReader:
         values = [self._constant(name, value, f"{path}[{index}]") for index, value in enumerate(argument)]
         return self._one(name, "not in", values, path)
 
+    def _no_text(self, argument: Mapping[Any, Any], name: str, path: str) -> Filters:
+        """Return the conjunction of the complements of matchers of text."""
+        if len(argument) != 1 or next(iter(argument)) not in _TEXTS:
+            known = ", ".join(_TEXTS)
+            _fail(
+                f"anything-but takes a value, a list, or an object with one of {known}; "
+                f"got {shown(list(argument))}",
+                path,
+            )
+        ((key, texts),) = argument.items()
+        path = f"{path}.{key}"
+        if not isinstance(texts, list | tuple):
+            return self._text(key, texts, name, path, wanted=False)
+        if not texts:
+            _fail(f"{key} needs at least one text", path)
+        parts = [self._text(key, text, name, f"{path}[{at}]", wanted=False) for at, text in enumerate(texts)]
+        return _join(all_of, parts, path)
+
     _matchers: ClassVar[dict[str, Callable[[_PatternReader, Any, str, str], Filters]]] = {
         "numeric": _numeric,
-        "prefix": _prefix,
         "anything-but": _anything_but,
         "exists": _exists,
+        "exactly": _exactly,
     }
 
     def _one(self, name: str, operator: str, value: Any, path: str) -> Filters:
@@ -156,6 +225,24 @@ class _PatternReader:
             return self.schema.constant(name, value)
         except PredicateError as error:
             raise _at(error, path) from None
+
+    def _alternative(self, name: str, value: Any, path: str) -> Any:
+        """Return the constant of an alternative."""
+        try:
+            return self.schema.constant(name, value)
+        except PredicateError as refused:
+            error = _at(refused, path)
+        attribute = self.schema.attributes.get(name)
+        if isinstance(value, str) and attribute is not None and attribute.family == "timestamp":
+            raise error  # of the right type, but no moment
+        raise self._marked(error, name, _FAMILIES.get(type(value)))
+
+    def _marked(self, error: PredicateError, name: str, family: str | None) -> PredicateError:
+        """Return an error, marked where the family of the constants is not the attribute's."""
+        attribute = self.schema.attributes.get(name)
+        if attribute is None or family in (None, attribute.family):
+            return error
+        return _UnfitError(error.message, attribute=error.attribute, reason=error.reason)
 
 
 def _join(join: Callable[[list[Filters]], Filters], parts: list[Filters], path: str) -> Filters:
@@ -172,3 +259,25 @@ def _fail(message: str, path: str, attribute: str | None = None) -> NoReturn:
 def _at(error: PredicateError, path: str) -> PredicateError:
     """Return the error with the JSON path of its place."""
     return PredicateError(f"{error.message} (at {path})", attribute=error.attribute, reason=error.reason)
+
+
+def _with_stars(text: str, matcher: str, path: str) -> str:
+    """Return the LIKE pattern of a text in which * stands for any text.
+
+    In a wildcard a backslash stands before a * or a backslash that is meant itself; in shellstyle, it is one.
+    """
+    pattern: list[str] = []
+    chars = iter(text)
+    for char in chars:
+        if char == "\\" and matcher == "wildcard":
+            char = next(chars, "")
+            if char not in ("*", "\\"):
+                _fail("in wildcard, a backslash must be followed by * or a backslash", path)
+            pattern.append(escaped(char))
+        elif char != "*":
+            pattern.append(escaped(char))
+        elif pattern[-1:] == ["%"]:
+            _fail(f"{matcher} has no two * side by side; got {shown(text)}", path)
+        else:
+            pattern.append("%")
+    return "".join(pattern)

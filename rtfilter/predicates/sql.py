@@ -7,38 +7,49 @@ dialect has, and each release more; what the page does not list would become a s
 
     condition = conjunction {"OR" conjunction}
     conjunction = factor {"AND" factor}
-    factor  = "NOT" factor | "(" condition ")" | "TRUE" | "FALSE" | test
-    test    = operand ("=" | "<>" | "<" | "<=" | ">" | ">=") operand
-            | operand ["NOT"] "BETWEEN" operand "AND" operand
-            | operand ["NOT"] "IN" "(" [operand {"," operand}] ")"
-            | operand ["NOT"] "LIKE" operand ["ESCAPE" text]
-            | operand "IS" ["NOT"] "NULL"
-    operand = "(" operand ")" | name {"." name} | ("+" | {"-"}) number | text | "TRUE" | "FALSE"
-            | ("DATE" | "TIMESTAMP") text
+    factor  = "NOT" factor | "(" condition ")" | "TRUE" | "FALSE" | attribute | test
+    test    = sum ("=" | "<>" | "<" | "<=" | ">" | ">=") sum
+            | sum ["NOT"] "BETWEEN" sum "AND" sum
+            | sum ["NOT"] "IN" "(" [sum {"," sum}] ")"
+            | sum ["NOT"] "LIKE" sum ["ESCAPE" text]
+            | sum "IS" ["NOT"] "NULL"
+            | "CIDR" "(" sum "," sum ")"
+    sum     = product {("+" | "-") product}
+    product = signed {("*" | "/") signed}
+    signed  = {"+" | "-"} operand
+    operand = "(" sum ")" | attribute | number | text | "TRUE" | "FALSE" | ("DATE" | "TIMESTAMP") text
+            | ("LOWER" | "UPPER") "(" sum ")"
+    attribute = name {"." name}
 
-NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction of conjunctions.
+NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction of conjunctions. What
+has no attribute is computed at once.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from rtfilter.errors import PredicateError
-from rtfilter.events.encoding import Timestamp, microseconds
+from rtfilter.events.encoding import READERS, Timestamp, microseconds
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.combine import ALWAYS, MAX_DEPTH, NOTHING, Filters, all_of, any_of, one
+from rtfilter.events.table import PHRASES
+from rtfilter.predicates.combine import ALWAYS, MAX_DEPTH, NOTHING, Filters, all_of, any_of, compared, one
+from rtfilter.predicates.comparison import EXCHANGED, RELATIONS
+from rtfilter.predicates.expressions import Number, Operand, Operation, calculate, is_finite
+from rtfilter.predicates.letters import fold
+from rtfilter.predicates.like import canonical_like
 from rtfilter.predicates.model import NEGATED
 from rtfilter.predicates.names import quoted, written
-from rtfilter.predicates.sql_words import SUPPORTED, Word, words_of
+from rtfilter.predicates.sql_words import SUPPORTED, Word, number_of, words_of
 from rtfilter.text import shown
 
 MAX_LENGTH: Final = 65_536
 """Longest condition, in characters."""
 
-_COMPARISONS: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""Each comparison, and the same one with its sides exchanged."""
+_ARITHMETIC: Final = frozenset("+-*/")
+_SIMPLE: Final = frozenset(("name", "number", "text"))
 _STATEMENT: Final = re.compile(
     r"\s*(select|where)\b(?!\s*(?:[=<>!.)]|(?:is|(?:not\s+)?(?:in|like|between))\b))", re.IGNORECASE
 )
@@ -46,6 +57,10 @@ _STATEMENT: Final = re.compile(
 _TESTS: Final = frozenset(("BETWEEN", "IN", "IS", "LIKE", "NOT"))
 """What else follows an operand."""
 _MOMENTS: Final = frozenset(("DATE", "TIMESTAMP"))
+_CASES: Final[dict[str, Callable[[str], str]]] = {"LOWER": str.lower, "UPPER": str.upper}
+"""Functions that leave one case of letters, and which."""
+_CASELESS: Final = {"=": "ignore case", "<>": "not ignore case", "like": "like ignore case"}
+"""Each comparison of what these functions return, and the operator that it is."""
 
 
 def parse_sql(source: str, schema: Schema) -> Filters:
@@ -77,12 +92,24 @@ def parse_sql(source: str, schema: Schema) -> Filters:
 
 
 class _Operand(NamedTuple):
-    """One side of a test: an attribute, or a constant."""
+    """One side of a test: an attribute, a constant, or arithmetic."""
 
     place: int
     name: str | None
     value: Any = None
     is_quoted: bool = False
+    operation: Operation | None = None
+    case: str | None = None
+    """The function around the attribute, a key of `_CASES`."""
+
+    @property
+    def is_constant(self) -> bool:
+        return self.name is None and self.operation is None
+
+    @property
+    def operand(self) -> Operand:
+        """What arithmetic and comparisons are made of."""
+        return cast(Operand, self.operation or self.name or self.value)
 
 
 class _SqlReader:
@@ -131,10 +158,13 @@ class _SqlReader:
         parts = [part(negated, depth)]
         while self._skip(connective):
             parts.append(part(negated, depth))
+        return self._joined(join, parts, start)
+
+    def _joined(self, join: Callable[[list[Filters]], Filters], parts: list[Filters], place: int) -> Filters:
         try:
             return join(parts)
         except PredicateError as error:
-            error.source, error.position = self.source, start
+            error.source, error.position = self.source, place
             raise
 
     def _factor(self, negated: bool, depth: int) -> Filters:
@@ -158,13 +188,15 @@ class _SqlReader:
 
     def _compares(self, place: int) -> bool:
         word = self.words[place]
-        return word.text in (
-            _COMPARISONS if word.kind == "symbol" else _TESTS if word.kind == "keyword" else ()
-        )
+        if word.kind == "symbol":
+            return word.text in RELATIONS or word.text in _ARITHMETIC
+        return word.kind == "keyword" and word.text in _TESTS
 
     def _test(self, negated: bool, depth: int) -> Filters:
+        if self._is_function("CIDR"):
+            return self._network(negated, depth)
         left, word = self._operand(depth), self.word
-        if word.kind == "symbol" and word.text in _COMPARISONS:
+        if word.kind == "symbol" and word.text in RELATIONS:
             return self._comparison(left, negated, depth)
         if self._skip("IS"):
             wants_null = not self._skip("NOT")
@@ -175,12 +207,11 @@ class _SqlReader:
             return self._one(left, "is null", None, negated is wants_null, left.place)
         negated ^= self._skip("NOT")
         if self._skip("BETWEEN"):
-            low = self._constant(depth)
+            low = self._other(depth)
             if not self._skip("AND"):
                 self._unexpected()
-            high = self._constant(depth)
-            ends = [(">=", low), ("<=", high)]
-            parts = [self._one(left, operator, end.value, negated, end.place) for operator, end in ends]
+            ends = [(">=", low), ("<=", self._other(depth))]
+            parts = [self._compared(left, operator, end, negated) for operator, end in ends]
             return any_of(parts) if negated else all_of(parts)
         if self._skip("IN"):
             return self._set(left, negated, depth)
@@ -191,52 +222,89 @@ class _SqlReader:
             ("keyword", "AND"),
             ("keyword", "OR"),
         ):
-            self._alone(left)
+            return self._alone(left, negated)
         if left.name is not None and left.name not in self.schema.attributes and not left.is_quoted:
             self._fail(f"{left.name.upper()} is not supported; {SUPPORTED}", left.place)
         self._unexpected()
 
-    def _alone(self, operand: _Operand) -> NoReturn:
+    def _alone(self, operand: _Operand, negated: bool) -> Filters:
         if operand.name is None:
-            self._fail(f"a constant alone is not a condition; {SUPPORTED}", operand.place)
-        attribute = self.schema.attribute(operand.name)
-        name = written(operand.name)
-        hint = (
-            f"write {name} = TRUE"
-            if attribute.type is bool
-            else f"compare it with a constant, or write {name} IS NOT NULL"
-        )
-        self._fail(f"an attribute alone is not a condition; {hint}", operand.place)
+            what = "a constant" if operand.is_constant else "arithmetic"
+            self._fail(f"{what} alone is not a condition; {SUPPORTED}", operand.place)
+        if operand.name in self.schema.attributes and self.schema.attributes[operand.name].type is not bool:
+            self._fail(
+                f"an attribute alone is a condition only if it is a boolean, and {operand.name!r} is "
+                f"{PHRASES[self.schema.attributes[operand.name].family]}; compare it with something, or "
+                f"write {written(operand.name)} IS NOT NULL",
+                operand.place,
+            )
+        return self._one(operand, "=", True, negated, operand.place)
 
     def _comparison(self, left: _Operand, negated: bool, depth: int) -> Filters:
         operator = self.word.text
         self.at += 1
-        right = self._operand(depth)
+        right = self._operand(depth) if left.is_constant else self._other(depth)
         if self._compares(self.at):
             self._fail(f"a comparison of a comparison is not supported; {SUPPORTED}", self.word.start)
-        if left.name is None:
-            if right.name is None:
-                self._fail(
-                    f"a comparison has an attribute on one side and a constant on the other; {SUPPORTED}",
-                    left.place,
-                )
-            left, right, operator = right, left, _COMPARISONS[operator]
-        self._require_constant(right)
-        return self._one(left, operator, right.value, negated, right.place)
+        return self._compared(left, operator, right, negated)
+
+    def _compared(self, left: _Operand, operator: str, right: _Operand, negated: bool) -> Filters:
+        if left.is_constant:
+            if right.is_constant:
+                return self._decided(left, operator, right, negated)
+            left, right, operator = right, left, EXCHANGED[operator]
+        if not right.is_constant:
+            for side in (left, right):
+                if side.case is not None:
+                    self._fail(f"{side.case} is compared with constants only", side.place)
+        if right.is_constant and left.name is not None:
+            return self._one(left, operator, right.value, negated, right.place)
+        if right.is_constant:
+            self._number_of(right, "a comparison with arithmetic")
+        try:
+            return compared(
+                self.schema, left.operand, NEGATED[operator] if negated else operator, right.operand
+            )
+        except PredicateError as error:
+            at_left = left.name is not None and left.name not in self.schema.attributes
+            error.source, error.position = self.source, (left if at_left else right).place
+            raise
+
+    def _decided(self, left: _Operand, operator: str, right: _Operand, negated: bool) -> Filters:
+        """Compare two constants."""
+        for side in (left, right):
+            if isinstance(side.value, int | float) and not is_finite(side.value):
+                self._fail("this number is beyond float64", side.place)
+        readers = [READERS[type(side.value)] for side in (left, right)]
+        if readers[0] is not readers[1]:
+            values = f"{shown(left.value)} and {shown(right.value)}"
+            self._fail(f"the constants {values} are of different types and cannot be compared", left.place)
+        if isinstance(left.value, bool) and operator not in ("=", "<>"):
+            self._fail(f"booleans have no order; use = or <>, not {operator}", left.place)
+        found = RELATIONS[operator](left.value, right.value)
+        return ALWAYS if found is not negated else NOTHING
 
     def _set(self, left: _Operand, negated: bool, depth: int) -> Filters:
         opening = self.word
         if not self._pass("("):
             self._fail("IN needs a list of constants in parentheses", opening.start)
-        values = []
+        values: list[Any] = []
+        parts: list[Filters] = []
         more = not self._is_symbol(")")
         while more:
-            item = self._constant(depth)
-            self._one(left, "=", item.value, False, item.place)  # shows which one is of a wrong type
-            values.append(item.value)
+            item = self._operand(depth) if left.is_constant else self._other(depth)
+            part = self._compared(left, "=", item, negated)  # shows which one is of a wrong type
+            if left.name is not None and item.is_constant:
+                values.append(item.value)
+            else:
+                parts.append(part)
             more = self._pass(",")
         self._close(opening)
-        return self._one(left, "in", values, negated, left.place)
+        if left.name is None and not parts:
+            self._fail("IN with an empty list needs an attribute before it", left.place)
+        if values or not parts:
+            parts.append(self._one(left, "in", values, negated, left.place))
+        return self._joined(all_of if negated else any_of, parts, left.place)
 
     def _like(self, left: _Operand, negated: bool, depth: int) -> Filters:
         pattern, escape = self._operand(depth), "\\"
@@ -249,37 +317,37 @@ class _SqlReader:
                 self._fail("ESCAPE needs a string of one character", given.start)
             escape = given.text
             self.at += 2
-        text, is_prefix = self._prefix(pattern, escape)
-        return self._one(left, "prefix" if is_prefix else "=", text, negated, pattern.place)
+        try:
+            text = canonical_like(pattern.value, escape)
+        except PredicateError as error:
+            self._fail(error.message, pattern.place)
+        if left.case is None and "\\" not in text and "_" not in text and "%" not in text[:-1]:
+            is_prefix = text.endswith("%")  # as most are
+            return self._one(
+                left, "prefix" if is_prefix else "=", text.removesuffix("%"), negated, pattern.place
+            )
+        return self._one(left, "like", text, negated, pattern.place)
 
-    def _prefix(self, pattern: _Operand, escape: str) -> tuple[str, bool]:
-        """Return the text of a LIKE pattern, and whether it ends in the wildcard %."""
-        text: list[str] = []
-        chars = iter(pattern.value)
-        for char in chars:
-            if char == escape:
-                char = next(chars, "")
-                if char not in ("%", "_", escape):
-                    self._fail(f"in LIKE, {escape} must be followed by %, _ or {escape}", pattern.place)
-                text.append(char)
-            elif char == "%":
-                if any(rest != "%" for rest in chars):
-                    self._fail(
-                        "LIKE supports % at the end only (a prefix); write \\% for a percent sign",
-                        pattern.place,
-                    )
-                return "".join(text), True
-            elif char == "_":
-                self._fail(
-                    "LIKE does not support _ for any character; write \\_ for an underscore", pattern.place
-                )
-            else:
-                text.append(char)
-        return "".join(text), False
+    def _network(self, negated: bool, depth: int) -> Filters:
+        """Read ``CIDR(attribute, 'network')``."""
+        word, self.at = self.word, self.at + 1
+        opening = self.word
+        self.at += 1
+        left = self._operand(self._deeper(depth, word))
+        if left.name is None or left.case is not None or not self._pass(","):
+            self._fail("write CIDR(attribute, '10.0.0.0/8')", word.start)
+        network = self._other(depth)
+        if not network.is_constant:
+            self._fail("CIDR needs a network in single quotes, such as '10.0.0.0/8'", network.place)
+        self._close(opening)
+        return self._one(left, "cidr", network.value, negated, network.place)
 
     def _one(self, left: _Operand, operator: str, value: Any, negated: bool, place: int) -> Filters:
         if left.name is None:
-            self._fail("expected an attribute here, not a constant", left.place)
+            what = "a constant" if left.is_constant else "arithmetic"
+            self._fail(f"expected an attribute here, not {what}", left.place)
+        if left.case is not None:
+            return self._caseless(left, operator, value, negated, place)
         try:
             return one(self.schema, left.name, NEGATED[operator] if negated else operator, value)
         except PredicateError as error:
@@ -287,27 +355,109 @@ class _SqlReader:
             error.source, error.position = self.source, place if known else left.place
             raise
 
+    def _caseless(self, left: _Operand, operator: str, value: Any, negated: bool, place: int) -> Filters:
+        """Return a test of what LOWER or UPPER makes of an attribute."""
+        case, left = left.case, left._replace(case=None)
+        if operator == "is null" or (operator == "in" and not value):
+            return self._one(left, operator, value, negated, place)
+        if operator == "in":
+            parts = [self._caseless(left._replace(case=case), "=", item, negated, place) for item in value]
+            try:
+                return all_of(parts) if negated else any_of(parts)
+            except PredicateError as error:
+                self._fail(error.message, place)
+        if operator not in _CASELESS:
+            self._fail(f"{case} is supported with =, <>, IN and LIKE only", left.place)
+        if case is not None and isinstance(value, str) and value not in (_CASES[case](value), fold(value)):
+            hint = f"; write {shown(_CASES[case](value))}"
+            self._fail(f"{case} never returns {shown(value)}{hint}", place)
+        return self._one(left, _CASELESS[operator], value, negated, place)
+
     # -- operands --------------------------------------------------------------------------------------
 
     def _operand(self, depth: int) -> _Operand:
+        start = self.at
+        if self.word.kind in _SIMPLE:  # mostly there is no arithmetic: then this is all
+            found = self._atom(depth)
+            if self.word.kind != "symbol" or self.word.text not in _ARITHMETIC:
+                return found
+            self.at = start
+        return self._operations("+-", self._product, depth)
+
+    def _product(self, depth: int) -> _Operand:
+        return self._operations("*/", self._signed, depth)
+
+    def _operations(self, operators: str, part: Callable[[int], _Operand], depth: int) -> _Operand:
+        found = part(depth)
+        while self.word.kind == "symbol" and self.word.text in operators:
+            word = self.word
+            self.at += 1
+            found = self._calculated(found, word, part(depth))
+        return found
+
+    def _calculated(self, left: _Operand, word: Word, right: _Operand) -> _Operand:
+        """Return one operation, or its result if that is a constant."""
+        sides = [self._number_of(side, f"arithmetic ({word.text})") for side in (left, right)]
+        if left.is_constant and right.is_constant:
+            result = calculate(word.text, cast(Number, sides[0]), cast(Number, sides[1]))
+            if result is None:
+                self._fail("a division by zero has no result", word.start)
+            if not is_finite(result):
+                self._fail("the result of this is beyond float64", word.start)
+            return _Operand(left.place, None, result)
+        try:
+            return _Operand(left.place, None, operation=Operation(word.text, *sides))
+        except PredicateError as error:
+            error.source, error.position = self.source, word.start
+            raise
+
+    def _number_of(self, found: _Operand, what: str) -> Operand:
+        """Return what arithmetic works on."""
+        if found.is_constant:
+            if type(found.value) not in (int, float):
+                self._fail(f"{what} needs numbers, not {shown(found.value)}", found.place)
+            if not is_finite(found.value):
+                self._fail("this number is beyond float64", found.place)
+        elif found.case is not None:
+            self._fail(f"{what} needs numbers, and {found.case} returns text", found.place)
+        elif found.name is not None:
+            try:
+                family = self.schema.attribute(found.name).family
+            except PredicateError as error:
+                error.source, error.position = self.source, found.place
+                raise
+            if family != "number":
+                self._fail(f"{what} needs numbers, and {found.name!r} is {PHRASES[family]}", found.place)
+        return found.operand
+
+    def _signed(self, depth: int) -> _Operand:
+        word, minus, signs = self.word, False, 0
+        while self._is_symbol("-") or self._is_symbol("+"):
+            minus ^= self.word.text == "-"
+            signs += 1
+            self.at += 1
+        if signs > MAX_DEPTH:
+            self._fail(f"more than {MAX_DEPTH} signs in a row", word.start)
+        found = self._atom(depth)
+        if signs:
+            self._number_of(found, "a minus sign" if word.text == "-" else "a plus sign")
+            if found.is_constant:
+                return _Operand(word.start, None, -found.value if minus else found.value)
+            if minus:
+                return self._calculated(_Operand(word.start, None, 0), word, found)
+            return found._replace(place=word.start)
+        return found
+
+    def _atom(self, depth: int) -> _Operand:
         word = self.word
         if self._pass("("):
             found = self._operand(self._deeper(depth, word))._replace(place=word.start)
             self._close(word)
-        else:
-            found = self._plain_operand()
-        if self._is_symbol("+") or self._is_symbol("-"):
-            self._fail(f"arithmetic is not supported; {SUPPORTED}", self.word.start)
-        return found
-
-    def _plain_operand(self) -> _Operand:
-        word = self.word
+            return found
         if word.kind == "name":
-            return self._named()
-        if self._is_symbol("-") or self._is_symbol("+"):
-            return self._number()
+            return self._named(depth)
         if word.kind == "number":
-            value: Any = _number(word.text)
+            value: Any = number_of(word.text)
         elif word.kind == "text":
             value = word.text
         elif word.kind == "keyword" and word.text in ("TRUE", "FALSE"):
@@ -319,20 +469,7 @@ class _SqlReader:
         self.at += 1
         return _Operand(word.start, None, value)
 
-    def _number(self) -> _Operand:
-        """Read a number with a plus or any number of minuses before it."""
-        first, sign = self.word, 1
-        if not self._pass("+"):
-            while self._pass("-"):
-                sign = -sign
-        if self.word.kind != "number":
-            kind = "minus" if first.text == "-" else "plus"
-            self._fail(f"a {kind} sign needs a number; arithmetic is not supported", first.start)
-        value = sign * _number(self.word.text)
-        self.at += 1
-        return _Operand(first.start, None, value)
-
-    def _named(self) -> _Operand:
+    def _named(self, depth: int) -> _Operand:
         """Read what begins with a name: an attribute, or a moment."""
         word = self.word
         self.at += 1
@@ -343,6 +480,10 @@ class _SqlReader:
             self.at += 1
             return _Operand(word.start, None, Timestamp(found))
         if self._is_symbol("("):
+            if word.text.upper() in _CASES and not word.quoted:
+                return self._cased(word, depth)
+            if word.text.upper() == "CIDR" and not word.quoted:
+                self._fail("CIDR(...) is a condition of its own; write it without a comparison", word.start)
             self._fail(f"the function {word.text.upper()} is not supported; {SUPPORTED}", word.start)
         parts = [word]
         while self._pass("."):
@@ -353,17 +494,36 @@ class _SqlReader:
         name = ".".join(part.text for part in parts)
         return _Operand(word.start, name, is_quoted=any(part.quoted for part in parts))
 
-    def _constant(self, depth: int) -> _Operand:
-        found = self._operand(depth)
-        self._require_constant(found)
-        return found
+    def _cased(self, word: Word, depth: int) -> _Operand:
+        """Read what is in the parentheses of LOWER or UPPER."""
+        opening, case = self.word, word.text.upper()
+        self.at += 1
+        found = self._operand(self._deeper(depth, word))
+        if found.name is None or found.case is not None:
+            self._fail(f"{case} needs an attribute", found.place)
+        self._close(opening)
+        return found._replace(place=word.start, case=case)
 
-    def _require_constant(self, found: _Operand) -> None:
-        if found.name is None:
-            return
-        if found.name in self.schema.attributes and not found.is_quoted:
-            self._fail("two attributes cannot be compared; expected a constant", found.place)
-        self._fail(f"expected a constant, not {shown(found.name)}; put text in single quotes", found.place)
+    def _is_function(self, name: str) -> bool:
+        """Whether a function of this name is next."""
+        word = self.words[self.at]
+        if word.kind != "name" or word.text.upper() != name or word.quoted:
+            return False
+        following = self.words[self.at + 1]
+        return following.kind == "symbol" and following.text == "("
+
+    def _other(self, depth: int) -> _Operand:
+        """Read the other side of a test of an attribute: mostly a constant."""
+        found = self._operand(depth)
+        if found.name is None or found.name in self.schema.attributes:
+            return found
+        hint = "put text in single quotes"
+        try:
+            self.schema.attribute(found.name)
+        except PredicateError as error:
+            near = error.message.partition("; did you mean ")[2]
+            hint = f"did you mean {near}" if near and not found.is_quoted else hint
+        self._fail(f"expected a constant, not {shown(found.name)}; {hint}", found.place)
 
     # -- words -----------------------------------------------------------------------------------------
 
@@ -415,10 +575,3 @@ class _SqlReader:
 
     def _fail(self, message: str, place: int) -> NoReturn:
         raise PredicateError(message, self.source, place)
-
-
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:  # not of this form, or too many digits for an int
-        return float(text)

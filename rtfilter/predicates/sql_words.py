@@ -9,7 +9,8 @@ from rtfilter.errors import PredicateError
 from rtfilter.predicates.names import RESERVED, WORD
 
 SUPPORTED: Final = (
-    "supported are =, <>, <, <=, >, >=, BETWEEN, IN, LIKE 'prefix%', IS NULL, AND, OR, NOT, TRUE, FALSE"
+    "supported are =, <>, <, <=, >, >=, + - * /, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, TRUE, FALSE, "
+    "LOWER, UPPER, CIDR"
 )
 
 Kind = Literal["keyword", "name", "number", "text", "symbol", "end"]
@@ -17,24 +18,37 @@ Kind = Literal["keyword", "name", "number", "text", "symbol", "end"]
 _WORDS: Final = re.compile(
     rf"""
       (?P<blank>  \s+ | --[^\n]* | /\*.*?\*/ )
-    | (?P<number> (?: [0-9]+\.?[0-9]* | \.[0-9]+ ) (?: [eE][-+]?[0-9]+ )? )
+    | (?P<number> 0[xX][0-9a-fA-F]+ [lL]? | [0-9]+ [lL]
+                | (?: [0-9]+\.?[0-9]* | \.[0-9]+ ) (?: [eE][-+]?[0-9]+ )? [dDfF]? )
     | (?P<text>   ' (?: [^'] | '' )*+ ' )
     | (?P<quoted> " (?: [^"] | "" )*+ " )
     | (?P<name>   {WORD} )
-    | (?P<symbol> <> | != | <= | >= | == | [=<>(),.+-] )
+    | (?P<symbol> <> | != | <= | >= | == | [=<>(),.+*-] | /(?!\*) )
     """,
     re.VERBOSE | re.DOTALL,
 )
+_OCTAL: Final = re.compile(r"0[0-9]+[lL]?")
 _SAME: Final = {"!=": "<>", "==": "="}
 _REFUSED: Final = {
     ";": "expected one condition, without semicolons",
     "!": "! is not supported; write NOT",
     "|": "| and || are not supported",
-    **dict.fromkeys("*/%", "arithmetic is not supported"),
+    "%": "% is not supported; arithmetic has + - * /",
     **dict.fromkeys("?@$", "a placeholder is not supported; write the constant itself"),
     **dict.fromkeys("'\"", "not an SQL condition: this quote is not closed"),
 }
 """What is said of characters that begin no word."""
+
+
+def number_of(text: str) -> int | float:
+    """Return the number that a word of the kind ``number`` is; infinite where it is beyond float64."""
+    if text[:2] in ("0x", "0X"):
+        return int(text[2:].rstrip("lL"), 16)
+    text = text.rstrip("lL")
+    try:
+        return int(text)
+    except ValueError:  # not of this form, or too many digits for an int
+        return float(text.rstrip("dDfF"))
 
 
 class Word(NamedTuple):
@@ -68,6 +82,12 @@ def words_of(source: str) -> list[Word]:
             following = source[found.end() : found.end() + 1]
             if following == "." or following == "_" or following.isalnum():
                 raise PredicateError("not an SQL condition: this is no number", source, at)
+            if _OCTAL.fullmatch(text):
+                raise PredicateError(
+                    f"{text[:20]} is octal in JMS, and decimal in SQL; write it without the leading 0",
+                    source,
+                    at,
+                )
             words.append(Word("number", text, at))
         elif kind == "text":
             words.append(Word("text", text[1:-1].replace("''", "'"), at))

@@ -18,7 +18,7 @@ import numpy as np
 
 from rtfilter.dtypes import AnyArray
 from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.model import Constraint, Predicate, constraint_to_json
+from rtfilter.predicates.model import Constraint, Predicate, Test, constraint_to_json
 
 _JSON: Final = json.JSONEncoder(separators=(",", ":"))
 
@@ -37,7 +37,9 @@ def _encode(predicate: Predicate) -> bytes:
     return f"[[{'],['.join(filters)}]]".encode() if filters else b"[]"
 
 
-def _text(constraint: Constraint) -> str:
+def _text(constraint: Test) -> str:
+    if type(constraint) is not Constraint:
+        return _JSON.encode(constraint_to_json(constraint))
     name, operator, value = constraint
     if type(value) is float or type(value) is int:
         return f"{_start(name, operator)}{value!r}]"  # as JSON has it, ten times sooner

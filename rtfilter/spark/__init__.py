@@ -28,5 +28,14 @@ if tuple(map(int, _version.split(".")[:2])) < (4, 1):
 from rtfilter.spark.frames import match_frame
 from rtfilter.spark.shards import ShardedIndex, build_sharded
 from rtfilter.spark.streams import ChangeStage, MatchStage, Once
+from rtfilter.spark.tracking import track_stream
 
-__all__ = ["ChangeStage", "MatchStage", "Once", "ShardedIndex", "build_sharded", "match_frame"]
+__all__ = [
+    "ChangeStage",
+    "MatchStage",
+    "Once",
+    "ShardedIndex",
+    "build_sharded",
+    "match_frame",
+    "track_stream",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from rtfilter import EventError, EventFilter, Schema
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.dtypes import AnyArray, FloatArray, IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
 from rtfilter.spark.balance import Balance, Decision, checked, choose, cores_of
@@ -98,7 +99,8 @@ def match_frame(
     Returns
     -------
     DataFrame
-        A row per match: the event's `id`, `subscription` (bigint); with `details` also `workload` (bigint),
+        A row per match: the event's `id`, `subscription` (bigint, or string where ids are text or UUIDs; one
+        whose deadline has passed when this is called has none); with `details` also `workload` (bigint),
         the leaves visited (in the shard of the subscription), and `offset` (double), seconds from the start
         of the event's task to its answer.
 
@@ -135,7 +137,7 @@ def laid_out(events: DataFrame, route: Route, id: str) -> tuple[Layout, list[str
         )
     if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
-    names = _columns(events, route.leases[0].schema)
+    names = attribute_columns(events, route.leases[0].schema)
     return Layout.of(events, list(dict.fromkeys([id, *names])), id), names
 
 
@@ -155,26 +157,29 @@ def matched(
 
     With `reports`, tasks report the work of the partitions that the events are in.
     """
-    from pyspark.sql.types import DoubleType, LongType, StructField, StructType
+    from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
+    moment = time.time()  # here, so that a task that is run again gives the same
     sent = layout.carried(events, ordered=decision.dealt)
-    result = [events.schema[id], StructField(SUBSCRIPTION, LongType(), nullable=False)]
+    kind = LongType() if route.leases[0].integers else StringType()
+    result = [events.schema[id], StructField(SUBSCRIPTION, kind, nullable=False)]
     if details:
         result += [StructField(WORKLOAD, LongType(), False), StructField(OFFSET, DoubleType(), False)]
     if not decision.dealt:
-        match_here = _matcher_in_place(route, layout, id, names, details, reports)
-        return sent.mapInArrow(_settled(match_here, str(decision)), StructType(result))
+        match_here = _matcher_in_place(route, layout, id, names, details, reports, moment)
+        return sent.mapInArrow(settled_work(match_here, str(decision)), StructType(result))
     if len(route.leases) > 1:
         sample = layout.carried(events.sample(fraction=SAMPLE, seed=0), ordered=False)
         route = replace(route, shares=_shares(sample, route, layout, names))
     parts = cores_of(events) if partitions is None else partitions
-    deal = _settled(_dealer(route, layout, names, parts, reports), str(decision))
+    deal = settled_work(_dealer(route, layout, names, parts, reports), str(decision))
     dealt_out = sent.mapInArrow(deal, f"{PART} int, {SHARD} int, {CLASS} int, block binary")
     placed = dealt_out.repartitionById(parts, PART).drop(PART).sortWithinPartitions(SHARD, CLASS)
-    return placed.mapInArrow(_settled(_matcher(route, id, names, details), "match"), StructType(result))
+    match = settled_work(_matcher(route, id, names, details, moment), "match")
+    return placed.mapInArrow(match, StructType(result))
 
 
-def _settled(work: Callable[[Batches], Batches], name: str) -> Callable[[Batches], Batches]:
+def settled_work(work: Callable[[Batches], Batches], name: str) -> Callable[[Batches], Batches]:
     """Return the same work by the name that plans show, after which garbage collection skips numba's objects.
 
     Spark's workers collect garbage after each task, which takes 50 ms unless these objects are frozen.
@@ -221,7 +226,7 @@ def _shares(sample: DataFrame, route: Route, layout: Layout, names: list[str]) -
     return shares
 
 
-def _columns(events: DataFrame, schema: Schema) -> list[str]:
+def attribute_columns(events: DataFrame, schema: Schema) -> list[str]:
     """Return the names of the columns that are attributes. Raises `EventError` for types that never match."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
@@ -300,20 +305,28 @@ def dealt(workload: IntArray, loads: IntArray) -> IntArray:
     return part
 
 
-def _matcher(route: Route, id: str, names: list[str], details: bool) -> Callable[[Batches], Batches]:
+def _matcher(
+    route: Route, id: str, names: list[str], details: bool, moment: float
+) -> Callable[[Batches], Batches]:
     """Return work that matches the events of a partition: shard after shard, ascending in workload."""
 
     def match(batches: Batches) -> Batches:
         begun = perf_counter()
         for (shard, _), events in gathered(batches, [SHARD, CLASS], EVENTS):
             index = route.leases[shard].open()
-            yield from _answers(index, events.sort_by(WORK), id, names, details, begun)
+            yield from _answers(index, events.sort_by(WORK), id, names, details, begun, moment)
 
     return match
 
 
 def _matcher_in_place(
-    route: Route, layout: Layout, id: str, names: list[str], details: bool, reports: Reports | None
+    route: Route,
+    layout: Layout,
+    id: str,
+    names: list[str],
+    details: bool,
+    reports: Reports | None,
+    moment: float,
 ) -> Callable[[Batches], Batches]:
     """Return work that matches events in the partitions where they are."""
 
@@ -324,7 +337,7 @@ def _matcher_in_place(
         for batch in layout.unpacked(batches):
             if route.leaves is None and not details and reports is None:  # no order is visible
                 events = pa.Table.from_batches([batch])
-                yield from _answers(route.leases[0].open(), events, id, names, details, begun)
+                yield from _answers(route.leases[0].open(), events, id, names, details, begun, moment)
                 continue
             rows, shard, workload = route.find(batch.select(names))
             number, visits = number + len(batch), visits + int(workload.sum())
@@ -333,7 +346,8 @@ def _matcher_in_place(
                 own = own[np.argsort(workload[own], kind="stable")]
                 chosen = batch.take(pa.array(rows[own])).append_column(WORK, pa.array(workload[own]))
                 events = pa.Table.from_batches([chosen])
-                for answer in _answers(route.leases[s].open(), events, id, names, details, begun):
+                index = route.leases[s].open()
+                for answer in _answers(index, events, id, names, details, begun, moment):
                     hits += len(answer)
                     yield answer
         if reports is not None:
@@ -343,18 +357,24 @@ def _matcher_in_place(
 
 
 def _answers(
-    index: EventFilter, events: pa.Table, id: str, names: list[str], details: bool, begun: float
+    index: EventFilter,
+    events: pa.Table,
+    id: str,
+    names: list[str],
+    details: bool,
+    begun: float,
+    moment: float,
 ) -> Batches:
     """Yield the rows of the result for events, in the order of their search."""
     import pyarrow as pa
 
     table = index.schema.read(events.select(names))
-    for own, ids, counts in _in_turn(index, table):
+    for own, ids, counts in _in_turn(index, table, moment):
         now = perf_counter() - begun
         row_of = np.repeat(np.arange(own.start, own.stop), counts)
         for start in range(0, len(ids), MATCHES):
             rows = pa.array(row_of[start : start + MATCHES])
-            columns = [events.column(id).take(rows), pa.array(ids[start : start + MATCHES])]
+            columns = [events.column(id).take(rows), _id_array(ids[start : start + MATCHES])]
             if details:
                 offset: FloatArray = np.full(len(rows), now)
                 columns += [events.column(WORK).take(rows), pa.array(offset)]
@@ -362,12 +382,21 @@ def _answers(
             yield from pa.Table.from_arrays(columns, labels).combine_chunks().to_batches()
 
 
-def _in_turn(index: EventFilter, table: EventTable) -> Iterator[tuple[range, IntArray, IntArray]]:
+def _id_array(ids: AnyArray) -> pa.Array:
+    """Ids as Spark takes them: UUIDs are text."""
+    import pyarrow as pa
+
+    return pa.array(list(map(str, ids.tolist())), pa.string()) if ids.dtype == object else pa.array(ids)
+
+
+def _in_turn(
+    index: EventFilter, table: EventTable, moment: float
+) -> Iterator[tuple[range, AnyArray, IntArray]]:
     """Yield rows, their ids and the number of ids of each; the size of results limits the rows."""
     start, size = 0, EVENTS
     while start < len(table):
         own = range(start, min(start + size, len(table)))
-        found = index.match_batch(table.rows(own))
+        found = index.match_batch(table.rows(own), at=moment)
         yield own, found.ids, found.counts
         start = own.stop
         size = max(64, min(EVENTS, MATCHES * len(found) // max(len(found.ids), 1)))

@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
@@ -42,7 +42,7 @@ UNUSED = 3600.0
 
 _lock = threading.Lock()
 _open: OrderedDict[str, EventFilter] = OrderedDict()
-_saved: WeakKeyDictionary[EventFilter, tuple[int, Path]] = WeakKeyDictionary()
+_saved: WeakKeyDictionary[EventFilter, tuple[tuple[int, int], Path]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,11 @@ class Lease:
         return Schema.from_json(json.loads(self.manifest)["meta"]["schema"])
 
     @property
+    def integers(self) -> bool:
+        """Whether ids are integers, and no text or UUIDs."""
+        return json.loads(self.manifest)["meta"].get("ids") in (None, "int")
+
+    @property
     def subscriptions(self) -> int:
         """Number of subscriptions in the index."""
         return int(json.loads(self.manifest)["meta"].get("subscriptions", 0))
@@ -93,12 +98,12 @@ class Lease:
         self._assemble(home)
         return Lease(str(home), self.manifest)
 
-    def load(self) -> EventFilter:
+    def load(self, clock: Callable[[], float] = time.time) -> EventFilter:
         """Return the index, mapped anew, so that it may be changed in memory. Raises `SnapshotError`."""
         path = places.local(self.place)
         if path is not None and self._lies_in(path):
             with suppress(SnapshotError):
-                here = EventFilter.load(path)
+                here = EventFilter.load(path, clock=clock)
                 if _manifest(path) == self.manifest:  # it was not replaced while it was read
                     return here
         home = _own_directory() / self.digest
@@ -116,7 +121,7 @@ class Lease:
             try:
                 fcntl.flock(in_use, fcntl.LOCK_SH)  # so that `_clean` does not remove it
                 if self._lies_in(home):
-                    found = EventFilter.load(home)
+                    found = EventFilter.load(home, clock=clock)
                     return found
             finally:
                 if found is None:
@@ -263,7 +268,7 @@ def context_of(spark: SparkSession) -> Any:
 
 def _save(index: EventFilter) -> Path:
     """Save a filter in a temporary directory, once per version."""
-    version = index.tree.updates
+    version = index.version, index.tree.updates
     with _lock:
         before = _saved.get(index)
         if before is not None and before[0] == version:

@@ -375,7 +375,8 @@ def build_sharded(
     subscriptions : DataFrame
         A row each: `id` (integers, distinct, not negative), and either `where`, an SQL condition, or closed
         bounds in columns ``low.<attribute>`` and ``high.<attribute>`` or in structs `low` and `high`; null is
-        no bound, and an attribute without both may be missing.
+        no bound, and an attribute without both may be missing. Optional columns are `ttl`, seconds or a
+        day-time interval from this call on, and `metadata`, JSON objects as strings; null is none.
     path : path or URI
         A directory that does not exist or is empty, on a file system that driver and executors share. Of
         URIs, those that Arrow reaches: file, hdfs, s3, gs, abfs.
@@ -394,9 +395,9 @@ def build_sharded(
     Raises
     ------
     ValueError
-        `shards` is below 1, or ids are null, negative or not distinct.
+        `shards` is below 1, or ids are null, negative or not distinct, or a label cannot be used.
     PredicateError
-        A subscription cannot be used. In a task, it is in the text of Spark's `PythonException`.
+        A subscription cannot be used. In a task, either it is in the text of Spark's `PythonException`.
     SnapshotError
         There is something at the path, or the executors write where the driver does not see it.
     """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +26,8 @@ from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease
+from rtfilter.subscriptions.given import seconds
+from rtfilter.subscriptions.metadata import encoded
 from rtfilter.text import listed
 
 if TYPE_CHECKING:
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 #: Subscriptions per shard on which cuts are chosen.
 SAMPLE = 2000
 SHARD = "shard"
+#: Optional columns: seconds or a day-time interval, and the text of a JSON object.
+LABELS = TTL, METADATA = "ttl", "metadata"
 NO_CUTS = Cuts([])
 
 
@@ -73,10 +79,20 @@ class SubscriptionReader:
     schema : Schema
     columns : list of BoundColumn
         The columns of bounds; none where there are conditions.
+    labels : sequence of str
+        Those of `LABELS` that there are.
+    moment : float
+        From which times to live are counted, the same in all tasks.
     """
 
     schema: Schema
     columns: list[BoundColumn]
+    labels: Sequence[str] = ()
+    moment: float = dataclasses.field(default_factory=time.time)
+
+    def clock(self) -> float:
+        """The clock of filters that subscriptions are added to."""
+        return self.moment
 
     def hulls(self, batch: pa.RecordBatch) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return the ids, int64 (n,), and low and high ends of the box around each, float64 (n, d).
@@ -106,12 +122,27 @@ class SubscriptionReader:
     def subscribe(self, filter: EventFilter, batch: pa.Table) -> None:
         """Add all of them to a filter. Raises `PredicateError`, which names the subscription."""
         ids = batch.column("id").to_numpy().astype(np.int64)
+        labels = self._labels(batch, ids)
         with _named(ids):
             if self.columns:
                 low, high = self._bounds(batch)
-                filter.subscribe_many(low, high, ids=ids)
+                filter.subscribe_many(low, high, ids=ids, **labels)
             else:
-                filter.subscribe_many(batch.column("where").to_pylist(), ids=ids)
+                filter.subscribe_many(batch.column("where").to_pylist(), ids=ids, **labels)
+
+    def _labels(self, batch: pa.Table, ids: IntArray) -> dict[str, list[Any]]:
+        found = {name: batch.column(name).to_pylist() for name in self.labels}
+        for name, column in found.items():
+            for row, cell in enumerate(column):
+                try:
+                    if name == TTL:
+                        seconds(cell)
+                    elif cell is not None:
+                        column[row] = json.loads(cell)
+                        encoded(column[row])
+                except (TypeError, ValueError) as error:
+                    raise ValueError(f"subscription {ids[row]}: {name}: {error}") from None
+        return found
 
     def _bounds(self, batch: Any) -> tuple[Columns, Columns]:
         return bounds_of_arrow(batch, self.columns, self.schema)
@@ -153,9 +184,12 @@ class SubscriptionFrame:
         from pyspark.sql.types import IntegralType
 
         flat = _flattened(frame)
+        labels = [name for name in LABELS if name in flat.columns]
+        flat = _with_labels(flat, labels)
         if flat.columns.count("id") != 1 or not isinstance(flat.schema["id"].dataType, IntegralType):
             raise ValueError(
-                f"subscriptions need one column id of integers; they have {listed(flat.columns)}"
+                f"subscriptions need one column id of integers; they have {listed(flat.columns)}. "
+                "Text ids and UUIDs are for an EventFilter, which match_frame takes"
             )
         bounds = bounded_columns(flat.columns, schema)
         names = ["id", *(flat.columns[column.at] for column in bounds)] if bounds else ["id", "where"]
@@ -165,7 +199,8 @@ class SubscriptionFrame:
             bounds_of_arrow(pa.schema(kinds).empty_table(), columns, schema)  # says what is wrong
         elif not pa.types.is_string(kinds[1][1]):
             raise PredicateError(f"the column where holds SQL conditions as strings, not {kinds[1][1]}")
-        return cls(flat, Layout.of(flat, names, "id"), SubscriptionReader(schema, columns))
+        reader = SubscriptionReader(schema, columns, labels)
+        return cls(flat, Layout.of(flat, [*names, *labels], "id"), reader)
 
     def count(self) -> int:
         """Return their number. Raises `ValueError` for ids that are null, negative or not distinct."""
@@ -240,7 +275,11 @@ class SubscriptionFrame:
         def build(batches: Batches) -> Batches:
             for (number,), batch in gathered(batches, [SHARD]):
                 before = shards[number]
-                filter = EventFilter(reader.schema, capacity) if before is None else before.load()
+                filter = (
+                    EventFilter(reader.schema, capacity, max_unbounded=None, clock=reader.clock)
+                    if before is None
+                    else before.load(reader.clock)
+                )
                 reader.subscribe(filter, batch)
                 if len(filter) > most:
                     yield from in_parts(number, filter, place, -(-2 * len(filter) // most))
@@ -250,6 +289,26 @@ class SubscriptionFrame:
         sent = layout.carried(self.frame, ordered=False)
         dealt = sent.mapInArrow(deal, f"{SHARD} int, block binary")
         return collected(dealt.repartitionById(len(shards), SHARD).mapInArrow(build, BUILT))
+
+
+def _with_labels(frame: DataFrame, labels: list[str]) -> DataFrame:
+    """Return the frame, with numbers of seconds as double.
+
+    Raises `ValueError` for columns of another type than those of `LABELS`, or that occur twice.
+    """
+    from pyspark.sql.types import DayTimeIntervalType, NumericType, StringType
+
+    types = {TTL: (NumericType, DayTimeIntervalType), METADATA: (StringType,)}
+    wanted = {TTL: "seconds, as a number, or a day-time interval", METADATA: "JSON objects as strings"}
+    for name in labels:
+        if frame.columns.count(name) > 1:
+            raise ValueError(f"column {name!r} occurs twice")
+        kind = frame.schema[name].dataType
+        if not isinstance(kind, types[name]):
+            raise ValueError(f"the column {name} holds {wanted[name]}, not {kind.simpleString()}")
+        if isinstance(kind, NumericType):
+            frame = frame.withColumn(name, frame[name].cast("double"))
+    return frame
 
 
 def _flattened(frame: DataFrame) -> DataFrame:
@@ -267,7 +326,7 @@ def _flattened(frame: DataFrame) -> DataFrame:
             columns.append(sf.col(".".join(map(quoted, path))).alias(".".join(path)))
 
     for field in frame.schema.fields:
-        if field.name in ("id", "where", *SIDES) or field.name.partition(".")[0] in SIDES:
+        if field.name in ("id", "where", *LABELS, *SIDES) or field.name.partition(".")[0] in SIDES:
             visit([field.name], field.dataType)
     return frame.select(*columns)
 
@@ -286,6 +345,8 @@ def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the ids, ascending, int64 (n,), and the box around all boxes of each, float64 (n, d) twice."""
     ids = filter.ids()
     of_box, low, high, _ = filter.tree.content()
+    there = np.isin(of_box, ids)  # what is beyond its deadline is left out
+    of_box, low, high = of_box[there], low[there], high[there]
     order = np.argsort(of_box, kind="stable")
     boxed, starts = np.unique(of_box[order], return_index=True)
     around = np.zeros((2, len(ids), filter.schema.dimensions))

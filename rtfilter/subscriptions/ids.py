@@ -1,10 +1,13 @@
-"""Ids of subscriptions: int64 from 0 to 2**63 - 2."""
+"""Ids of subscriptions: integers from 0 to 2**63 - 2, text, or UUIDs; those of one filter are of one type."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from numbers import Integral
 from operator import index
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,22 +18,127 @@ from rtfilter.text import shown
 NO_IDS: Final = np.empty(0, np.int64)
 LAST_ID: Final = 2**63 - 2
 
+Name = str | UUID
+"""An id that is no integer."""
+KINDS: Final[dict[str, type]] = {"int": int, "str": str, "uuid": UUID}
+"""Types of ids, by their names in snapshots."""
+_BOOLEANS: Final = frozenset((bool, np.bool_))
+_WORDS: Final[dict[type, str]] = {int: "integers", str: "text", UUID: "UUIDs"}
 
-def distinct_ids(ids: ArrayLike, count: int) -> IntArray:
+
+def kind_of(given: object) -> type | None:
+    """Return the type of the ids of a filter, None for that of the first one; `TypeError` for others."""
+    if given is None or (isinstance(given, type) and given in _WORDS):
+        return given
+    raise TypeError(f"ids is int, str or uuid.UUID, the type of all ids of a filter; got {shown(given)}")
+
+
+def refuse_kind(kind: type, id: object) -> TypeError:
+    """The error for an id of another type than those of a filter."""
+    hint = {int: "", str: "; str(id) makes one", UUID: "; uuid.UUID(text) makes one"}[kind]
+    return TypeError(f"the ids of this filter are {_WORDS[kind]}, not {shown(id)}{hint}")
+
+
+def refuse_kinds(kind: type, other: type) -> TypeError:
+    """The error for new ids of another type than those of a filter."""
+    return TypeError(
+        f"the ids of this filter are {_WORDS[kind]}, those given are {_WORDS[other]}: "
+        "use one type, or another filter"
+    )
+
+
+def missing_ids(kind: type) -> ValueError:
+    """The error for subscriptions without ids, where only integers are made up."""
+    return ValueError(f"the ids of this filter are {_WORDS[kind]}: give each subscription one")
+
+
+def new_ids(ids: ArrayLike | Sequence[Name], count: int) -> IntArray | list[Name]:
+    """Ids for so many new subscriptions: int64 (n,), or n names of one type.
+
+    Raises `ValueError` for what cannot be such, and `TypeError` for names of several types.
+    """
+    values = _elements(ids)
+    if not values or not isinstance(values[0], Name):
+        try:
+            return distinct_ids(ids, count)
+        except ValueError:
+            if not any(isinstance(value, Name) for value in values or ()):
+                raise
+    assert values is not None
+    names = _names(values)
+    if len(names) != count:
+        raise ValueError(f"there are {len(names)} ids for {count} subscriptions")
+    if len(set(names)) != count:
+        twice, _ = Counter(names).most_common(1)[0]
+        raise ValueError(f"ids must be distinct: {shown(twice)} occurs twice")
+    return names
+
+
+def _elements(ids: Any) -> list[Any] | None:
+    """The elements of what may be a list of names; None for all else, such as arrays of integers."""
+    if isinstance(ids, list | tuple):
+        return list(ids)
+    given = np.asarray(ids)
+    return given.tolist() if given.ndim == 1 and given.dtype.kind in "OUT" else None
+
+
+def _names(values: list[Any]) -> list[Name]:
+    """Names of the type of the first. Raises `TypeError`, and `ValueError` for what UTF-8 cannot hold."""
+    kind = str if isinstance(values[0], str) else UUID
+    if not isinstance(values[0], kind):
+        kind = type(values[0])
+    for row, value in enumerate(values):
+        if type(value) is not kind:
+            if not isinstance(value, kind):
+                raise TypeError(
+                    f"ids must be of one type: that of row 0 is {shown(values[0])}, "
+                    f"that of row {row} is {shown(value)}"
+                )
+            other: Any = value
+            values[row] = str.__str__(other) if kind is str else UUID(int=other.int)
+    if kind is str:
+        try:
+            "".join(values).encode()
+        except UnicodeEncodeError as error:
+            alone = shown(error.object[error.start])
+            raise ValueError(f"an id has the character {alone}, which UTF-8 cannot hold") from None
+    return values
+
+
+def distinct_ids(ids: Any, count: int) -> IntArray:
     """Ids for so many new subscriptions, int64 (n,). Raises `ValueError` for what cannot be such."""
     given = np.asarray(ids)
-    unusable = f"ids must be {count} integers, not {given.dtype} of shape {given.shape}"
     if given.shape != (count,):
-        raise ValueError(unusable)
+        raise ValueError(f"ids must be {count} integers, not {given.dtype} of shape {given.shape}")
     try:
         names = as_ids(ids)
-    except TypeError:
-        raise ValueError(unusable) from None
+    except TypeError as error:
+        raise ValueError(str(error)) from None
     if count and names.min() < 0:
         raise ValueError(f"subscription ids must be in 0..2**63 - 2: {given.min()} to {given.max()}")
     if len(np.unique(names)) != count:
         raise ValueError("ids must be distinct")
     return names
+
+
+def asked_ids(ids: Any, kind: type | None) -> IntArray | list[Name]:
+    """Ids to look up in a filter whose ids are of one type: int64 (n,), or n names.
+
+    Raises `TypeError` for those of another type, and what `as_ids` raises.
+    """
+    if kind is int:
+        return as_ids(ids)
+    values = [ids] if isinstance(ids, Name) else _elements(ids)
+    if kind is None:  # it has no subscriptions: whatever may be an id is unknown
+        if values and all(isinstance(value, Name) for value in values):
+            return values
+        return as_ids(ids)
+    if values is None:
+        values = np.atleast_1d(np.asarray(ids)).tolist()
+    for value in values:
+        if not isinstance(value, kind):
+            raise refuse_kind(kind, value)
+    return values
 
 
 def as_ids(ids: ArrayLike) -> IntArray:
@@ -40,6 +148,8 @@ def as_ids(ids: ArrayLike) -> IntArray:
     """
     if type(ids) is int:  # for this alone, what follows takes 5 us
         return np.array([ids if 0 <= ids <= LAST_ID else -1])
+    if isinstance(ids, list | tuple) and not _BOOLEANS.isdisjoint(map(type, ids)):
+        raise TypeError("ids must be integers, not booleans")  # which NumPy would make integers of
     names = np.atleast_1d(np.asarray(ids))
     if names.ndim != 1:
         raise ValueError(f"ids must be in one dimension, not in an array of shape {names.shape}")
@@ -52,17 +162,28 @@ def as_ids(ids: ArrayLike) -> IntArray:
     return np.array([id if 0 <= id <= LAST_ID else -1 for id in given], np.int64)
 
 
-def one_id(id: object) -> int:
-    """Return the id of one new subscription. Raises `TypeError` for what is no integer."""
+def one_id(id: object) -> IntArray | list[Name]:
+    """Return the id of one new subscription as `new_ids` does, but sooner.
+
+    Raises `TypeError` for what can be none, and `ValueError` as `new_ids`.
+    """
+    if type(id) is not int and isinstance(id, Name):
+        return _names([id])
     try:
-        return index(id)  # type: ignore[arg-type]
+        number = index(id)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"id must be an integer, not {shown(id)}") from None
+        number = None
+    if number is None or isinstance(id, bool | np.bool_):
+        raise TypeError(f"id must be an integer, text or a UUID, not {shown(id)}") from None
+    if not 0 <= number <= LAST_ID:
+        raise ValueError(f"subscription ids must be in 0..2**63 - 2: {number}")
+    return np.array([number])
 
 
 def is_integer(id: object) -> bool:
     """Whether this is an integer, and might be an id."""
-    return type(id) is int or isinstance(id, Integral)  # the first takes a third of the time
+    # The first takes a third of the time.
+    return type(id) is int or (isinstance(id, Integral) and not isinstance(id, bool))
 
 
 def among(ids: IntArray, ascending: IntArray) -> BoolArray:

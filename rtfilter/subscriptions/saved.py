@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,11 @@ from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Savable
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
+from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.store import PredicateStore
 from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.ids import KINDS
+from rtfilter.subscriptions.labels import Labels
 from rtfilter.text import shown
 
 
@@ -22,6 +26,9 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
     """What `from_arrays` needs: facts that JSON can hold, and arrays by name."""
     arrays = held.predicates.to_arrays()
     arrays["boxless_ids"] = np.array(sorted(held.unmatchable), np.int64)
+    arrays |= held.labels.to_arrays()
+    if held.unbounded.handles:
+        arrays["unbounded_ids"] = np.array(sorted(held.unbounded.handles), np.int64)
     content = "predicates"
     if isinstance(held.matcher, Savable):
         content = "arrays"
@@ -30,14 +37,18 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
         content = "boxes"
         boxes = held.matcher.content().boxes()
         arrays |= {f"box_{name}": column for name, column in boxes._asdict().items()}
+    plain = held.labels.names is None and held.labels.deadlines is None
     meta = {
         "schema": held.schema.to_json(),
-        "next_id": held.next_id,
+        # Former versions know neither names nor deadlines: without this they refuse what they would misread.
+        "next_id" if plain else "next_handle": held.next_id,
         "version": held.version,
         "subscriptions": len(held),
         "matcher": held.name,
         "options": dict(held.matcher.options),
         "content": content,
+        "ids": next((name for name, kind in KINDS.items() if kind is held.kind), None),
+        "max_unbounded": held.unbounded.most,
     }
     return meta, arrays
 
@@ -47,6 +58,7 @@ def from_arrays(
     arrays: Mapping[str, AnyArray],
     matcher: Factory | None = None,
     schema: Schema | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Subscriptions:
     """The subscriptions of `to_arrays`, with another matcher if one is given.
 
@@ -63,14 +75,27 @@ def from_arrays(
         raise ValueError("the ids without boxes are no integers")
     unmatchable = arrays["boxless_ids"].tolist()
     content = meta.get("content", "arrays")
-    if content not in ("arrays", "boxes", "predicates") or not 0 <= meta["next_id"] < 2**63:
-        raise ValueError(f"content {shown(content)} or next id {shown(meta['next_id'])} cannot be")
+    next_id = meta["next_handle"] if "next_handle" in meta else meta["next_id"]
+    if content not in ("arrays", "boxes", "predicates") or not 0 <= next_id < 2**63:
+        raise ValueError(f"content {shown(content)} or next id {shown(next_id)} cannot be")
     if content == "arrays":
         if not isinstance(made, Savable):
             raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
         made = type(made).from_arrays(known, arrays)
-    held = Subscriptions(known, own, made, predicates, unmatchable, meta["next_id"])
+    # Snapshots of former versions do not say: there, all were integers.
+    saved_kind = meta.get("ids", "int" if next_id else None)
+    if saved_kind is not None and saved_kind not in list(KINDS):
+        raise ValueError(f"ids of type {shown(saved_kind)} cannot be")
+    kind = None if saved_kind is None else KINDS[saved_kind]
+    held = Subscriptions(known, own, made, predicates, unmatchable, next_id, kind, clock)
     held.version = meta.get("version", 0)
+    held.unbounded.most = most = meta.get("max_unbounded", MAX_UNBOUNDED)
+    unbounded = arrays.get("unbounded_ids", np.empty(0, np.int64))
+    if unbounded.dtype.kind not in "iu" or not (most is None or (type(most) is int and most >= 0)):
+        raise ValueError("the ids that nothing bounds, or their limit, are no integers")
+    held.unbounded.handles.update(unbounded.tolist())
+    if content == "arrays" and "max_unbounded" not in meta:  # former versions did not count them
+        held.unbounded.note(made.content())
     if content != "arrays":
         filters = _saved_filters(held, arrays, boxes=content == "boxes")
         if made.takes.boxes or content == "predicates":
@@ -80,6 +105,9 @@ def from_arrays(
             held.put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
     if len(held) != meta.get("subscriptions", len(held)):
         raise ValueError(f"there are {len(held)} subscriptions, not {meta['subscriptions']}")
+    if kind not in (None, int) or not {"deadlines", "metadata_handles"}.isdisjoint(arrays):
+        held.labels = Labels.from_arrays(kind, arrays, held.handles())
+        held.reuse()
     return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
 
 

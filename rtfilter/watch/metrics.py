@@ -316,6 +316,14 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "rtfilter_in_flight_batches", "Batches being matched now", index["in_flight_batches"]
     )
+    yield GaugeMetricFamily(
+        "rtfilter_index_unbounded", "Subscriptions that nothing bounds", index["unbounded"]
+    )
+    yield CounterMetricFamily(
+        "rtfilter_subscriptions_expired",
+        "Subscriptions removed because their time to live was over",
+        index["expired"],
+    )
     gauges = {
         "boxes": "Distinct boxes in the index",
         "height": "Levels of the index",

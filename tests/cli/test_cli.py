@@ -9,6 +9,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -498,6 +499,81 @@ def test_bad_events(files, capsys, name, content, message):
     Path(name).write_bytes(content)
     found = fails_after_output(capsys, "match", "subs.jsonl", name, "--schema", "schema.json", "--batch", "1")
     assert found.startswith(message)
+
+
+LABELS = [{"ttl": 3600, "metadata": {"to": "a"}}, {"ttl": 0.001}, {"metadata": {"to": ["b"]}}, {}]
+
+
+def write_labels(form, bounds):
+    """A file of subscriptions to prices of at least 0, 1, 2, 3, with labels."""
+    ttl, notes = ([label.get(name) for label in LABELS] for name in ("ttl", "metadata"))
+    if form == "jsonl":
+        write_lines("s.jsonl", [{"where": f"price >= {n}", **label} for n, label in enumerate(LABELS)])
+        return "s.jsonl"
+    texts = [None if note is None else json.dumps(note) for note in notes]
+    column = {"low.price": range(4)} if bounds else {"where": [f"price >= {n}" for n in range(4)]}
+    columns = {**{name: list(values) for name, values in column.items()}, "ttl": ttl, "metadata": texts}
+    write_table(f"s.{form}", columns)
+    return f"s.{form}"
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "csv, bounds", "parquet", "parquet, bounds"])
+def test_times_to_live_and_metadata_are_in_the_index(files, capsys, form):
+    form, _, bounds = form.partition(", ")
+    path = write_labels(form, bounds)
+    began = time.time()
+    assert main(["index", "build", path, "--schema", "schema.json", "--out", "labels.index"]) == 0
+    index = EventFilter.load("labels.index")
+    assert began + 3600 <= index.deadline(0) <= time.time() + 3600
+    assert [index.metadata(id) for id in (0, 2, 3)] == [{"to": "a"}, {"to": ["b"]}, None]
+    assert [index.deadline(id) for id in (2, 3)] == [None, None]
+    time.sleep(max(0.0, began + 0.1 - time.time()))
+    assert sorted(index.match({"price": 9.0}).tolist()) == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ({"ttl": 0}, "a time to live is finite and above 0, not 0"),
+        ({"ttl": -1}, "a time to live is finite and above 0, not -1"),
+        ({"ttl": "1 h"}, "a time to live is a number of seconds"),
+        ({"ttl": True}, "a time to live is a number of seconds"),
+        ({"metadata": [1]}, "metadata is a dict"),
+        ({"metadata": "a"}, '"metadata" must be an object'),
+        ({"metadata": {"a": "x" * 5000}}, "at most 4,096 are kept"),
+        ({"note": 1}, 'and optionally "id", "ttl" and "metadata"'),
+    ],
+)
+def test_bad_labels_are_named_by_their_line(files, capsys, label, message):
+    write_lines("s.jsonl", ["price > 1", {"where": "price > 1", **label}])
+    found = fails(capsys, "match", "s.jsonl", "events.jsonl", "--schema", "schema.json")
+    assert found.startswith("s.jsonl:2: ")
+    assert message in found
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("soon,", "a time to live is a number of seconds or a timedelta, not 'soon'"),
+        ("nan,", "a time to live is finite and above 0, not nan"),
+        (",x", "metadata is a JSON object, not 'x'"),
+        (",7", "metadata is a dict"),
+    ],
+)
+@pytest.mark.parametrize("columns", ["where", "low.price"])
+def test_bad_labels_in_tables_are_named_by_their_line(files, capsys, row, message, columns):
+    cell = "price > 1" if columns == "where" else "1"
+    Path("s.csv").write_text(f"{columns},ttl,metadata\n{cell},,\n{cell},{row}\n")
+    found = fails(capsys, "match", "s.csv", "events.jsonl", "--schema", "schema.json")
+    assert found.startswith(f"s.csv:3: {message}")
+
+
+def test_an_index_with_text_ids_is_for_python(capsys, files):
+    filter = EventFilter(read_schema("schema.json"))
+    filter.subscribe("price < 10", id="rule-17")
+    filter.save("index")
+    assert "its ids are text or UUIDs" in fails(capsys, "match", "index", "events.jsonl")
+    assert main(["index", "check", "index"]) == 0
 
 
 def fails_after_output(capsys, *arguments):

@@ -13,6 +13,7 @@ HOME = Path(__file__).parents[2]
 #: Of each example, its arguments and a line that it prints.
 SAYS = {
     "web_alerts.py": ([], """b'{"alert": {"symbol": "ACME", "price": 9.5}, "subscription": 0}\\n'"""),
+    "vehicles_in_zones.py": ([], "van 7 has left the depot after 3 reports"),
     "rules_from_database.py": ([], "then [3, 4]"),
     "replay_with_plot.py": (["replay.png"], "picture in replay.png"),
     "spark_job.py": (["."], "4,950 matches in "),

@@ -252,7 +252,8 @@ def test_overheads_are_measured(tmp_path, capsys):
     out = tmp_path / "overheads.json"
     assert main(["--boxes", "500", "--repeats", "1", "--out", str(out)]) == 0
     rows = json.loads(out.read_text())["rows"]
-    assert [row["unit"] for row in rows] == ["s", "s", "s", "% of a batch", "% of a batch", "% of a core"]
+    costs = ["s", "s", "s", "% of a batch", "% of a batch", "% of a core"]
+    assert [row["unit"] for row in rows] == [*costs, "bytes", *["us an event"] * 3]
     assert "first match" in capsys.readouterr().out
 
 

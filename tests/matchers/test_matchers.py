@@ -45,6 +45,8 @@ def test_what_a_matcher_does_not_take_is_refused_at_subscribe_and_match():
     filter = EventFilter(PRICES, matcher=Equalities)
     with pytest.raises(PredicateError, match="'Equalities' does not take the operator '<', but only =, in"):
         filter.subscribe("price < 3")
+    with pytest.raises(PredicateError, match="does not take comparisons of attributes or arithmetic"):
+        filter.subscribe("price * price = 9")
     with pytest.raises(PredicateError, match="does not take the operator 'prefix'"):
         filter.subscribe_many(["price = 3", "symbol LIKE 'A%'"])
     with pytest.raises(PredicateError, match="does not take the operator '>='"):

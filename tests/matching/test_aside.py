@@ -12,13 +12,13 @@ from rtfilter import EventFilter, Schema
 from rtfilter.matchers import MATCHERS
 from rtfilter.matching import aside
 from rtfilter.snapshots import arrays as snapshot
-from rtfilter.subscriptions import content as subscriptions
+from rtfilter.subscriptions import slices
 from rtfilter.subscriptions.content import Subscriptions
 
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch):
-    monkeypatch.setattr(subscriptions, "SLICE", 16)
+    monkeypatch.setattr(slices, "SLICE", 16)
     monkeypatch.setattr(aside, "FEW", 4)
 
 

@@ -18,14 +18,25 @@ import rtfilter.matching.road
 import rtfilter.matching.stream
 import rtfilter.matching.updates
 import rtfilter.predicates.store
+import rtfilter.subscriptions.changing
 import rtfilter.subscriptions.content
+import rtfilter.subscriptions.deadlines
+import rtfilter.subscriptions.handles
+import rtfilter.subscriptions.held
 import rtfilter.subscriptions.ids
+import rtfilter.subscriptions.labels
+import rtfilter.subscriptions.metadata
+import rtfilter.subscriptions.names
+import rtfilter.subscriptions.slices
+import rtfilter.subscriptions.unbounded
 from interrupts import Interrupt, Lines
+from kinds import require_sound
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.matchers import MATCHERS
 from rtfilter.predicates.parse import parse
 from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.labels import Beside
 
 MODULES = [
     rtfilter.changes,
@@ -41,8 +52,17 @@ MODULES = [
     rtfilter.matching.stream,
     rtfilter.matching.updates,
     rtfilter.predicates.store,
+    rtfilter.subscriptions.changing,
     rtfilter.subscriptions.content,
+    rtfilter.subscriptions.deadlines,
+    rtfilter.subscriptions.held,
     rtfilter.subscriptions.ids,
+    rtfilter.subscriptions.handles,
+    rtfilter.subscriptions.labels,
+    rtfilter.subscriptions.metadata,
+    rtfilter.subscriptions.names,
+    rtfilter.subscriptions.slices,
+    rtfilter.subscriptions.unbounded,
 ]
 SCHEMA = Schema({"x": float, "s": str})
 EVENTS = [{"x": float(x), "s": s} for x in (0, 3) for s in ("a", "abcdefgh")]
@@ -65,6 +85,7 @@ def answers(filter):
     return {
         "ids": ids,
         "predicates": [str(filter.predicate(id)) for id in ids],
+        "labels": [(filter.deadline(id), filter.metadata(id)) for id in ids],
         "batch": [sorted(own.tolist()) for own in filter.match_batch(EVENTS)],
         "stream": sorted((row, sorted(own.tolist())) for row, own, _ in filter.stream(EVENTS)),
     }
@@ -148,22 +169,102 @@ def test_a_change_of_any_matcher_cut_short_is_whole_or_undone(matcher, call):
     cut_short(matcher, CALLS[call])
 
 
-def cut_short(matcher, call, arm=lambda armed: None, changes=None):
-    """Interrupt a call at each of its lines."""
-    filter = made(matcher)
+def labeled(matcher, gone=False):
+    """The same by text, with deadlines and metadata, and a free handle; one is gone, but still there."""
+    filter = EventFilter(SCHEMA, matcher=matcher, controller=FixedPlan(0, 2), clock=lambda: 100.0)
+    ids = [f"r{id}" for id in BEFORE]
+    filter.subscribe("x = 0", id="gone")
+    notes = [None, {"a": 1}] * 2
+    filter.subscribe_many(list(BEFORE.values()), ids=ids, ttl=[9, None, 5, None], metadata=notes)
+    filter.unsubscribe("gone")
+    if gone:
+        filter.subscribe("x = 3", id="old", metadata={"old": 1})
+        filter._subscriptions.labels.put(
+            [filter._subscriptions.labels.handle("old")], Beside(deadlines=np.array([50.0]))
+        )
+    return filter
+
+
+LABELED = {
+    "subscribe": lambda filter: filter.subscribe("x > 2", "r9", ttl=7, metadata={"b": 2}),
+    "unsubscribe": lambda filter: filter.unsubscribe_many(["r2", "r3", "r7"]),
+    "update": lambda filter: filter.update("r3", "x = 3 OR s <> 'abcdefgh'", ttl=None, metadata={"c": 3}),
+    "update, matches nothing": lambda filter: filter.update("r3", "FALSE", ttl=8, metadata=None),
+    "renew": lambda filter: filter.update("r3", ttl=20, metadata={"d": 4}),
+}
+
+
+@pytest.mark.parametrize("call", LABELED)
+def test_a_change_with_labels_cut_short_is_whole_or_undone(call):
+    cut_short("rtree", LABELED[call], changes=True, make=labeled, last="r17")
+
+
+@pytest.mark.parametrize("call", ["subscribe", "update"])
+def test_a_change_with_labels_of_another_matcher_cut_short_is_whole_or_undone(call):
+    cut_short("hashes", LABELED[call], changes=True, make=labeled, last="r17")
+
+
+@pytest.mark.parametrize("aside", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["bits", "aside"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda filter: filter.subscribe_many(
+            ["x > 2", "s LIKE '%h'", "FALSE"], ids=["r9", "r8", "r7"], ttl=[1, 2, 3]
+        ),
+        lambda filter: filter.unsubscribe_many(["r2", "r3", "r7"]),
+    ],
+    ids=["subscribe", "unsubscribe"],
+)
+def test_a_large_change_with_labels_cut_short_is_whole_or_undone(monkeypatch, call, aside):
+    for name, value in {"AT_ONCE": 1, "BIT": 2, "LONG": -1, "KNOWN": 2}.items():
+        monkeypatch.setattr(rtfilter.matching.updates, name, value)
+    monkeypatch.setattr(rtfilter.matching.updates, "ASIDE", 10**9 if aside else -1)
+    cut_short("rtree", call, changes=True, make=labeled, last="r17")
+
+
+@pytest.mark.parametrize(
+    ("call", "changes"),
+    [
+        (lambda filter: filter.subscribe("x > 2", "old"), True),
+        (lambda filter: filter.match(EVENTS[0]), False),
+    ],
+    ids=["anew", "match"],
+)
+def test_removing_what_is_gone_cut_short_is_whole_or_undone(call, changes):
+    """Changes made meanwhile are told once each: what is gone may be told with them."""
+
+    def make(matcher):
+        return labeled(matcher, gone=True)
+
+    cut_short("rtree", call, changes=changes, make=make, last="r17", told_once=False, anew=True)
+
+
+def cut_short(
+    matcher,
+    call,
+    arm=lambda armed: None,
+    changes=None,
+    make=made,
+    last=17,
+    told_once=True,
+    anew=False,
+):
+    """Interrupt a call at each of its lines; with `anew`, one that shows no change changes something, too."""
+    filter = make(matcher)
     before = answers(filter)
     call(filter)
     after = answers(filter)
     assert (after != before) == (call in [CALLS[name] for name in CHANGES] if changes is None else changes)
-    if before != after:
-        filter = made(matcher)
+    anew |= before != after
+    if anew:
+        filter = make(matcher)
     told = filter.changes()
     with Lines(MODULES) as lines:
         call(filter)
     assert lines.count > 3
     for at in lines.ends():
-        if before != after:
-            filter = made(matcher)
+        if anew:
+            filter = make(matcher)
             told = filter.changes()
         arm(True)
         with Lines(MODULES, at) as cut:
@@ -174,17 +275,21 @@ def cut_short(matcher, call, arm=lambda armed: None, changes=None):
             else:
                 assert not cut.place, f"the interrupt at {cut.place} was swallowed"
         arm(False)
-        found = in_time(lambda filter=filter: found_then(filter))
+        found = in_time(lambda filter=filter: found_then(filter, last))
         assert found in (before, after), cut.place
-        if before != after:
-            own = [one for one in told if 17 not in [*one.added.ids, *one.removed]]
+        heard = list(told)
+        versions = [one.version for one in heard]
+        assert versions == sorted(set(versions)), cut.place
+        if before != after and told_once:
+            own = [one for one in heard if last not in [*one.added.ids, *one.removed]]
             assert len(own) == (found == after), f"a change is told {len(own)} times: {cut.place}"
 
 
-def found_then(filter):
+def found_then(filter, last):
     """What a filter answers, after a change and with nothing left that holds the index."""
     for _ in range(3):  # what a large change left is removed with small ones
-        filter.unsubscribe(filter.subscribe(LAST, 17))
-    assert not len(filter._subscriptions.claimed)
+        filter.unsubscribe(filter.subscribe(LAST, last))
+    assert not filter._subscriptions.claims
+    require_sound(filter)
     assert filter.stats()["in_flight_batches"] == 0
     return answers(filter)

@@ -35,6 +35,7 @@ def test_importing_is_light(tmp_path, module):
     imported = in_a_fresh_process("-c", script, cwd=tmp_path).split()  # numba itself loads a little of scipy
     assert module in imported
     assert not {name.partition(".")[0] for name in imported} & HEAVY
+    assert "rtfilter.asynchronous" not in imported  # asyncio takes time, too
 
 
 def test_scipy_is_never_imported():

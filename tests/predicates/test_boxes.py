@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predicate_cases import conditions, events, inside, schemas, sql, truth, values
+from predicate_cases import CONSTANTS, conditions, events, inside, schemas, sql, truth, values
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import (
     ALIEN,
@@ -23,7 +23,7 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.boxes import MAX_BOXES, MAX_SPLIT, compile_predicate
-from rtfilter.predicates.model import COMPARE, Constraint, Filter, Predicate
+from rtfilter.predicates.model import COMPARE, FORMS, Constraint, Filter, Predicate
 from rtfilter.predicates.parse import parse
 
 SCHEMA = Schema({"x": float, "s": str, "flag": bool, "t": datetime})
@@ -66,9 +66,16 @@ def test_many_values_on_one_string_attribute(data):
     """Sets, holes, prefixes and ranges that meet on the two dimensions of one string."""
     schema = Schema({"s": str})
     texts = values(str)
-    operators = ["<>", "prefix", "not prefix", "<", ">=", "not in", "exists"]
+    operators = ["<>", "prefix", "not prefix", "<", ">=", "not in", "exists", *sorted(FORMS)]
+
+    def constant(op):
+        form = op.removeprefix("not ")
+        if form in CONSTANTS:
+            return data.draw(CONSTANTS[form])
+        return [data.draw(texts), data.draw(texts)] if op == "not in" else data.draw(texts)
+
     given_constraints = [
-        Constraint("s", op, [data.draw(texts), data.draw(texts)] if op == "not in" else data.draw(texts))
+        Constraint("s", op, constant(op))
         for op in data.draw(st.lists(st.sampled_from(operators), min_size=1, max_size=4))
     ]
     predicate = Predicate((Filter(tuple(given_constraints)),))
@@ -145,6 +152,13 @@ def test_unsatisfiable_predicates_have_no_boxes(source):
         ("s <= 'abc'", False),
         ("s > 'abc'", False),
         ("s < 'abcdefg'", False),
+        ("s LIKE '%b'", False),
+        ("s LIKE 'a%b'", False),
+        ("s NOT LIKE 'a%b'", False),
+        ("LOWER(s) = 'ab'", False),
+        ("CIDR(s, '10.0.0.0/8')", False),
+        ("NOT CIDR(s, '10.0.0.0/8')", False),
+        ("s IN ('ab', 'ac') AND s LIKE '_b'", True),
         ("x < 9007199254740991", True),
         ("x < 9007199254740992", False),
         ("x = 9007199254740993", False),
@@ -183,6 +197,33 @@ def test_a_string_is_cut_out_sharply():
     above = order + 256**5
     assert sides("s NOT LIKE 'b%'", schema) == [[[0, order - 1], FREE], [[above, ORDER_MAX], FREE]]
     assert sides("s LIKE 'b%'", schema) == [[[order, above - 1], FREE]]
+
+
+@pytest.mark.parametrize(
+    ("source", "beginnings"),
+    [
+        ("s LIKE 'ab%c'", ["ab"]),
+        ("s LIKE '%c'", [""]),
+        ("s NOT LIKE 'ab%c'", [""]),
+        ("s LIKE 'ab%c' AND s LIKE 'a%d'", ["ab"]),
+        ("LOWER(s) = 'a-b'", ["A-B", "A-b", "a-B", "a-b"]),
+        ("LOWER(s) LIKE 'a%' AND s LIKE 'A%c'", ["A"]),
+        ("LOWER(s) LIKE '%a'", [""]),
+        ("CIDR(s, '10.0.0.0/8')", ["10."]),
+        ("CIDR(s, '10.20.0.0/12')", ["10."]),
+        ("CIDR(s, '0.0.0.0/0')", [""]),
+        ("CIDR(s, '2001:db8::/32')", ["2001:"]),
+        ("CIDR(s, '10.0.0.0/8') AND CIDR(s, '11.0.0.0/8')", []),
+    ],
+)
+def test_a_test_of_text_is_bounded_by_how_it_begins(source, beginnings):
+    schema = Schema({"s": str})
+    prefixes = parse(" OR ".join(f"s LIKE '{start}%'" for start in beginnings) or "FALSE", schema)
+    wanted = compile_predicate(prefixes, schema)
+    found = compile_predicate(parse(source, schema), schema)
+    assert sorted(found.low.tolist()) == sorted(wanted.low.tolist())
+    assert sorted(found.high.tolist()) == sorted(wanted.high.tolist())
+    assert not found.exact.any()
 
 
 @pytest.mark.parametrize("step", [1, -1])

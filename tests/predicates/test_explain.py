@@ -58,6 +58,16 @@ def test_verdicts_are_those_of_the_predicate(data):
         ("=", "ab", "cd", None, "is 'cd'"),
         ("=", "ab", 5, None, "is 5, of another type"),
         ("=", True, False, None, "is False"),
+        ("like", "a%c%e", "abe", None, "is 'abe', which lacks 'c' in its place"),
+        ("like", "%c", "abe", None, "is 'abe', which does not end like 'c'"),
+        ("like", "%c", "abc", None, "is 'abc'"),
+        ("like", "%c", 5, None, "is 5, of another type"),
+        ("not like", "%c", "abc", None, "is 'abc'"),
+        ("like ignore case", "%C", "ABE", None, "is 'ABE', which does not end like 'c'"),
+        ("ignore case", "abc", "ABE", None, "is 'ABE'"),
+        ("cidr", "10.0.0.0/8", "soon", None, "is 'soon', which is no IP address"),
+        ("cidr", "10.0.0.0/8", "11.0.0.1", None, "is '11.0.0.1'"),
+        ("not cidr", "10.0.0.0/8", "10.0.0.1", None, "is '10.0.0.1'"),
         ("in", [], 5, None, "is 5"),
         ("<", NOON, datetime(2024, 5, 31, 12, 0, 1, 500_000), 1.5, None),
     ],
@@ -88,6 +98,24 @@ def test_report():
         "  filter 2 of 2: no\n"
         "    yes  qty IS NULL: missing\n"
         "    no   symbol LIKE 'B%': is 'A'"
+    )
+
+
+def test_a_report_of_tests_of_all_kinds():
+    schema = Schema({"bid": float, "ask": float, "symbol": str, "host": str})
+    predicate = parse(
+        "symbol LIKE '%.N' AND ask - bid > 2 * bid AND bid < ask AND LOWER(symbol) <> 'a.n' "
+        "AND CIDR(host, '10.0.0.0/8')",
+        schema,
+    )
+    assert str(explain(predicate, {"bid": 10, "ask": 11, "symbol": "A.L", "host": "local"})) == (
+        "no match\n"
+        "  filter 1 of 1: no\n"
+        "    no   symbol LIKE '%.N': is 'A.L', which does not end like '.N'\n"
+        "    no   ask - bid > 2 * bid: ask - bid is 1 and 2 * bid is 20, too low by 19\n"
+        "    yes  bid < ask: bid is 10 and ask is 11\n"
+        "    yes  LOWER(symbol) <> 'a.n': is 'A.L'\n"
+        "    no   CIDR(host, '10.0.0.0/8'): is 'local', which is no IP address"
     )
 
 

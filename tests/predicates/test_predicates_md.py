@@ -11,7 +11,7 @@ from rtfilter.errors import EventError, PredicateError
 from rtfilter.events import objects
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
-from rtfilter.predicates import boxes, combine, model, sql
+from rtfilter.predicates import boxes, combine, expressions, model, sql
 from rtfilter.predicates.parse import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "predicates.md").read_text(encoding="utf-8")
@@ -106,6 +106,8 @@ def test_every_block_is_run():
         ("boxes in", boxes.MAX_BOXES),
         ("boxes of one", boxes.MAX_SPLIT),
         ("characters", sql.MAX_LENGTH),
+        ("operations of one", expressions.MAX_OPERATIONS),
+        ("subscriptions of a filter", boxes.MAX_UNBOUNDED),
         ("levels of parentheses", combine.MAX_DEPTH),
         ("levels of objects", objects.MAX_NESTING),
     ],

@@ -8,6 +8,7 @@ import sys
 import types
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +56,28 @@ def test_what_the_filter_is_at_the_call_counts(spark, rows):
     filter.subscribe("price < 50")
     assert pairs(before) == old
     assert pairs(match_frame(frame(spark, rows), filter)) == expected(filter, rows)
+
+
+@pytest.mark.parametrize("partitions", [None, 3], ids=str)
+def test_ids_that_are_no_integers_are_text(spark, rows, partitions):
+    for made in ("rule-{}".format, lambda number: UUID(int=number)):
+        filter = EventFilter(Schema({"price": float}))
+        filter.subscribe_many(["price >= 50", "price < 60", "price > 0"], ids=[made(n) for n in range(3)])
+        result = match_frame(frame(spark, rows), filter, partitions=partitions)
+        assert dict(result.dtypes)["subscription"] == "string"
+        wanted = sorted((row["id"], str(id)) for row in rows for id in filter.match(row))
+        assert pairs(result) == wanted
+
+
+def test_deadlines_are_held_against_the_moment_of_the_call(spark, rows):
+    filter = EventFilter(Schema({"price": float}))
+    filter.subscribe("price >= 0")
+    filter.subscribe("price >= 0", ttl=10**6)
+    filter.subscribe("price >= 0", ttl=1e-9)
+    before = match_frame(frame(spark, rows), filter)
+    filter.update(1, ttl=1e-9)
+    assert {id for _, id in pairs(before)} == {0, 1}
+    assert {id for _, id in pairs(match_frame(frame(spark, rows), filter))} == {0}
 
 
 def test_columns_may_have_any_names(spark):

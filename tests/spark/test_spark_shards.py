@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.spark import ShardedIndex, build_sharded, leases, match_frame, places, shards
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.routes import Route
+from rtfilter.spark.subscribing import hulls
 from spark_cases import expected, frame, pairs
 
 NAMES = ("x", "y", "z")
@@ -310,6 +312,57 @@ def test_mistakes_change_nothing(spark, built, tmp_path):
     with pytest.raises(TypeError, match="ids must be integers"):
         index.remove(["a"])
     assert ShardedIndex.open(path) == index
+
+
+def test_shards_keep_times_to_live_and_metadata(spark, tmp_path):
+    schema, began = Schema({"x": float}), time.time()
+    rows = [(k, f"x > {k}", 3600.0 if k % 2 else None, f'{{"n": {k}}}' if k % 3 else None) for k in range(30)]
+    given = spark.createDataFrame(rows, "id int, where string, ttl double, metadata string")
+    given = given.withColumn("ttl", sf.col("ttl").cast("decimal(9, 2)"))
+    index = build_sharded(given, tmp_path / "index", schema, shards=3)
+    more = spark.createDataFrame([(30, 1.0, timedelta(hours=1)), (31, 2.0, timedelta(milliseconds=1))],
+                                 "id int, `low.x` double, ttl interval day to second")  # fmt: skip
+    index = index.append(more)
+    found = {}
+    for lease in index.route().leases:
+        shard = lease.open()
+        found |= {id: (shard.deadline(id), shard.metadata(id)) for id in shard.ids().tolist()}
+    assert sorted(found) == list(range(31))  # by now the last one is gone
+    for id, (deadline, metadata) in found.items():
+        assert metadata == ({"n": id} if id % 3 and id < 30 else None)
+        assert deadline is None if id % 2 == 0 and id < 30 else began + 3600 < deadline < time.time() + 3600
+    assert len({deadline for deadline, _ in found.values()}) == 3  # all tasks count from the same moment
+    events = spark.createDataFrame([(0, 2.5)], "id int, x double")
+    assert [id for _, id in pairs(match_frame(events, index))] == [0, 1, 2, 30]
+
+
+def test_a_shard_with_what_is_gone_is_cut(spark):
+    now = [0.0]
+    filter = EventFilter(Schema({"x": float}), capacity=(4, 4), clock=lambda: now[0])
+    filter.subscribe_many(
+        [f"x > {k}" for k in range(40)], ids=range(40), ttl=[5 if k % 4 else None for k in range(40)]
+    )
+    now[0] = 6.0
+    ids, low, _ = hulls(filter)
+    assert ids.tolist() == list(range(0, 40, 4))
+    assert np.all(np.diff(low[:, 0]) > 0)
+
+
+@pytest.mark.parametrize(
+    ("column", "error", "message"),
+    [
+        ("'soon' AS ttl", ValueError, "the column ttl holds seconds, .* not string"),
+        ("7 AS metadata", ValueError, "the column metadata holds JSON objects as strings, not int"),
+        ("0 AS ttl", PythonException, "subscription 3: ttl: a time to live is finite and above 0"),
+        ("'x' AS metadata", PythonException, "subscription 3: metadata: "),
+        ("'[1]' AS metadata", PythonException, "subscription 3: metadata: metadata is a dict"),
+    ],
+)
+def test_labels_that_cannot_be_kept_are_refused(spark, tmp_path, column, error, message):
+    given = spark.sql(f"SELECT 3 AS id, 'x > 1' AS where, {column}")
+    with pytest.raises(error, match=message):
+        build_sharded(given, tmp_path / "index", Schema({"x": float}))
+    assert not (tmp_path / "index" / "versions").exists()
 
 
 def index_id(index):

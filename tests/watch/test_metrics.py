@@ -4,6 +4,7 @@ import socket
 import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -66,6 +67,21 @@ def test_response_times_are_those_of_the_stream():
         assert value(filter, "rtfilter_response_seconds_bucket", size_class="32", le=bound) == expected
 
 
+def test_responses_count_from_the_arrival_but_no_plan_answers_for_the_wait():
+    log: list[dict] = []
+    filter = make(controller=FixedPlan(1, 4, log=log.append))
+    long_ago = perf_counter() - 1e6
+    points = np.random.default_rng(2).random((8, 2))
+    list(filter.stream(points))  # loads kernels, which is not reported
+    log.clear()
+    filter.match_batch(points, arrival=long_ago)
+    assert value(filter, "rtfilter_response_seconds_sum", size_class="8") >= 8e6
+    assert (filter.stream(points, arrival=long_ago).response >= 1e6).all()
+    assert value(filter, "rtfilter_response_seconds_sum", size_class="8") >= 16e6
+    (report,) = [entry for entry in log if entry["kind"] == "report"]
+    assert 0 < report["mean_response"] <= report["elapsed"] < 1e6
+
+
 def test_buckets_begin_at_a_microsecond():
     filter = make()
     filter.match({"a": 0.5, "b": 0.5})
@@ -85,6 +101,31 @@ def test_index_and_subscriptions_follow_changes():
     assert value(filter, "rtfilter_index_height") == stats["height"]
     assert value(filter, "rtfilter_index_bytes") == stats["bytes"]
     assert value(filter, "rtfilter_index_updates_total") == 203
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_what_ended_is_counted_once_and_apart_from_what_was_unsubscribed(count):
+    now = [0.0]
+    filter = EventFilter(Schema({"a": float}), metrics=True, clock=lambda: now[0])
+    filter.subscribe_many(["a > 1"] * 100, ids=range(100), ttl=5)
+    filter.subscribe_many(["a > 1"] * 3, ids=[200, 201, 202])
+    filter.unsubscribe_many([0, 1, 200])
+    assert value(filter, "rtfilter_subscriptions_expired_total") == 0
+    now[0] = 5.0
+    filter.subscribe_many(["a > 1"] * count, ids=range(10, 10 + count))
+    for _ in range(40):
+        now[0] += 1
+        filter.match({"a": 2.0})
+    assert value(filter, "rtfilter_subscriptions_expired_total") == 98
+    assert value(filter, "rtfilter_subscriptions_removed_total") == 3
+    assert value(filter, "rtfilter_subscriptions_added_total") == 103 + count
+    assert value(filter, "rtfilter_index_subscriptions") == 2 + count
+
+
+def test_what_nothing_bounds_is_shown():
+    filter = EventFilter(Schema({"a": float, "b": float}), metrics=True)
+    filter.subscribe_many(["a > b", "a > 1"])
+    assert value(filter, "rtfilter_index_unbounded") == 1
 
 
 def test_an_open_stream_is_in_flight():

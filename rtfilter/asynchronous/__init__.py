@@ -1,0 +1,1 @@
+"""Matching for coroutines; see `rtfilter.asynchronous.filter`."""

@@ -1,0 +1,354 @@
+"""Matching for coroutines: what they ask for at the same time is one batch.
+
+    join       an event joins those that wait, when there is room                 Waiting.join
+    begin      those that wait are the next batch, when the last one has ended    AsyncFilter._begin
+    search     a short batch on the loop, a long one in the thread                AsyncFilter._run
+    release    an event is known, as soon as its group is done                    AsyncFilter._release
+    end        who has no answer gets the error                                   AsyncFilter._end
+
+All but a search in the thread runs on the event loop, as plain callbacks: no task could be cancelled or be
+forgotten. One batch at a time is searched. So there is one thread at most, which only adds to what is found,
+while the loop only takes away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from functools import partial
+from math import isfinite
+from operator import index
+from time import perf_counter, thread_time
+from typing import Self
+
+import numpy as np
+
+from rtfilter.asynchronous.search import Tell, search_stream, search_whole
+from rtfilter.asynchronous.waiting import Answer, Waiting, retrieve
+from rtfilter.dtypes import AnyArray
+from rtfilter.errors import EventError
+from rtfilter.filter import EventFilter
+from rtfilter.matching.stream import Completion
+from rtfilter.results import Matches
+
+EACH = 20e-6
+"""Seconds that an event is expected to take before any was matched."""
+LEAST = 1e-6
+"""The least that is expected: reading an event takes so long. Coarse clocks show nothing for most batches."""
+RISE = 4
+"""A batch counts at most so many times what was expected: the first also loads code, for seconds."""
+SHARE = 0.25
+"""What is expected moves by this share towards what the last batch took."""
+
+
+class AsyncFilter:
+    """An `EventFilter` for coroutines: `await match(event)` matches in batches, not each event in a thread.
+
+    A batch is what has arrived when the last one has ended. One that is expected to take at most `pause` is
+    matched on the event loop, which does nothing else meanwhile. A longer one is matched in the only thread,
+    and each event is released as soon as its group is done, as by `EventFilter.stream`.
+
+    It belongs to the event loop in which it is first used. Others may use the filter, too, in any thread. Its
+    `subscribe` may wait for the batch that is searched: ``await asyncio.to_thread(filter.subscribe, rule)``
+    keeps the loop free.
+
+    Parameters
+    ----------
+    filter : EventFilter
+    size : int, optional
+        Events of a batch at most. By default as many as may wait.
+    delay : float
+        Seconds for which the first event of a batch waits for others, while they are less than `size`. By
+        default it waits for the last batch only.
+    most_waiting : int
+        Events that may wait for their batch to begin. All others wait for room, in order of arrival.
+    pause : float
+        Seconds; what is expected follows the batches before. 0: every batch is matched in the thread, so that
+        the loop never waits for a change of the subscriptions either.
+
+    Raises
+    ------
+    TypeError, ValueError
+        What is no `EventFilter`, or a number out of its range.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from rtfilter import AsyncFilter, EventFilter, Schema
+    >>> rules = EventFilter(Schema({"price": float}))
+    >>> rules.subscribe("price > 10")
+    0
+    >>> async def main():
+    ...     async with AsyncFilter(rules) as alerts:
+    ...         return await asyncio.gather(alerts.match({"price": 15}), alerts.match({"price": 5}))
+    >>> [ids.tolist() for ids in asyncio.run(main())]
+    [[0], []]
+    """
+
+    def __init__(
+        self,
+        filter: EventFilter,
+        *,
+        size: int | None = None,
+        delay: float = 0.0,
+        most_waiting: int = 1024,
+        pause: float = 0.001,
+    ) -> None:
+        if not isinstance(filter, EventFilter):
+            raise TypeError(f"filter must be an EventFilter, not {filter!r:.60}")
+        most = index(most_waiting)
+        self._size = most if size is None else index(size)
+        if not 1 <= self._size <= most:
+            raise ValueError(f"size is from 1 to most_waiting, {most}; got {self._size}")
+        if not (delay >= 0 and isfinite(delay)):
+            raise ValueError(f"delay is in seconds, 0 or more; got {delay!r}")
+        if not pause >= 0:
+            raise ValueError(f"pause is in seconds, 0 or more; got {pause!r}")
+        self.filter = filter
+        self._delay, self._pause, self._each = delay, pause, EACH
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting = Waiting(most, self._joined)
+        self._next: asyncio.Handle | None = None  # begins the next batch
+        self._batch: list[Answer] = []  # that is searched
+        self._closed = False
+        self._thread: ThreadPoolExecutor | None = None
+        self._idle = asyncio.Event()  # whether the thread has nothing to do
+        self._idle.set()
+        self._found: deque[tuple[Answer, AnyArray | Exception]] = deque()  # in the thread
+        self._told = False  # whether the loop will look there
+
+    # -- asking ----------------------------------------------------------------------------------------------
+
+    async def match(self, event: object) -> AnyArray:
+        """Ids of the subscriptions that match one event, int64 (k,), or object (k,) of text or UUIDs.
+
+        Where this is cancelled before the batch of the event begins, the event is not matched.
+
+        Parameters
+        ----------
+        event : mapping
+            Or one event in another form that `EventFilter.match` takes; those are matched one by one. It must
+            not be changed before the answer is there.
+
+        Raises
+        ------
+        EventError
+            The event cannot be used. Others of its batch are matched.
+        RuntimeError
+            This is closed, or was closed meanwhile, or it belongs to another event loop.
+        """
+        return await (await self.submit(event))
+
+    async def submit(self, event: object) -> asyncio.Future[AnyArray]:
+        """Wait for room only, and return the future of what `match` returns.
+
+        To cancel it takes the event back. Who reads events from somewhere is slowed down when they come too
+        fast, and need not wait for each answer.
+        """
+        arrival = perf_counter()
+        self._require_loop()
+        return await self._waiting.join(event, arrival)
+
+    async def match_many(self, events: Iterable[object]) -> Matches:
+        """Match several events, each as by `match`: all or none.
+
+        They may become several batches, with events of others among them. An `EventError` tells the row.
+        """
+        async with aclosing(self.as_completed(events)) as completions:
+            found = {row: ids async for row, ids, _ in completions}
+        rows = [found[row] for row in range(len(found))]
+        offsets = np.cumsum([0, *map(len, rows)])
+        ids, kind = np.concatenate(rows) if rows else np.empty(0, np.int64), self.filter.id_type
+        if kind is None or kind is int:
+            return Matches(offsets, ids)
+        return Matches.named(offsets, ids.astype(object), kind)
+
+    async def as_completed(self, events: Iterable[object]) -> AsyncGenerator[Completion, None]:
+        """Match several events, each as by `match`, and yield each as soon as it is known.
+
+        They are taken from `events` when there is room. One that cannot be matched ends it with its error; an
+        `EventError` tells the row. Events that are not known at the end are taken back, also if the caller
+        leaves early.
+        """
+        if isinstance(events, Mapping):
+            raise EventError("several events are a list of mappings; for a single event use match")
+        unknown: dict[asyncio.Future[AnyArray], tuple[int, float]] = {}
+        known: deque[tuple[asyncio.Future[AnyArray], float]] = deque()
+        news = asyncio.Event()
+
+        def note(answer: asyncio.Future[AnyArray]) -> None:
+            retrieve(answer)
+            known.append((answer, perf_counter()))
+            news.set()
+
+        def first() -> Completion:
+            answer, ended = known.popleft()
+            row, arrival = unknown.pop(answer)
+            try:
+                return Completion(row, answer.result(), ended - arrival)
+            except EventError as error:
+                error.row = row
+                error.show_row()
+                raise
+
+        try:
+            for row, event in enumerate(events):
+                arrival = perf_counter()
+                answer = await self.submit(event)
+                unknown[answer] = row, arrival
+                answer.add_done_callback(note)
+                while known:
+                    yield first()
+            while unknown:
+                await news.wait()
+                news.clear()
+                while known:
+                    yield first()
+        finally:
+            for answer in unknown:
+                answer.cancel()
+
+    def _require_loop(self) -> None:
+        """Belong to the event loop that runs, or raise `RuntimeError` where it is another one than before."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if loop is not self._loop:
+            raise RuntimeError(
+                "this AsyncFilter belongs to another event loop; make one for each, of the same EventFilter"
+            )
+
+    @property
+    def _used_loop(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None
+        return self._loop
+
+    # -- closing ---------------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Take no more events, fail those that are not known yet with a `RuntimeError`, and end the thread.
+
+        Waits for the group that is being searched. A second call does nothing more. The filter stays.
+        """
+        self._require_loop()
+        self._closed = True
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        for answer in [*self._batch, *self._waiting.close("this AsyncFilter is closed")]:
+            answer.settle(RuntimeError("this AsyncFilter was closed before the event was matched"))
+        try:
+            await self._idle.wait()
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown(wait=self._idle.is_set())
+
+    async def __aenter__(self) -> Self:
+        self._require_loop()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # -- batches ---------------------------------------------------------------------------------------------
+
+    def _joined(self) -> None:
+        if self._next is None or (self._delay and len(self._waiting) == self._size):
+            self._plan()
+
+    def _plan(self) -> None:
+        """Have the next batch begin when it is time. Where one runs, its end comes back to this."""
+        if self._batch or self._closed or not self._waiting:
+            return
+        left = 0.0
+        if self._delay and len(self._waiting) < self._size:
+            left = self._waiting.since + self._delay - perf_counter()
+        if self._next is not None:
+            self._next.cancel()
+        loop = self._used_loop
+        self._next = loop.call_later(left, self._begin) if left > 0 else loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Have those that wait matched, and let others in."""
+        self._next = None
+        self._batch = self._waiting.take(self._size)
+        if not self._batch:
+            return  # all were cancelled
+        try:
+            if len(self._batch) * self._each <= self._pause:
+                self._run(search_whole, Answer.settle, self._end)
+            else:
+                self._hop()
+        finally:
+            self._waiting.admit()
+
+    def _hop(self) -> None:
+        """Have the thread match the batch."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "rtfilter")
+        search = partial(search_stream, unwanted=lambda: self._closed)
+        loop = self._used_loop
+
+        def end(error: BaseException | None) -> None:  # fails where the loop is closed, which nobody hears
+            loop.call_soon_threadsafe(self._end, error)
+
+        self._idle.clear()
+        try:
+            self._thread.submit(self._run, search, self._tell, end)
+        except RuntimeError as error:  # the system gives no thread, or the interpreter shuts down
+            self._end(error)
+
+    def _run(
+        self,
+        search: Callable[[EventFilter, list[Answer], Tell], None],
+        tell: Tell,
+        end: Callable[[BaseException | None], object],
+    ) -> None:
+        """Search the batch, learn how long that takes, and end it, whatever happens."""
+        begun = thread_time()
+        try:
+            search(self.filter, self._batch, tell)
+        except BaseException as error:
+            end(error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            each = min((thread_time() - begun) / len(self._batch), RISE * self._each)
+            self._each = max(LEAST, self._each + SHARE * (each - self._each))
+            end(None)
+
+    def _tell(self, answer: Answer, found: AnyArray | Exception) -> None:
+        """In the thread: have the loop release an event. It is woken once for all that it then finds."""
+        self._found.append((answer, found))
+        if not self._told:
+            self._told = True
+            self._used_loop.call_soon_threadsafe(self._release)
+
+    def _release(self) -> None:
+        """Release what the thread has found."""
+        self._told = False  # first: what is found from now on is told again
+        while self._found:
+            answer, found = self._found.popleft()
+            answer.settle(found)
+
+    def _end(self, error: BaseException | None) -> None:
+        """A batch was searched, or was cut short."""
+        self._release()
+        for answer in self._batch:
+            if not answer.done():
+                answer.settle(_settable(error))
+        self._batch = []
+        self._idle.set()
+        self._plan()
+
+
+def _settable(error: BaseException | None) -> Exception:
+    """What those are told whose batch ended without them. Futures do not take every exception."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    made = RuntimeError("matching the batch of this event was cut short")
+    made.__cause__ = error
+    return made

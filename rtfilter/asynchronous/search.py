@@ -1,0 +1,69 @@
+"""Searching a batch of events that coroutines wait for, each of which may be bad by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+
+from rtfilter.asynchronous.waiting import Answer
+from rtfilter.dtypes import AnyArray
+from rtfilter.errors import EventError
+from rtfilter.events.table import EventTable
+from rtfilter.filter import EventFilter
+
+Tell = Callable[[Answer, AnyArray | Exception], None]
+"""Takes what an event matches, or why it cannot be matched. Only the first time counts."""
+
+
+def search_whole(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> None:
+    """Match a batch as a whole, the least work."""
+    try:
+        events, answers = _read(filter, batch, tell)
+        found = filter.match_batch(events, arrival=batch[0].arrival)
+        for answer, ids in zip(answers, found, strict=True):
+            tell(answer, ids)
+    except EventError:  # of a matcher that takes no event without some attribute
+        _match_each(filter, batch, tell)
+
+
+def search_stream(
+    filter: EventFilter, batch: Sequence[Answer], tell: Tell, unwanted: Callable[[], bool]
+) -> None:
+    """Match a batch as a stream, which tells each event as soon as it is known; until all are unwanted."""
+    try:
+        events, answers = _read(filter, batch, tell)
+        with closing(filter.stream(events, arrival=batch[0].arrival)) as stream:
+            for row, ids, _ in stream:
+                tell(answers[row], ids)
+                if unwanted():
+                    return
+    except EventError:
+        _match_each(filter, batch, tell)
+
+
+def _read(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> tuple[EventTable, Sequence[Answer]]:
+    """The events of a batch as a table, and their answers. Matches those alone that cannot be in it."""
+    read = filter.schema.read
+    events = [answer.event for answer in batch]
+    with suppress(Exception):  # an event may be any object
+        if all(issubclass(kind, Mapping) for kind in set(map(type, events))):
+            return read(events if len(events) > 1 else events[0]), batch
+    good = [answer for answer in batch if _is_good(filter, answer.event)]
+    chosen = set(good)
+    _match_each(filter, [answer for answer in batch if answer not in chosen], tell)
+    return read([answer.event for answer in good]), good
+
+
+def _is_good(filter: EventFilter, event: object) -> bool:
+    with suppress(Exception):
+        return isinstance(event, Mapping) and len(filter.schema.read(event)) == 1
+    return False
+
+
+def _match_each(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> None:
+    """Match event by event: each has its own error, and counts as refused by itself."""
+    for answer in batch:
+        try:
+            tell(answer, filter.match(answer.event))
+        except Exception as error:
+            tell(answer, error)

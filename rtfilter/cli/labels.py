@@ -1,0 +1,87 @@
+"""Times to live and metadata in a file of subscriptions.
+
+JSON lines have them as "ttl", seconds, and "metadata", an object. Tables have columns ``ttl``, seconds or a
+duration, and ``metadata``, the text of a JSON object; a column of Parquet may hold structs. Empty is none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from rtfilter.cli.terminal import CommandError
+from rtfilter.text import shown
+
+NAMES: Final = ("ttl", "metadata")
+"""Of columns, and in JSON lines."""
+
+Cells = tuple[object, object]
+"""A time to live and metadata, None for none."""
+NONE: Final[Cells] = None, None
+
+
+def of_csv(header: Sequence[str]) -> Callable[[list[str]], Cells]:
+    """How to read those of a row of CSV."""
+    ttl, metadata = (header.index(name) if name in header else None for name in NAMES)
+
+    def read(row: list[str]) -> Cells:
+        seconds = None if ttl is None else row[ttl] or None
+        return _number(seconds), None if metadata is None else row[metadata] or None
+
+    return read if ttl is not None or metadata is not None else lambda row: NONE
+
+
+def of_arrow(table: Any) -> Sequence[Cells]:
+    """Those of each row of an Arrow table."""
+    columns = [
+        table.column(name).to_pylist() if name in table.column_names else [None] * len(table)
+        for name in NAMES
+    ]
+    return list(zip(*columns, strict=True))
+
+
+def _number(cell: str | None) -> object:
+    try:
+        return None if cell is None else float(cell)
+    except ValueError:
+        return cell
+
+
+class Labels:
+    """What `subscribe_many` takes of the subscriptions of a file, checked row by row."""
+
+    def __init__(self, place: Callable[[int], str]) -> None:
+        self._place = place
+        self._ttl: list[Any] = []
+        self._metadata: list[Any] = []
+
+    def take(self, at: int, cells: Cells) -> None:
+        """Read those of the next subscription. Raises `CommandError`, which tells its place."""
+        ttl, metadata = cells
+        if cells is not NONE:
+            from rtfilter.subscriptions.given import seconds
+            from rtfilter.subscriptions.metadata import encoded
+
+            try:
+                seconds(ttl)
+                metadata = _object(metadata)
+                encoded(metadata)
+            except (TypeError, ValueError) as error:
+                raise CommandError(f"{self._place(at)}: {error}") from None
+        self._ttl.append(ttl)
+        self._metadata.append(metadata)
+
+    def options(self) -> dict[str, Any]:
+        """The arguments; none where no subscription has any."""
+        given = {"ttl": self._ttl, "metadata": self._metadata}
+        return {name: column for name, column in given.items() if any(value is not None for value in column)}
+
+
+def _object(metadata: object) -> object:
+    if not isinstance(metadata, str):
+        return metadata
+    try:
+        return json.loads(metadata)
+    except ValueError:
+        raise ValueError(f"metadata is a JSON object, not {shown(metadata)}") from None

@@ -1,0 +1,149 @@
+"""Keys: what says which events belong together, such as those of one vehicle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Mapping
+from operator import itemgetter
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from rtfilter.errors import EventError
+from rtfilter.events.encoding import is_missing
+from rtfilter.events.foreign import families, streamed
+from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
+from rtfilter.text import listed, shown
+
+_SOUND = frozenset((str, int, bytes, bool, tuple, UUID))
+"""Types none of whose values stands for a missing one."""
+_LISTS = ("to_pylist", "tolist", "to_list")
+"""What arrays of NumPy, pandas, Arrow and Polars have that gives a list."""
+
+
+def readable_twice(events: Any) -> Any:
+    """Return events so that they can be read more than once, which a stream of Arrow's cannot."""
+    once = hasattr(events, "__arrow_c_stream__") and not families(events) & {
+        ("pandas", "DataFrame"),
+        ("pyarrow", "Table"),
+    }
+    return streamed(events, EventError) if once else events
+
+
+def attribute_keys(name: str, apart: Schema | None, events: Any, table: EventTable) -> list[Any]:
+    """Return the values of an attribute, one for each of n events, None where missing.
+
+    Parameters
+    ----------
+    name : str
+        Of the schema that read `table`, or another name that the events have.
+    apart : Schema or None
+        With nothing but that name; None where the schema has it.
+    events : object
+        As they were given.
+    table : EventTable
+        The same.
+
+    Raises
+    ------
+    EventError
+        The events are arrays or rows, which have no other attributes than those of the schema.
+    """
+    if apart is None:
+        return list(table.values(name))
+    if isinstance(events, list | tuple):
+        if all(type(event) is dict for event in events) and "." not in name:
+            return [event.get(name) for event in events]
+        bare = not all(isinstance(event, Mapping) for event in events)
+    else:
+        bare = isinstance(events, np.ndarray | EventTable)
+    if bare:
+        raise EventError(
+            f"these events have only the attributes of the schema ({listed(table.fields.names)}), so not the "
+            f"key {name!r}: pass dicts or a table that has it, or keys=... with one key for each event",
+            attribute=name,
+        )
+    return list(apart.read(events).values(name))
+
+
+def given_keys(keys: Any, count: int) -> list[Any]:
+    """Return n keys that were given beside n events. Raises `ValueError` for another number of them."""
+    if isinstance(keys, str | bytes | Mapping):
+        raise TypeError(f"keys are a sequence with one key for each event, not {shown(keys)}")
+    way = next((name for name in _LISTS if hasattr(keys, name)), None)
+    found: Any = list(keys) if way is None else getattr(keys, way)()
+    if not isinstance(found, list) or len(found) != count:
+        number = len(found) if isinstance(found, list) else "no list of keys"
+        raise ValueError(f"{number} keys for {count} events: pass one key for each event")
+    return found
+
+
+def last_rows(keys: list[Any], name: str | None) -> dict[Hashable, int]:
+    """Return the distinct keys of a batch and the row of the last event of each, rows ascending.
+
+    Raises
+    ------
+    EventError
+        An event has no key (None, NaN, NaT, NA), or one that has no hash.
+    """
+    try:
+        rows = dict(zip(keys, range(len(keys)), strict=True))
+    except TypeError:
+        raise _unusable(keys, name) from None
+    if not _SOUND.issuperset(map(type, rows)) and any(map(_is_none, rows)):
+        raise _unusable(keys, name)
+    # A dict has its keys in the order in which they came first.
+    return rows if len(rows) == len(keys) else dict(sorted(rows.items(), key=itemgetter(1)))
+
+
+def _is_none(key: object) -> bool:
+    return is_missing(key) or bool(key != key)
+
+
+def _unusable(keys: Iterable[object], name: str | None) -> EventError:
+    """The error of the first key that cannot be one."""
+    what = "the key" if name is None else f"the key {name!r}"
+    for row, key in enumerate(keys):
+        try:
+            hash(key)
+        except TypeError:
+            reason = (
+                f"{what} is the {type(key).__name__} {shown(key)}, which has no hash: use text or a number"
+            )
+        else:
+            if not _is_none(key):
+                continue
+            reason = f"{what} is missing; leave out events that cannot be told apart"
+        return EventError(reason, row=row, attribute=name)
+    return EventError(f"{what} cannot be used")
+
+
+def to_text(keys: list[Hashable]) -> bytes:
+    """Return keys as JSON: text, numbers, booleans, UUIDs, and tuples of these; `TypeError` for others."""
+    return json.dumps(keys, default=_as_json).encode()
+
+
+def _as_json(key: object) -> object:
+    if isinstance(key, UUID):
+        return {"uuid": key.hex}
+    if isinstance(key, np.integer | np.floating | np.bool_):
+        return key.item()
+    raise TypeError(
+        f"keys that are saved are text, numbers, UUIDs or tuples of these, not the {type(key).__name__} "
+        f"{shown(key)}; pickle the tracker instead"
+    )
+
+
+def from_text(text: bytes) -> list[Hashable]:
+    """Return the keys of `to_text`. Raises `ValueError` or `LookupError` for another text."""
+    keys = json.loads(text, object_hook=lambda found: UUID(hex=found["uuid"]))
+    if not isinstance(keys, list):
+        raise ValueError("the keys are no list")
+    return [_hashable(key) for key in keys]
+
+
+def _hashable(key: Any) -> Hashable:
+    """A list of JSON was a tuple."""
+    return tuple(map(_hashable, key)) if isinstance(key, list) else key

@@ -1,0 +1,128 @@
+"""Comparisons: tests of expressions against each other; a constraint tests one attribute with a constant."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import boolean, microseconds, number, string
+from rtfilter.predicates.expressions import (
+    Operand,
+    evaluate,
+    from_json,
+    names,
+    operand,
+    operations,
+    text,
+    to_json,
+)
+from rtfilter.text import shown
+
+RELATIONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""The operators of comparisons."""
+EXCHANGED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Each operator, and the same one with its sides exchanged."""
+FAMILIES: Final[dict[str, Callable[[object], Any]]] = {
+    "number": number,
+    "timestamp": microseconds,
+    "str": string,
+    "bool": boolean,
+}
+"""How the values of each family of attributes are read; None for those of another type."""
+
+
+class _Comparison(NamedTuple):
+    left: Operand
+    operator: str
+    right: Operand
+    family: str = "number"
+
+
+class Comparison(_Comparison):
+    """One test of two expressions against each other. Immutable, hashable, equal by value.
+
+    Parameters
+    ----------
+    left, right : str, number or Operation
+        A str is the name of an attribute; see `rtfilter.predicates.expressions`. At least one has an
+        attribute. Stored canonically: a constant alone is on the right.
+    operator : str
+        A key of `RELATIONS`.
+    family : str
+        What the attributes are: ``number``, ``timestamp``, ``str`` or ``bool``. Arithmetic and constants are
+        of numbers only, and booleans have no order.
+
+    Raises
+    ------
+    PredicateError
+        Anything else.
+
+    Notes
+    -----
+    It is false where an attribute is missing or has a value of another type, and where a side has no value.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, left: Operand, operator: str, right: Operand, family: str = "number") -> Comparison:
+        """Check the parts, and bring them into their canonical form."""
+        if not isinstance(operator, str) or operator not in RELATIONS:
+            known = ", ".join(RELATIONS)
+            raise PredicateError(f"unknown operator {shown(operator)} of a comparison; use one of {known}")
+        if not isinstance(family, str) or family not in FAMILIES:
+            raise PredicateError(f"unknown family {shown(family)}; use one of {', '.join(FAMILIES)}")
+        left, right = operand(left), operand(right)
+        if isinstance(left, int | float):
+            left, operator, right = right, EXCHANGED[operator], left
+        if isinstance(left, int | float):
+            raise PredicateError("a comparison of constants is TRUE or FALSE; write that")
+        if family != "number" and not (isinstance(left, str) and isinstance(right, str)):
+            raise PredicateError(f"arithmetic and constants are of numbers; these attributes are a {family}")
+        if family == "bool" and operator not in ("=", "<>"):
+            raise PredicateError(f"booleans have no order; use = or <>, not {operator}")
+        return tuple.__new__(cls, (left, operator, right, family))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes, each once, from left to right."""
+        return tuple(dict.fromkeys((*names(self.left), *names(self.right))))
+
+    @property
+    def size(self) -> int:
+        """Number of operations and operands: what evaluating costs."""
+        return 2 * (operations(self.left) + operations(self.right)) + 2
+
+    def sides(self, row: Mapping[str, object]) -> tuple[Any, Any]:
+        """Return the values of both sides in a flat event; None for one that has none."""
+        left, _, right, family = self
+        if family == "number":
+            return evaluate(left, row), evaluate(right, row)
+        read = FAMILIES[family]
+        return read(row.get(str(left))), read(row.get(str(right)))
+
+    def matches(self, row: Mapping[str, object]) -> bool:
+        """Whether a flat event satisfies the comparison. Never raises, whatever the values."""
+        left, right = self.sides(row)
+        return left is not None and right is not None and RELATIONS[self.operator](left, right)
+
+    def to_json(self) -> list[Any]:
+        """Return ``[left, operator, right]``, and the family where it is not ``number``."""
+        data = [to_json(self.left), self.operator, to_json(self.right)]
+        return data if self.family == "number" else [*data, self.family]
+
+    @classmethod
+    def from_json(cls, left: Any, operator: str, right: Any, family: str = "number") -> Comparison:
+        """Return what `to_json` described. Raises `PredicateError`, `TypeError` or `ValueError`."""
+        return cls(from_json(left), operator, from_json(right), family)
+
+    def __str__(self) -> str:
+        return f"{text(self.left)} {self.operator} {text(self.right)}"

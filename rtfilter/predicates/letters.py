@@ -1,0 +1,62 @@
+"""Letters that differ in case only, by Unicode's default caseless matching (The Unicode Standard, 3.13.5).
+
+Two texts are equal but for case when `fold` makes the same of them: ``str.casefold``, so that ``STRASSE``
+equals ``straße``. No locale and no normalization has a say.
+"""
+
+from __future__ import annotations
+
+from string import ascii_letters
+from typing import Final
+
+MOST_STARTS: Final = 8
+"""Most beginnings that `starts` returns."""
+
+_FOLDED_TO_ASCII: Final = (
+    "\u0130\u00df\u1e9e\u01f0\u1e96\u1e97\u1e98\u1e99\u1e9a\u017f\u212a"
+    "\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06"
+)
+"""The characters outside ASCII whose fold begins inside it."""
+_UNFOLDED: Final[dict[str, list[tuple[str, str]]]] = {}
+"""The characters whose fold begins with an ASCII letter, each with its fold, by that letter."""
+for _char in ascii_letters + _FOLDED_TO_ASCII:
+    _UNFOLDED.setdefault(_char.casefold()[0], []).append((_char, _char.casefold()))
+
+
+def fold(text: str) -> str:
+    """Return the text without differences of case; to fold it again changes nothing."""
+    return text.casefold()
+
+
+def starts(folded: str, enough: int) -> list[str]:
+    """Return how texts can begin whose fold begins with `folded`.
+
+    Parameters
+    ----------
+    folded : str
+        As from `fold`.
+    enough : int
+        Number of characters after which more of them are of no use.
+
+    Returns
+    -------
+    list of str
+        At most `MOST_STARTS`; every such text begins with one of them. Up to the first character outside
+        ASCII, since few others have one other form only.
+    """
+    found = [("", 0)]  # a beginning, and how much of `folded` it stands for
+    for _ in range(enough):
+        longer: list[tuple[str, int]] = []
+        for text, at in found:
+            char = folded[at : at + 1]
+            if not char or not char.isascii():
+                longer.append((text, at))
+                continue
+            rest = folded[at:]
+            for form, whole in _UNFOLDED.get(char, [(char, char)]):
+                if rest.startswith(whole) or whole.startswith(rest):
+                    longer.append((text + form, at + len(whole)))
+        if len(longer) > MOST_STARTS:
+            break
+        found = longer
+    return [text for text, _ in found]

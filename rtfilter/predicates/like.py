@@ -1,0 +1,197 @@
+"""Patterns of text, as LIKE has them: % stands for any text, _ for one character (`docs/predicates.md`).
+
+A pattern is a few pieces with % between them. As each piece has a fixed length, the first place where one
+fits is the best: nothing is tried twice, and a match is one scan of the value from left to right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from rtfilter.errors import PredicateError
+from rtfilter.text import shown
+
+MAX_PARTS: Final = 64
+"""Most texts with _ between them and no %: each is looked at wherever the first one is found."""
+
+_ONE: Final = ""
+"""The token of _; that of % is None."""
+_LONG: Final = 256
+"""Patterns above this length are not kept prepared: a cache is bounded by count."""
+
+
+class _Piece(NamedTuple):
+    """What stands between two %: texts at their places, and any characters between them."""
+
+    length: int
+    parts: tuple[tuple[int, str], ...]
+
+    def fits(self, value: str, place: int) -> bool:
+        return all(value.startswith(text, place + offset) for offset, text in self.parts)
+
+    def find(self, value: str, place: int, end: int) -> int:
+        """Return the first place from `place` on where the piece fits before `end`; -1 for none."""
+        last = end - self.length
+        if not self.parts:
+            return place if place <= last else -1
+        offset, text = self.parts[0]
+        while place <= last:
+            place = value.find(text, place + offset, last + offset + len(text)) - offset
+            if place < 0:
+                break
+            if len(self.parts) == 1 or self.fits(value, place):
+                return place
+            place += 1
+        return -1
+
+
+class _Pieces(NamedTuple):
+    """A pattern taken apart; without % the first piece is all of it."""
+
+    first: _Piece
+    middle: tuple[_Piece, ...]
+    last: _Piece | None
+
+
+def escaped(text: str) -> str:
+    """Return the pattern of one text: with a backslash before each character that has a meaning."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def canonical_like(pattern: str, escape: str = "\\") -> str:
+    """Return a pattern in its canonical form: escaped by backslashes, and of wildcards first _, then one %.
+
+    Raises
+    ------
+    PredicateError
+        `escape` stands before another character than %, _ and itself, or there are too many parts.
+    """
+    if "_" not in pattern and escape not in pattern and "\\" not in pattern and "%%" not in pattern:
+        return pattern
+    written: list[str] = []
+    wildcards: list[str] = []
+    for token in _tokens(pattern, escape):
+        if not token:
+            wildcards.append("%" if token is None else "_")
+        else:
+            written += _joined(wildcards)
+            wildcards = []
+            written.append(f"\\{token}" if token in "\\%_" else token)
+    found = "".join([*written, *_joined(wildcards)])
+    _pieces(found)
+    return found
+
+
+def simplest(pattern: str) -> tuple[str, str]:
+    """Return the operator and the constant that say the same as LIKE with a canonical pattern."""
+    pieces = _prepared(pattern)
+    text = start(pattern)
+    if len(text) < pieces.first.length or pieces.middle or (pieces.last is not None and pieces.last.length):
+        return "like", pattern
+    return "=" if pieces.last is None else "prefix", text
+
+
+def start(pattern: str) -> str:
+    """Return the text with which every value begins that a canonical pattern fits."""
+    parts = _prepared(pattern).first.parts
+    return parts[0][1] if parts and parts[0][0] == 0 else ""
+
+
+def is_like(value: str, pattern: str) -> bool:
+    """Whether a value fits a canonical pattern."""
+    first, middle, last = _prepared(pattern)
+    if last is None:
+        return len(value) == first.length and first.fits(value, 0)
+    place, end = first.length, len(value) - last.length
+    if place > end or not first.fits(value, 0) or not last.fits(value, end):
+        return False
+    for piece in middle:
+        place = piece.find(value, place, end)
+        if place < 0:
+            return False
+        place += piece.length
+    return True
+
+
+def lacks(value: str, pattern: str) -> str:
+    """Return what a value that does not fit a canonical pattern lacks, as a phrase."""
+    first, middle, last = _prepared(pattern)
+    ends = [first] if last is None else [first, last]
+    needed = sum(piece.length for piece in (*ends, *middle))
+    if len(value) < needed:
+        return f"which is shorter than {needed} characters"
+    if not first.fits(value, 0):
+        return f"which does not begin like {_shown(first)}"
+    if last is None:
+        return f"which is longer than {needed} characters" if len(value) > needed else ""
+    place, end = first.length, len(value) - last.length
+    if not last.fits(value, end):
+        return f"which does not end like {_shown(last)}"
+    for piece in middle:
+        place = piece.find(value, place, end)
+        if place < 0:
+            return f"which lacks {_shown(piece)} in its place"
+        place += piece.length
+    return ""
+
+
+def _tokens(pattern: str, escape: str) -> Iterator[str | None]:
+    """Yield the characters of a pattern, `_ONE` and None."""
+    chars = iter(pattern)
+    for char in chars:
+        if char == escape:
+            char = next(chars, "")
+            if char not in ("%", "_", escape):
+                raise PredicateError(f"in LIKE, {escape} must be followed by %, _ or {escape}")
+            yield char
+        else:
+            yield None if char == "%" else _ONE if char == "_" else char
+
+
+def _joined(wildcards: list[str]) -> list[str]:
+    """Return wildcards that stand side by side in their canonical order."""
+    return ["_" * wildcards.count("_"), "%" if "%" in wildcards else ""]
+
+
+def _pieces(pattern: str) -> _Pieces:
+    found: list[_Piece] = []
+    parts: list[tuple[int, list[str]]] = []
+    length, follows = 0, False  # whether a character belongs to the part before it
+    for token in _tokens(pattern, "\\"):
+        if token is None:
+            found.append(_piece(length, parts))
+            length, follows, parts = 0, False, []
+            continue
+        if token == _ONE:
+            follows = False
+        elif follows:
+            parts[-1][1].append(token)
+        else:
+            parts.append((length, [token]))
+            follows = True
+        length += 1
+    last = _piece(length, parts)
+    return _Pieces(last, (), None) if not found else _Pieces(found[0], tuple(found[1:]), last)
+
+
+def _piece(length: int, parts: list[tuple[int, list[str]]]) -> _Piece:
+    if len(parts) > MAX_PARTS:
+        raise PredicateError(f"a LIKE pattern has at most {MAX_PARTS} texts between _ without a % among them")
+    return _Piece(length, tuple((offset, "".join(chars)) for offset, chars in parts))
+
+
+def _shown(piece: _Piece) -> str:
+    """Return a piece as messages show it, with _ for any character."""
+    chars = ["_"] * piece.length
+    for offset, text in piece.parts:
+        chars[offset : offset + len(text)] = text
+    return shown("".join(chars))
+
+
+_cached_pieces = lru_cache(maxsize=65_536)(_pieces)
+
+
+def _prepared(pattern: str) -> _Pieces:
+    return _cached_pieces(pattern) if len(pattern) <= _LONG else _pieces(pattern)

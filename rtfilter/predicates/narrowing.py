@@ -1,0 +1,76 @@
+"""What follows from a comparison for each attribute alone: constraints whose box the index can search.
+
+A comparison of one attribute that occurs once, in sums and products with constants, is solved for it. What
+it compares was rounded, so each step backwards widens the interval by neighbours in float64. From other
+comparisons nothing follows but that all attributes are present.
+"""
+
+from __future__ import annotations
+
+from math import inf, nextafter
+from typing import Final
+
+from rtfilter.events.encoding import EXACT, LOWEST
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.expressions import Operand, Operation
+from rtfilter.predicates.model import Constraint
+
+Interval = tuple[float, float]
+"""Closed; infinite where nothing bounds it."""
+_NONE: Final = (-inf, inf)
+
+
+def implied(comparison: Comparison, schema: Schema) -> list[Constraint]:
+    """Return constraints whose box contains every event that satisfies a comparison."""
+    found = [_present(name, schema.attributes[name].family) for name in comparison.attributes]
+    if isinstance(comparison.right, int | float) and len(comparison.attributes) == 1:
+        name = comparison.attributes[0]
+        low, high = _solved(comparison.left, _wanted(comparison.operator, comparison.right))
+        if low > -inf:
+            found.append(Constraint(name, ">=", low))
+        if high < inf:
+            found.append(Constraint(name, "<=", high))
+    return found
+
+
+def _present(name: str, family: str) -> Constraint:
+    """Satisfied by all values of a family."""
+    if family == "str":
+        return Constraint(name, "prefix", "")
+    return Constraint(name, "in", (False, True)) if family == "bool" else Constraint(name, ">=", LOWEST)
+
+
+def _wanted(operator: str, constant: float) -> Interval:
+    """The values that satisfy a test with a constant."""
+    if operator == "<>" or abs(constant) >= EXACT:
+        return _NONE
+    end = float(constant)
+    return -inf if operator in ("<", "<=") else end, inf if operator in (">", ">=") else end
+
+
+def _solved(given: Operand, wanted: Interval) -> Interval:
+    """The values of the one attribute for which an operand may be in an interval."""
+    while isinstance(given, Operation):
+        operator, left, right = given
+        first = isinstance(left, int | float)
+        constant, given = (left, right) if first else (right, left)
+        if not isinstance(constant, int | float) or abs(constant) >= EXACT:
+            return _NONE
+        # The operation was done on neighbours of the operands at most, and its result rounded to a neighbour.
+        low, high = _wider(wanted)
+        if operator == "+":
+            wanted = low - constant, high - constant
+        elif operator == "-":
+            wanted = (constant - high, constant - low) if first else (low + constant, high + constant)
+        elif constant == 0 or (operator == "/" and first):
+            return _NONE
+        else:
+            ends = [end / constant if operator == "*" else end * constant for end in (low, high)]
+            wanted = min(ends), max(ends)
+        wanted = _wider(_wider(wanted))
+    return wanted if isinstance(given, str) else _NONE
+
+
+def _wider(interval: Interval) -> Interval:
+    return nextafter(interval[0], -inf), nextafter(interval[1], inf)

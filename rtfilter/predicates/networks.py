@@ -1,0 +1,90 @@
+"""Addresses of the Internet Protocol in text, and networks of them (CIDR, RFC 4632 and RFC 4291)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from rtfilter.errors import PredicateError
+from rtfilter.predicates.letters import starts as caseless_starts
+from rtfilter.text import shown
+
+_LONGEST: Final = 45
+"""Characters of the longest address: IPv6 that ends in dotted IPv4."""
+_GROUP: Final = 16
+"""Bits of one group of an IPv6 address."""
+
+
+def canonical_network(text: str) -> str:
+    """Return a network, such as ``10.0.0.0/8``, in its canonical form: no host bits, IPv6 compressed.
+
+    Raises
+    ------
+    PredicateError
+        No network with a slash and a number of bits.
+    """
+    bits = text.rpartition("/")[2]
+    try:
+        if (
+            "/" in text
+            and "%" not in text
+            and bits.isascii()
+            and bits.isdigit()
+            and len(text) <= _LONGEST + 4
+        ):
+            return str(ip_network(text, strict=False))
+    except ValueError:
+        pass
+    raise PredicateError(f"{shown(text)} is no network; write one as '10.0.0.0/8' or '2001:db8::/32'")
+
+
+def is_in_network(value: str, network: str) -> bool:
+    """Whether a value is an address in a canonical network; other text is in none."""
+    found = address(value)
+    if found is None:
+        return False
+    version, bits, start = _network(network)
+    return found[0] == version and found[1] >> bits == start
+
+
+def address(value: str) -> tuple[int, int] | None:
+    """Return the version and the number of an address in text; None for other text."""
+    return _address(value) if len(value) <= _LONGEST and "%" not in value else None
+
+
+def network_starts(network: str, enough: int) -> list[str]:
+    """Return how the addresses in a canonical network can begin, in text; see `letters.starts`.
+
+    They are told apart where the mask is on a byte boundary, in IPv6 only by the first group.
+    """
+    found = ip_network(network)
+    if isinstance(found, IPv4Network):
+        whole = found.prefixlen // 8
+        text = ".".join(str(found.network_address).split(".")[:whole])
+        return [text + "." if 0 < whole < 4 else text]
+    return _ipv6_starts(found, enough)
+
+
+def _ipv6_starts(network: IPv6Network, enough: int) -> list[str]:
+    group = int(network.network_address) >> 128 - _GROUP
+    if network.prefixlen < _GROUP or group < 0x1000:  # may be written with zeros before it, or left out
+        return [""]
+    return caseless_starts(f"{group:x}:", enough)
+
+
+@lru_cache(maxsize=65_536)
+def _address(value: str) -> tuple[int, int] | None:
+    try:
+        found = ip_address(value)
+    except ValueError:
+        return None
+    return found.version, int(found)
+
+
+@lru_cache(maxsize=65_536)
+def _network(network: str) -> tuple[int, int, int]:
+    """Return the version of a network, its number of host bits, and the bits before these."""
+    found = ip_network(network)
+    bits = found.max_prefixlen - found.prefixlen
+    return found.version, bits, int(found.network_address) >> bits

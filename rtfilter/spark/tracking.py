@@ -1,0 +1,258 @@
+"""Enter and leave on a stream: what matched the last event of each key is in Spark's state store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtfilter import EventFilter, Matches, SnapshotError
+from rtfilter.matching.transitions import INSIDE, packed, transitions, unpacked
+from rtfilter.spark import places
+from rtfilter.spark.blocks import Layout, quoted
+from rtfilter.spark.frames import EVENTS, SUBSCRIPTION, attribute_columns, settled_work
+from rtfilter.spark.leases import context_of, lease_of, lend
+from rtfilter.spark.routes import Route
+from rtfilter.spark.shards import ShardedIndex
+from rtfilter.text import listed
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.state import GroupState
+
+    from rtfilter.spark.blocks import Batches
+
+    Follow = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
+
+#: Column of the result that says what changed, and what it says, by code.
+CHANGE, SAYS = "change", np.array(["inside", "entered", "left"], object)
+#: Column between the stages: the ids that match an event, ascending.
+MATCHED = "matched"
+NEEDS_INTEGERS = "track_stream needs an index whose ids are integers"
+#: Times that a snapshot is read while somebody replaces it.
+TRIES = 5
+
+
+def track_stream(
+    events: DataFrame,
+    index: EventFilter | ShardedIndex | str | PathLike[str],
+    key: str,
+    *,
+    order: str,
+    id: str | None = None,
+    inside: bool = False,
+    forget_after: float | None = None,
+) -> DataFrame:
+    """Tell what the events of a stream enter and leave, key by key, as `EventFilter.track` does.
+
+    Each event is matched in the partition where it is, then sent to the others of its key, and compared with
+    the one before it. What matched the last event of a key is kept in the state store of the query, for each
+    key that is inside anything: a query that goes on from its checkpoint enters nothing again. Needs the
+    output mode "append".
+
+    Parameters
+    ----------
+    events : DataFrame
+        A stream, with a row per event, as for `match_frame`. Events without a key are left out.
+    index : EventFilter, ShardedIndex, path or URI
+        At a path, which driver and executors share, each task of a micro-batch takes the version that is the
+        newest when the task begins. A filter or an index in shards is taken as it is now. Its ids are
+        integers. What is beyond its deadline by `time.time` when a task matches an event does not match it.
+    key : str
+        The column that tells whose event it is.
+    order : str
+        The column that orders the events of a key within a micro-batch: a time or a number. The events of
+        earlier micro-batches come before them, whatever they have in it.
+    id : str, optional
+        A column that names an event in the result, and that orders those with the same `order`.
+    inside : bool
+        Whether the result has rows for what stays inside, too.
+    forget_after : float, optional
+        Seconds without an event, by the clock of the micro-batches, after which a key is forgotten; nothing
+        tells that it left anything. By default none is.
+
+    Returns
+    -------
+    DataFrame
+        A stream with a row per change: the event's `key`, `order` and `id`, `subscription` (bigint), and
+        `change` (string): "entered", "left" or "inside".
+
+    Raises
+    ------
+    TypeError
+        Something else than a DataFrame, or an index whose ids are text or UUIDs.
+    ValueError
+        The frame is no stream, there is not one column of a name, or the result has one of its own.
+    EventError
+        No column is an attribute of the index, or one has a type that nothing compares with.
+    SnapshotError
+        The index cannot be opened.
+    """
+    from pyspark.sql.streaming.state import GroupStateTimeout
+    from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+    names = list(dict.fromkeys([key, order] if id is None else [key, order, id]))
+    _require(events, names, key, order)
+    if forget_after is not None and not forget_after >= 0.001:
+        raise ValueError(f"forget_after is a number of seconds of at least 0.001, not {forget_after!r}")
+    spark = events.sparkSession
+    context_of(spark)
+    look: Callable[[], Route]
+    if isinstance(index, EventFilter):
+        look = _Settled(Route.whole(lend(spark, index)))
+    elif isinstance(index, ShardedIndex):
+        look = _Settled(index.route())
+    else:
+        look = _Newest(places.absolute(index))
+    lease = look().leases[0]
+    if not lease.integers:
+        raise TypeError(NEEDS_INTEGERS)
+    attributes = attribute_columns(events, lease.schema)
+    layout = Layout.of(events, list(dict.fromkeys([*names, *attributes])), key)
+    sent = layout.carried(events.where(f"{quoted(key)} IS NOT NULL"), ordered=False)
+    # Names may need quoting, or differ in case: between the stages columns have others.
+    fields = [StructField(f"c{place}", events.schema[name].dataType) for place, name in enumerate(names)]
+    between = StructType([*fields, StructField(MATCHED, BinaryType(), False)])
+    match = settled_work(_matcher(look, layout, names, attributes), "match for tracking")
+    grouped = sent.mapInArrow(match, between).groupBy("c0")
+    found = grouped.applyInPandasWithState(
+        follower([field.name for field in fields], inside, forget_after),
+        StructType([*fields, StructField(SUBSCRIPTION, LongType()), StructField(CHANGE, StringType())]),
+        StructType([StructField(MATCHED, BinaryType())]),
+        "append",
+        GroupStateTimeout.NoTimeout if forget_after is None else GroupStateTimeout.ProcessingTimeTimeout,
+    )
+    return found.toDF(*names, SUBSCRIPTION, CHANGE)
+
+
+def _require(events: DataFrame, names: list[str], key: str, order: str) -> None:
+    if not hasattr(events, "sparkSession"):
+        raise TypeError(
+            f"events are a DataFrame of Spark, not {type(events).__name__}: track_stream(events, index, key)"
+        )
+    if not events.isStreaming:
+        raise ValueError("events are a stream, of spark.readStream; for those at hand use EventFilter.track")
+    for name in names:
+        if events.columns.count(name) != 1:
+            number = "several columns" if name in events.columns else "no column"
+            raise ValueError(f"events have {number} {name!r}; their columns are {listed(events.columns)}")
+        if name.lower() in (SUBSCRIPTION, CHANGE):
+            raise ValueError(f"the result has a column {name!r} of its own: rename that of the events")
+    if key == order:
+        raise ValueError(f"{key!r} is the key, and cannot order the events of a key")
+
+
+class _Settled:
+    """A route that was found before."""
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+
+    def __call__(self) -> Route:
+        return self.route
+
+
+class _Newest:
+    """The route to the newest version at a place, looked for by each task."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def __call__(self) -> Route:
+        for _ in range(TRIES - 1):
+            route = self._look()
+            try:
+                route.leases[0].open()  # a snapshot may be replaced before it is open; then it stays
+                return route
+            except SnapshotError:
+                continue
+        return self._look()
+
+    def _look(self) -> Route:
+        index = ShardedIndex.find(self.place)
+        return Route.whole(lease_of(self.place)) if index is None else index.route()
+
+
+def _matcher(
+    look: Callable[[], Route], layout: Layout, names: list[str], attributes: list[str]
+) -> Callable[[Batches], Batches]:
+    """Return work that adds to events what matches them."""
+
+    def match(batches: Batches) -> Batches:
+        import pyarrow as pa
+
+        route = look()
+        labels = [*(f"c{place}" for place in range(len(names))), MATCHED]
+        for batch in layout.unpacked(batches):
+            for start in range(0, len(batch), EVENTS):
+                some = batch.slice(start, EVENTS)
+                lists = packed(_found(route, some.select(attributes)), np.arange(len(some)))
+                columns = [*(some.column(name) for name in names), pa.array(lists, pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, labels)
+
+    return match
+
+
+def _found(route: Route, events: pa.RecordBatch) -> Matches:
+    """Return what matches each of n events in all parts of an index, ascending."""
+    import pyarrow as pa
+
+    moment = time.time()  # given, so that nothing is removed from an index that others match with, too
+    if route.leaves is None:
+        parts = [route.leases[0].open().match_batch(events, at=moment).pairs()]
+    else:
+        row, shard, _ = route.find(events)
+        parts = [np.empty((2, 0), np.int64)]
+        for s in np.unique(shard).tolist():
+            own = row[shard == s]
+            place, ids = route.leases[s].open().match_batch(events.take(pa.array(own)), at=moment).pairs()
+            parts.append(np.stack([own[place], ids]))
+    rows, ids = np.concatenate(parts, axis=1)
+    if ids.dtype == object:
+        raise TypeError(NEEDS_INTEGERS)
+    order = np.lexsort((ids, rows))
+    offsets = np.searchsorted(rows[order], np.arange(len(events) + 1))
+    return Matches(offsets, ids[order])
+
+
+def follower(columns: list[str], inside: bool, forget_after: float | None) -> Follow:
+    """Return what compares the events of one key, with what matches them, with the events before.
+
+    Parameters
+    ----------
+    columns : list of str
+        Of the events; the key is the first one, and the others order them.
+    inside, forget_after
+        As of `track_stream`.
+    """
+
+    def follow(
+        key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        if state.hasTimedOut:
+            state.remove()
+            return
+        events = pd.concat(list(frames)).sort_values(columns[1:], kind="stable")
+        lists = events[MATCHED].tolist()
+        before = bytes(state.get[0]) if state.exists else b""
+        changes = transitions(unpacked([before, *lists[:-1]]), unpacked(lists))
+        if lists[-1]:
+            state.update((lists[-1],))
+            if forget_after is not None:
+                state.setTimeoutDuration(round(1000 * forget_after))
+        elif state.exists:
+            state.remove()
+        rows = np.repeat(np.arange(len(lists)), np.diff(changes.offsets))
+        told = np.ones(len(rows), np.bool_) if inside else changes.codes != INSIDE
+        result = events[columns].iloc[rows[told]].reset_index(drop=True)
+        result[SUBSCRIPTION], result[CHANGE] = changes.ids[told], SAYS[changes.codes[told]]
+        yield result
+
+    return follow

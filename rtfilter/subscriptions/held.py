@@ -1,0 +1,241 @@
+"""What a filter holds: the matcher, and beside it what its boxes do not tell, all by handle.
+
+What is beyond its deadline is gone for those who ask, and is removed later, some at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from operator import index
+
+import numpy as np
+
+from rtfilter.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.errors import UnknownSubscriptionError
+from rtfilter.events.schema import Schema
+from rtfilter.matchers.filters import Filters
+from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable
+from rtfilter.matchers.registry import Factory, factory_of, name_of
+from rtfilter.predicates.ends import EndStore
+from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.store import Kept, PredicateStore, kept
+from rtfilter.subscriptions.handles import Handles
+from rtfilter.subscriptions.ids import NO_IDS, Name, among, is_integer
+from rtfilter.subscriptions.labels import NO_LABELS, Beside
+from rtfilter.subscriptions.unbounded import Unbounded
+
+
+class Held(Handles):
+    """All that is known of subscriptions. Many may look at once; who puts or removes must be alone.
+
+    Attributes
+    ----------
+    schema : Schema
+    factory, name : Factory, str
+        What made the matcher.
+    matcher : Matcher
+    replacing, scannable, adopting : Replacing, Scannable, Adopting, or None
+        The matcher, if it is one: to ask a protocol takes longer than a change.
+    predicates : PredicateStore
+        Those that the matcher's boxes do not tell.
+    unmatchable : set of int
+        Handles that no event can match: known, but not to the matcher.
+    unbounded : Unbounded
+        Handles that nothing bounds.
+    nothing : Filters
+        Those of no subscriptions.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        factory: Factory = "rtree",
+        matcher: Matcher | None = None,
+        predicates: PredicateStore | None = None,
+        unmatchable: Iterable[int] = (),
+        next_id: int = 0,
+        kind: type | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Those that a matcher has which `factory` made, with what is kept beside it; none by default."""
+        super().__init__(next_id, kind, clock)
+        matcher = factory_of(factory)(schema) if matcher is None else matcher
+        predicates = PredicateStore() if predicates is None else predicates
+        self.schema, self.matcher, self.predicates = schema, matcher, predicates
+        self.factory, self.name = factory, name_of(factory)
+        self.unmatchable, self.unbounded = set(unmatchable), Unbounded(matcher.takes.boxes)
+        self.replacing = matcher if isinstance(matcher, Replacing) else None
+        self.scannable = matcher if isinstance(matcher, Scannable) else None
+        self.adopting = matcher if isinstance(matcher, Adopting) else None
+        self.nothing = Filters.of_predicates(schema, [])
+
+    # -- putting and removing: nobody is told ----------------------------------------------------------------
+
+    def put(
+        self,
+        handles: IntArray,
+        filters: Filters,
+        predicates: Sequence[Kept] | None,
+        labels: Beside = NO_LABELS,
+    ) -> None:
+        """Add new handles, of which `filters` may lack those that match nothing."""
+        # All of this before the matcher has them: its hits may ask for it.
+        if labels is not NO_LABELS:
+            self.labels.put(handles.tolist(), labels)
+        if predicates is not None:
+            for handle, predicate in zip(handles.tolist(), predicates, strict=True):
+                self.predicates.put(handle, predicate)
+        self.predicates.ends.add(filters.ends)
+        self.fill(handles, filters)
+
+    def fill(self, handles: IntArray, filters: Filters) -> None:
+        """Give the matcher subscriptions; those that it leaves out match nothing, and are kept beside it."""
+        before = len(self.matcher)
+        self.unbounded.note(filters)
+        self.matcher.add(filters)
+        if len(self.matcher) - before == len(handles):
+            return
+        left_out = [row for row, handle in enumerate(handles.tolist()) if handle not in self.matcher]
+        for row in left_out:
+            handle = int(handles[row])
+            self.unmatchable.add(handle)
+            if handle not in self.predicates:
+                self.predicates.put(handle, kept(filters.predicates()[row], True))
+
+    def strip(self, handles: IntArray) -> None:
+        """Remove what some handles ask for; where it was interrupted, it can be done again."""
+        self.matcher.remove(handles)
+        self.predicates.ends.remove(handles)
+        for handle in handles.tolist():
+            self.unmatchable.discard(handle)
+            self.unbounded.handles.discard(handle)
+            self.predicates.remove(handle)
+
+    def forget(self, handles: IntArray) -> None:
+        """Remove all that is known of some handles; where it was interrupted, it can be done again."""
+        self.strip(handles)
+        if not self.labels.plain:
+            self._free += self.labels.drop(handles)
+
+    # -- all of them -----------------------------------------------------------------------------------------
+
+    def handles(self) -> IntArray:
+        """All handles, ascending, int64 (n,)."""
+        own = np.union1d(self.matcher.ids(), np.array(sorted(self.unmatchable), np.int64))
+        visible = self.visible(own)
+        return own if visible is None else own[visible]
+
+    def ids(self, moment: float = -inf) -> AnyArray:
+        """The ids of all that are there at a moment, int64 or object (n,); integers ascend."""
+        handles = self.handles()
+        passed = self.labels.passed(handles, moment)
+        return self.labels.ids(handles if passed is None else handles[~passed])
+
+    def visible(self, handles: IntArray, moment: float = -inf) -> BoolArray | None:
+        """Which of some handles are neither hidden nor beyond their deadlines, bool (n,); None for all."""
+        shown = ~among(handles, self.hidden) if len(self.hidden) else None
+        if self.labels.deadlines is not None:
+            passed = self.labels.deadlines.passed(handles, moment)
+            if passed is not None:
+                return ~passed if shown is None else shown & ~passed
+        return shown
+
+    def hides(self, moment: float) -> bool:
+        """Whether some of what the matcher finds may not be seen at a moment."""
+        deadlines = self.labels.deadlines
+        return len(self.hidden) > 0 or (deadlines is not None and deadlines.earliest <= moment)
+
+    def count_all(self) -> int:
+        """Number of those that are there, also hidden ones."""
+        return len(self.matcher) + len(self.unmatchable)
+
+    def __len__(self) -> int:
+        """Those that are not hidden, with those beyond their deadlines."""
+        return self.count_all() - self._hidden_count
+
+    def count(self, moment: float) -> int:
+        """Number of those that are there at a moment."""
+        if self.labels.deadlines is None or moment < self.labels.deadlines.earliest:
+            return len(self)
+        passed = self.labels.deadlines.all_passed(moment)
+        hidden = int(among(passed, self.hidden).sum()) if len(self.hidden) else 0
+        return len(self) - len(passed) + hidden
+
+    def known(self, handles: IntArray, moment: float = -inf) -> BoolArray:
+        """Which of some handles there are at a moment, bool (n,)."""
+        there = np.array([handle in self for handle in handles.tolist()], np.bool_)
+        passed = self.labels.passed(handles, moment)
+        return there if passed is None else there & ~passed
+
+    def gone(self, handles: IntArray, moment: float) -> BoolArray:
+        """Which of some handles there are, but beyond their deadlines, bool (n,)."""
+        there = np.array([handle in self for handle in handles.tolist()], np.bool_)
+        passed = self.labels.passed(handles, moment)
+        return np.zeros(len(handles), np.bool_) if passed is None else there & passed
+
+    def some_passed(self, moment: float, most: int) -> IntArray | list[Name]:
+        """Ids of some that are beyond their deadlines, at most so many."""
+        if self.labels.deadlines is None:
+            return NO_IDS
+        handles = self.labels.deadlines.all_passed(moment)[:most]
+        return handles if self.labels.names is None else self.labels.names.take(handles).tolist()
+
+    # -- one of them -----------------------------------------------------------------------------------------
+
+    def __contains__(self, handle: int) -> bool:
+        """Whether there is a handle that is not hidden; it may be beyond its deadline."""
+        known = handle in self.matcher or handle in self.unmatchable
+        return known and not (len(self.hidden) and among(np.array([handle]), self.hidden)[0])
+
+    def handle(self, id: object, moment: float = -inf) -> int:
+        """The handle of an id that is there at a moment, -1 if it is not."""
+        handle = self.labels.handle(id)
+        return handle if handle in self and not self.labels.has_passed(handle, moment) else -1
+
+    def has(self, id: object) -> bool:
+        """Whether there is an id now."""
+        if self.labels.plain:
+            return (type(id) is int or is_integer(id)) and id in self  # type: ignore[operator]
+        return self.handle(id, self.moment()) >= 0
+
+    def predicate(self, id: object, moment: float = -inf) -> Predicate:
+        """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
+        predicate = self.get(self.handle(id, moment))
+        if predicate is None:
+            raise UnknownSubscriptionError(id)
+        return predicate
+
+    def metadata(self, id: object, moment: float = -inf) -> bytes | None:
+        """The metadata of a subscription as JSON text. Raises `UnknownSubscriptionError`."""
+        handle = self.handle(id, moment)
+        if handle < 0:
+            raise UnknownSubscriptionError(id)
+        return None if self.labels.metadata is None else self.labels.metadata.get(handle)
+
+    def deadline(self, id: object, moment: float = -inf) -> float:
+        """The deadline of a subscription, inf if it has none. Raises `UnknownSubscriptionError`."""
+        handle = self.handle(id, moment)
+        if handle < 0:
+            raise UnknownSubscriptionError(id)
+        return inf if self.labels.deadlines is None else self.labels.deadlines.get(handle)
+
+    def get(self, handle: int) -> Predicate | None:
+        """The predicate of a handle, None if it is unknown."""
+        if len(self.hidden) and handle not in self:
+            return None
+        predicate = self.predicates.get(handle)
+        if predicate is None and handle in self.matcher:
+            return self.content([index(handle)]).predicates()[0]
+        return predicate
+
+    @property
+    def ends(self) -> EndStore:
+        """Exact ends of bounds that their boxes do not tell, by handle."""
+        return self.predicates.ends
+
+    def content(self, handles: Sequence[int]) -> Filters:
+        """What the matcher holds of some handles, with what is kept beside it to tell their bounds."""
+        content = self.matcher.content(handles)
+        return content.with_ends(self.ends.of(np.array(handles, np.int64))) if self.ends else content

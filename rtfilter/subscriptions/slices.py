@@ -1,0 +1,120 @@
+"""Slices of subscriptions, for a copy that is made while others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.matchers.filters import Filters
+from rtfilter.predicates.store import Kept
+from rtfilter.subscriptions.held import Held
+from rtfilter.subscriptions.ids import NO_IDS
+from rtfilter.subscriptions.labels import NO_LABELS, Beside
+
+SLICE = 2048
+"""Subscriptions that are read at once by those who must not keep changes waiting."""
+
+
+class Part(NamedTuple):
+    """Some of the subscriptions, as they are at one moment."""
+
+    filters: Filters
+    """Those that the matcher has."""
+    kept: list[tuple[int, Kept]]
+    """Predicates beside it, by handle."""
+    unmatchable: list[int]
+    """Handles that no event can match."""
+    handles: IntArray
+    """Handles that have labels, int64 (n,)."""
+    labels: Beside
+
+    def renumbered(self, handles: IntArray) -> Part:
+        """The same with the places of their handles among some, which ascend, as handles."""
+        filters = self.filters.named(np.searchsorted(handles, self.filters.ids))
+        kept = [(int(np.searchsorted(handles, handle)), one) for handle, one in self.kept]
+        unmatchable = np.searchsorted(handles, self.unmatchable).tolist()
+        return Part(filters, kept, unmatchable, np.searchsorted(handles, self.handles), self.labels)
+
+
+def slices_of(held: Held) -> list[range | IntArray]:
+    """Cut all subscriptions into slices that `read` takes; one that is not changed stays in its slice."""
+    cut: list[range | IntArray] = []
+    if held.scannable is not None:
+        rows = held.scannable.rows
+        cut += [range(first, min(first + SLICE, rows)) for first in range(0, rows, SLICE)]
+    else:
+        cut += _cut_up(held.matcher.ids())
+    return cut + _cut_up(np.array(sorted(held.unmatchable), np.int64))
+
+
+def _cut_up(handles: IntArray) -> list[range | IntArray]:
+    return [handles[first : first + SLICE] for first in range(0, len(handles), SLICE)]
+
+
+def places_of(held: Held) -> object:
+    """The same object as long as `slices_of` that are ranges can be read."""
+    return None if held.scannable is None else held.scannable.places
+
+
+def read(held: Held, part: range | IntArray) -> Part:
+    """A slice, or handles of which unknown ones are left out."""
+    if isinstance(part, range):
+        assert held.scannable is not None
+        filters = held.scannable.scan(part)
+        visible = held.visible(filters.ids)
+        if visible is not None:
+            filters = Filters.joined(held.schema, [filters], filters.ids[~visible])
+        if held.ends:
+            filters = filters.with_ends(held.ends.of(filters.ids))
+        labels = held.labels.of(filters.ids)
+        return Part(filters, _kept(held, filters.ids.tolist()), [], filters.ids, labels)
+    known = [handle for handle in part.tolist() if handle in held]
+    unmatchable = [handle for handle in known if handle in held.unmatchable] if held.unmatchable else []
+    matchable = [handle for handle in known if handle not in held.unmatchable] if held.unmatchable else known
+    handles = np.array(known, np.int64)
+    return Part(held.content(matchable), _kept(held, known), unmatchable, handles, held.labels.of(handles))
+
+
+def _kept(held: Held, handles: list[int]) -> list[tuple[int, Kept]]:
+    found = ((handle, held.predicates.kept(handle)) for handle in handles if handle in held.predicates)
+    return [(handle, one) for handle, one in found if one is not None]
+
+
+def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
+    """Add parts of others, without some handles. Nobody else may use these meanwhile, and nobody is told."""
+    left_out = set(without.tolist())
+    for part in parts:
+        for handle, predicate in part.kept:
+            if handle not in left_out:
+                held.predicates.put(handle, predicate)
+        held.unmatchable.update(handle for handle in part.unmatchable if handle not in left_out)
+    _take_labels(held, [part for part in parts if part.labels is not NO_LABELS], without)
+    filters = Filters.joined(held.schema, [part.filters for part in parts], without)
+    held.ends.add(filters.ends)
+    held.unbounded.note(filters)
+    held.matcher.add(filters)
+
+
+def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:
+    """Take the labels of parts; the boxes of one subscription may lie in several, which then all tell."""
+    moments: list[tuple[IntArray, FloatArray]] = []
+    for part in parts:
+        rows = np.flatnonzero(~np.isin(part.handles, without))
+        handles, own = part.handles[rows], part.labels.take(rows)
+        held.labels.put(handles.tolist(), own._replace(deadlines=None))
+        if own.deadlines is not None:
+            moments.append((handles, own.deadlines))
+    if moments:  # all at once, which is much sooner
+        columns: Any = map(np.concatenate, zip(*moments, strict=True))
+        handles, deadlines = columns
+        handles, first = np.unique(handles, return_index=True)
+        held.labels.put(handles.tolist(), Beside(deadlines=deadlines[first]))
+
+
+def renew(held: Held, handles: IntArray, part: Part) -> None:
+    """Replace what is known of some handles, by a part of others; see `take`."""
+    held.forget(handles)
+    take(held, [part])

@@ -1,0 +1,81 @@
+"""Subscriptions that nothing bounds: each costs an exact check of nearly every event, so there is a limit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtfilter.dtypes import IntArray
+from rtfilter.errors import PredicateError
+from rtfilter.matchers.filters import Filters
+from rtfilter.predicates.boxes import MAX_UNBOUNDED
+from rtfilter.subscriptions.deadlines import Deadlines
+from rtfilter.subscriptions.ids import among
+
+
+class Unbounded:
+    """Those that have a box that bounds nothing and decides nothing.
+
+    Parameters
+    ----------
+    boxes : bool
+        Whether the matcher works on boxes; for others nothing counts as unbounded.
+
+    Attributes
+    ----------
+    handles : set of int
+        With those that are being added.
+    most : int or None
+        How many `admit` lets there be; None for any number.
+    """
+
+    def __init__(self, boxes: bool) -> None:
+        self._boxes = boxes
+        self.handles: set[int] = set()
+        self.most: int | None = MAX_UNBOUNDED
+
+    def admit(
+        self, filters: Filters, deadlines: Deadlines | None, moment: float, replaced: int | None = None
+    ) -> None:
+        """Raise `PredicateError` where too many would be there at a moment, once new ones are.
+
+        One handle may be that of a subscription that they replace.
+        """
+        if self.most is None or not self._boxes:
+            return
+        rows = filters.unbounded()
+        if not len(rows) or len(self.handles) + len(rows) <= self.most:
+            return
+        others = self.count(deadlines, moment) - (replaced in self.handles)
+        if others + len(rows) > self.most:
+            error = PredicateError(
+                "nothing bounds this predicate, so that nearly every event must be checked exactly: there "
+                f"are {others} such subscriptions already, and at most {self.most} are allowed "
+                "(max_unbounded); compare an attribute with a constant as well, or allow more",
+                row=int(rows[max(self.most - others, 0)]),
+            )
+            if len(filters) == 1:
+                error.row = None
+            error.show_row()
+            raise error
+
+    def note(self, filters: Filters) -> None:
+        """Count those of some subscriptions from now on."""
+        if self._boxes:
+            rows = filters.unbounded()
+            if len(rows):
+                self.handles.update(filters.ids[rows].tolist())
+
+    def among(self, ascending: IntArray) -> list[int]:
+        """Those among some handles, at least one, which ascend."""
+        if not self.handles:
+            return []
+        counted = np.array(list(self.handles))
+        found: list[int] = counted[among(counted, ascending)].tolist()
+        return found
+
+    def count(self, deadlines: Deadlines | None, moment: float) -> int:
+        """Number of those that are there at a moment, or are being added."""
+        if deadlines is None or moment < deadlines.earliest or not self.handles:
+            return len(self.handles)
+        passed = deadlines.passed(np.array(list(self.handles)), moment)
+        return len(self.handles) - (0 if passed is None else int(passed.sum()))

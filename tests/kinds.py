@@ -1,0 +1,44 @@
+"""Ids of each type, and what has to hold of those that the index knows by handles."""
+
+from uuid import UUID
+
+import numpy as np
+
+from rtfilter.matchers.filters import Filters
+
+KINDS = {"int": int, "str": str, "uuid": UUID}
+"""Types of ids by their names."""
+
+
+def id_of(kind: type, number: int):
+    """The id of a type that stands for a number."""
+    if kind is int:
+        return number
+    return f"rule-{number}" if kind is str else UUID(int=number * 2**64 + 7)
+
+
+def require_sound(filter) -> None:
+    """Handles and ids belong together; no handle is free and in use, or free twice. Nothing may be claimed.
+
+    And those that nothing bounds are counted by their handles.
+    """
+    held = filter._subscriptions
+    names = held.labels.names
+    if held.matcher.takes.boxes:
+        handles = held.handles()
+        predicates = [held.get(handle) for handle in handles.tolist()]
+        filters = Filters.of_predicates(held.schema, predicates, handles)
+        assert held.unbounded.handles == set(handles[filters.unbounded()].tolist())
+    given_back = [*held._free, *(handle for handles in held._freed for handle in handles.tolist())]
+    if names is None:
+        assert not given_back
+        return
+    assert not held.claims
+    used = names.used()
+    assert np.array_equal(used, held.handles())
+    assert names.handles(names.take(used).tolist()).tolist() == used.tolist()
+    assert len(names.by_id()) == len(used)
+    free = set(given_back)
+    assert len(free) == len(given_back)
+    assert free.isdisjoint(used.tolist())
+    assert all(handle < held.next_id for handle in free)

@@ -1,0 +1,164 @@
+"""Inexact hits decided together are those that each predicate decides alone."""
+
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import as_sets, subscribers
+from predicate_cases import events, schemas, sources
+from rtfilter import EventFilter, Schema
+from rtfilter.matching import refine
+from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.model import COMPARE, Constraint
+from rtfilter.predicates.parse import parse
+
+TYPES = {"a": float, "b": int, "s": str, "z": str, "t": datetime, "ok": bool}
+
+
+@pytest.mark.parametrize("many", [1, 2])
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_hits_decided_together_are_those_of_the_predicates(many, data):
+    types = data.draw(schemas())
+    schema = Schema(types)
+    drawn = data.draw(st.lists(sources(types), min_size=1, max_size=5))
+    batch = data.draw(st.lists(events(types), min_size=1, max_size=8))
+    batch += batch[:2]
+    target = EventFilter(schema)
+    target.subscribe_many([source for source, _ in drawn])
+    table = schema.read(batch)
+    predicates = {id: parse(source, schema) for id, (source, _) in enumerate(drawn)}
+    wanted = subscribers(predicates, [table.row(row) for row in range(len(batch))])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refine, "MANY", many)
+        assert as_sets(target.match_batch(batch)) == wanted
+        assert as_sets(target.stream(batch).matches()) == wanted
+
+
+@pytest.mark.parametrize("ids", [[5, 6], ["low", "high"]], ids=["int", "str"])
+def test_a_pattern_beside_a_comparison_is_asked_once_for_each_text(monkeypatch, ids):
+    asked = []
+    monkeypatch.setitem(COMPARE, "like", lambda value, _: asked.append(value) or value.endswith("x"))
+    target = EventFilter(Schema({"s": str, "bid": float, "ask": float}))
+    target.subscribe_many(["s LIKE '%x' AND bid < ask", "s LIKE '%x' AND bid - ask >= 0"], ids=ids)
+    texts = ["x", "ax", "a long text that ends in x", "b", "another one that does not"]
+    rng = np.random.default_rng(5)
+    prices = rng.integers(0, 3, (200, 2)).astype(float).tolist()
+    batch = [{"s": texts[row % 5], "bid": bid, "ask": ask} for row, (bid, ask) in enumerate(prices)]
+    assert as_sets(target.match_batch(batch)) == [
+        {ids[event["bid"] >= event["ask"]]} if event["s"].endswith("x") else set() for event in batch
+    ]
+    assert sorted(asked) == sorted(texts)
+
+
+def filled(count=400, seed=3):
+    """Events of all types, some of them incomplete, odd, large, or equal in what their codes tell."""
+    rng = np.random.default_rng(seed)
+    texts = ["a", "b", "abcdefg", "abcdefh", "abcdefgh"]
+    found = []
+    for _ in range(count):
+        event = {
+            "a": float(rng.choice([0.5, 1, 2, 1e16, -3])),
+            "b": int(rng.choice([1, 2, 3, 2**53 + 1, 2**53])),
+            "s": str(rng.choice(texts)),
+            "z": str(rng.choice(texts)),
+            "t": datetime(2024, 5, int(rng.integers(1, 4))),
+            "ok": bool(rng.integers(2)),
+        }
+        for name in TYPES:
+            if rng.random() < 0.05:
+                event[name] = [None, "odd", 7][rng.integers(3)]
+        found.append(event)
+    return found
+
+
+CONDITIONS = [
+    "a * b > 2 AND s = 'abcdefg'",
+    "a + b = 3",
+    "b - 1 >= 9007199254740992",
+    "s = z",
+    "s <> z AND ok",
+    "s < z",
+    "s > 'abcdefg' AND t < DATE '2024-05-03'",
+    "s <> 'abcdefg' AND b IN (1, 9007199254740993)",
+    "NOT s IN ('abcdefg', 'b')",
+    "s NOT LIKE 'abcdefg%' AND a IS NOT NULL",
+    "b <> 9007199254740993 AND z IS NULL",
+    "a * b > 2 OR s = 'abcdefgh'",
+    "ok <> TRUE AND a / b < 1",
+]
+
+
+@pytest.mark.parametrize("form", [list, lambda rows: pd.DataFrame(rows, columns=list(TYPES), dtype=object)])
+@pytest.mark.parametrize("matcher", ["rtree", "masks", "hashes"])
+def test_every_kind_of_test_on_a_large_batch(matcher, form):
+    schema = Schema(TYPES)
+    batch = form(filled())
+    target = EventFilter(schema, matcher=matcher)
+    target.subscribe_many(CONDITIONS)
+    table = schema.read(batch)
+    predicates = {id: parse(source, schema) for id, source in enumerate(CONDITIONS)}
+    wanted = subscribers(predicates, [table.row(row) for row in range(len(batch))])
+    assert all(any(id in ids for ids in wanted) for id in predicates)
+    assert as_sets(target.match_batch(batch)) == wanted
+    assert as_sets(target.stream(batch).matches()) == wanted
+
+
+def counted(monkeypatch, owner, name):
+    calls, method = [], getattr(owner, name)
+
+    def called(*arguments):
+        calls.append(arguments)
+        return method(*arguments)
+
+    monkeypatch.setattr(owner, name, called)
+    return calls
+
+
+def test_comparisons_ask_no_event_where_coordinates_tell_all(monkeypatch):
+    target = EventFilter(Schema({"bid": float, "ask": float, "s": str}))
+    target.subscribe_many(["bid * 2 >= ask + 1", "bid >= ask AND s = 'A'", "bid >= ask AND s = 'B'"])
+    rng = np.random.default_rng(1)
+    batch = [
+        {"bid": float(bid), "ask": float(ask), "s": "AB"[row % 2]}
+        for row, (bid, ask) in enumerate(rng.random((500, 2)))
+    ]
+    calls = counted(monkeypatch, Comparison, "matches")
+    wanted = [
+        {
+            id
+            for id, holds in enumerate(
+                (
+                    event["bid"] * 2 >= event["ask"] + 1,
+                    event["bid"] >= event["ask"] and event["s"] == "A",
+                    event["bid"] >= event["ask"] and event["s"] == "B",
+                )
+            )
+            if holds
+        }
+        for event in batch
+    ]
+    assert as_sets(target.match_batch(batch)) == wanted
+    assert not calls
+
+
+def test_each_comparison_is_computed_once_for_a_batch(monkeypatch):
+    target = EventFilter(Schema({"bid": float, "ask": float, "n": int}))
+    target.subscribe_many([f"bid >= ask AND n < {n}" for n in range(10, 30)])
+    computed = counted(monkeypatch, refine, "verdicts")
+    batch = np.random.default_rng(2).random((300, 3))
+    target.match_batch(batch)
+    assert sum(isinstance(test, Comparison) for test, *_ in computed) == 1
+
+
+def test_a_string_is_asked_about_once(monkeypatch):
+    target = EventFilter(Schema({"s": str}))
+    target.subscribe("s LIKE 'a long prefix%'")
+    batch = [{"s": f"a long prefix {row % 5}"} for row in range(200)]
+    calls = counted(monkeypatch, Constraint, "accepts")
+    assert target.count(batch).tolist() == [1] * 200
+    assert len(calls) == 5
