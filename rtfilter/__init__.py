@@ -20,9 +20,10 @@ from rtfilter.index.tree import RStarTree
 from rtfilter.matching.stream import Completion, Stream
 from rtfilter.matching.tracker import Tracker
 from rtfilter.matching.transitions import Transition, Transitions
+from rtfilter.predicates.cost import Cost
 from rtfilter.predicates.explain import Explanation
 from rtfilter.predicates.model import Predicate
-from rtfilter.results import Matches
+from rtfilter.results import Matches, Related
 
 if TYPE_CHECKING:
     from rtfilter.asynchronous.filter import AsyncFilter
@@ -43,6 +44,7 @@ __all__ = [
     "AsyncFilter",
     "Attribute",
     "Completion",
+    "Cost",
     "EventError",
     "EventFilter",
     "Explanation",
@@ -51,6 +53,7 @@ __all__ = [
     "PredicateError",
     "RStarTree",
     "RTFilterError",
+    "Related",
     "Schema",
     "SnapshotError",
     "Stream",

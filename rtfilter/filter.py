@@ -27,6 +27,7 @@ from rtfilter.matchers.port import refuse_missing
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching.control import Control
+from rtfilter.matching.covering import How, related
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
@@ -35,8 +36,8 @@ from rtfilter.matching.updates import Updates
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.explain import Explanation, explain
 from rtfilter.predicates.model import Predicate
-from rtfilter.predicates.parse import Source
-from rtfilter.results import Matches
+from rtfilter.predicates.parse import Source, parse
+from rtfilter.results import Matches, Related
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
@@ -583,6 +584,46 @@ class EventFilter:
         """
         return Tracker(self, key, max_keys, max_matches)
 
+    # -- looking before adding -----------------------------------------------------------------------
+
+    def covering(self, predicate: Source) -> Related:
+        """Subscriptions that cover a predicate: they match every event that satisfies it.
+
+        Parameters
+        ----------
+        predicate : str, mapping or Predicate
+
+        Returns
+        -------
+        Related
+            Ids for certain, and ids of which it is not known (see `Predicate.covers`). A predicate that no
+            event satisfies is covered by all.
+
+        Raises
+        ------
+        PredicateError
+            It cannot be used.
+        """
+        return self._related(predicate, "covering")
+
+    def covered(self, predicate: Source) -> Related:
+        """Subscriptions that a predicate covers: whatever they match satisfies it.
+
+        Other matchers than the R*-tree have nothing to search by boxes: there, each subscription is compared.
+        See `covering`.
+        """
+        return self._related(predicate, "covered")
+
+    def equal(self, predicate: Source) -> Related:
+        """Subscriptions that mean the same as a predicate: they match the events that satisfy it.
+
+        See `covering` and `covered`.
+        """
+        return self._related(predicate, "equal")
+
+    def _related(self, predicate: Source, how: How) -> Related:
+        return related(self._road, parse(predicate, self.schema), how, self._subscriptions.moment())
+
     # -- looking inside ------------------------------------------------------------------------------
 
     def explain(self, event: object, id: Id) -> Explanation:
@@ -597,7 +638,8 @@ class EventFilter:
     def predicate(self, id: Id) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
         with self._road.gate.reading():
-            return self._subscriptions.predicate(id, self._subscriptions.moment())
+            found = self._subscriptions.predicate(id, self._subscriptions.moment())
+        return Predicate.checked(found.filters, self.schema)
 
     def metadata(self, id: Id) -> dict[str, Any] | None:
         """What was given as metadata of a subscription, a new dict; None for none.

@@ -33,6 +33,17 @@ class Hits(NamedTuple):
         return Hits(kept[self.offsets], self.ids[wanted], exact, self.visits)
 
 
+class Related(NamedTuple):
+    """Subscriptions that cover a predicate, are covered by it, or mean the same."""
+
+    ids: AnyArray
+    """Those that are so for certain, int64 (n,), or object (n,) of text or UUIDs; ascending."""
+    unknown: AnyArray
+    """Those of which it is not known; ascending. All others are not so; see `docs/covering.md`."""
+    visits: int
+    """Operations of the index; for the R*-tree nodes visited."""
+
+
 class StreamRecord(NamedTuple):
     """What one stream of n events in g groups leaves behind for those who watch."""
 

@@ -483,6 +483,23 @@ class RStarTree:
         own = self._tree.links[links]
         return self._tree.bounds[own["box"], 0], self._tree.bounds[own["box"], 1], own["exact"].astype(bool)
 
+    def content_of(self, ids: IntArray) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
+        """The (id, box) pairs of some ids, int64 (k,), known ones, in their order; see `content`."""
+        links = np.array([tables.look_up(self._where, id) for id in ids.tolist()], np.int64)
+        rows = np.arange(len(ids))
+        found: list[tuple[IntArray, IntArray]] = []
+        while len(rows):  # the first box of each, then the second ones, ...
+            found.append((rows, links))
+            links = self._arrays.links["sibling"][links].astype(np.int64)
+            rows, links = rows[links >= 0], links[links >= 0]
+        if not found:
+            return self.content(range(0))
+        rows, links = (np.concatenate(column) for column in zip(*found, strict=True))
+        order = np.argsort(rows, kind="stable")
+        own = self._arrays.links[links[order]]
+        sides = self._tree.bounds[own["box"]]
+        return ids[rows[order]], sides[:, 0], sides[:, 1], own["exact"].astype(bool)
+
     @property
     def rows(self) -> int:
         """Places for (id, box) pairs that were ever used; a pair stays in its place until it is deleted."""

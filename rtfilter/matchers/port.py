@@ -7,11 +7,12 @@ from typing import Any, Final, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.encoding import MISSING
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.index.arguments import How
 from rtfilter.matchers.filters import Filters
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.model import NEGATED, Predicate
@@ -164,6 +165,17 @@ class Adopting(Matcher, Protocol):
         """Take the content of another one of its class, which is used no more; `updates` goes on from here.
 
         The other lacks some of what this one has, or has more besides. A second time does nothing.
+        """
+
+
+@runtime_checkable
+class SearchingBoxes(Protocol):
+    """A matcher that can be searched by boxes in encoded coordinates."""
+
+    def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:
+        """Find the subscriptions with a box that each query box selects; see `RStarTree.search_boxes`.
+
+        `Hits.exact` is 1 where a box that is selected is exact.
         """
 
 

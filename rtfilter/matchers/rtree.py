@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.index.arguments import How, QueryBoxes
 from rtfilter.index.tree import DEFAULT_CAPACITY, Frontier, Parts, RStarTree
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Takes
@@ -74,6 +75,10 @@ class RTreeMatcher:
         """See `Matcher`; visits are nodes."""
         return self.tree.hits(events.points, first_only=first_only)
 
+    def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:
+        """See `SearchingBoxes`; visits are nodes."""
+        return self.tree.hits(QueryBoxes(low, high, how))
+
     def workload(self, events: EventTable) -> IntArray:
         """Leaves that matching each event will visit."""
         return self.tree.frontier(events.points, self.tree.height - 1).workload
@@ -119,11 +124,8 @@ class RTreeMatcher:
             of_box, low, high, exact = self.tree.content()
             own = np.isin(of_box, np.array(names, np.int64))
             return Filters.of_boxes(self._schema, BoxColumns(of_box[own], low[own], high[own], exact[own]))
-        parts = [self.tree.boxes_and_exactness_of(id) for id in names]
-        owners = np.repeat(np.array(names, np.int64), [len(low) for low, _, _ in parts])
-        empty = self.tree.boxes_and_exactness_of(-1)
-        columns: Any = zip(empty, *parts, strict=True)
-        return Filters.of_boxes(self._schema, BoxColumns(owners, *map(np.concatenate, columns)))
+        found = self.tree.content_of(np.array(names, np.int64))
+        return Filters.of_boxes(self._schema, BoxColumns(*found))
 
     @property
     def rows(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import pairwise, product
 from math import inf, nextafter, prod
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -31,11 +31,14 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.constraints import COMPARE, FORMS, Constraint, Test
 from rtfilter.predicates.letters import starts as caseless_starts
 from rtfilter.predicates.like import start as like_start
-from rtfilter.predicates.model import COMPARE, FORMS, Constraint, Predicate, Test
 from rtfilter.predicates.narrowing import implied
 from rtfilter.predicates.networks import network_starts
+
+if TYPE_CHECKING:
+    from rtfilter.predicates.model import Predicate
 
 MAX_BOXES: Final = 1024
 """Most boxes of one predicate."""
@@ -172,7 +175,7 @@ def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[_Piec
     for test in constraints:
         # A comparison is decided afterwards: here it is what follows from it for each attribute.
         if isinstance(test, Comparison):
-            sharp, follow = False, implied(test, schema)
+            sharp, follow = False, implied(test)
         else:
             follow = [test]
         for constraint in follow:

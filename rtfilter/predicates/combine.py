@@ -12,8 +12,7 @@ from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import PHRASES
 from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.expressions import Operand, names
-from rtfilter.predicates.model import (
+from rtfilter.predicates.constraints import (
     COMPARE,
     FORMS,
     MAX_TERMS,
@@ -25,6 +24,7 @@ from rtfilter.predicates.model import (
     Test,
     constants,
 )
+from rtfilter.predicates.expressions import Operand, names
 
 MAX_FILTERS: Final = 256
 """Most filters that one predicate may expand to."""

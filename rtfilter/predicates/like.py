@@ -18,6 +18,10 @@ MAX_PARTS: Final = 64
 
 _ONE: Final = ""
 """The token of _; that of % is None."""
+_ANY: Final = "\ufdd0"
+"""A character for % where a pattern is taken for a text; none that text has."""
+_EACH: Final = "\ufdd1"
+"""The same for _."""
 _LONG: Final = 256
 """Patterns above this length are not kept prepared: a cache is bounded by count."""
 
@@ -99,6 +103,14 @@ def start(pattern: str) -> str:
     return parts[0][1] if parts and parts[0][0] == 0 else ""
 
 
+def end(pattern: str) -> str:
+    """Return the text with which every value ends that a canonical pattern fits."""
+    pieces = _prepared(pattern)
+    last = pieces.first if pieces.last is None else pieces.last
+    place, text = last.parts[-1] if last.parts else (0, "")
+    return text if place + len(text) == last.length else ""
+
+
 def is_like(value: str, pattern: str) -> bool:
     """Whether a value fits a canonical pattern."""
     first, middle, last = _prepared(pattern)
@@ -113,6 +125,31 @@ def is_like(value: str, pattern: str) -> bool:
             return False
         place += piece.length
     return True
+
+
+def with_stars(pattern: str) -> str | None:
+    """Return a canonical pattern as event patterns have it, with * for %; None where it has a _."""
+    tokens = list(_tokens(pattern, "\\"))
+    if _ONE in tokens:
+        return None
+    return "".join("*" if token is None else f"\\{token}" if token in "*\\" else token for token in tokens)
+
+
+def is_wider(wide: str, pattern: str) -> bool:
+    """Whether all that fits a canonical pattern fits a wide one, for certain; if False, that is not known.
+
+    The wildcards of the pattern are taken for characters, which nothing but wildcards can stand for.
+    """
+    tokens = list(_tokens(pattern, "\\"))
+    texts = {token for token in _tokens(wide, "\\") if token}
+    if _ANY in texts or _EACH in texts or (None in tokens and _ONE in _tokens(wide, "\\")):
+        return False
+    return is_like("".join(_ANY if token is None else token or _EACH for token in tokens), wide)
+
+
+def sample(pattern: str, filler: str = "") -> str:
+    """Return a value that fits a canonical pattern: `filler` for each %, and an ``a`` for each _."""
+    return "".join(filler if token is None else token or "a" for token in _tokens(pattern, "\\"))
 
 
 def lacks(value: str, pattern: str) -> str:

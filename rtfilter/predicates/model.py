@@ -1,218 +1,60 @@
-"""Constraints, filters and predicates, and their exact meaning.
+"""Predicates: what they mean, how they are read and written, and what is known of them beforehand.
 
 `Predicate.matches` defines the meaning; boxes only give most of its answers faster. The normative text is
-`docs/predicates.md`.
+`docs/predicates.md`. What they consist of is in `rtfilter.predicates.constraints`, and given here as well.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any
 
 from rtfilter.errors import PredicateError
-from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.letters import fold
-from rtfilter.predicates.like import canonical_like, escaped, is_like, simplest
-from rtfilter.predicates.names import written
-from rtfilter.predicates.networks import canonical_network, is_in_network
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.as_pattern import as_pattern
+from rtfilter.predicates.combine import all_of, any_of, checked
+from rtfilter.predicates.constraints import (
+    COMPARE,
+    FORMS,
+    MAX_TERMS,
+    NEGATED,
+    OPERATORS_OF,
+    PRESENCE,
+    SETS,
+    Constraint,
+    Filter,
+    Test,
+    constraint_from_json,
+    constraint_to_json,
+)
+from rtfilter.predicates.cost import Cost, cost_of
+from rtfilter.predicates.covering import intersects, judge
+from rtfilter.predicates.pattern import parse_pattern
+from rtfilter.predicates.sql import MAX_LENGTH, parse_sql
 from rtfilter.text import shown
 
-MAX_TERMS: Final = 10_000
-"""Most constants in all filters of one predicate."""
-
-COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "in": lambda value, constants: value in constants,
-    "not in": lambda value, constants: value not in constants,
-    "prefix": str.startswith,
-    "not prefix": lambda value, start: not value.startswith(start),
-    "like": is_like,
-    "not like": lambda value, pattern: not is_like(value, pattern),
-    "ignore case": lambda value, folded: fold(value) == folded,
-    "not ignore case": lambda value, folded: fold(value) != folded,
-    "like ignore case": lambda value, pattern: is_like(fold(value), pattern),
-    "not like ignore case": lambda value, pattern: not is_like(fold(value), pattern),
-    "cidr": is_in_network,
-    "not cidr": lambda value, network: not is_in_network(value, network),
-}
-"""Operators with a constant, on canonical values of one type; the constant is the right operand."""
-
-NEGATED: Final = {
-    "=": "<>",
-    "<>": "=",
-    "<": ">=",
-    "<=": ">",
-    ">": "<=",
-    ">=": "<",
-    "in": "not in",
-    "not in": "in",
-    "prefix": "not prefix",
-    "not prefix": "prefix",
-    "like": "not like",
-    "not like": "like",
-    "ignore case": "not ignore case",
-    "not ignore case": "ignore case",
-    "like ignore case": "not like ignore case",
-    "not like ignore case": "like ignore case",
-    "cidr": "not cidr",
-    "not cidr": "cidr",
-    "is null": "exists",
-    "exists": "is null",
-}
-"""Each operator's complement among events that have the attribute, with a value of its type."""
-
-SETS: Final = frozenset(("in", "not in"))
-"""Operators with a set of constants."""
-PRESENCE: Final = frozenset(("is null", "exists"))
-"""Operators without a constant."""
-
-FORMS: Final = frozenset(
-    form + operator
-    for operator in ("like", "ignore case", "like ignore case", "cidr")
-    for form in ("", "not ")
-)
-"""Operators of strings whose constant has a canonical form; see `Constraint`."""
-
-_ORDINAL = ("=", "<>", "<", "<=", ">", ">=", "in", "not in")
-OPERATORS_OF: Final[dict[str, tuple[str, ...]]] = {
-    "number": _ORDINAL,
-    "timestamp": _ORDINAL,
-    "str": (*_ORDINAL, *(operator for operator in COMPARE if operator not in _ORDINAL)),
-    "bool": ("=", "<>", "in", "not in"),
-}
-"""Operators with a constant that each family of attributes has."""
-
-
-class _Constraint(NamedTuple):
-    attribute: str
-    operator: str
-    value: Any = None
-
-
-class Constraint(_Constraint):
-    """One test of one attribute. Immutable, hashable, equal by value.
-
-    Parameters
-    ----------
-    attribute : str
-        Flattened name.
-    operator : str
-        A key of `COMPARE`, or ``is null`` or ``exists``, which take no value.
-    value : constant or set of constants
-        bool, int, float, str, datetime; for ``in`` and ``not in`` an iterable of them, of one type.
-        Stored canonically: a datetime as `rtfilter.events.encoding.Timestamp`, a set as a frozenset. For
-        ``like`` a pattern (`rtfilter.predicates.like`), for ``cidr`` a network; ``ignore case`` stores what
-        `rtfilter.predicates.letters.fold` makes of the text.
-
-    Raises
-    ------
-    PredicateError
-        Unknown operator, no usable constant, constants of several types, or a name that is no string.
-
-    Notes
-    -----
-    Without a schema the constant's type alone says what it compares with, so that text is text; `parse`
-    turns ISO 8601 text for a timestamp attribute into a timestamp.
-
-    Equal tests are equal constraints: ``like`` with ``%`` at the end alone becomes ``prefix``, and without
-    a wildcard ``=``.
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, attribute: str, operator: str, value: Any = None) -> Constraint:
-        """Check the operator, and bring the value into its canonical form."""
-        if not isinstance(attribute, str):
-            raise PredicateError(f"an attribute's name is a string; got {shown(attribute)}")
-        if operator in PRESENCE:
-            value = None
-        elif operator in SETS:
-            items = [_canonical(item) for item in constants(value)]
-            if len({READERS[type(item)] for item in items}) > 1:
-                raise PredicateError(f"a set has constants of one type; got {shown(items)}")
-            value = frozenset(items)
-        elif operator in COMPARE:
-            value = _canonical(value)
-            if operator in _TEXT_FORMS:
-                operator, value = _text_form(operator, value)
-        else:
-            known = ", ".join([*COMPARE, *sorted(PRESENCE)])
-            raise PredicateError(f"unknown operator {shown(operator)}; use one of {known}")
-        return tuple.__new__(cls, (attribute, operator, value))
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """The attribute alone, as a `Comparison` tells its own."""
-        return (self.attribute,)
-
-    def matches(self, row: Mapping[str, object]) -> bool:
-        """Whether a flat event satisfies the constraint. Never raises, whatever the value."""
-        return self.accepts(row.get(self.attribute))
-
-    def accepts(self, value: object) -> bool:
-        """Whether a value, None for a missing one, satisfies the constraint."""
-        operator, constant = self.operator, self.value
-        if value is None or is_missing(value):
-            return operator == "is null"
-        if operator in PRESENCE:
-            return operator == "exists"
-        sample = constant
-        if operator in SETS:
-            if not constant:
-                return operator == "not in"  # of any type: only a schema tells which one compares
-            sample = next(iter(constant))
-        found = READERS[type(sample)](value)
-        return found is not None and COMPARE[operator](found, constant)
-
-    def __str__(self) -> str:
-        name, operator, value = written(self.attribute), self.operator, self.value
-        if operator in PRESENCE:
-            return f"{name} IS NULL" if operator == "is null" else f"{name} IS NOT NULL"
-        if operator in SETS:
-            return f"{name} {operator.upper()} ({', '.join(map(_literal, sorted(value)))})"
-        if operator in ("prefix", "not prefix"):
-            return f"{name} {'NOT ' * (operator != 'prefix')}LIKE {_literal(escaped(value) + '%')}"
-        if operator in FORMS:
-            return _WRITTEN[operator].format(name, _literal(value))
-        return f"{name} {operator} {_literal(value)}"
-
-
-Test: TypeAlias = Constraint | Comparison
-"""What a filter is a conjunction of."""
-
-
-class Filter(NamedTuple):
-    """A conjunction of constraints and comparisons; an empty one is satisfied by every event."""
-
-    constraints: tuple[Test, ...]
-
-    def matches(self, row: Mapping[str, object]) -> bool:
-        """Whether a flat event satisfies every constraint."""
-        for test in self.constraints:
-            if type(test) is Constraint:
-                if not test.accepts(row.get(test.attribute)):
-                    return False
-            elif not test.matches(row):
-                return False
-        return True
-
-    def __str__(self) -> str:
-        return " AND ".join(map(str, self.constraints)) or "TRUE"
+__all__ = [
+    "COMPARE",
+    "FORMS",
+    "MAX_TERMS",
+    "NEGATED",
+    "OPERATORS_OF",
+    "PRESENCE",
+    "SETS",
+    "Constraint",
+    "Filter",
+    "Predicate",
+    "Test",
+    "constraint_to_json",
+]
 
 
 class _Mark:
     """What a predicate was checked against: no part of its value, and a copy does not have it."""
 
     __slots__ = ("_schema",)
-    _schema: object
+    _schema: Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,15 +69,64 @@ class Predicate(_Mark):
     filters: tuple[Filter, ...]
 
     @classmethod
-    def checked(cls, filters: tuple[Filter, ...], schema: object) -> Predicate:
+    def checked(cls, filters: tuple[Filter, ...], schema: Schema) -> Predicate:
         """Return the predicate of filters that were checked against `schema`, and which remembers it."""
         predicate = cls(filters)
         object.__setattr__(predicate, "_schema", schema)
         return predicate
 
-    def is_checked(self, schema: object) -> bool:
+    @property
+    def schema(self) -> Schema | None:
+        """The schema that it was checked against, as by `parse`; None if it was not."""
+        return getattr(self, "_schema", None)
+
+    def is_checked(self, schema: Schema) -> bool:
         """Whether it was checked against this very schema, so that nothing would change by checking again."""
-        return getattr(self, "_schema", None) is schema
+        return self.schema is schema
+
+    @classmethod
+    def parse(cls, source: str | Mapping[str, Any] | Predicate, schema: Schema) -> Predicate:
+        """Return the predicate that `source` describes, checked against `schema`.
+
+        Parameters
+        ----------
+        source : str, mapping or Predicate
+            An SQL condition, an event pattern, or a predicate, whose constants become those that the
+            attributes need; see `docs/predicates.md`. One that this returned for the same schema is returned
+            as it is.
+        schema : Schema
+
+        Raises
+        ------
+        PredicateError
+            Unknown attribute or operator, a constant that the attribute can never have, a construct that is
+            not supported, or too many filters, constants or levels. The message shows the place.
+
+        Examples
+        --------
+        >>> from rtfilter import Schema
+        >>> cheap = Predicate.parse("symbol = 'ACME' AND price < 10", Schema({"price": float, "symbol": str}))
+        >>> cheap.to_pattern()
+        {'symbol': ['ACME'], 'price': [{'numeric': ['<', 10]}]}
+        >>> cheap.matches({"symbol": "ACME", "price": 9.5})
+        True
+        """
+        if isinstance(source, Predicate):
+            if source.is_checked(schema):
+                return source
+            filters = any_of(
+                [all_of([checked(schema, c) for c in one.constraints]) for one in source.filters]
+            )
+        elif isinstance(source, str):
+            filters = parse_sql(source, schema)
+        elif isinstance(source, Mapping):
+            filters = parse_pattern(source, schema)
+        else:
+            raise PredicateError(
+                "a predicate is an SQL condition (str), an event pattern (mapping) or a Predicate; "
+                f"got {type(source).__name__}"
+            )
+        return cls.checked(filters, schema)
 
     @classmethod
     def everything(cls) -> Predicate:
@@ -256,6 +147,89 @@ class Predicate(_Mark):
                 return True
         return False
 
+    def to_sql(self) -> str:
+        """Return the SQL condition that `parse` reads as an equal predicate.
+
+        Raises
+        ------
+        PredicateError
+            It is longer than conditions may be.
+        """
+        condition = str(self)
+        if len(condition) > MAX_LENGTH:
+            raise PredicateError(
+                f"the SQL condition would have {len(condition)} characters, and at most {MAX_LENGTH} are "
+                "read; use to_pattern or to_json"
+            )
+        return condition
+
+    def to_pattern(self) -> dict[str, Any]:
+        """Return the event pattern that `parse` reads as an equal predicate; JSON can hold it.
+
+        Raises
+        ------
+        PredicateError
+            Patterns have no form for one of its tests; `attribute` and the message say which.
+        """
+        return as_pattern(self.filters)
+
+    @property
+    def cost(self) -> Cost:
+        """What a subscription to it costs: boxes in the index, and whether they tell all.
+
+        Raises
+        ------
+        PredicateError
+            It was not checked against a schema (see `parse`), or needs too many boxes.
+        """
+        if self.schema is None:
+            raise PredicateError(
+                "the cost depends on the schema, against which this predicate was not checked: "
+                "use Predicate.parse(predicate, schema)"
+            )
+        return cost_of(self, self.schema)
+
+    def covers(self, other: Predicate) -> bool | None:
+        """Whether every event that satisfies `other` satisfies this predicate as well; None: not known.
+
+        An answer is never wrong; see `docs/covering.md` for what is not known. If one of the two was checked
+        against a schema, the other one is held to it as well, and events are those of the schema: with no
+        values outside of domains.
+
+        Raises
+        ------
+        PredicateError
+            They were checked against different schemas, or one does not fit the schema of the other.
+
+        Examples
+        --------
+        >>> from rtfilter import Schema
+        >>> schema = Schema({"price": float, "symbol": str})
+        >>> cheap, acme = (Predicate.parse(text, schema) for text in ("price < 10", "symbol = 'ACME'"))
+        >>> cheap.covers(Predicate.parse("price < 5 AND symbol = 'ACME'", schema))
+        True
+        >>> cheap.covers(acme), cheap.intersects(acme)
+        (False, True)
+        """
+        return judge(*self._with(other)).covers
+
+    def intersects(self, other: Predicate) -> bool | None:
+        """Whether an event can satisfy this predicate and `other`; None: not known. See `covers`."""
+        return intersects(*self._with(other))
+
+    def _with(self, other: Predicate) -> tuple[Predicate, Predicate, Schema | None]:
+        """Return both checked against one schema, and that; None if neither was checked."""
+        if not isinstance(other, Predicate):
+            raise TypeError(f"this takes a Predicate, as Predicate.parse returns it, not {shown(other)}")
+        own, others = self.schema, other.schema
+        schema = others if own is None else own
+        if schema is None:
+            return self, other, None
+        if own is not None and others is not None and own != others:
+            raise PredicateError(f"these predicates are of different schemas: {own!r} and {others!r}")
+        one = Predicate.parse(self, schema) if own is None else self
+        return one, Predicate.parse(other, schema) if others is None else other, schema
+
     def to_json(self) -> list[list[list[Any]]]:
         """Return ``[[[attribute, operator, value], ...], ...]``, which `from_json` turns back.
 
@@ -273,7 +247,7 @@ class Predicate(_Mark):
             `data` is not of that form.
         """
         try:
-            return cls(tuple(Filter(tuple(_constraint_from_json(*c) for c in f)) for f in data))
+            return cls(tuple(Filter(tuple(constraint_from_json(*c) for c in f)) for f in data))
         except PredicateError:
             raise
         except (TypeError, AttributeError, ValueError, RecursionError) as error:
@@ -284,102 +258,3 @@ class Predicate(_Mark):
         if len(self.filters) == 1:
             return str(self.filters[0])
         return " OR ".join(f"({conjunction})" for conjunction in self.filters) or "FALSE"
-
-
-def constants(value: Any) -> Sequence[Any] | frozenset[Any]:
-    """Return the constants of a set, as they were given.
-
-    Raises
-    ------
-    PredicateError
-        Not a collection, or more than `MAX_TERMS`.
-    """
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise PredicateError(f"in and not in need a collection of constants; got {shown(value)}")
-    items = value if isinstance(value, frozenset | list | tuple) else list(value)
-    if len(items) > MAX_TERMS:
-        raise PredicateError(f"a set of {len(items)} constants; at most {MAX_TERMS} are allowed")
-    return items
-
-
-def _canonical(value: object) -> Constant:
-    if type(value) is Timestamp:
-        found: Constant | None = value if abs(value) < 2**63 else None
-    else:
-        found = canonical(value)
-    if found is None:
-        raise PredicateError(
-            f"{shown(value)} cannot be a constant; use a bool, finite number, string or datetime"
-        )
-    return found
-
-
-_TEXT_FORMS: Final = FORMS | {"prefix", "not prefix"}
-
-
-def _text_form(operator: str, value: Constant) -> tuple[str, str]:
-    """Return an operator on strings and its constant in their canonical form."""
-    if not isinstance(value, str):
-        raise PredicateError(f"{operator} needs a string; got {shown(value)}")
-    if operator not in FORMS:
-        return operator, value
-    if operator in ("cidr", "not cidr"):
-        return operator, canonical_network(value)
-    if operator in ("ignore case", "not ignore case"):
-        return operator, fold(value)
-    caseless = operator.endswith(" ignore case")
-    pattern = canonical_like(value)
-    simple, text = simplest(fold(pattern) if caseless else pattern)
-    if simple == "like" or (caseless and simple == "prefix"):
-        return operator, fold(pattern) if caseless else pattern
-    simple = "ignore case" if caseless else simple
-    return NEGATED[simple] if operator.startswith("not ") else simple, text
-
-
-_WRITTEN: Final = {
-    "like": "{} LIKE {}",
-    "not like": "{} NOT LIKE {}",
-    "ignore case": "LOWER({}) = {}",
-    "not ignore case": "LOWER({}) <> {}",
-    "like ignore case": "LOWER({}) LIKE {}",
-    "not like ignore case": "LOWER({}) NOT LIKE {}",
-    "cidr": "CIDR({}, {})",
-    "not cidr": "NOT CIDR({}, {})",
-}
-"""How SQL conditions write the operators of `FORMS`."""
-
-
-def _literal(value: Constant) -> str:
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    if isinstance(value, bool):
-        return str(value).upper()
-    return f"TIMESTAMP '{value}'" if isinstance(value, Timestamp) else repr(value)
-
-
-def constraint_to_json(constraint: Test) -> list[Any]:
-    """Return ``[attribute, operator, value]``, or without the value where there is none."""
-    if isinstance(constraint, Comparison):
-        return constraint.to_json()
-    name, operator, value = constraint
-    if operator in PRESENCE:
-        return [name, operator]
-    if operator in SETS:
-        return [name, operator, [_constant_to_json(item) for item in sorted(value)]]
-    return [name, operator, _constant_to_json(value)]
-
-
-def _constant_to_json(value: Constant) -> Any:
-    return {"us": int(value)} if isinstance(value, Timestamp) else value
-
-
-def _constraint_from_json(name: Any, operator: str, value: Any = None, *family: Any) -> Test:
-    if family or isinstance(name, dict | list | int | float):
-        return Comparison.from_json(name, operator, value, *family)
-    if operator in SETS:
-        return Constraint(name, operator, [_constant_from_json(item) for item in value])
-    return Constraint(name, operator, _constant_from_json(value))
-
-
-def _constant_from_json(value: Any) -> Any:
-    return Timestamp(value["us"]) if isinstance(value, dict) and set(value) == {"us"} else value

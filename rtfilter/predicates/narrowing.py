@@ -11,19 +11,18 @@ from math import inf, nextafter
 from typing import Final
 
 from rtfilter.events.encoding import EXACT, LOWEST
-from rtfilter.events.schema import Schema
 from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.constraints import Constraint
 from rtfilter.predicates.expressions import Operand, Operation
-from rtfilter.predicates.model import Constraint
 
 Interval = tuple[float, float]
 """Closed; infinite where nothing bounds it."""
 _NONE: Final = (-inf, inf)
 
 
-def implied(comparison: Comparison, schema: Schema) -> list[Constraint]:
+def implied(comparison: Comparison) -> list[Constraint]:
     """Return constraints whose box contains every event that satisfies a comparison."""
-    found = [_present(name, schema.attributes[name].family) for name in comparison.attributes]
+    found = [_present(name, comparison.family) for name in comparison.attributes]
     if isinstance(comparison.right, int | float) and len(comparison.attributes) == 1:
         name = comparison.attributes[0]
         low, high = _solved(comparison.left, _wanted(comparison.operator, comparison.right))

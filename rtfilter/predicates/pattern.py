@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Final, NoReturn
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import MAX_DEPTH, Filters, all_of, any_of, one
+from rtfilter.predicates.constraints import MAX_TERMS, NEGATED
 from rtfilter.predicates.like import escaped
-from rtfilter.predicates.model import MAX_TERMS, NEGATED
 from rtfilter.text import shown
 
 _ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))

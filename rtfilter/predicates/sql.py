@@ -37,10 +37,10 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import PHRASES
 from rtfilter.predicates.combine import ALWAYS, MAX_DEPTH, NOTHING, Filters, all_of, any_of, compared, one
 from rtfilter.predicates.comparison import EXCHANGED, RELATIONS
+from rtfilter.predicates.constraints import NEGATED
 from rtfilter.predicates.expressions import Number, Operand, Operation, calculate, is_finite
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.like import canonical_like
-from rtfilter.predicates.model import NEGATED
 from rtfilter.predicates.names import quoted, written
 from rtfilter.predicates.sql_words import SUPPORTED, Word, number_of, words_of
 from rtfilter.text import shown

@@ -1,0 +1,286 @@
+"""Which subscriptions cover a predicate, are covered by it, or mean the same.
+
+The index finds candidates; some of them are certain by their boxes, and the others are decided one by one
+(`rtfilter.predicates.covering`). An event that shows that one is not related may show it of many others.
+
+Who covers a predicate matches every event that satisfies it: candidates are those that match a few such
+events, which lie in opposite corners. A box that contains a box of the predicate makes it certain. Who is
+covered has its boxes among those of the predicate, or boxes that are only supersets.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.events.schema import Schema
+from rtfilter.index.arguments import How as Selection
+from rtfilter.matchers.filters import BoxColumns
+from rtfilter.matchers.port import SearchingBoxes
+from rtfilter.matching.refine import refine
+from rtfilter.matching.road import Road
+from rtfilter.predicates.boxes import Boxes, compile_predicate
+from rtfilter.predicates.covering import Question
+from rtfilter.predicates.model import Predicate
+from rtfilter.results import Hits, Matches, Related
+from rtfilter.subscriptions.content import Subscriptions
+
+How = Literal["covering", "covered", "equal"]
+MAX_DECIDED: Final = 10_000
+"""Most subscriptions that are decided one by one for one question; of others it is not known."""
+FIRST_ROUND, LAST_ROUND = 4, 64
+"""Subscriptions that are decided before the events that showed a no are held against the others."""
+_NONE: Final = np.empty(0, np.int64)
+
+
+class _Candidates(NamedTuple):
+    """Keys of subscriptions, each in one of the arrays at most."""
+
+    certain: IntArray
+    doubtful: IntArray
+
+
+def related(road: Road, predicate: Predicate, how: How, moment: float) -> Related:
+    """Return the subscriptions that are related to a predicate which was checked against the schema."""
+    held = road.subscriptions
+    search = _Search(held, predicate, moment)
+    with road.gate.reading(), road.turn:
+        if how == "covering":
+            found = search.covering()
+        elif how == "covered":
+            found = search.covered()
+        else:
+            found = search.equal()
+        sure, unknown = search.decide(found, how)
+        return Related(np.sort(held.labels.ids(sure)), np.sort(held.labels.ids(unknown)), search.visits)
+
+
+class _Search:
+    """The candidates for one predicate, and what becomes of them. Only while the index is held.
+
+    Attributes
+    ----------
+    visits : int
+        Operations of the index so far.
+    """
+
+    def __init__(self, held: Subscriptions, predicate: Predicate, moment: float) -> None:
+        self._held, self._moment, self.visits = held, moment, 0
+        self._boxes = compile_predicate(predicate, held.schema)
+        self._index = held.matcher if isinstance(held.matcher, SearchingBoxes) else None
+        self._question = Question(predicate, held.schema)
+
+    def covering(self) -> _Candidates:
+        """Who may cover the predicate, and who does by its boxes."""
+        events = self._question.events
+        if self._question.empty:
+            return _Candidates(self._all(), _NONE)
+        if not events or not self._held.matcher.takes.missing:
+            if self._index is None:
+                return _Candidates(_NONE, self._all())
+            return _Candidates(_NONE, self._visible(np.unique(self._by_boxes(self._boxes, "intersect").ids)))
+        matching = _in_all(self._matches(events).ids, len(events))
+        if self._index is None:
+            return _Candidates(_NONE, matching)
+        own = self._by_boxes(self._boxes, "contain")
+        exact = own.ids if own.exact is None else own.ids[own.exact == 1]
+        certain = np.intersect1d(matching, _in_all(exact, len(self._boxes.low)))
+        return _Candidates(certain, np.setdiff1d(matching, certain))
+
+    def covered(self) -> _Candidates:
+        """Who may be covered by the predicate, and who is by its boxes."""
+        if self._index is None:
+            return _Candidates(_NONE, self._all())
+        impossible = self._visible(np.array(sorted(self._held.unmatchable), np.int64))
+        if self._question.empty or not len(self._boxes.low):
+            return _Candidates(impossible, _NONE)
+        wide = _widened(self._boxes, self._held.schema)
+        within = self._by_boxes(_hull(wide), "within")
+        keys = np.unique(within.ids)
+        if within.exact is not None:  # there are boxes that are supersets
+            touched = self._by_boxes(wide, "intersect")
+            assert touched.exact is not None
+            keys = np.union1d(keys, touched.ids[touched.exact == 0])
+        keys = self._visible(keys)
+        inside = self._lie_inside(self._content(keys), keys)
+        return _Candidates(np.union1d(keys[inside], impossible), keys[~inside])
+
+    def equal(self) -> _Candidates:
+        """Who may mean the same, and who does by its boxes."""
+        if self._question.empty:
+            return self.covered()
+        found = self.covering()
+        keys = np.union1d(*found)
+        if self._index is None or not len(keys):
+            return _Candidates(_NONE, keys)
+        # Few cover it, so that their boxes tell sooner who is covered than a search.
+        content, hull = self._content(keys), _hull(_widened(self._boxes, self._held.schema))
+        within = ((hull.low <= content.low) & (content.high <= hull.high)).all(axis=1)
+        keys = np.setdiff1d(keys, content.ids[content.exact & ~within])
+        certain = np.intersect1d(keys[self._lie_inside(content, keys)], found.certain)
+        return _Candidates(certain, np.setdiff1d(keys, certain))
+
+    def _content(self, keys: IntArray) -> BoxColumns:
+        """The boxes of some subscriptions."""
+        return self._held.matcher.content(keys.tolist()).boxes()
+
+    def _lie_inside(self, content: BoxColumns, keys: IntArray) -> BoolArray:
+        """Which of some subscriptions have each of their boxes in an exact one of the predicate."""
+        low, high, exact = self._boxes
+        inside = np.zeros(len(content.ids), np.bool_)
+        for least, most in zip(low[exact], high[exact], strict=True):
+            inside |= ((least <= content.low) & (content.high <= most)).all(axis=1)
+        return ~np.isin(keys, content.ids[~inside])
+
+    def decide(self, found: _Candidates, how: How) -> tuple[IntArray, IntArray]:
+        """Return who is related for certain, and of whom it is not known.
+
+        Who is not is shown by an event, which may show it of many others at once.
+        """
+        sure, unknown = [found.certain], [_NONE]
+        if len(found.doubtful):
+            left = _Doubtful(found.doubtful, self._held, self._index is not None)
+            asked, size = 0, FIRST_ROUND
+            while len(left.keys) and asked < MAX_DECIDED:
+                inside: list[dict[str, Any]] = []
+                outside: list[dict[str, Any]] = []
+                some = left.take(size)
+                for key in some.tolist():
+                    answer = self._ask(key, how, inside, outside)
+                    if answer is not False:
+                        (unknown if answer is None else sure).append(np.array([key]))
+                left.agree(inside, outside)
+                asked, size = asked + len(some), min(2 * size, LAST_ROUND)
+            unknown.append(left.keys)
+        return np.concatenate(sure), np.concatenate(unknown)
+
+    def _ask(
+        self, key: int, how: How, inside: list[dict[str, Any]], outside: list[dict[str, Any]]
+    ) -> bool | None:
+        """Decide one; an event that shows a no goes to those inside of the predicate, or those outside."""
+        other = self._held.get(key)
+        if other is None:
+            return False
+        answers: list[bool | None] = []
+        if how != "covered":
+            verdict = self._question.covered_by(other)
+            answers.append(verdict.covers)
+            if verdict.event is not None:
+                inside.append(verdict.event)
+        if how != "covering" and False not in answers:
+            verdict = self._question.covers(other)
+            answers.append(verdict.covers)
+            if verdict.event is not None:
+                outside.append(verdict.event)
+        return False if False in answers else None if None in answers else True
+
+    def _matches(self, events: list[dict[str, Any]]) -> Matches:
+        table = self._held.schema.read(events)
+        hits = self._held.matcher.match(table)
+        self.visits += int(hits.visits.sum())
+        return Matches(*refine(hits, table, self._held, None, self._moment))
+
+    def _by_boxes(self, boxes: Boxes, how: Selection) -> Hits:
+        """Return whose boxes some boxes select."""
+        assert self._index is not None
+        hits = self._index.search_boxes(boxes.low, boxes.high, how)
+        self.visits += int(hits.visits.sum())
+        return hits
+
+    def _all(self) -> IntArray:
+        held = self._held
+        return self._visible(np.union1d(held.matcher.ids(), np.array(sorted(held.unmatchable), np.int64)))
+
+    def _visible(self, keys: IntArray) -> IntArray:
+        visible = self._held.visible(keys, self._moment)
+        return keys if visible is None else keys[visible]
+
+
+class _Doubtful:
+    """Subscriptions that are left to be decided, with their boxes.
+
+    Attributes
+    ----------
+    keys : int64 (k,), ascending
+    """
+
+    def __init__(self, keys: IntArray, held: Subscriptions, with_boxes: bool) -> None:
+        self.keys, self._held = keys, held
+        self._boxes: BoxColumns | None = None
+        if with_boxes and len(keys) > FIRST_ROUND:
+            boxes = held.matcher.content(keys.tolist()).boxes()
+            self._boxes = boxes._replace(ids=np.searchsorted(keys, boxes.ids))  # rows of `keys`
+
+    def take(self, count: int) -> IntArray:
+        """Return some of them, which are no longer left."""
+        taken = self.keys[:count]
+        self._keep(np.arange(len(self.keys)) >= count)
+        return taken
+
+    def agree(self, inside: list[dict[str, Any]], outside: list[dict[str, Any]]) -> None:
+        """Leave those that match all of some events, and none of others; where boxes tell which."""
+        if self._boxes is None or not len(self.keys):
+            return
+        agrees = np.ones(len(self.keys), np.bool_)
+        for events, wanted in ((inside, True), (outside, False)):
+            for event, point in zip(events, self._held.schema.encode(events) if events else (), strict=True):
+                agrees &= self._match(event, point, agrees) == wanted
+        self._keep(agrees)
+
+    def _match(self, event: dict[str, Any], point: FloatArray, asked: BoolArray) -> BoolArray:
+        """Which of them match an event, bool (k,); of those that are not asked anything."""
+        assert self._boxes is not None
+        rows, low, high, exact = self._boxes
+        holds = ((low <= point) & (point <= high)).all(axis=1)
+        matches = np.zeros(len(self.keys), np.bool_)
+        matches[rows[holds & ~exact]] = True
+        unsure = matches & asked
+        matches[rows[holds & exact]] = True
+        unsure[rows[holds & exact]] = False
+        for row in np.flatnonzero(unsure).tolist():
+            predicate = self._held.get(int(self.keys[row]))
+            matches[row] = predicate is not None and predicate.matches(event)
+        return matches
+
+    def _keep(self, wanted: BoolArray) -> None:
+        self.keys = self.keys[wanted]
+        if self._boxes is not None:
+            rows, low, high, exact = self._boxes
+            own = wanted[rows]
+            places = np.cumsum(wanted) - 1
+            self._boxes = BoxColumns(places[rows[own]], low[own], high[own], exact[own])
+
+
+def _in_all(ids: IntArray, count: int) -> IntArray:
+    """Return the ids that occur so many times, ascending."""
+    if count == 1:
+        return np.sort(ids)
+    found, times = np.unique(ids, return_counts=True)
+    often: IntArray = found[times == count]
+    return often
+
+
+def _hull(boxes: Boxes) -> Boxes:
+    """Return the smallest box around some."""
+    return Boxes(boxes.low.min(axis=0)[np.newaxis], boxes.high.max(axis=0)[np.newaxis], boxes.exact[:1])
+
+
+def _widened(boxes: Boxes, schema: Schema) -> Boxes:
+    """Return boxes with the sides of timestamps as wide as they can be with no other event in them.
+
+    Events have whole microseconds, and an open end of a box lies between two of them.
+    """
+    low, high = boxes.low.copy(), boxes.high.copy()
+    for name, attribute in schema.attributes.items():
+        if attribute.family == "timestamp":
+            at = schema.offsets[name]
+            low[:, at] = _beside(np.ceil(low[:, at]) - 1, np.inf)
+            high[:, at] = _beside(np.floor(high[:, at]) + 1, -np.inf)
+    return Boxes(np.minimum(low, boxes.low), np.maximum(high, boxes.high), boxes.exact)
+
+
+def _beside(ends: FloatArray, towards: float) -> AnyArray:
+    found: AnyArray = np.nextafter(ends, towards)
+    return found

@@ -1,0 +1,116 @@
+"""Writing predicates as event patterns, which `rtfilter.predicates.pattern` reads as equal predicates.
+
+A mapping holds each attribute once, and its list alternatives. So a filter that tests one attribute several
+times goes on in a ``"$or"`` of one pattern, except where ``numeric`` holds several tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import Constant, Timestamp
+from rtfilter.predicates.combine import MAX_DEPTH
+from rtfilter.predicates.constraints import Constraint, Filter, Test
+from rtfilter.predicates.like import escaped, start, with_stars
+
+_ORDERS: Final = frozenset(("<", "<=", ">", ">="))
+_CASELESS: Final = "equals-ignore-case"
+
+
+def as_pattern(filters: Sequence[Filter]) -> dict[str, Any]:
+    """Return the event pattern of a disjunction of filters.
+
+    Raises
+    ------
+    PredicateError
+        A test has no form in patterns, or the pattern would be nested too deeply; names the test.
+    """
+    if len(filters) == 1:
+        return _conjunction(filters[0].constraints, 1)
+    return {"$or": [_conjunction(one.constraints, 2) for one in filters]}
+
+
+def _conjunction(tests: Sequence[Test], depth: int) -> dict[str, Any]:
+    if not tests:
+        raise PredicateError("TRUE has no form as an event pattern; use to_sql, or Predicate.everything()")
+    found: dict[str, Any] = {}
+    last = None  # the attribute whose `numeric` may go on
+    for at, test in enumerate(tests):
+        if not isinstance(test, Constraint):
+            raise _without_form(test, "patterns have no arithmetic, and compare no attributes")
+        name, operator, value = test
+        if operator in _ORDERS and not isinstance(value, str):
+            pair = [operator, _plain(value)]
+            if name == last:
+                found[name][0]["numeric"] += pair
+                continue
+            alternatives: list[Any] = [{"numeric": pair}]
+        else:
+            alternatives = _alternatives(test)
+        if name in found:
+            if depth == MAX_DEPTH:
+                raise _without_form(test, f"patterns nest no deeper than {MAX_DEPTH} levels")
+            found["$or"] = [_conjunction(tests[at:], depth + 1)]
+            break
+        found[name] = alternatives
+        last = name if operator in _ORDERS else None
+    return found
+
+
+def _alternatives(test: Constraint) -> list[Any]:
+    """Return the list of alternatives that a constraint is."""
+    _, operator, value = test
+    if operator == "=":
+        return [_plain(value)]
+    if operator == "in":  # one constant alone would be read as =
+        constants = [_plain(one) for one in sorted(value)]
+        return constants * 2 if len(constants) == 1 else constants
+    if operator == "not in" and value:
+        return [{"anything-but": [_plain(one) for one in sorted(value)]}]
+    if operator == "<>":
+        return [{"anything-but": _plain(value)}]
+    if operator in ("exists", "is null"):
+        return [{"exists": operator == "exists"}]
+    matcher = _matcher(test, operator.removeprefix("not "))
+    return [{"anything-but": matcher} if operator.startswith("not ") else matcher]
+
+
+def _matcher(test: Constraint, operator: str) -> dict[str, Any]:
+    """Return the matcher of text for a constraint; of a negated one, that of its complement."""
+    pattern = test.value
+    if operator == "prefix":
+        return {"prefix": pattern}
+    if operator == "ignore case":
+        return {_CASELESS: pattern}
+    if operator == "cidr":
+        return {"cidr": pattern}
+    if operator == "like":
+        stars = with_stars(pattern)
+        if stars is None:
+            raise _without_form(test, "wildcards of patterns have no _, which stands for one character")
+        return {"wildcard": stars}
+    if operator == "like ignore case" and test.operator == operator:
+        text = start(pattern)
+        if pattern == escaped(text) + "%":
+            return {"prefix": {_CASELESS: text}}
+        text = start(pattern.removeprefix("%"))
+        if pattern == "%" + escaped(text):
+            return {"suffix": {_CASELESS: text}}
+        raise _without_form(test, "in patterns only a beginning or an end is compared without case")
+    reason = "in patterns this operator has no complement"
+    raise _without_form(test, reason if test.operator.startswith("not ") else "patterns order no text")
+
+
+def _plain(value: Constant) -> Any:
+    """A constant as JSON has it."""
+    return str(value) if isinstance(value, Timestamp) else value
+
+
+def _without_form(test: Test, why: str) -> PredicateError:
+    return PredicateError(
+        f"{test} has no form as an event pattern: {why}; use to_sql",
+        attribute=test.attributes[0],
+        reason=f"has no form as an event pattern: {why}",
+    )

@@ -1,0 +1,303 @@
+"""Constraints and filters, of which predicates consist, and their exact meaning (`docs/predicates.md`)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
+from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.letters import fold
+from rtfilter.predicates.like import canonical_like, escaped, is_like, simplest
+from rtfilter.predicates.names import written
+from rtfilter.predicates.networks import canonical_network, is_in_network
+from rtfilter.text import shown
+
+MAX_TERMS: Final = 10_000
+"""Most constants in all filters of one predicate."""
+
+COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": lambda value, constants: value in constants,
+    "not in": lambda value, constants: value not in constants,
+    "prefix": str.startswith,
+    "not prefix": lambda value, start: not value.startswith(start),
+    "like": is_like,
+    "not like": lambda value, pattern: not is_like(value, pattern),
+    "ignore case": lambda value, folded: fold(value) == folded,
+    "not ignore case": lambda value, folded: fold(value) != folded,
+    "like ignore case": lambda value, pattern: is_like(fold(value), pattern),
+    "not like ignore case": lambda value, pattern: not is_like(fold(value), pattern),
+    "cidr": is_in_network,
+    "not cidr": lambda value, network: not is_in_network(value, network),
+}
+"""Operators with a constant, on canonical values of one type; the constant is the right operand."""
+
+NEGATED: Final = {
+    "=": "<>",
+    "<>": "=",
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+    "in": "not in",
+    "not in": "in",
+    "prefix": "not prefix",
+    "not prefix": "prefix",
+    "like": "not like",
+    "not like": "like",
+    "ignore case": "not ignore case",
+    "not ignore case": "ignore case",
+    "like ignore case": "not like ignore case",
+    "not like ignore case": "like ignore case",
+    "cidr": "not cidr",
+    "not cidr": "cidr",
+    "is null": "exists",
+    "exists": "is null",
+}
+"""Each operator's complement among events that have the attribute, with a value of its type."""
+
+SETS: Final = frozenset(("in", "not in"))
+"""Operators with a set of constants."""
+PRESENCE: Final = frozenset(("is null", "exists"))
+"""Operators without a constant."""
+
+FORMS: Final = frozenset(
+    form + operator
+    for operator in ("like", "ignore case", "like ignore case", "cidr")
+    for form in ("", "not ")
+)
+"""Operators of strings whose constant has a canonical form; see `Constraint`."""
+
+_ORDINAL = ("=", "<>", "<", "<=", ">", ">=", "in", "not in")
+OPERATORS_OF: Final[dict[str, tuple[str, ...]]] = {
+    "number": _ORDINAL,
+    "timestamp": _ORDINAL,
+    "str": (*_ORDINAL, *(operator for operator in COMPARE if operator not in _ORDINAL)),
+    "bool": ("=", "<>", "in", "not in"),
+}
+"""Operators with a constant that each family of attributes has."""
+
+
+class _Constraint(NamedTuple):
+    attribute: str
+    operator: str
+    value: Any = None
+
+
+class Constraint(_Constraint):
+    """One test of one attribute. Immutable, hashable, equal by value.
+
+    Parameters
+    ----------
+    attribute : str
+        Flattened name.
+    operator : str
+        A key of `COMPARE`, or ``is null`` or ``exists``, which take no value.
+    value : constant or set of constants
+        bool, int, float, str, datetime; for ``in`` and ``not in`` an iterable of them, of one type.
+        Stored canonically: a datetime as `rtfilter.events.encoding.Timestamp`, a set as a frozenset. For
+        ``like`` a pattern (`rtfilter.predicates.like`), for ``cidr`` a network; ``ignore case`` stores what
+        `rtfilter.predicates.letters.fold` makes of the text.
+
+    Raises
+    ------
+    PredicateError
+        Unknown operator, no usable constant, constants of several types, or a name that is no string.
+
+    Notes
+    -----
+    Without a schema the constant's type alone says what it compares with, so that text is text; `parse`
+    turns ISO 8601 text for a timestamp attribute into a timestamp.
+
+    Equal tests are equal constraints: ``like`` with ``%`` at the end alone becomes ``prefix``, and without
+    a wildcard ``=``.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, attribute: str, operator: str, value: Any = None) -> Constraint:
+        """Check the operator, and bring the value into its canonical form."""
+        if not isinstance(attribute, str):
+            raise PredicateError(f"an attribute's name is a string; got {shown(attribute)}")
+        if operator in PRESENCE:
+            value = None
+        elif operator in SETS:
+            items = [_canonical(item) for item in constants(value)]
+            if len({READERS[type(item)] for item in items}) > 1:
+                raise PredicateError(f"a set has constants of one type; got {shown(items)}")
+            value = frozenset(items)
+        elif operator in COMPARE:
+            value = _canonical(value)
+            if operator in _TEXT_FORMS:
+                operator, value = _text_form(operator, value)
+        else:
+            known = ", ".join([*COMPARE, *sorted(PRESENCE)])
+            raise PredicateError(f"unknown operator {shown(operator)}; use one of {known}")
+        return tuple.__new__(cls, (attribute, operator, value))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attribute alone, as a `Comparison` tells its own."""
+        return (self.attribute,)
+
+    def matches(self, row: Mapping[str, object]) -> bool:
+        """Whether a flat event satisfies the constraint. Never raises, whatever the value."""
+        return self.accepts(row.get(self.attribute))
+
+    def accepts(self, value: object) -> bool:
+        """Whether a value, None for a missing one, satisfies the constraint."""
+        operator, constant = self.operator, self.value
+        if value is None or is_missing(value):
+            return operator == "is null"
+        if operator in PRESENCE:
+            return operator == "exists"
+        sample = constant
+        if operator in SETS:
+            if not constant:
+                return operator == "not in"  # of any type: only a schema tells which one compares
+            sample = next(iter(constant))
+        found = READERS[type(sample)](value)
+        return found is not None and COMPARE[operator](found, constant)
+
+    def __str__(self) -> str:
+        name, operator, value = written(self.attribute), self.operator, self.value
+        if operator in PRESENCE:
+            return f"{name} IS NULL" if operator == "is null" else f"{name} IS NOT NULL"
+        if operator in SETS:
+            return f"{name} {operator.upper()} ({', '.join(map(_literal, sorted(value)))})"
+        if operator in ("prefix", "not prefix"):
+            return f"{name} {'NOT ' * (operator != 'prefix')}LIKE {_literal(escaped(value) + '%')}"
+        if operator in FORMS:
+            return _WRITTEN[operator].format(name, _literal(value))
+        return f"{name} {operator} {_literal(value)}"
+
+
+Test: TypeAlias = Constraint | Comparison
+"""What a filter is a conjunction of."""
+
+
+class Filter(NamedTuple):
+    """A conjunction of constraints and comparisons; an empty one is satisfied by every event."""
+
+    constraints: tuple[Test, ...]
+
+    def matches(self, row: Mapping[str, object]) -> bool:
+        """Whether a flat event satisfies every constraint."""
+        for test in self.constraints:
+            if type(test) is Constraint:
+                if not test.accepts(row.get(test.attribute)):
+                    return False
+            elif not test.matches(row):
+                return False
+        return True
+
+    def __str__(self) -> str:
+        return " AND ".join(map(str, self.constraints)) or "TRUE"
+
+
+def constants(value: Any) -> Sequence[Any] | frozenset[Any]:
+    """Return the constants of a set, as they were given.
+
+    Raises
+    ------
+    PredicateError
+        Not a collection, or more than `MAX_TERMS`.
+    """
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise PredicateError(f"in and not in need a collection of constants; got {shown(value)}")
+    items = value if isinstance(value, frozenset | list | tuple) else list(value)
+    if len(items) > MAX_TERMS:
+        raise PredicateError(f"a set of {len(items)} constants; at most {MAX_TERMS} are allowed")
+    return items
+
+
+def _canonical(value: object) -> Constant:
+    if type(value) is Timestamp:
+        found: Constant | None = value if abs(value) < 2**63 else None
+    else:
+        found = canonical(value)
+    if found is None:
+        raise PredicateError(
+            f"{shown(value)} cannot be a constant; use a bool, finite number, string or datetime"
+        )
+    return found
+
+
+_TEXT_FORMS: Final = FORMS | {"prefix", "not prefix"}
+
+
+def _text_form(operator: str, value: Constant) -> tuple[str, str]:
+    """Return an operator on strings and its constant in their canonical form."""
+    if not isinstance(value, str):
+        raise PredicateError(f"{operator} needs a string; got {shown(value)}")
+    if operator not in FORMS:
+        return operator, value
+    if operator in ("cidr", "not cidr"):
+        return operator, canonical_network(value)
+    if operator in ("ignore case", "not ignore case"):
+        return operator, fold(value)
+    caseless = operator.endswith(" ignore case")
+    pattern = canonical_like(value)
+    simple, text = simplest(fold(pattern) if caseless else pattern)
+    if simple == "like" or (caseless and simple == "prefix"):
+        return operator, fold(pattern) if caseless else pattern
+    simple = "ignore case" if caseless else simple
+    return NEGATED[simple] if operator.startswith("not ") else simple, text
+
+
+_WRITTEN: Final = {
+    "like": "{} LIKE {}",
+    "not like": "{} NOT LIKE {}",
+    "ignore case": "LOWER({}) = {}",
+    "not ignore case": "LOWER({}) <> {}",
+    "like ignore case": "LOWER({}) LIKE {}",
+    "not like ignore case": "LOWER({}) NOT LIKE {}",
+    "cidr": "CIDR({}, {})",
+    "not cidr": "NOT CIDR({}, {})",
+}
+"""How SQL conditions write the operators of `FORMS`."""
+
+
+def _literal(value: Constant) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, bool):
+        return str(value).upper()
+    return f"TIMESTAMP '{value}'" if isinstance(value, Timestamp) else repr(value)
+
+
+def constraint_to_json(constraint: Test) -> list[Any]:
+    """Return ``[attribute, operator, value]``, or without the value where there is none."""
+    if isinstance(constraint, Comparison):
+        return constraint.to_json()
+    name, operator, value = constraint
+    if operator in PRESENCE:
+        return [name, operator]
+    if operator in SETS:
+        return [name, operator, [_constant_to_json(item) for item in sorted(value)]]
+    return [name, operator, _constant_to_json(value)]
+
+
+def _constant_to_json(value: Constant) -> Any:
+    return {"us": int(value)} if isinstance(value, Timestamp) else value
+
+
+def constraint_from_json(name: Any, operator: str, value: Any = None, *family: Any) -> Test:
+    """Return what `constraint_to_json` described."""
+    if family or isinstance(name, dict | list | int | float):
+        return Comparison.from_json(name, operator, value, *family)
+    if operator in SETS:
+        return Constraint(name, operator, [_constant_from_json(item) for item in value])
+    return Constraint(name, operator, _constant_from_json(value))
+
+
+def _constant_from_json(value: Any) -> Any:
+    return Timestamp(value["us"]) if isinstance(value, dict) and set(value) == {"us"} else value

@@ -1,0 +1,210 @@
+"""Whether one predicate covers another one, and whether an event can satisfy both (docs/covering.md).
+
+A predicate *covers* another one if every event that satisfies the other satisfies it too. Filters are
+products of sets (`rtfilter.predicates.cells`); of each filter of the inner predicate all filters of the outer
+one are cut out, one after the other. Where nothing is left, it is covered. Of what is left events are tried:
+one that satisfies the inner predicate alone, by `Predicate.matches`, shows that it is not covered. Else it is
+not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.cells import Cell, MixedError, Space, asks_for_aspects
+
+if TYPE_CHECKING:
+    from rtfilter.predicates.model import Predicate
+
+MAX_WORK: Final = 20_000
+"""Most operations on sets for one question; one on a set of many values counts for several. Beyond that
+the answer is not known."""
+MOST_CELLS: Final = 8
+"""Of what is left, as many cells are tried for events."""
+MOST_EVENTS: Final = 256
+"""Events that are tried of one cell."""
+_ASKED: Final = 4
+"""Cells of a predicate of which events are looked for in opposite corners."""
+_WIDE: Final = 8
+"""Spans of a set that count for one operation."""
+
+
+class Verdict(NamedTuple):
+    """Whether one predicate covers another one."""
+
+    covers: bool | None
+    """None where it is not known."""
+    event: dict[str, Any] | None = None
+    """Where it does not, a flat event that satisfies the other one alone."""
+
+
+class Question:
+    """What is asked again and again of one predicate and others.
+
+    Parameters
+    ----------
+    predicate : Predicate
+        Checked against `schema`.
+    schema : Schema
+
+    Attributes
+    ----------
+    predicate : Predicate
+    events : list of dict
+        A few flat events that satisfy it, as far apart as they are easily found; none where none is known.
+    empty : bool
+        Whether no event satisfies it, for certain.
+    """
+
+    def __init__(self, predicate: Predicate, schema: Schema) -> None:
+        self.predicate, self._schema = predicate, schema
+        self._space = Space(schema, (predicate,))
+        self._cells = self._space.cells(predicate)
+        self._parts = [split for cell in self._cells for split in self._space.grounded(cell)]
+        self.empty = not self._parts
+        self.events: list[dict[str, Any]] = []
+        for cell in self._parts[:_ASKED]:
+            self.events += [event for event in self._space.corners(cell) if predicate.matches(event)]
+        if not self.events:
+            found = _event(self._space, self._parts[:MOST_CELLS], predicate, None)
+            self.events = [] if found is None else [found]
+
+    def covered_by(self, other: Predicate) -> Verdict:
+        """Whether another predicate, checked against the same schema, covers it."""
+        if asks_for_aspects(other):
+            return judge(other, self.predicate, self._schema)
+        return _judged(self._space, self._space.cells(other), self._parts, other, self.predicate)
+
+    def covers(self, other: Predicate) -> Verdict:
+        """Whether it covers another predicate, checked against the same schema."""
+        if asks_for_aspects(other):
+            return judge(self.predicate, other, self._schema)
+        parts = [split for cell in self._space.cells(other) for split in self._space.grounded(cell)]
+        return _judged(self._space, self._cells, parts, self.predicate, other)
+
+
+def judge(outer: Predicate, inner: Predicate, schema: Schema | None) -> Verdict:
+    """Return whether every event that satisfies `inner` satisfies `outer`.
+
+    Both were checked against the schema, if there is one.
+    """
+    try:
+        space = Space(schema, (outer, inner))
+    except MixedError:
+        return Verdict(None)
+    parts = [split for cell in space.cells(inner) for split in space.grounded(cell)]
+    return _judged(space, space.cells(outer), parts, outer, inner)
+
+
+def _judged(
+    space: Space, cutters: Sequence[Cell], parts: Sequence[Cell], outer: Predicate, inner: Predicate
+) -> Verdict:
+    known, work = True, _Work()
+    for part in parts:
+        left = _remainder(space, part, cutters, work)
+        if left is None:
+            left = [part]
+        elif not left:
+            continue
+        event = _event(space, left[:MOST_CELLS], inner, outer)
+        if event is not None:
+            return Verdict(False, event)
+        known = False
+    return Verdict(True if known else None)
+
+
+def intersects(one: Predicate, two: Predicate, schema: Schema | None) -> bool | None:
+    """Whether an event can satisfy both; None where that is not known. See `judge`."""
+    try:
+        space = Space(schema, (one, two))
+    except MixedError:
+        return None
+    known, work = True, _Work()
+    others = space.cells(two)
+    for cell in space.cells(one):
+        for other in others:
+            both = _common(cell, other)
+            if not work.spend(both or cell):
+                return None
+            parts = [] if both is None else space.grounded(both)
+            if parts and _event(space, parts[:MOST_CELLS], _Both(one, two), None) is not None:
+                return True
+            known = known and not parts
+    return False if known else None
+
+
+class _Both:
+    """What satisfies two predicates."""
+
+    def __init__(self, one: Predicate, two: Predicate) -> None:
+        self._one, self._two = one, two
+
+    def matches(self, row: dict[str, Any]) -> bool:
+        return self._one.matches(row) and self._two.matches(row)
+
+
+class _Work:
+    """What one question has taken so far."""
+
+    def __init__(self) -> None:
+        self._left = MAX_WORK
+
+    def spend(self, cell: Cell) -> bool:
+        """Count an operation on a cell; False where there were too many."""
+        self._left -= sum([1 + len(values.spans) // _WIDE for values in cell.values()]) + 1
+        return self._left >= 0
+
+
+def _remainder(space: Space, cell: Cell, cutters: Sequence[Cell], work: _Work) -> list[Cell] | None:
+    """Return what some cells leave of another one; None where that is too much work."""
+    left = [cell]
+    for cutter in cutters:
+        kept: list[Cell] = []
+        for piece in left:
+            if not work.spend(piece) or not work.spend(cutter):
+                return None
+            kept += _cut(space, piece, cutter)
+        left = kept
+        if not left:
+            break
+    return left
+
+
+def _cut(space: Space, cell: Cell, cutter: Cell) -> list[Cell]:
+    """Return what one cell leaves of another one: at most one piece for each set of the cutter."""
+    inside, pieces = cell, []
+    for key, values in cutter.items():
+        own = cell.get(key) or space.anything(key)
+        shared = own.common(values)
+        if not shared.some:
+            return [cell]
+        outside = own.less(values)
+        if outside.some:
+            pieces.append({**inside, key: outside})
+            inside = {**inside, key: shared}
+    return pieces
+
+
+def _common(one: Cell, two: Cell) -> Cell | None:
+    """Return what two cells have in common; None for nothing."""
+    both = dict(one)
+    for key, values in two.items():
+        if key in both:
+            values = both[key].common(values)
+            if not values.some:
+                return None
+        both[key] = values
+    return both
+
+
+def _event(
+    space: Space, cells: Sequence[Cell], wanted: Predicate | _Both, unwanted: Predicate | None
+) -> dict[str, Any] | None:
+    """Return an event in some cells that satisfies one predicate, and not another one; None: none found."""
+    for cell in cells:
+        for event in space.events(cell, MOST_EVENTS):
+            if wanted.matches(event) and (unwanted is None or not unwanted.matches(event)):
+                return event
+    return None

@@ -1,0 +1,170 @@
+"""Sets of values, exactly: what constraints accept, and what one set leaves of another.
+
+The values of a type lie in order on a `Line`. A set of them is told by spans that contain their low end and
+not their high one. That tells open ends as well as closed ones, since every value has a next one: of a number
+the next float64, beyond 2**53 the next integer, of a text the same with a NUL behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import nextafter
+from typing import Any, Final, NamedTuple
+
+from rtfilter.events.encoding import EXACT, HIGHEST, LOWEST
+
+
+class _Top:
+    """Above all values."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __le__(self, other: object) -> bool:
+        return other is self
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+    def __ge__(self, other: object) -> bool:
+        return True
+
+
+TOP: Final = _Top()
+"""The end of what has no end."""
+
+Spans = tuple[tuple[Any, Any], ...]
+"""Ascending and apart: each from a value up to another one, without it."""
+
+
+class Line(NamedTuple):
+    """All values of a type, in order."""
+
+    first: Any
+    end: Any
+    """The first one that is none of them."""
+    after: Callable[[Any], Any]
+    """The next value; of values that are on the line."""
+    before: Callable[[Any], Any] | None = None
+    """The value before; a text has none."""
+
+    @property
+    def all(self) -> Spans:
+        """All values."""
+        return ((self.first, self.end),)
+
+    def points(self, values: Iterable[Any]) -> Spans:
+        """Return some values, in any order."""
+        found: list[tuple[Any, Any]] = []
+        for value in sorted(values):
+            if not self.first <= value < self.end:
+                continue
+            end = self.after(value)
+            if found and found[-1][1] >= value:
+                found[-1] = found[-1][0], end
+            else:
+                found.append((value, end))
+        return tuple(found)
+
+    def without(self, spans: Spans) -> Spans:
+        """Return all other values."""
+        return left_of(self.all, spans)
+
+    def near_end(self, span: tuple[Any, Any]) -> Any:
+        """Return the last value of a span, of texts one of the last."""
+        low, end = span
+        if self.before is not None:
+            return self.before(end)
+        start = chr(0x10FFFF) if end is TOP else end[:-1] + chr(max(ord(end[-1]) - 1, 0)) + chr(0x10FFFF)
+        return next((text for text in (start, low + chr(0x10FFFF)) if low <= text < end), low)
+
+    def is_point(self, span: tuple[Any, Any]) -> bool:
+        """Whether a span is a single value."""
+        return bool(self.after(span[0]) == span[1])
+
+
+class Values(NamedTuple):
+    """What an attribute may be."""
+
+    spans: Spans
+    """Values of the attribute's type."""
+    alien: bool = False
+    """Or one of another type."""
+    missing: bool = False
+    """Or none."""
+
+    @property
+    def some(self) -> bool:
+        """Whether there is any."""
+        return bool(self.spans) or self.alien or self.missing
+
+    def common(self, other: Values) -> Values:
+        """Return what is in both."""
+        spans = common(self.spans, other.spans)
+        return Values(spans, self.alien and other.alien, self.missing and other.missing)
+
+    def less(self, other: Values) -> Values:
+        """Return what is not in the other."""
+        spans = left_of(self.spans, other.spans)
+        return Values(spans, self.alien and not other.alien, self.missing and not other.missing)
+
+
+def common(one: Spans, two: Spans) -> Spans:
+    """Return what two sets have in common."""
+    found: list[tuple[Any, Any]] = []
+    i = j = 0
+    while i < len(one) and j < len(two):
+        low, end = max(one[i][0], two[j][0]), min(one[i][1], two[j][1])
+        if low < end:
+            found.append((low, end))
+        if one[i][1] < two[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def left_of(spans: Spans, without: Spans) -> Spans:
+    """Return what a set has, and another one has not."""
+    found: list[tuple[Any, Any]] = []
+    at = 0
+    for low, end in spans:
+        while at < len(without) and without[at][1] <= low:
+            at += 1
+        place = at
+        while place < len(without) and without[place][0] < end:
+            if low < without[place][0]:
+                found.append((low, without[place][0]))
+            low = without[place][1]
+            place += 1
+        if low < end:
+            found.append((low, end))
+    return tuple(found)
+
+
+def next_number(value: int | float) -> int | float:
+    """Return the next number: events have integers and float64."""
+    return nextafter(value, TOP_NUMBER) + 0.0 if -EXACT < value < EXACT else int(value) + 1
+
+
+def next_text(text: str) -> str:
+    """Return the next text."""
+    return text + "\0"
+
+
+def behind(start: str) -> Any:
+    """Return the first text above all that begin so."""
+    kept = start.rstrip("\U0010ffff")
+    return kept[:-1] + chr(ord(kept[-1]) + 1) if kept else TOP
+
+
+TOP_NUMBER: Final = float("inf")
+LINES: Final[dict[str, Line]] = {
+    "number": Line(LOWEST, int(HIGHEST) + 1, next_number, lambda value: -next_number(-value)),
+    "timestamp": Line(1 - 2**63, 2**63, lambda moment: int(moment) + 1, lambda moment: int(moment) - 1),
+    "bool": Line(False, 2, lambda value: int(value) + 1, lambda value: int(value) - 1),
+    "str": Line("", TOP, next_text),
+}
+"""The values of each family of attributes."""
