@@ -21,6 +21,7 @@ from rtfilter.matching.stream import Completion, Stream
 from rtfilter.matching.tracker import Tracker
 from rtfilter.matching.transitions import Transition, Transitions
 from rtfilter.predicates.explain import Explanation
+from rtfilter.predicates.misses import Misses
 from rtfilter.predicates.model import Predicate
 from rtfilter.results import Matches
 
@@ -47,6 +48,7 @@ __all__ = [
     "EventFilter",
     "Explanation",
     "Matches",
+    "Misses",
     "Predicate",
     "PredicateError",
     "RStarTree",

@@ -595,7 +595,7 @@ class EventFilter:
         """Why events do not match subscriptions: a table of the nearest misses.
 
         Each pair of an event and a subscription is held against the predicate by itself, without the index,
-        in about 2 us a constraint; other threads match meanwhile.
+        which takes about 7 us a pair; other threads match meanwhile.
 
         Parameters
         ----------
