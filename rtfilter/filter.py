@@ -33,7 +33,7 @@ from rtfilter.matching.tracker import MAX_KEYS, MAX_MATCHES, Key, Tracker
 from rtfilter.matching.updates import Updates
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.explain import Explanation, explain
-from rtfilter.predicates.misses import MAX_PAIRS, MISSES, Misses, MissSearch
+from rtfilter.predicates.misses import MAX_PAIRS, MISSES, Misses, MissSearch, flat_rows
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source
 from rtfilter.results import Matches
@@ -587,7 +587,8 @@ class EventFilter:
         ------
         UnknownSubscriptionError
         """
-        return explain(self.predicate(id), _one(self.schema.read(_lone(event)), "explain").row(0))
+        (row,) = flat_rows(_one(self.schema.read(_lone(event)), "explain"))
+        return explain(self.predicate(id), row)
 
     def explain_batch(
         self, events: object, ids: Id | ArrayLike | Sequence[Name] | None = None, *, limit: int = MISSES
@@ -636,7 +637,7 @@ class EventFilter:
                 f"{len(table):,} events and {len(wanted):,} subscriptions are more than {MAX_PAIRS:,} pairs; "
                 "explain fewer events at once, or name subscriptions by `ids`"
             )
-        rows = [table.row(row) for row in range(len(table))]
+        rows = flat_rows(table)
         for id in wanted:
             try:
                 predicate = self.predicate(id)

@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _table(target: EventFilter, batches: Iterator[tuple[int, EventBatch]], given: argparse.Namespace) -> None:
     """Print the nearest misses."""
-    from rtfilter.predicates.misses import MAX_PAIRS, MissSearch
+    from rtfilter.predicates.misses import MAX_PAIRS, MissSearch, flat_rows
 
     ids = target.ids().tolist() if given.id is None else [given.id]
     if len(ids) > MAX_PAIRS:
@@ -104,8 +104,8 @@ def _table(target: EventFilter, batches: Iterator[tuple[int, EventBatch]], given
         for first, batch in batches:
             with batch.naming_places():
                 table = target.schema.read(batch.events)
-            count = min(len(table), (MAX_PAIRS - search.pairs) // max(len(ids), 1))
-            rows = [table.row(row) for row in range(count)]
+                count = min(len(table), (MAX_PAIRS - search.pairs) // max(len(ids), 1))
+                rows = flat_rows(table.rows(range(count)))
             for id, predicate in subscriptions:
                 search.look(id, predicate, rows, first)
                 bar.update(count)

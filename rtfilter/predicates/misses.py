@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from rtfilter.events.encoding import Timestamp
+from rtfilter.events.table import EventTable
 from rtfilter.extras import needed
 from rtfilter.predicates.explain import ComparisonExplanation, Explained, explain_test
 from rtfilter.predicates.expressions import text
@@ -150,6 +151,11 @@ class Misses(Sequence[Miss]):
         return f"{said}; the {self.missed:,} others, nearest first" if self.missed else said
 
 
+def flat_rows(events: EventTable) -> list[dict[str, object]]:
+    """Return the events of a table as what explanations are about."""
+    return [events.row(row) for row in range(len(events))]
+
+
 class MissSearch:
     """Looks at pairs of an event and a subscription, and keeps the nearest misses.
 
@@ -177,7 +183,7 @@ class MissSearch:
             Of one type, as ids of a filter are.
         predicate : Predicate
         rows : sequence of mapping
-            Flat events, as from `rtfilter.events.table.EventTable.row`.
+            As from `flat_rows`.
         first : int
             Number of the first of them.
         """
