@@ -157,6 +157,23 @@ ROWS = [
                 {"matches": f"{rate('rtfilter_matches_total')} / {rate('rtfilter_events_total')}"},
             ),
             Panel(
+                "Exact checks of an event",
+                "Subscriptions that an event is checked against one by one, because no box decides them, "
+                "and how many of these did not match. If far more are refused than match, give their "
+                "filters a constraint that bounds them; look at Unbounded.",
+                {
+                    "checked": f"{rate('rtfilter_exact_checks_total')} / {rate('rtfilter_events_total')}",
+                    "refused": f"{rate('rtfilter_exact_checks_refused_total')} / "
+                    f"{rate('rtfilter_events_total')}",
+                },
+            ),
+            Panel(
+                "Time of exact checks",
+                "Seconds per second that exact checks take, of all threads.",
+                {"checks": rate("rtfilter_exact_check_seconds_total")},
+                "percentunit",
+            ),
+            Panel(
                 "In flight",
                 "Batches being matched now, at most one per thread. If it stays at that limit, more events "
                 "arrive than are matched.",
@@ -278,6 +295,12 @@ ROWS = [
                 limit=16e9,
             ),
             Panel("Height", "Levels of the index.", {"levels": latest("rtfilter_index_height")}),
+            Panel(
+                "Unbounded",
+                "Subscriptions that nothing bounds, such as bid >= ask alone: each costs an exact check of "
+                "nearly every event. The filter refuses more than its max_unbounded.",
+                {"subscriptions": latest("rtfilter_index_unbounded")},
+            ),
         ],
     ),
     Row(

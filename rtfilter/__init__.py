@@ -22,6 +22,7 @@ from rtfilter.matching.tracker import Tracker
 from rtfilter.matching.transitions import Transition, Transitions
 from rtfilter.predicates.cost import Cost
 from rtfilter.predicates.explain import Explanation
+from rtfilter.predicates.misses import Misses
 from rtfilter.predicates.model import Predicate
 from rtfilter.results import Matches, Related
 
@@ -49,6 +50,7 @@ __all__ = [
     "EventFilter",
     "Explanation",
     "Matches",
+    "Misses",
     "Predicate",
     "PredicateError",
     "RStarTree",

@@ -1,70 +1,136 @@
-"""``rtfilter explain``: why one event does or does not match one subscription."""
+"""``rtfilter explain``: why events do or do not match subscriptions."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rtfilter.cli import files, inputs
-from rtfilter.cli.arguments import row, subscription_id
-from rtfilter.cli.terminal import CommandError, show
+from rtfilter.cli.arguments import positive, row, subscription_id
+from rtfilter.cli.terminal import CommandError, progress_bar, say, show
+from rtfilter.text import numbered
+
+if TYPE_CHECKING:
+    from rtfilter.cli.events import EventBatch
+    from rtfilter.filter import EventFilter
 
 BATCH = 1000
+LIMIT = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.description = (
         "Say why an event does or does not match a subscription: each constraint, the event's value, and\n"
-        "by how much it misses."
+        "by how much it misses. Without --event, without --id, or without both: a table of the nearest\n"
+        "misses among all events, all subscriptions, or all pairs of them. Near is what fails in few\n"
+        "constraints; among those, what misses by little."
     )
     parser.epilog = f"""{inputs.FILES}
-example: the event in row 3, the fourth of the file, and the subscription with the id 7
+examples: the event in row 3, the fourth of the file, and the subscription with the id 7;
+which events nearly match it; which subscriptions the event nearly matches
   rtfilter explain alerts.jsonl ticks.csv --event 3 --id 7
+  rtfilter explain alerts.jsonl ticks.csv --id 7
+  rtfilter explain alerts.jsonl ticks.csv --event 3 --limit 50
 """
     inputs.add_inputs(parser)
     parser.add_argument(
         "--event",
         metavar="ROW",
         type=row,
-        required=True,
-        help="row of the event, from 0, as match prints it",
+        help="row of the event, from 0, as match prints it; by default all events",
     )
     parser.add_argument(
         "--id",
         metavar="ID",
         type=subscription_id,
-        required=True,
-        help="id of the subscription, as match prints it",
+        help="id of the subscription, as match prints it; by default all subscriptions",
     )
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=positive,
+        default=LIMIT,
+        help=f"pairs of an event and a subscription in the table (default {LIMIT})",
+    )
+    inputs.add_progress(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0 whether the event matches or not."""
+    """Run the command; returns 0 whether anything matches or not."""
     from rtfilter.errors import UnknownSubscriptionError
 
     target, batches = inputs.open_inputs(
-        arguments.subscriptions, arguments.events, arguments.schema, batch=BATCH, only=arguments.id
+        arguments.subscriptions,
+        arguments.events,
+        arguments.schema,
+        batch=BATCH,
+        only=arguments.id,
+        progress=arguments.progress,
     )
-    try:
+    if arguments.id is not None:
+        try:
+            target.predicate(arguments.id)
+        except UnknownSubscriptionError:
+            raise CommandError(
+                f"{arguments.subscriptions}: there is no subscription with the id {arguments.id}"
+            ) from None
+    numbers = _numbered(batches)
+    if arguments.event is not None:
+        numbers = _only(numbers, arguments.event, files.place(arguments.events))
+    if arguments.event is None or arguments.id is None:
+        _table(target, numbers, arguments)
+        return 0
+    for number, event in numbers:
+        with event.naming_places():
+            explanation = target.explain(event.events, arguments.id)
         predicate = target.predicate(arguments.id)
-    except UnknownSubscriptionError:
-        raise CommandError(
-            f"{arguments.subscriptions}: there is no subscription with the id {arguments.id}"
-        ) from None
-    seen = 0
+        show(f"event {number} ({event.place(0)}) and subscription {arguments.id}: {predicate}")
+        show(str(explanation))
+    return 0
+
+
+def _table(target: EventFilter, batches: Iterator[tuple[int, EventBatch]], given: argparse.Namespace) -> None:
+    """Print the nearest misses."""
+    from rtfilter.predicates.misses import MAX_PAIRS, MissSearch, flat_rows
+
+    ids = target.ids().tolist() if given.id is None else [given.id]
+    if len(ids) > MAX_PAIRS:
+        raise CommandError(f"{len(ids):,} subscriptions are more than {MAX_PAIRS:,}; name one with --id")
+    subscriptions = [(id, target.predicate(id)) for id in ids]
+    search = MissSearch(given.limit)
+    with progress_bar("pairs", given.progress) as bar:
+        for first, batch in batches:
+            with batch.naming_places():
+                table = target.schema.read(batch.events)
+                count = min(len(table), (MAX_PAIRS - search.pairs) // max(len(ids), 1))
+                rows = flat_rows(table.rows(range(count)))
+            for id, predicate in subscriptions:
+                search.look(id, predicate, rows, first)
+                bar.update(count)
+            if count < len(table):
+                seen = numbered(first + count, "event")
+                say(f"only the first {seen} were looked at, as at most {MAX_PAIRS:,} pairs are")
+                break
+    show(str(search.misses()))
+
+
+def _numbered(batches: Iterator[EventBatch]) -> Iterator[tuple[int, EventBatch]]:
+    """Yield the batches with the row of their first event."""
+    first = 0
     for batch in batches:
-        if arguments.event < seen + len(batch):
-            event = batch.one(arguments.event - seen)
-            with event.naming_places():
-                explanation = target.explain(event.events, arguments.id)
-            show(f"event {arguments.event} ({event.place(0)}) and subscription {arguments.id}: {predicate}")
-            show(str(explanation))
-            return 0
-        seen += len(batch)
-    raise CommandError(_beyond(files.place(arguments.events), arguments.event, seen))
+        yield first, batch
+        first += len(batch)
 
 
-def _beyond(path: str, row: int, count: int) -> str:
-    if not count:
-        return f"{path}: there is no event in row {row}; the file has no events"
-    return f"{path}: there is no event in row {row}; the rows are 0 to {count - 1}"
+def _only(batches: Iterator[tuple[int, EventBatch]], row: int, path: str) -> Iterator[tuple[int, EventBatch]]:
+    """Yield the event in a row, as a batch of one."""
+    count = 0
+    for first, batch in batches:
+        count = first + len(batch)
+        if row < count:
+            yield row, batch.one(row - first)
+            return
+    there = f"the rows are 0 to {count - 1}" if count else "the file has no events"
+    raise CommandError(f"{path}: there is no event in row {row}; {there}")

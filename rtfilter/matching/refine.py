@@ -7,8 +7,9 @@ events, and where those do not tell, once for each different value. Few are aske
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
+from time import perf_counter
 from typing import Final, Protocol
 
 import numpy as np
@@ -46,6 +47,7 @@ def refine(
     predicates: Predicates,
     rows: IntArray | None = None,
     moment: float = -inf,
+    tell: Callable[[int, int, float], None] | None = None,
 ) -> tuple[IntArray, IntArray]:
     """Decide the hits that are not exact, and leave out those that nobody may see.
 
@@ -60,6 +62,8 @@ def refine(
         Rows of `events` that the hits are about; all by default.
     moment : float
         What is beyond its deadline then is left out.
+    tell : callable, optional
+        Is told of exact checks, if there were any: of how many hits, how many were refused, and seconds.
 
     Returns
     -------
@@ -71,9 +75,11 @@ def refine(
         hits = hits.only(visible)
     if hits.exact is None or hits.exact.all():
         return hits.offsets, hits.ids
+    begun = perf_counter()
     keep = np.ones(len(hits.ids), np.bool_)
     owner = np.repeat(np.arange(len(hits.offsets) - 1), np.diff(hits.offsets))
     doubtful = np.flatnonzero(hits.exact == 0)
+    checks = len(doubtful)
     if predicates.ends:
         doubtful = _compare_ends(hits.ids, owner, doubtful, events, predicates.ends, rows, keep)
     if len(doubtful) >= MANY:
@@ -86,6 +92,8 @@ def refine(
         predicate = predicates.get(int(hits.ids[hit]))
         keep[hit] = predicate is not None and predicate.matches(event)
     hits = hits.only(keep)
+    if tell is not None:
+        tell(checks, len(keep) - len(hits.ids), perf_counter() - begun)
     return hits.offsets, hits.ids
 
 

@@ -70,6 +70,11 @@ class Road:
         self._ends: set[_End] = set()
         self._forgotten: deque[_End] = deque()
 
+    @property
+    def tell(self) -> Callable[[int, int, float], None] | None:
+        """What is told of exact checks."""
+        return None if self.metrics is None else self.metrics.record_checks
+
     def match(self, events: EventTable, arrival: float, moment: float) -> Matches:
         """Match a batch as a whole.
 
@@ -78,7 +83,7 @@ class Road:
         with self.gate.reading():
             with self.turn:
                 hits = self.matcher.match(events)
-            offsets, ids = refine(hits, events, self.subscriptions, None, moment)
+            offsets, ids = refine(hits, events, self.subscriptions, None, moment, self.tell)
             names = self.subscriptions.labels.names
             if names is not None:  # before a change: then handles may stand for others
                 matches = Matches.named(offsets, names.take(ids), names.kind)
@@ -275,7 +280,9 @@ class Batch:
             else:
                 rows = self.order[self.cuts[group] : self.cuts[group + 1]]
                 hits = self._road.levels.resume_part(self._groups, group)
-        offsets, ids = refine(hits, self._events, self._road.subscriptions, rows, self.moment)
+        offsets, ids = refine(
+            hits, self._events, self._road.subscriptions, rows, self.moment, self._road.tell
+        )
         if self._names is not None:  # while the index is held: then handles may stand for others
             ids = self._names.take(ids)
         now = perf_counter()

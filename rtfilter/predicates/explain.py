@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, field
 
-from rtfilter.events.encoding import READERS, Timestamp, is_missing
+from rtfilter.events.encoding import Timestamp, is_missing
+from rtfilter.events.table import PHRASES
 from rtfilter.predicates.comparison import FAMILIES, Comparison
-from rtfilter.predicates.expressions import text
-from rtfilter.predicates.letters import fold
-from rtfilter.predicates.like import lacks
-from rtfilter.predicates.model import FORMS, Constraint, Filter, Predicate, Test
-from rtfilter.predicates.networks import address
-from rtfilter.text import plain, shown
-
-_MICROSECONDS = 1_000_000
-_RELATIONS = {"<": "below", "<=": "at most", ">": "above", ">=": "at least", "=": "equal to"}
-"""What a value is not whose distance from the constant is 0, or too small for a float."""
+from rtfilter.predicates.expressions import Operand, Operation, evaluate, text
+from rtfilter.predicates.model import Constraint, Filter, Predicate, Test
+from rtfilter.predicates.reasons import RELATIONS, apart, by_how_much, reason, sample
+from rtfilter.predicates.remedies import remedy_of_comparison, remedy_of_constraint
+from rtfilter.text import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +28,9 @@ class ConstraintExplanation:
     missing : bool
         Whether the event lacks the attribute.
     distance : float or None
-        For an unsatisfied comparison of numbers or timestamps: how far the value is from the constant,
-        in the attribute's unit, in seconds for timestamps; 0 exactly on an open end. Else None.
+        For an unsatisfied comparison of numbers or timestamps: how far the value is from the constant, or
+        from the nearest of a set, in the attribute's unit, in seconds for timestamps; 0 exactly on an open
+        end. Else None.
     """
 
     constraint: Constraint
@@ -44,26 +40,38 @@ class ConstraintExplanation:
     distance: float | None
 
     @property
+    def unit(self) -> str:
+        """``s`` where the distance is in seconds, else empty: it is in the attribute's unit."""
+        return "s" if isinstance(sample(self.constraint), Timestamp) else ""
+
+    @property
+    def agrees(self) -> int | None:
+        """First characters of text, or first bits of an address, that are as wanted; else None."""
+        return None if self.satisfied or self.missing else reason(self.constraint, self.value).agrees
+
+    @property
+    def shortfall(self) -> str:
+        """By how much it fails, such as ``too high by 2.5``; empty where it is satisfied."""
+        if self.satisfied:
+            return ""
+        return "missing" if self.missing else reason(self.constraint, self.value).phrase
+
+    @property
+    def remedy(self) -> dict[str, object]:
+        """The attribute with a value that would do, so that ``event | remedy`` satisfies the constraint.
+
+        Of numbers and timestamps it is the nearest one; None is a missing value. Empty where the constraint
+        is satisfied, where nothing satisfies it, and where any value does.
+        """
+        return {} if self.satisfied else remedy_of_constraint(self.constraint, self.value)
+
+    @property
     def reason(self) -> str:
         """One phrase, such as ``is 12.5, too high by 2.5``."""
         if self.missing:
             return "missing"
-        text = f"is {shown(self.value)}"
-        if self.satisfied or self.constraint.operator == "is null":
-            return text
-        if self.distance is None:
-            if not _comparable(self.constraint, self.value):
-                return f"{text}, of another type"
-            why = _lack(self.constraint, self.value)
-            return f"{text}, {why}" if why else text
-        if self.distance == 0 and self.constraint.operator in _RELATIONS:
-            return f"{text}, which is not {_RELATIONS[self.constraint.operator]} {self.constraint.value}"
-        if self.constraint.operator in ("<", "<="):
-            side = "too high by"
-        else:
-            side = "too low by" if self.constraint.operator in (">", ">=") else "off by"
-        unit = " s" if isinstance(_sample(self.constraint), Timestamp) else ""
-        return f"{text}, {side} {plain(self.distance, 6)}{unit}"
+        shortfall = self.shortfall
+        return f"is {shown(self.value)}" + (f", {shortfall}" if shortfall else "")
 
     def __str__(self) -> str:
         return f"{'yes' if self.satisfied else 'no '}  {self.constraint}: {self.reason}"
@@ -86,6 +94,8 @@ class ComparisonExplanation:
         timestamps; 0 exactly where they are equal. Else None.
     without : str
         Why a side has no value; empty where both have.
+    event : dict
+        The values of the attributes, as far as the event has them.
     """
 
     constraint: Comparison
@@ -94,27 +104,58 @@ class ComparisonExplanation:
     missing: bool
     distance: float | None
     without: str = ""
+    event: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """``s`` where the distance is in seconds, else empty."""
+        return "s" if self.constraint.family == "timestamp" else ""
+
+    @property
+    def agrees(self) -> None:
+        """Nothing: text is compared as a whole."""
+
+    @property
+    def shortfall(self) -> str:
+        """By how much it fails, such as ``too high by 2.5``; empty where it is satisfied."""
+        if self.satisfied or self.without:
+            return self.without
+        operator, (left, right) = self.constraint.operator, self.value
+        if not self.distance:
+            return f"not {RELATIONS[operator]} {self.shown_values[1]}"
+        return by_how_much(self.distance, left > right, self.unit)  # type: ignore[operator]
+
+    @property
+    def remedy(self) -> dict[str, object]:
+        """Attributes with values that would do, so that ``event | remedy`` satisfies the comparison.
+
+        Empty where it is satisfied, and where none are found: one of the attributes must occur once.
+        """
+        return {} if self.satisfied else remedy_of_comparison(self.constraint, self.event)
 
     @property
     def reason(self) -> str:
         """One phrase, such as ``bid is 12.5 and ask is 10, too high by 2.5``."""
         if self.without:
             return self.without
-        left, operator, right, family = self.constraint
-        unit = " s" if family == "timestamp" else ""
-        values = [str(Timestamp(value)) if unit else shown(value) for value in self.value]  # type: ignore[call-overload]
+        left, _, right, _ = self.constraint
+        values = self.shown_values
         said = f"{text(left)} is {values[0]}"
         if not isinstance(right, int | float):
             said += f" and {text(right)} is {values[1]}"
-        if self.satisfied or self.distance is None:
-            return said
-        if self.distance == 0:
-            return f"{said}, which is not {_RELATIONS.get(operator, 'different from')} it"
-        side = {"<": "too high by", "<=": "too high by", "=": "off by"}.get(operator, "too low by")
-        return f"{said}, {side} {plain(self.distance, 6)}{unit}"
+        return f"{said}, {self.shortfall}" if not self.satisfied else said
+
+    @property
+    def shown_values(self) -> list[str]:
+        """The values of both sides as text."""
+        moments = self.unit == "s"
+        return [str(Timestamp(one)) if moments and isinstance(one, int) else shown(one) for one in self.value]
 
     def __str__(self) -> str:
         return f"{'yes' if self.satisfied else 'no '}  {self.constraint}: {self.reason}"
+
+
+Explained = ConstraintExplanation | ComparisonExplanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +163,12 @@ class FilterExplanation:
     """One filter held against one event: satisfied when every constraint is."""
 
     satisfied: bool
-    constraints: tuple[ConstraintExplanation | ComparisonExplanation, ...]
+    constraints: tuple[Explained, ...]
+
+    @property
+    def failing(self) -> tuple[Explained, ...]:
+        """The constraints that are not satisfied."""
+        return tuple(one for one in self.constraints if not one.satisfied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +210,12 @@ def explain(predicate: Predicate, row: Mapping[str, object]) -> Explanation:
 
 
 def _filter(conjunction: Filter, row: Mapping[str, object]) -> FilterExplanation:
-    constraints = tuple(_test(test, row) for test in conjunction.constraints)
+    constraints = tuple(explain_test(test, row) for test in conjunction.constraints)
     return FilterExplanation(all(constraint.satisfied for constraint in constraints), constraints)
 
 
-def _test(test: Test, row: Mapping[str, object]) -> ConstraintExplanation | ComparisonExplanation:
+def explain_test(test: Test, row: Mapping[str, object]) -> Explained:
+    """Explain one constraint or comparison of a filter."""
     return _comparison(test, row) if isinstance(test, Comparison) else _constraint(test, row)
 
 
@@ -180,64 +227,37 @@ def _comparison(test: Comparison, row: Mapping[str, object]) -> ComparisonExplan
     if absent:
         without = f"{' and '.join(absent)} missing"
     elif left is None or right is None:
-        read = FAMILIES[test.family]
-        odd = next((name for name in test.attributes if read(row[name]) is None), None)
-        without = (
-            f"{odd} is {shown(row[odd])}, of another type" if odd else "has no value: a division by zero"
-        )
+        without = _no_value(test, row)
     else:
         without = ""
         if not satisfied and test.operator != "<>" and test.family in ("number", "timestamp"):
-            distance = _difference(left, right) / (_MICROSECONDS if test.family == "timestamp" else 1)
-    return ComparisonExplanation(test, satisfied, (left, right), bool(absent), distance, without)
-
-
-def _difference(left: float, right: float) -> float:
-    try:
-        return float(abs(left - right)) if left != right else 0.0  # two infinite ones have no difference
-    except OverflowError:
-        return inf
+            distance = apart(left, right, test.family == "timestamp")
+    event = {name: row[name] for name in test.attributes if name in row}
+    return ComparisonExplanation(test, satisfied, (left, right), bool(absent), distance, without, event)
 
 
 def _constraint(constraint: Constraint, row: Mapping[str, object]) -> ConstraintExplanation:
     value = row.get(constraint.attribute)
     satisfied = constraint.accepts(value)
     missing = is_missing(value)
-    distance = None if satisfied or missing else _distance(constraint, value)
+    distance = None if satisfied or missing else reason(constraint, value).distance
     return ConstraintExplanation(constraint, satisfied, None if missing else value, missing, distance)
 
 
-def _distance(constraint: Constraint, value: object) -> float | None:
-    sample = _sample(constraint)
-    if isinstance(sample, str | bool | None) or constraint.operator in ("<>", "not in"):
-        return None
-    found = READERS[type(sample)](value)
-    if found is None or isinstance(found, str):
-        return None
-    constants = constraint.value if constraint.operator == "in" else (constraint.value,)
-    distance = min(abs(found - constant) for constant in constants)
-    return distance / _MICROSECONDS if isinstance(sample, Timestamp) else float(distance)
+def _no_value(test: Comparison, row: Mapping[str, object]) -> str:
+    """Return why a side has no value, though all attributes are there."""
+    read = FAMILIES[test.family]
+    for name in test.attributes:
+        if read(row[name]) is None:
+            return f"{name} is {shown(row[name])}, of another type: not {PHRASES[test.family]}"
+    side = test.left if evaluate(test.left, row) is None else test.right
+    why = "a division by zero" if _divides_by_zero(side, row) else "not a number"
+    return f"{text(side)} has no value: {why}"
 
 
-def _lack(constraint: Constraint, value: object) -> str:
-    """Return why a string does not satisfy a test of text, as a phrase; empty where it is plain to see."""
-    _, operator, constant = constraint
-    found = READERS[str](value) if operator in FORMS else None
-    if not isinstance(found, str):
-        return ""
-    if operator == "like":
-        return lacks(found, constant)
-    if operator == "like ignore case":
-        return lacks(fold(found), constant)
-    return "which is no IP address" if operator == "cidr" and address(found) is None else ""
-
-
-def _comparable(constraint: Constraint, value: object) -> bool:
-    sample = _sample(constraint)
-    return sample is None or READERS[type(sample)](value) is not None
-
-
-def _sample(constraint: Constraint) -> object:
-    """Return the constant, or one of a set; its type says what it compares with. None without any."""
-    value = constraint.value
-    return next(iter(value), None) if isinstance(value, frozenset) else value
+def _divides_by_zero(side: Operand, row: Mapping[str, object]) -> bool:
+    if not isinstance(side, Operation):
+        return False
+    if side.operator == "/" and evaluate(side.right, row) == 0:
+        return True
+    return _divides_by_zero(side.left, row) or _divides_by_zero(side.right, row)

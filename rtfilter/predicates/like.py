@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rtfilter.errors import PredicateError
-from rtfilter.text import shown
+from rtfilter.predicates.differences import Difference, difference
+from rtfilter.text import numbered, shown
 
 MAX_PARTS: Final = 64
 """Most texts with _ between them and no %: each is looked at wherever the first one is found."""
@@ -34,6 +35,13 @@ class _Piece(NamedTuple):
 
     def fits(self, value: str, place: int) -> bool:
         return all(value.startswith(text, place + offset) for offset, text in self.parts)
+
+    def misfit(self, value: str, place: int) -> Difference | None:
+        """Return the first difference of what stands from `place` on; None where the piece fits."""
+        for offset, text in self.parts:
+            if not value.startswith(text, place + offset):
+                return difference(value, text, place + offset)
+        return Difference(len(value), "", "") if len(value) < place + self.length else None
 
     def find(self, value: str, place: int, end: int) -> int:
         """Return the first place from `place` on where the piece fits before `end`; -1 for none."""
@@ -152,26 +160,45 @@ def sample(pattern: str, filler: str = "") -> str:
     return "".join(filler if token is None else token or "a" for token in _tokens(pattern, "\\"))
 
 
-def lacks(value: str, pattern: str) -> str:
-    """Return what a value that does not fit a canonical pattern lacks, as a phrase."""
+class Lack(NamedTuple):
+    """What a value lacks that does not fit a pattern."""
+
+    agrees: int
+    """Number of characters, from the first on, that agree with the pattern."""
+    reason: str
+    """Which piece does not fit and at which character, as a phrase; characters count from 1."""
+
+
+def lacks(value: str, pattern: str) -> Lack | None:
+    """Return what a value lacks to fit a canonical pattern; None where it fits."""
     first, middle, last = _prepared(pattern)
-    ends = [first] if last is None else [first, last]
-    needed = sum(piece.length for piece in (*ends, *middle))
-    if len(value) < needed:
-        return f"which is shorter than {needed} characters"
-    if not first.fits(value, 0):
-        return f"which does not begin like {_shown(first)}"
+    differs = first.misfit(value, 0)
+    if differs is not None:
+        return Lack(differs.place, f"does not begin like {_shown(first)}: {differs}")
+    place = first.length
     if last is None:
-        return f"which is longer than {needed} characters" if len(value) > needed else ""
-    place, end = first.length, len(value) - last.length
-    if not last.fits(value, end):
-        return f"which does not end like {_shown(last)}"
+        rest = value[place:]
+        return Lack(place, f"goes on after character {place}, with {shown(rest)}") if rest else None
+    missing = place + sum(piece.length for piece in middle) + last.length - len(value)
+    if missing > 0:
+        return Lack(place, f"too short by {numbered(missing, 'character')}")
+    end = len(value) - last.length
+    differs = last.misfit(value, end)
+    if differs is not None:
+        return Lack(place, f"does not end like {_shown(last)}: {differs}")
     for piece in middle:
-        place = piece.find(value, place, end)
-        if place < 0:
-            return f"which lacks {_shown(piece)} in its place"
-        place += piece.length
-    return ""
+        found = piece.find(value, place, end)
+        if found < 0:
+            before = f" and before character {end + 1}" if last.length else ""
+            after = f" after character {place}" if place else ""
+            return Lack(place, f"lacks {_shown(piece)}{after}{before if after else before[4:]}")
+        place = found + piece.length
+    return None
+
+
+def example(pattern: str) -> str:
+    """Return the shortest value that fits a canonical pattern, with _ for any character."""
+    return "".join("_" if token == _ONE else token or "" for token in _tokens(pattern, "\\"))
 
 
 def _tokens(pattern: str, escape: str) -> Iterator[str | None]:

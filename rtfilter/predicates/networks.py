@@ -14,6 +14,8 @@ _LONGEST: Final = 45
 """Characters of the longest address: IPv6 that ends in dotted IPv4."""
 _GROUP: Final = 16
 """Bits of one group of an IPv6 address."""
+_LENGTHS: Final = {4: 32, 6: 128}
+"""Bits of an address of each version."""
 
 
 def canonical_network(text: str) -> str:
@@ -46,6 +48,19 @@ def is_in_network(value: str, network: str) -> bool:
         return False
     version, bits, start = _network(network)
     return found[0] == version and found[1] >> bits == start
+
+
+def agreeing_bits(value: str, network: str) -> tuple[int, int] | None:
+    """Return how many leading bits of an address agree with a canonical network, and how many it has.
+
+    None for other text, and for an address of the other version.
+    """
+    found = address(value)
+    version, bits, start = _network(network)
+    if found is None or found[0] != version:
+        return None
+    length = _LENGTHS[version] - bits
+    return length - (found[1] >> bits ^ start).bit_length(), length
 
 
 def address(value: str) -> tuple[int, int] | None:

@@ -80,6 +80,7 @@ class Metrics(Collector):
         # Threads append to these while `fold` empties them: append and popleft of a deque are atomic.
         self._wholes: deque[tuple[int, float, int]] = deque()
         self._streams: deque[StreamRecord] = deque()
+        self._checks: deque[tuple[int, int, float]] = deque()
         self._waiting = 0
         self._lock = threading.Lock()
         self._response: dict[int, Histogram] = {}
@@ -91,6 +92,7 @@ class Metrics(Collector):
         self._stream_seconds = 0.0
         self._events = 0
         self._matches = 0
+        self._checked: tuple[float, ...] = (0, 0, 0.0)  # hits, those refused, seconds
         self._state: Callable[[], tuple[dict[str, Any], dict[str, Any]]] | None = None
         if registry is None:
             ProcessCollector(registry=self.registry)
@@ -136,6 +138,12 @@ class Metrics(Collector):
         if len(self._streams) >= FOLD_AT or self._waiting >= FOLD_EVENTS:
             self.fold()
 
+    def record_checks(self, hits: int, refused: int, seconds: float) -> None:
+        """Record exact checks of hits whose boxes do not decide, in a batch or in a group of a stream."""
+        self._checks.append((hits, refused, seconds))
+        if len(self._checks) >= FOLD_AT:
+            self.fold()
+
     def fold(self) -> None:
         """Add the waiting records to the histograms and counters."""
         with self._lock:
@@ -147,6 +155,8 @@ class Metrics(Collector):
                 for size_class in np.unique(classes).tolist():
                     own = classes == size_class
                     self._add(size_class, seconds[own], sizes[own], seconds[own], int(matches[own].sum()))
+            for each in [self._checks.popleft() for _ in range(len(self._checks))]:
+                self._checked = tuple(total + one for total, one in zip(self._checked, each, strict=True))
             self._waiting = 0
             for record in [self._streams.popleft() for _ in range(len(self._streams))]:
                 mean = np.array([np.average(record.ended, weights=record.sizes)])
@@ -224,14 +234,19 @@ class Metrics(Collector):
             batches.add_metric([str(size_class)], count)
         yield batches
         yield CounterMetricFamily("rtfilter_events", "Events matched", self._events)
-        for name, text, count in (
+        hits, refused, seconds = self._checked
+        counts: list[tuple[str, str, float]] = [
+            ("exact_checks", "Hits that no box decides, held against the predicate", hits),
+            ("exact_checks_refused", "Hits that did not satisfy the predicate", refused),
+            ("exact_check_seconds", "Time of exact checks", seconds),
             ("events_refused", "Events refused, with the batch that they came in", self.refused_events),
             ("matches", "Matches found", self._matches),
             ("subscriptions_added", "Subscriptions added", self.added),
             ("subscriptions_removed", "Subscriptions removed", self.removed),
             ("subscriptions_refused", "Subscriptions refused, with those of the same call", self.refused),
-        ):
-            yield CounterMetricFamily(f"rtfilter_{name}", text, count)
+        ]
+        for name, text, total in counts:
+            yield CounterMetricFamily(f"rtfilter_{name}", text, total)
 
 
 class _Filters(Collector):
@@ -328,6 +343,7 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
         "boxes": "Distinct boxes in the index",
         "height": "Levels of the index",
         "bytes": "Memory of the index",
+        "unbounded": "Subscriptions that nothing bounds: each costs an exact check of nearly every event",
     }
     for key, text in gauges.items():
         if key in index:  # a matcher of constraints has no boxes

@@ -762,7 +762,7 @@ def test_explain(index, capsys, subscriptions):
         f"event {row} (events.jsonl:{row + 1}) and subscription 0: symbol = 'ACME' AND price < 10\n"
     )
     assert "no match\n" in text
-    assert "which is not below" in text
+    assert "is 10.0, not below 10" in text
     assert "no event in row 57; the rows are 0 to 56" in fails(capsys, *given, "--event", "57", "--id", "0")
     assert "no subscription with the id 99" in fails(capsys, *given, "--event", "0", "--id", "99")
 
@@ -773,6 +773,47 @@ def test_explain_reads_only_the_subscription_it_is_about(files, capsys):
     assert main([*given, "6"]) == 0
     assert "price < 1" in capsys.readouterr().out
     assert fails(capsys, *given, "5").startswith("some.jsonl:1: unknown attribute 'prise'")
+
+
+@pytest.mark.parametrize("subscriptions", ["subs.jsonl", "index"])
+def test_explain_a_file_of_events(index, capsys, subscriptions):
+    schema = ["--schema", "schema.json"] if subscriptions == "subs.jsonl" else []
+    given = ["explain", subscriptions, "events.jsonl", *schema]
+    predicates = [parse(condition, Schema(read_schema("schema.json").attributes)) for condition in CONDITIONS]
+    for chosen, events, ids in (
+        (["--id", "0"], range(57), [0]),
+        (["--event", "5"], [5], range(7)),
+        ([], range(57), range(7)),
+    ):
+        assert main([*given, *chosen, "--limit", "9"]) == 0
+        first, *lines = capsys.readouterr().out.splitlines()
+        matched = sum(predicates[id].matches(index[event]) for event in events for id in ids)
+        assert first.startswith(f"{matched} of {len(events) * len(ids)} pairs match")
+        assert all(len(line) <= 100 for line in lines)
+        assert lines[0].split() == ["event", "subscription", "constraint", "value", "by", "how", "much"]
+        pairs = [line.split()[:2] for line in lines[1:] if not line.startswith(" ")]
+        assert 0 < len(pairs) <= 9
+        for event, id in pairs:
+            assert (int(event) in events, int(id) in ids) == (True, True)
+            assert not predicates[int(id)].matches(index[int(event)])
+    assert "no event in row 57" in fails(capsys, *given, "--event", "57")
+    assert "no subscription with the id 99" in fails(capsys, *given, "--id", "99")
+
+
+def test_explain_a_file_in_batches(files, capsys, monkeypatch):
+    given = ["explain", "subs.jsonl", "events.jsonl", "--schema", "schema.json", "--limit", "30"]
+    assert main(given) == 0
+    whole = capsys.readouterr().out
+    monkeypatch.setattr("rtfilter.cli.explain.BATCH", 10)
+    assert main(given) == 0
+    assert capsys.readouterr().out == whole
+    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 7 * 12 + 3)
+    assert main(given) == 0
+    shown = capsys.readouterr()
+    assert "only the first 12 events were looked at, as at most 87 pairs are" in shown.err
+    assert " of 84 pairs match" in shown.out
+    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 6)
+    assert "7 subscriptions are more than 6; name one with --id" in fails(capsys, *given)
 
 
 def test_explain_events_and_bounds_of_parquet(files, capsys):
@@ -802,6 +843,7 @@ def test_wrong_usage(capsys, arguments):
     [
         (["match", "a", "b", "--batch"], 1),
         (["explain", "a", "b", "--id", "1", "--event"], 0),
+        (["explain", "a", "b", "--limit"], 1),
         (["replay", "wide", "--seed"], 0),
         (["replay", "wide", "--sizes"], 1),
         (["spark-match", "a", "b", "--out", "c", "--partitions"], 1),

@@ -26,7 +26,7 @@ def test_a_value_fits_as_by_a_regular_expression(pattern, value):
     assert regular(canonical).fullmatch(value) is not None or not fits
     assert canonical_like(canonical) == canonical
     assert not fits or value.startswith(start(canonical))
-    assert bool(lacks(value, canonical)) is not fits
+    assert (lacks(value, canonical) is None) is fits
     operator, text = simplest(canonical)
     same = {"=": str.__eq__, "prefix": str.startswith, "like": is_like}
     assert same[operator](value, text) == fits
@@ -95,12 +95,12 @@ def test_texts_between_underscores_are_limited():
 @pytest.mark.parametrize(
     ("value", "pattern", "phrase"),
     [
-        ("ab", "abc%_", "which is shorter than 4 characters"),
-        ("xbcd", "abc%", "which does not begin like 'abc'"),
-        ("abcd", "abc", "which is longer than 3 characters"),
-        ("abcd", "%e_", "which does not end like 'e_'"),
-        ("abxd", "a%c%d", "which lacks 'c' in its place"),
-        ("acbd", "%b_%c%", "which lacks 'c' in its place"),
+        ("ab", "abc%_", (2, "does not begin like 'abc_': lacks 'c' after character 2")),
+        ("xbcd", "abc%", (0, "does not begin like 'abc': character 1 is 'x', not 'a'")),
+        ("abcd", "abc", (3, "goes on after character 3, with 'd'")),
+        ("abcd", "%e_", (0, "does not end like 'e_': character 3 is 'c', not 'e'")),
+        ("abxd", "a%c%d", (1, "lacks 'c' after character 1 and before character 4")),
+        ("acbd", "%b_%c%", (4, "lacks 'c' after character 4")),
     ],
 )
 def test_what_a_value_lacks(value, pattern, phrase):

@@ -106,10 +106,10 @@ def test_no_verdict_is_wrong():
         ("other type", "wrong"): 7,
         ("regexp", "refused"): 3,
     }
-    page = Path(__file__).parents[2] / "docs" / "predicates.md"
-    assert f"{outcomes['', 'right']:,} of the {outcomes.total():,} verdicts" in page.read_text(
-        encoding="utf-8"
-    )
+    page = (Path(__file__).parents[2] / "docs" / "predicates.md").read_text(encoding="utf-8")
+    assert f"{outcomes['', 'right']:,} of the {outcomes.total():,} verdicts" in page
+    assert f"| regular expressions | quamina | {outcomes['regexp', 'refused']} |" in page
+    assert f"{outcomes['other type', 'wrong']} more verdicts of event-ruler are decided otherwise" in page
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,65 @@ def test_event_error(entries):
         schema_of(entries).read(json.loads(found["event"]))
 
 
+def rows(heading):
+    """The rows of all tables under a heading, as lists of cells with the texts in their code spans."""
+    part = PAGE.split(f"\n{heading}\n", 1)[1].split("\n#", 1)[0]
+    lines = [line for line in part.splitlines() if line.startswith("| ") and "---" not in line]
+    cells = [re.split(r"(?<!\\) \| ", line.strip("| ")) for line in lines]
+    return [[(cell, [span.replace("\\|", "|") for span in re.findall("`([^`]+)`", cell)]) for cell in row]
+            for row in cells]  # fmt: skip
+
+
+def source_of(span):
+    return json.loads(span) if span.startswith("{") else span
+
+
+OPERATORS = [row for row in rows("## Operators") if row[0][0] != "SQL"]
+OUT = [row for row in rows("## What stays out of the published suites") if row[0][0] != "what"]
+
+
+EVENTS = [{}, {"price": "x", "symbol": 5, "ok": 1}, {"ok": True}, {"ok": False}]
+EVENTS += [{"price": value, "qty": 6} for value in (4, 5, 6, 7, 9, 10)]
+EVENTS += [{"symbol": value} for value in ("ab", "AB", "axb", "abc", "b", "a", "", "10.0.0.1", "11.0.0.1")]
+
+
+def test_every_row_of_the_tables_is_there():
+    assert (len(OPERATORS), len(OUT)) == (26 + 5, 6)
+
+
+@pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row[0][1][0])
+def test_operator(row):
+    """All forms in a row of the first table mean the same, and each is searched as its row says."""
+    schema = schema_of([])
+    forms = [source_of(span) for cell in (row[0], row[1])[: len(row) - 1] for span in cell[1]]
+    predicates = [parse(form, schema) for form in forms]
+    if len(row) > 2:
+        for at in range(len(EVENTS)):
+            event = schema.read(EVENTS).row(at)
+            assert len({predicate.matches(event) for predicate in predicates}) == 1, event
+        assert sum(predicates[0].matches(schema.read(EVENTS).row(at)) for at in range(len(EVENTS))) > 0
+    for predicate in predicates:
+        compiled = boxes.compile_predicate(predicate, schema)
+        found = "check" if boxes.unbounded(compiled, schema).any() else "box, check"
+        assert row[-1][0] == ("box" if compiled.exact.all() else found)
+
+
+@pytest.mark.parametrize("row", OUT, ids=lambda row: row[0][0])
+def test_what_stays_out(row):
+    (_, (example,)), (_, (error,)) = row[3:]
+    with pytest.raises(PredicateError, match=re.escape(error)):
+        parse(source_of(example), schema_of([]))
+
+
+def test_every_operator_is_in_the_table():
+    schema, told = schema_of([]), set()
+    for row in OPERATORS:
+        for form in row[0][1]:
+            for conjunction in parse(form, schema).filters:
+                told |= {one.operator for one in conjunction.constraints if isinstance(one, model.Constraint)}
+    assert told == {*model.COMPARE, *model.PRESENCE}
+
+
 def test_every_block_is_run():
     kinds = [found[1] for found in BLOCK.finditer(PAGE)]
     assert set(kinds) == {"schema", "example", "error", "event-error"}

@@ -246,6 +246,36 @@ def test_refused_events_and_subscriptions_are_counted():
     assert value(filter, "rtfilter_events_refused_total") == 8  # nobody wanted to match that one
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_exact_checks_are_counted(stream):
+    filter = make(controller=FixedPlan(1, 7))
+    filter.subscribe_many(["a < b", "a + b > 1", "a * b > 0.2 OR a / b < 0.1"])
+    points = np.random.default_rng(3).random((100, 2))
+    for _ in range(2):
+        if stream:
+            filter.stream(points).matches()
+        else:
+            filter.match_batch(points)
+    a, b = points.T
+    found = [int((2 * one).sum()) for one in (a < b, a + b > 1, (a * b > 0.2) | (a / b < 0.1))]
+    checks, refused = (value(filter, f"rtfilter_exact_checks{name}_total") for name in ("", "_refused"))
+    assert checks - refused == sum(found)  # what has been checked, and was not refused, matches
+    assert sum(found) < checks <= 600
+    assert 0 < value(filter, "rtfilter_exact_check_seconds_total") < 10
+    assert value(filter, "rtfilter_index_unbounded") == 3
+    for _ in range(FOLD_AT + 1):
+        filter.match(points[0])
+    assert len(filter.metrics._checks) < FOLD_AT
+    assert value(filter, "rtfilter_exact_checks_total") >= checks + FOLD_AT
+
+
+def test_boxes_that_decide_need_no_exact_checks():
+    filter = make()
+    filter.match_batch(np.random.default_rng(3).random((100, 2)))
+    assert value(filter, "rtfilter_exact_checks_total") == 0
+    assert not filter.metrics._checks
+
+
 def test_an_own_registry_tells_of_the_process_and_of_the_version():
     filter = make()
     assert value(filter, "process_resident_memory_bytes") > 1e6

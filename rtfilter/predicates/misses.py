@@ -1,0 +1,297 @@
+"""Why many events do not match many subscriptions: a table of the nearest misses.
+
+A pair of an event and a subscription that do not match has in the table the constraints that fail of one
+filter of the subscription, the nearest one. Near is what fails in few constraints; among those, what misses
+by little. The table is bounded, however many pairs are looked at.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from rtfilter.events.encoding import Timestamp
+from rtfilter.events.table import EventTable
+from rtfilter.extras import needed
+from rtfilter.predicates.explain import ComparisonExplanation, Explained, explain_test
+from rtfilter.predicates.expressions import text
+from rtfilter.predicates.model import Predicate
+from rtfilter.results import arrow_ids
+from rtfilter.text import numbered, printable, shown
+
+MAX_PAIRS: Final = 1_000_000
+"""Most pairs of an event and a subscription that are looked at for one table."""
+MISSES: Final = 1000
+"""Most pairs in a table, by default."""
+_LINE: Final = 100
+"""Characters of a printed line."""
+_LEAST: Final = ((8, 36, 24, 12, 32), (8, 36, 16, 8, 24))
+"""Characters that the printed columns keep, where the line is too long for all; if need be, the second."""
+_ROWS: Final = 100
+"""Most rows that are printed."""
+_HEADER: Final = ("event", "subscription", "constraint", "value", "by how much")
+
+
+class Miss(NamedTuple):
+    """A constraint that fails: one row of the table."""
+
+    event: int
+    """Row of the event, from 0."""
+    subscription: Any
+    """Its id."""
+    failing: int
+    """Constraints of the filter that fail; with 1, this one alone keeps the pair from a match."""
+    filter: int
+    """Which filter of the subscription it is of, from 1; the nearest one. 0 where there are none."""
+    attribute: str
+    """Attribute, or the left side of a comparison."""
+    operator: str
+    wanted: object
+    """The constant, a tuple of them for a set, None where there is none; the value of the right side."""
+    value: object
+    """What the event has, None where that is missing; the value of the left side."""
+    distance: float | None
+    """By how much a number or a timestamp misses, in `unit`; None where no distance is told."""
+    unit: str
+    """``s``, or empty for the attribute's unit."""
+    agrees: int | None
+    """How many first characters of text, or first bits of an address, are as wanted."""
+    constraint: str
+    """In SQL."""
+    by: str
+    """By how much, as a phrase."""
+
+
+@dataclass(frozen=True, repr=False)
+class Misses(Sequence[Miss]):
+    """The nearest misses; a sequence of `Miss`, nearest pairs first. ``str()`` prints a table.
+
+    Attributes
+    ----------
+    rows : tuple of Miss
+        One for each failing constraint of a pair.
+    pairs : int
+        Pairs that were looked at.
+    matched : int
+        Those that match; they are not in the table.
+    told : int
+        Pairs in the table.
+    kind : type
+        Of ids: int, str or uuid.UUID.
+    """
+
+    rows: tuple[Miss, ...]
+    pairs: int
+    matched: int
+    told: int
+    kind: type = field(default=int)
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self.rows[row]
+
+    def __iter__(self) -> Iterator[Miss]:
+        return iter(self.rows)
+
+    @property
+    def missed(self) -> int:
+        """Pairs that do not match, in the table or not."""
+        return self.pairs - self.matched
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The columns by name, those of `Miss`."""
+        return {name: [row[place] for row in self.rows] for place, name in enumerate(Miss._fields)}
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`, a row each. Needs pandas."""
+        with needed("replay", "to_pandas()"):
+            import pandas as pd
+        return pd.DataFrame(self.columns()).astype({"distance": "float64", "agrees": "Int64"})
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table`, a row each; `wanted` and `value` are text. Needs the extra `arrow`."""
+        with needed("arrow", "to_arrow()"):
+            import numpy as np
+            import pyarrow as pa
+        columns = self.columns()
+        ids = np.array(columns.pop("subscription"), np.int64 if self.kind is int else object)
+        texts = {name: [_shown(one) for one in columns.pop(name)] for name in ("wanted", "value")}
+        types = {"event": pa.int64(), "failing": pa.int64(), "filter": pa.int64(), "agrees": pa.int64()}
+        made = {
+            name: pa.array(_encodable(column), types.get(name, pa.string()))
+            for name, column in ({**columns, **texts}).items()
+            if name != "distance"
+        }
+        made |= {
+            "subscription": arrow_ids(ids, self.kind),
+            "distance": pa.array(columns["distance"], pa.float64()),
+        }
+        return pa.table({name: made[name] for name in Miss._fields})
+
+    def __repr__(self) -> str:
+        return f"Misses({self._summary()})"
+
+    def __str__(self) -> str:
+        lines = [self._summary()]
+        if self.rows:
+            lines += _table([_HEADER, *_cells(self.rows[:_ROWS])])
+        if len(self.rows) > _ROWS:
+            lines.append(f"... and {numbered(len(self.rows) - _ROWS, 'more row')}")
+        return "\n".join(lines)
+
+    def _summary(self) -> str:
+        said = f"{self.matched:,} of {numbered(self.pairs, 'pair')} match"
+        if self.told < self.missed:
+            return f"{said}; the nearest {self.told:,} of the {self.missed:,} others"
+        return f"{said}; the {self.missed:,} others, nearest first" if self.missed else said
+
+
+def flat_rows(events: EventTable) -> list[dict[str, object]]:
+    """Return the events of a table as what explanations are about."""
+    return [events.row(row) for row in range(len(events))]
+
+
+class MissSearch:
+    """Looks at pairs of an event and a subscription, and keeps the nearest misses.
+
+    Parameters
+    ----------
+    limit : int
+        Most pairs that are kept.
+    """
+
+    def __init__(self, limit: int = MISSES) -> None:
+        if type(limit) is not int or limit < 0:
+            raise ValueError(f"limit is the number of pairs in the table, from 0 on; got {shown(limit)}")
+        self.limit = limit
+        self.pairs = self.matched = 0
+        self._kept: list[tuple[tuple[Any, ...], _Pair]] = []  # with their order, which no two share
+
+    def look(
+        self, id: Any, predicate: Predicate, rows: Sequence[Mapping[str, object]], first: int = 0
+    ) -> None:
+        """Look at a subscription and some events.
+
+        Parameters
+        ----------
+        id : int, str or UUID
+            Of one type, as ids of a filter are.
+        predicate : Predicate
+        rows : sequence of mapping
+            As from `flat_rows`.
+        first : int
+            Number of the first of them.
+        """
+        self.pairs += len(rows)
+        for number, row in enumerate(rows, first):
+            fails = [sum(not test.matches(row) for test in one.constraints) for one in predicate.filters]
+            if 0 in fails:
+                self.matched += 1
+            elif self._may_keep(fails):
+                pairs = [_pair(number, id, predicate, place, row) for place in _least(fails)]
+                insort(self._kept, min((_order(pair), pair) for pair in pairs))
+                del self._kept[self.limit :]
+
+    def _may_keep(self, fails: list[int]) -> bool:
+        """Whether a pair may be near enough: most need not be explained."""
+        if len(self._kept) < self.limit:
+            return True
+        return bool(self._kept) and (not fails, min(fails, default=0)) <= self._kept[-1][0][:2]
+
+    def misses(self, kind: type = int) -> Misses:
+        """Return the table; `kind` is the type of the ids."""
+        rows = [row for _, pair in self._kept for row in _rows(pair)]
+        return Misses(tuple(rows), self.pairs, self.matched, len(self._kept), kind)
+
+
+class _Pair(NamedTuple):
+    """An event and a subscription that do not match, by the nearest filter."""
+
+    event: int
+    id: Any
+    filter: int
+    """From 1; 0 where there is none."""
+    failing: tuple[Explained, ...]
+
+
+def _least(fails: list[int]) -> list[int]:
+    """The filters, from 1, in which the fewest constraints fail; 0 where there are no filters."""
+    least = min(fails, default=0)
+    return [place for place, failing in enumerate(fails, 1) if failing == least] or [0]
+
+
+def _pair(event: int, id: Any, predicate: Predicate, filter: int, row: Mapping[str, object]) -> _Pair:
+    tests = predicate.filters[filter - 1].constraints if filter else ()
+    explained = (explain_test(test, row) for test in tests)
+    return _Pair(event, id, filter, tuple(one for one in explained if not one.satisfied))
+
+
+def _order(pair: _Pair) -> tuple[Any, ...]:
+    """Nearest first. Distances in different units are added: that only decides among as many constraints."""
+    distances = [one.distance for one in pair.failing if one.distance is not None]
+    untold = len(pair.failing) - len(distances)
+    return not pair.filter, len(pair.failing), untold, sum(distances), pair.event, pair.id, pair.filter
+
+
+def _rows(pair: _Pair) -> Iterator[Miss]:
+    if not pair.filter:
+        nothing = "no filter: nothing can match"
+        yield Miss(pair.event, pair.id, 0, 0, "", "", None, None, None, "", None, "FALSE", nothing)
+    for one in pair.failing:
+        test, by = one.constraint, one.shortfall
+        if isinstance(one, ComparisonExplanation):
+            attribute, (value, wanted) = text(one.constraint.left), one.value
+            if one.unit:
+                value, wanted = (Timestamp(side) if isinstance(side, int) else side for side in one.value)
+            if one.distance and not isinstance(one.constraint.right, int | float):
+                by += f" for {shown(wanted)}"
+        else:
+            attribute, value, wanted = one.constraint.attribute, one.value, one.constraint.value
+        yield Miss(
+            pair.event, pair.id, len(pair.failing), pair.filter, attribute, test.operator,
+            tuple(sorted(wanted)) if isinstance(wanted, frozenset) else wanted,
+            value, one.distance, one.unit, one.agrees, str(test), by,
+        )  # fmt: skip
+
+
+def _shown(value: object) -> str | None:
+    return None if value is None else shown(value)
+
+
+def _encodable(column: list[Any]) -> list[Any]:
+    """Text without lone surrogates, which Arrow has no place for."""
+    return [
+        one.encode("utf-8", "backslashreplace").decode() if isinstance(one, str) else one for one in column
+    ]
+
+
+def _cells(rows: Sequence[Miss]) -> Iterator[tuple[str, ...]]:
+    """The printed cells; a pair is named once."""
+    before = None
+    for row in rows:
+        pair = (row.event, row.subscription)
+        names = ("", "") if pair == before else (f"{row.event}", printable(f"{row.subscription}"))
+        before = pair
+        value = "" if row.value is None else shown(row.value)
+        yield *names, printable(row.constraint), printable(value), printable(row.by)
+
+
+def _table(lines: list[tuple[str, ...]]) -> list[str]:
+    """Lines of columns side by side, at most `_LINE` characters wide: what is above `_LEAST` is cut."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    over = sum(widths) + 2 * (len(widths) - 1) - _LINE
+    for least in _LEAST:
+        for place in (3, 2, 4, 1, 0):
+            cut = max(min(over, widths[place] - least[place]), 0)
+            widths[place] -= cut
+            over -= cut
+    return ["  ".join(map(_fitted, line, widths)).rstrip() for line in lines]
+
+
+def _fitted(cell: str, width: int) -> str:
+    return (cell if len(cell) <= width else cell[: width - 3] + "...").ljust(width)
