@@ -591,12 +591,14 @@ class EventFilter:
         ------
         UnknownSubscriptionError
         EventError
-            The event cannot be read, or has lists: explain one with the element that is meant in their place.
+            The event cannot be read, or has lists of several elements: put the one that is meant in their
+            place.
         """
         table = _one(self.schema.read(_lone(event)), "explain")
         if table.choices is not None:
             raise EventError(
-                "explain takes no event with lists; pass it with one element in the place of each list"
+                "explain takes no event with several elements to choose from; "
+                "put one element in the place of each list"
             )
         return explain(self.predicate(id), table.row(0))
 

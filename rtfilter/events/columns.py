@@ -271,7 +271,7 @@ def _read_arrow(fields: Fields, table: Any) -> EventTable:
             break
         table = table.flatten()  # a struct column "a" with a field "b" becomes "a.b"
     found = _table([_arrow_column(field, table) for field in fields], fields, len(table))
-    inner = inner_paths(frozenset(fields.names)).difference(fields.names)
+    inner = inner_paths(fields.known).difference(fields.names)
     lists: dict[int, dict[str, Any]] = {}
     for name in (name for name in table.column_names if name in inner or name in fields.names):
         column = table.column(name)
@@ -287,7 +287,7 @@ def _pandas_lists(table: EventTable, frame: Any) -> dict[int, dict[str, Any]]:
     for name, place in table.fields.places.items():
         if alien[place] and frame[name].dtype.kind == "O":
             _gather(lists, name, table.values(name))
-    inner = inner_paths(frozenset(table.fields.names)).difference(table.fields.names)
+    inner = inner_paths(table.fields.known).difference(table.fields.names)
     for name in inner.intersection(frame.columns):
         if frame[name].dtype.kind == "O":
             _gather(lists, name, frame[name].tolist())

@@ -16,7 +16,7 @@ from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_objects
 from rtfilter.events.encoding import MISSING, is_missing
-from rtfilter.events.nesting import MAX_NESTING, flatten, inner_paths, is_list, too_deep, twice
+from rtfilter.events.nesting import ATOMS, MAX_NESTING, flatten, inner_paths, is_list, too_deep, twice
 from rtfilter.events.table import EventTable, Field, Rows, rests_one_by_one
 from rtfilter.text import listed
 
@@ -111,12 +111,17 @@ class _Reader:
         if depth > MAX_NESTING:
             raise too_deep(self._row)
         found: list[Choice] = []
+        wanted = path in self._names
         for index, element in enumerate(elements):
+            if type(element) in ATOMS:
+                if wanted and element is not None:
+                    found.append(Choice({path: element}, {} if self._distinct else {own: index}))
+                continue
             if isinstance(element, Mapping):
                 inside = self._of_object((*own, index), path, element, depth)
             elif is_list(element):
                 inside = self._of_list((*own, index), path, element, depth + 1)
-            elif path in self._names and not is_missing(element):
+            elif wanted and not is_missing(element):
                 inside = [Choice({path: element}, {})]
             else:
                 continue
@@ -198,7 +203,7 @@ class _Elements(NamedTuple):
 
 
 def with_choices(table: EventTable, lists: Mapping[int, Lists]) -> EventTable:
-    """Return a table that knows the choices of its events.
+    """Return a table that knows the choices of its events, or that of the choices, if all have but one.
 
     Parameters
     ----------
@@ -214,7 +219,7 @@ def with_choices(table: EventTable, lists: Mapping[int, Lists]) -> EventTable:
     """
     if not lists:
         return table
-    names, count = frozenset(table.fields.names), len(table)
+    names, count = table.fields.known, len(table)
     found = {row: choices(own, names, row, distinct=True) for row, own in lists.items()}
     counts = np.ones(count, np.int64)
     for row, own in found.items():
@@ -237,6 +242,8 @@ def with_choices(table: EventTable, lists: Mapping[int, Lists]) -> EventTable:
     points += 0.0  # -0.0 and 0.0 become the same coordinate
     rows = _Elements(table._rows, owner, chosen)
     made = EventTable(points, rows, table.fields)
+    if len(made) == count:  # events with one choice are that choice
+        return made
     kept = [lists.get(row) for row in range(count)]
     return EventTable(
         table.points,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,17 +30,13 @@ def inner_paths(names: frozenset[str]) -> frozenset[str]:
     return frozenset(".".join(own[:end]) for own in parts for end in range(1, len(own)))
 
 
-class Flat(NamedTuple):
-    """What is of interest in one object."""
-
-    values: dict[str, object]
-    """By path; a list at the place of an attribute is among them."""
-    lists: dict[str, Any] | None
-    """Lists at an attribute or above some, by path; None where there are none."""
-
-
-def flatten(event: Mapping[Any, object], names: frozenset[str], row: int = 0, prefix: str = "") -> Flat:
+def flatten(
+    event: Mapping[Any, object], names: frozenset[str], row: int = 0, prefix: str = ""
+) -> tuple[dict[str, object], dict[str, Any] | None]:
     """Return the values of `event` whose path, joined with dots, is one of `names`, and its lists.
+
+    Lists are those at one of `names`, which are values as well, and those above some, by path; None if there
+    are none.
 
     Parameters
     ----------
@@ -83,7 +79,7 @@ def flatten(event: Mapping[Any, object], names: frozenset[str], row: int = 0, pr
                     if name in flat:
                         raise twice(name, row)
                     flat[name] = value
-    return Flat(flat, lists)
+    return flat, lists
 
 
 def too_deep(row: int) -> EventError:

@@ -120,9 +120,12 @@ def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
             raise error
     lists: dict[int, dict[str, Any]] = {}
     if fields.paths is not None:
-        flat = [flatten(event, fields.paths, row) for row, event in enumerate(events)]
-        events = [values for values, _ in flat]
-        lists = {row: own for row, (_, own) in enumerate(flat) if own is not None}
+        nested, events = events, []
+        for row, event in enumerate(nested):
+            values, own = flatten(event, fields.paths, row)
+            events.append(values)
+            if own is not None:
+                lists[row] = own
     rows: list[tuple[Any, ...]] | None = None
     if fields.take is not None and kinds == {dict}:
         with contextlib.suppress(KeyError):  # an attribute is missing

@@ -61,6 +61,11 @@ class Fields(tuple[Field, ...]):
         return tuple(field.name for field in self)
 
     @cached_property
+    def known(self) -> frozenset[str]:
+        """The names, without order."""
+        return frozenset(self.names)
+
+    @cached_property
     def places(self) -> dict[str, int]:
         """The first coordinate of each attribute, by name."""
         starts = accumulate((field.width for field in self), initial=0)
@@ -69,7 +74,7 @@ class Fields(tuple[Field, ...]):
     @cached_property
     def paths(self) -> frozenset[str] | None:
         """The names, where an event must be flattened for them; else None."""
-        return frozenset(self.names) if any("." in name for name in self.names) else None
+        return self.known if any("." in name for name in self.names) else None
 
     @cached_property
     def take(self) -> Callable[[Any], tuple[Any, ...]] | None:
@@ -133,7 +138,8 @@ class EventTable:
     fields : Fields
         The attributes of the schema that read it.
     choices : Choices or None
-        What is matched instead where events have lists; `points` then hold lists for values of another type.
+        What is matched instead where events have several elements to choose from; `points` then hold lists
+        for values of another type.
     """
 
     __slots__ = ("_rows", "choices", "fields", "points")
@@ -169,7 +175,7 @@ class EventTable:
     def row(self, index: int) -> dict[str, object]:
         """Return the present attributes of event `index`, 0 <= index < n, by flattened name.
 
-        A list at the place of an attribute is its value.
+        A list at the place of an attribute is its value, where there are `choices`.
         """
         return self._rows.row(index)
 

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 
 from rtfilter.dtypes import IntArray
-from rtfilter.events.elements import ranges
+from rtfilter.events.elements import Choices, ranges
 from rtfilter.events.table import EventTable
-from rtfilter.predicates.elements import asks_for_none, satisfied
+from rtfilter.predicates.elements import Elements, asks_for_none
 from rtfilter.predicates.model import Predicate
 
 
@@ -47,26 +47,45 @@ def united(
     """
     choices = events.choices
     assert choices is not None
+    if choices.partial is None and len(events) == 1:
+        alone = np.unique(ids)
+        return np.array([0, len(alone)]), alone
     if rows is None:
         rows = np.arange(len(events))
     places, cuts = ranges(choices.offsets, rows)
     counts = np.diff(offsets)
     owner = np.repeat(np.repeat(np.arange(len(rows)), np.diff(cuts)), counts)
-    unsure = np.zeros(len(ids), np.bool_)
-    if choices.partial is not None:
+    if choices.partial is None:
+        order = np.lexsort((ids, owner))
+    else:
         unsure = np.repeat(choices.partial[places], counts)
-    order = np.lexsort((unsure, ids, owner))
-    owner, ids, unsure = owner[order], ids[order], unsure[order]
+        order = np.lexsort((unsure, ids, owner))  # of equal hits the sure one comes first
+    owner, ids = owner[order], ids[order]
     keep = np.ones(len(ids), np.bool_)
-    keep[1:] = (owner[1:] != owner[:-1]) | (ids[1:] != ids[:-1])  # what is sure comes first
+    keep[1:] = (owner[1:] != owner[:-1]) | (ids[1:] != ids[:-1])
+    if choices.partial is not None:
+        hits = np.flatnonzero(keep & unsure[order])
+        keep[hits] = _decide(ids[hits], rows[owner[hits]], events, choices, predicates)
+    kept = np.searchsorted(owner[keep], np.arange(len(rows) + 1))
+    return kept, ids[keep]
+
+
+def _decide(
+    ids: IntArray, rows: IntArray, events: EventTable, choices: Choices, predicates: Predicates
+) -> list[bool]:
+    """Whether events satisfy subscriptions that one of their choices matches, a row and an id each."""
     asked: dict[int, Predicate | None] = {}
-    for hit in np.flatnonzero(keep & unsure).tolist():
-        id, row = int(ids[hit]), int(rows[owner[hit]])
+    event, found = Elements({}, {}), []
+    seen = -1
+    for id, row in zip(ids.tolist(), rows.tolist(), strict=True):
         if id not in asked:
             predicate = predicates.get(id)
             asked[id] = predicate if predicate is not None and asks_for_none(predicate) else None
-        found, lists = asked[id], choices.lists[row]
-        if found is not None and lists is not None:
-            keep[hit] = satisfied(found, events.row(row), lists)
-    kept = np.searchsorted(owner[keep], np.arange(len(rows) + 1))
-    return kept, ids[keep]
+        predicate = asked[id]
+        if predicate is None:
+            found.append(True)
+            continue
+        if row != seen:
+            event, seen = Elements(events.row(row), choices.lists[row] or {}), row
+        found.append(event.satisfy(predicate))
+    return found

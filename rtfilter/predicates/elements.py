@@ -17,37 +17,49 @@ def asks_for_none(predicate: Predicate) -> bool:
     return any(map(_is_null, (test for own in predicate.filters for test in own.constraints)))
 
 
-def satisfied(predicate: Predicate, row: Mapping[str, object], lists: Lists) -> bool:
-    """Whether an event with lists satisfies a predicate.
+class Elements:
+    """An event with lists, which predicates are held against.
 
     Parameters
     ----------
-    predicate : Predicate
     row : mapping
         The event as `EventTable.row` gives it.
     lists : mapping
         Its lists by path, as of `Choices.lists`.
     """
-    return any(_holds(own, row, lists) for own in predicate.filters)
+
+    def __init__(self, row: Mapping[str, object], lists: Lists) -> None:
+        self._row, self._lists = row, lists
+        self._known: dict[frozenset[str], list[Choice]] = {}
+
+    def satisfy(self, predicate: Predicate) -> bool:
+        """Whether the event satisfies a predicate."""
+        return any(map(self._satisfy, predicate.filters))
+
+    def _satisfy(self, own: Filter) -> bool:
+        nulls = {test.attributes[0] for test in own.constraints if _is_null(test)}
+        others = Filter(tuple(test for test in own.constraints if not _is_null(test)))
+        names = frozenset(name for test in others.constraints for name in test.attributes)
+        inside = set(below(self._lists, [*nulls, *names]))
+        if any(self._row.get(name) is not None for name in nulls - inside):
+            return False
+        there = [one for name in nulls & inside for one in self._choices(frozenset((name,))) if one.values]
+        fixed = {name: self._row.get(name) for name in names - inside}
+        return any(
+            others.matches(fixed | one.values if fixed else one.values)
+            and not any(_agree(one, other) for other in there)
+            for one in self._choices(names & inside)
+        )
+
+    def _choices(self, names: frozenset[str]) -> list[Choice]:
+        found = self._known.get(names)
+        if found is None:
+            found = self._known[names] = choices(self._lists, names)
+        return found
 
 
 def _is_null(test: Test) -> bool:
     return isinstance(test, Constraint) and test.operator == "is null"
-
-
-def _holds(own: Filter, row: Mapping[str, object], lists: Lists) -> bool:
-    nulls = {test.attributes[0] for test in own.constraints if _is_null(test)}
-    others = Filter(tuple(test for test in own.constraints if not _is_null(test)))
-    names = frozenset(name for test in others.constraints for name in test.attributes)
-    inside = set(below(lists, [*nulls, *names]))
-    fixed = {name: value for name, value in row.items() if name not in inside}
-    if any(fixed.get(name) is not None for name in nulls):
-        return False
-    there = [one for name in nulls & inside for one in choices(lists, frozenset((name,))) if one.values]
-    return any(
-        others.matches({**fixed, **one.values}) and not any(_agree(one, other) for other in there)
-        for one in choices(lists, names)
-    )
 
 
 def _agree(one: Choice, other: Choice) -> bool:

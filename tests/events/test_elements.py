@@ -31,6 +31,8 @@ def rows_of(schema, events):
     table = schema.read(events)
     searched = table.searched
     found = [searched.row(row) for row in range(len(searched))]
+    if table.choices is None:
+        return [[json.dumps(row, sort_keys=True, default=str)] for row in found]
     lists = [found[start:stop] for start, stop in pairwise(table.choices.offsets.tolist())]
     return [sorted(json.dumps(row, sort_keys=True, default=str) for row in own) for own in lists]
 
@@ -73,7 +75,7 @@ def test_a_choice_that_lacks_what_another_one_has_is_marked():
     pay = table.searched.points[:, SCHEMA.offsets["staff.pay"]]
     assert (pay[:4] == MISSING).tolist() == table.choices.partial[:4].tolist()
     assert table.choices.partial.sum() == 2
-    assert SCHEMA.read(EVENTS[2]).choices.partial is None
+    assert SCHEMA.read({"tags": ["a", "b"]}).choices.partial is None
 
 
 @pytest.mark.parametrize("form", [tuple, np.array], ids=["tuple", "array"])
@@ -187,11 +189,13 @@ def test_nesting_is_limited():
     assert len(SCHEMA.read({"n": event[0]}).searched) == 1
 
 
-def test_explain_wants_an_event_without_lists():
+def test_explain_wants_an_event_with_one_choice():
     filter = EventFilter(SCHEMA)
     filter.subscribe("tags = 'a'")
-    with pytest.raises(EventError, match="explain takes no event with lists"):
-        filter.explain({"tags": ["a"]}, 0)
+    assert filter.explain({"tags": ["a"], "staff": [{"name": "Ann"}]}, 0).matched
+    assert not filter.explain({"tags": []}, 0).matched
+    with pytest.raises(EventError, match="explain takes no event with several elements to choose from"):
+        filter.explain({"tags": ["a", "b"]}, 0)
 
 
 def test_workload_and_visits_count_all_choices():

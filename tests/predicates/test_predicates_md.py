@@ -12,7 +12,7 @@ from rtfilter.events import elements, nesting
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.predicates import boxes, combine, expressions, model, sql
-from rtfilter.predicates.elements import satisfied
+from rtfilter.predicates.elements import Elements
 from rtfilter.predicates.parse import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "predicates.md").read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ def sources(entries):
 def by_definition(schema, source, event):
     parsed, table = parse(source, schema), schema.read(event)
     if table.choices is not None:
-        return satisfied(parsed, table.row(0), table.choices.lists[0])
+        return Elements(table.row(0), table.choices.lists[0]).satisfy(parsed)
     return parsed.matches(table.row(0))
 
 
@@ -59,7 +59,7 @@ def by_boxes(schema, source, event):
         exact for low, high, exact in zip(*compiled, strict=True) for one in points if inside(one, low, high)
     ]
     if table.choices is not None:
-        return bool(hits) and satisfied(parsed, table.row(1), table.choices.lists[1])
+        return bool(hits) and Elements(table.row(1), table.choices.lists[1]).satisfy(parsed)
     return any(hits) or (bool(hits) and parsed.matches(table.row(1)))
 
 
