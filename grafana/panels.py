@@ -263,12 +263,10 @@ ROWS = [
         [
             Panel(
                 "Subscriptions",
-                "Subscriptions in the index, and their boxes. Equal boxes are stored once. What nothing "
-                "bounds costs each event an exact check.",
+                "Subscriptions in the index, and their boxes. Equal boxes are stored once.",
                 {
                     "subscriptions": latest("rtfilter_index_subscriptions"),
                     "boxes": latest("rtfilter_index_boxes"),
-                    "unbounded": latest("rtfilter_index_unbounded"),
                 },
             ),
             Panel(

@@ -28,6 +28,7 @@ from rtfilter.matchers.registry import MATCHERS, Factory, factory_of
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching.control import Control
 from rtfilter.matching.covering import How, related
+from rtfilter.matching.elements import united
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
@@ -541,9 +542,12 @@ class EventFilter:
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:
             # The first hit might be one that nobody may see.
-            first_only = not self._subscriptions.hides(moment)
-            hits = self._subscriptions.matcher.match(table, first_only=first_only)
-            offsets, _ = refine(hits, table, self._subscriptions, None, moment)
+            partial = table.choices is not None and table.choices.partial is not None
+            first_only = not partial and not self._subscriptions.hides(moment)
+            hits = self._subscriptions.matcher.match(table.searched, first_only=first_only)
+            offsets, ids = refine(hits, table.searched, self._subscriptions, None, moment)
+            if table.choices is not None:
+                offsets, _ = united(offsets, ids, table, self._subscriptions)
         if moment > -inf:
             self._updates.sweep(moment)
         return np.diff(offsets) > 0
@@ -556,7 +560,8 @@ class EventFilter:
         """Estimated work of matching each event, int64 (n,): for the R*-tree, leaves that it will visit."""
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:
-            return self._subscriptions.matcher.workload(table)
+            workload = self._subscriptions.matcher.workload(table.searched)
+        return workload if table.choices is None else table.choices.sums(workload)
 
     def track(self, key: Key = None, max_keys: int = MAX_KEYS, max_matches: int = MAX_MATCHES) -> Tracker:
         """What begins and stops to match, key by key: a `Tracker`, whose first events enter all they match.
@@ -633,6 +638,9 @@ class EventFilter:
         Raises
         ------
         UnknownSubscriptionError
+        EventError
+            The event cannot be read, or has lists of several elements: put the one that is meant in their
+            place.
         """
         (row,) = flat_rows(_one(self.schema.read(_lone(event)), "explain"))
         return explain(self.predicate(id), row)

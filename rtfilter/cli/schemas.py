@@ -67,9 +67,9 @@ def to_line(schema: Schema) -> str:
 def infer_from_objects(objects: Iterable[Mapping[str, Any]], path: str) -> Schema:
     """Infer a schema from JSON objects.
 
-    Nested objects give names with dots, null and arrays say nothing. int and float together are float; text
-    is a timestamp where all of it is ISO 8601. Where types differ the most frequent one is taken, as values
-    of another type are no error.
+    Nested objects give names with dots, arrays what their elements do, null says nothing. int and float
+    together are float; text is a timestamp where all of it is ISO 8601. Where types differ the most frequent
+    one is taken, as values of another type are no error.
     """
     seen: dict[str, Counter[str]] = {}
     for found in objects:
@@ -79,15 +79,22 @@ def infer_from_objects(objects: Iterable[Mapping[str, Any]], path: str) -> Schem
 
 def _see(seen: dict[str, Counter[str]], prefix: str, node: Mapping[str, Any]) -> None:
     for key, value in node.items():
-        name = prefix + key
-        if isinstance(value, dict):
-            _see(seen, f"{name}.", value)
-            continue
-        kinds = seen.setdefault(name, Counter())
-        if isinstance(value, str):
-            kinds["timestamp" if _is_moment(value) else "str"] += 1
-        elif isinstance(value, bool | int | float):
-            kinds[type(value).__name__] += 1
+        _see_value(seen, prefix + key, value)
+
+
+def _see_value(seen: dict[str, Counter[str]], name: str, value: object) -> None:
+    if isinstance(value, dict):
+        _see(seen, f"{name}.", value)
+        return
+    if isinstance(value, list):
+        for element in value:
+            _see_value(seen, name, element)
+        return
+    kinds = seen.setdefault(name, Counter())
+    if isinstance(value, str):
+        kinds["timestamp" if _is_moment(value) else "str"] += 1
+    elif isinstance(value, bool | int | float):
+        kinds[type(value).__name__] += 1
 
 
 def _most_frequent(kinds: Counter[str]) -> str:
@@ -131,7 +138,10 @@ def _common(kinds: set[str]) -> str:
 
 
 def infer_from_arrow(schema: Any, path: str) -> Schema:
-    """Infer a schema from the column types of a Parquet file; structs give names with dots."""
+    """Infer a schema from the column types of a Parquet file; structs give names with dots.
+
+    Lists give what their elements do.
+    """
     found: dict[str, str] = {}
     for field in schema:
         _see_field(found, field.name, field.type)
@@ -144,6 +154,9 @@ def _see_field(found: dict[str, str], name: str, kind: Any) -> None:
     if types.is_struct(kind):
         for field in kind:
             _see_field(found, f"{name}.{field.name}", field.type)
+        return
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        _see_field(found, name, kind.value_type)
         return
     if types.is_dictionary(kind):
         kind = kind.value_type

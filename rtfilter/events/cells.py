@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -30,15 +30,18 @@ def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
     return points
 
 
-def encode_objects(field: Field, values: Sequence[Any]) -> FloatArray:
+def encode_objects(field: Field, values: Sequence[Any], kinds: Set[type] | None = None) -> FloatArray:
     """Encode n Python objects; returns float64 (n,), for strings (n, 2).
+
+    `kinds` are their types, if they are known.
 
     Raises
     ------
     EventError
         A value that `encode_cell` refuses.
     """
-    kinds = set(map(type, values))
+    if kinds is None:
+        kinds = set(map(type, values))
     if field.family == "number" and kinds <= _NUMBERS and values and field.sharp:
         try:
             coordinates = np.fromiter(values, np.float64, len(values))

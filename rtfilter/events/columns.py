@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_objects, refusal
+from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.exact import instants, rests
 from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values, streamed
+from rtfilter.events.nesting import inner_paths, is_list
 from rtfilter.events.table import PHRASES, EventTable, Field, Fields, inward, rests_one_by_one
 from rtfilter.text import listed
 
@@ -56,7 +58,8 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
     kinds = families(events)  # so that subclasses (geopandas) are read as well
     if ("pandas", "DataFrame") in kinds:
         _require_known(fields, map(str, events.columns))
-        return _table([_pandas_column(field, events) for field in fields], fields, len(events))
+        table = _table([_pandas_column(field, events) for field in fields], fields, len(events))
+        return with_choices(table, _pandas_lists(table, events))
     if ("pyarrow", "RecordBatch") in kinds:
         events = sys.modules["pyarrow"].Table.from_batches([events])
         kinds.add(("pyarrow", "Table"))
@@ -267,7 +270,42 @@ def _read_arrow(fields: Fields, table: Any) -> EventTable:
         if not any(types.is_struct(kind) for kind in table.schema.types):
             break
         table = table.flatten()  # a struct column "a" with a field "b" becomes "a.b"
-    return _table([_arrow_column(field, table) for field in fields], fields, len(table))
+    found = _table([_arrow_column(field, table) for field in fields], fields, len(table))
+    inner = inner_paths(fields.known).difference(fields.names)
+    lists: dict[int, dict[str, Any]] = {}
+    for name in (name for name in table.column_names if name in inner or name in fields.names):
+        column = table.column(name)
+        if _is_list(column.type):
+            _gather(lists, name, found.values(name) if name in fields.names else column.to_pylist())
+    return with_choices(found, lists)
+
+
+def _pandas_lists(table: EventTable, frame: Any) -> dict[int, dict[str, Any]]:
+    """The lists in the cells of a frame, by row and path; those of attributes are read as another type."""
+    lists: dict[int, dict[str, Any]] = {}
+    alien = (table.points == ALIEN).any(axis=0)
+    for name, place in table.fields.places.items():
+        if alien[place] and frame[name].dtype.kind == "O":
+            _gather(lists, name, table.values(name))
+    inner = inner_paths(table.fields.known).difference(table.fields.names)
+    for name in inner.intersection(frame.columns):
+        if frame[name].dtype.kind == "O":
+            _gather(lists, name, frame[name].tolist())
+    return lists
+
+
+def _gather(lists: dict[int, dict[str, Any]], name: str, values: Iterable[Any]) -> None:
+    for row, value in enumerate(values):
+        if is_list(value):
+            lists.setdefault(row, {})[name] = value
+
+
+def _is_list(kind: Any) -> bool:
+    """Whether an Arrow type is that of lists."""
+    types = sys.modules["pyarrow"].types
+    views = (getattr(types, name, None) for name in ("is_list_view", "is_large_list_view"))
+    known = (types.is_list, types.is_large_list, types.is_fixed_size_list, *views)
+    return any(belongs is not None and belongs(kind) for belongs in known)
 
 
 def _arrow_column(field: Field, table: Any) -> Column:

@@ -65,9 +65,8 @@ def arrow_values(column: Any) -> Values:
         column = column.cast(kind)
     missing = np.asarray(column.is_null())
     if not _is_plain(kind):
-        array = np.empty(len(column), object)
-        array[:] = column.to_pylist()
-        return Values(array, missing)
+        # Lists of one length are no matrix.
+        return Values(np.fromiter(column.to_pylist(), object, len(column)), missing)
     if pa.types.is_float16(kind):
         column = column.cast(pa.float32())
     elif pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,49 +13,17 @@ import numpy as np
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_cell, encode_objects
+from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import HIGHEST, LOWEST, is_missing, string_code
+from rtfilter.events.nesting import ATOMS, LISTS, flatten, is_list
 from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
 
-MAX_NESTING = 64
-"""Deepest nesting of objects in one event."""
-_ATOMS = frozenset((int, float, str, bool, type(None)))
 _PLAIN = frozenset((int, float))
 _FORMS = (
     "expected a mapping of names to values; a list holds mappings, or nothing but lists or tuples of values "
     "in the order of the schema; an array has shape (n, number of attributes)"
 )
 """What is said of a list of something else."""
-
-
-def flatten(event: Mapping[Any, object], names: frozenset[str], row: int = 0) -> dict[str, object]:
-    """Return the values of `event` whose path, joined with dots, is one of `names`.
-
-    Raises
-    ------
-    EventError
-        One name has two values, as in ``{"a.b": 1, "a": {"b": 2}}``, or objects are nested deeper
-        than `MAX_NESTING`.
-    """
-    flat: dict[str, object] = {}
-    for name, value in _leaves(event, row):
-        if name in names:
-            if name in flat:
-                raise EventError.about(name, "occurs twice, nested and with dots", row)
-            flat[name] = value
-    return flat
-
-
-def _leaves(event: Mapping[Any, object], row: int) -> Iterator[tuple[str, object]]:
-    stack: list[tuple[str, Mapping[Any, object], int]] = [("", event, 1)]
-    while stack:
-        prefix, node, depth = stack.pop()
-        if depth > MAX_NESTING:
-            raise EventError(f"objects are nested deeper than {MAX_NESTING} levels", row=row)
-        for key, value in node.items():
-            if type(value) not in _ATOMS and isinstance(value, Mapping):
-                stack.append((f"{prefix}{key}.", value, depth + 1))
-            elif isinstance(key, str):
-                yield prefix + key, value
 
 
 class _Dicts:
@@ -85,13 +53,17 @@ class _Dicts:
 
 def read_dict(fields: Fields, event: Mapping[Any, object]) -> EventTable:
     """Read one event. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
+    lists: dict[str, Any] | None = None
     if fields.paths is not None:
-        event = flatten(event, fields.paths)
+        event, lists = flatten(event, fields.paths)
     points = _plain_numbers(fields, event) if fields.numbers and type(event) is dict else None
     if points is None:
-        points = np.array((_point(fields, event),), np.float64)
+        found: dict[str, Any] = {}
+        points = np.array((_point(fields, event, found),), np.float64)
+        lists = lists or found
     points += 0.0  # -0.0 and 0.0 become the same coordinate
-    return EventTable(points, _Dicts(fields, (event,)), fields)
+    table = EventTable(points, _Dicts(fields, (event,)), fields)
+    return with_choices(table, {0: lists}) if lists else table
 
 
 def _plain_numbers(fields: Fields, event: dict[Any, Any]) -> FloatArray | None:
@@ -114,7 +86,8 @@ def _plain_numbers(fields: Fields, event: dict[Any, Any]) -> FloatArray | None:
         return None
 
 
-def _point(fields: Fields, event: Mapping[Any, Any]) -> list[float]:
+def _point(fields: Fields, event: Mapping[Any, Any], lists: dict[str, Any]) -> list[float]:
+    """The point of an event; the lists among its values are put into `lists`."""
     point: list[float] = []
     for field in fields:
         name, family, _, low, high, _ = field
@@ -128,6 +101,8 @@ def _point(fields: Fields, event: Mapping[Any, Any]) -> list[float]:
             point.append(value)
         else:
             point += encode_cell(field, value, 0)
+            if kind not in ATOMS and is_list(value):
+                lists[name] = value
     return point
 
 
@@ -143,8 +118,14 @@ def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
             error = EventError(f"event {row} {reason}", reason=reason)
             error.row = row
             raise error
+    lists: dict[int, dict[str, Any]] = {}
     if fields.paths is not None:
-        events = [flatten(event, fields.paths, row) for row, event in enumerate(events)]
+        nested, events = events, []
+        for row, event in enumerate(nested):
+            values, own = flatten(event, fields.paths, row)
+            events.append(values)
+            if own is not None:
+                lists[row] = own
     rows: list[tuple[Any, ...]] | None = None
     if fields.take is not None and kinds == {dict}:
         with contextlib.suppress(KeyError):  # an attribute is missing
@@ -156,9 +137,17 @@ def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
             columns = ([event.get(name) for event in events] for name in fields.names)
         else:
             columns = zip(*rows, strict=True)
-        parts = [encode_objects(field, column) for field, column in zip(fields, columns, strict=True)]
+        parts = []
+        for field, column in zip(fields, columns, strict=True):
+            kinds = set(map(type, column))
+            parts.append(encode_objects(field, column, kinds))
+            if fields.paths is None and not kinds <= ATOMS and any(issubclass(kind, LISTS) for kind in kinds):
+                for row, value in enumerate(column):
+                    if is_list(value):
+                        lists.setdefault(row, {})[field.name] = value
         points = assemble(parts, len(events))
-    return EventTable(points, _Dicts(fields, events), fields)
+    table = EventTable(points, _Dicts(fields, events), fields)
+    return with_choices(table, lists) if lists else table
 
 
 def _named(fields: Fields, rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:

@@ -7,13 +7,16 @@ from functools import cached_property
 from itertools import accumulate
 from math import ceil, floor, inf, nextafter
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import HIGHEST, LOWEST
 from rtfilter.events.exact import rest_of
+
+if TYPE_CHECKING:
+    from rtfilter.events.elements import Choices
 
 PHRASES: Final = {"number": "a number", "str": "a string", "bool": "a boolean", "timestamp": "a timestamp"}
 """What messages say an attribute is, by its family."""
@@ -58,9 +61,20 @@ class Fields(tuple[Field, ...]):
         return tuple(field.name for field in self)
 
     @cached_property
+    def known(self) -> frozenset[str]:
+        """The names, without order."""
+        return frozenset(self.names)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The first coordinate of each attribute, by name."""
+        starts = accumulate((field.width for field in self), initial=0)
+        return dict(zip(self.names, starts, strict=False))
+
+    @cached_property
     def paths(self) -> frozenset[str] | None:
         """The names, where an event must be flattened for them; else None."""
-        return frozenset(self.names) if any("." in name for name in self.names) else None
+        return self.known if any("." in name for name in self.names) else None
 
     @cached_property
     def take(self) -> Callable[[Any], tuple[Any, ...]] | None:
@@ -123,13 +137,19 @@ class EventTable:
         Coordinates; `MISSING` and `ALIEN` mark absent and ill-typed values.
     fields : Fields
         The attributes of the schema that read it.
+    choices : Choices or None
+        What is matched instead where events have several elements to choose from; `points` then hold lists
+        for values of another type.
     """
 
-    __slots__ = ("_rows", "fields", "points")
+    __slots__ = ("_rows", "choices", "fields", "points")
 
-    def __init__(self, points: FloatArray, rows: Rows, fields: Fields) -> None:
+    def __init__(
+        self, points: FloatArray, rows: Rows, fields: Fields, choices: Choices | None = None
+    ) -> None:
         self.points = points
         self.fields = fields
+        self.choices = choices
         self._rows = rows
 
     def __len__(self) -> int:
@@ -137,14 +157,26 @@ class EventTable:
 
     def rows(self, rows: range) -> EventTable:
         """Return the events in consecutive rows, from 0, as another table."""
-        return EventTable(self.points[rows.start : rows.stop], _Chosen(self._rows, rows), self.fields)
+        choices = None if self.choices is None else self.choices.take(np.arange(rows.start, rows.stop))
+        return EventTable(
+            self.points[rows.start : rows.stop], _Chosen(self._rows, rows), self.fields, choices
+        )
 
     def take(self, rows: IntArray) -> EventTable:
         """Return the events in these rows, int64 (k,), in this order, as another table."""
-        return EventTable(self.points[rows], _Chosen(self._rows, rows.tolist()), self.fields)
+        choices = None if self.choices is None else self.choices.take(rows)
+        return EventTable(self.points[rows], _Chosen(self._rows, rows.tolist()), self.fields, choices)
+
+    @property
+    def searched(self) -> EventTable:
+        """The points to search: these events or, where some have lists, their choices."""
+        return self if self.choices is None else self.choices.table
 
     def row(self, index: int) -> dict[str, object]:
-        """Return the present attributes of event `index`, 0 <= index < n, by flattened name."""
+        """Return the present attributes of event `index`, 0 <= index < n, by flattened name.
+
+        A list at the place of an attribute is its value, where there are `choices`.
+        """
         return self._rows.row(index)
 
     def values(self, attribute: str) -> Sequence[object]:
@@ -161,8 +193,8 @@ class EventTable:
             Columns of `points`, which have a value of the attribute's type there.
         """
         found = np.empty(len(rows), np.int64)
-        starts = accumulate((field.width for field in self.fields), initial=0)
-        for field, start in zip(self.fields, starts, strict=False):
+        for field in self.fields:
+            start = self.fields.places[field.name]
             own = np.flatnonzero(coordinates == start)
             if len(own):
                 places = rows[own]

@@ -219,9 +219,11 @@ def refuse_untaken(name: str, takes: Takes, predicates: Iterable[Predicate], sch
 
 def refuse_missing(name: str, events: EventTable, schema: Schema) -> None:
     """Raise `EventError` for an event without an attribute: for a matcher that needs all of them."""
-    absent = events.points == MISSING
+    absent = events.searched.points == MISSING
     if absent.any():
         row, coordinate = (int(i) for i in np.argwhere(absent)[0])
+        if events.choices is not None:
+            row = int(np.searchsorted(events.choices.offsets, row, "right")) - 1
         attribute = next(n for n in reversed(schema.names) if schema.offsets[n] <= coordinate)
         raise EventError.about(
             attribute, f"is missing, but the matcher {name!r} needs all attributes; choose another", row

@@ -24,10 +24,12 @@ from weakref import ref
 
 from rtfilter.adaptive import WHOLE, Plan, Report, Shape, Ticket
 from rtfilter.dtypes import IntArray
+from rtfilter.events.elements import ranges
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.jit import Kernel
 from rtfilter.matchers.flat import leveled
 from rtfilter.matching.control import Control
+from rtfilter.matching.elements import united
 from rtfilter.matching.gate import Gate, Hold
 from rtfilter.matching.outcome import Group, Outcome
 from rtfilter.matching.refine import refine
@@ -81,9 +83,12 @@ class Road:
         `arrival` is its `perf_counter`, and `moment` what deadlines are held against.
         """
         with self.gate.reading():
+            searched = events.searched
             with self.turn:
-                hits = self.matcher.match(events)
-            offsets, ids = refine(hits, events, self.subscriptions, None, moment, self.tell)
+                hits = self.matcher.match(searched)
+            offsets, ids = refine(hits, searched, self.subscriptions, None, moment, self.tell)
+            if searched is not events:
+                offsets, ids = united(offsets, ids, events, self.subscriptions)
             names = self.subscriptions.labels.names
             if names is not None:  # before a change: then handles may stand for others
                 matches = Matches.named(offsets, names.take(ids), names.kind)
@@ -227,6 +232,7 @@ class Batch:
         moment: float,
     ) -> None:
         self._road, self._events, self._arrival, self.moment = road, events, arrival, moment
+        self._searched = events.searched
         self.plan, self.steps = plan, Gate()
         self._names = road.subscriptions.labels.names
         self.outcome = Outcome(len(events), int if self._names is None else self._names.kind)
@@ -240,10 +246,17 @@ class Batch:
     def _estimate(self) -> None:
         begun = perf_counter()
         with self._road.turn:
-            frontier = self._road.levels.frontier(self._events, self.plan.level)
+            frontier = self._road.levels.frontier(self._searched, self.plan.level)
         self.workload, self.account.estimation_visits = frontier.workload, frontier.visits
-        self.order, self.cuts = schedule(self._road.policy, frontier.workload, self.plan.group)
-        self._groups = frontier.split(self.order, self.cuts)
+        choices = self._events.choices
+        if choices is not None:
+            self.workload = choices.sums(frontier.workload)
+        self.order, self.cuts = schedule(self._road.policy, self.workload, self.plan.group)
+        order, cuts = self.order, self.cuts
+        if choices is not None:  # a group of events is searched as all of their choices
+            order, ends = ranges(choices.offsets, order)
+            cuts = ends[cuts]
+        self._groups = frontier.split(order, cuts)
         self.group_count = len(self.cuts) - 1
         self.account.estimation = perf_counter() - begun
 
@@ -274,20 +287,28 @@ class Batch:
         """Compute the next group. Only for who is alone with the batch; others `step`."""
         group, begun = len(self.outcome.groups), perf_counter()
         rows: IntArray | None = None
+        places: IntArray | None = None
+        choices = self._events.choices
         with self._road.turn:
             if self.order is None or self.cuts is None:
-                hits = self._road.matcher.match(self._events)
+                hits = self._road.matcher.match(self._searched)
             else:
-                rows = self.order[self.cuts[group] : self.cuts[group + 1]]
+                rows = places = self.order[self.cuts[group] : self.cuts[group + 1]]
+                if choices is not None:
+                    places, _ = ranges(choices.offsets, rows)
                 hits = self._road.levels.resume_part(self._groups, group)
         offsets, ids = refine(
-            hits, self._events, self._road.subscriptions, rows, self.moment, self._road.tell
+            hits, self._searched, self._road.subscriptions, places, self.moment, self._road.tell
         )
+        visits = hits.visits
+        if choices is not None:
+            offsets, ids = united(offsets, ids, self._events, self._road.subscriptions, rows)
+            visits = choices.sums(visits, rows)
         if self._names is not None:  # while the index is held: then handles may stand for others
             ids = self._names.take(ids)
         now = perf_counter()
         worked = self.account.worked = self.account.worked + now - begun
-        self.outcome.groups.append(Group(rows, offsets, ids, hits.visits, now - self._arrival, worked))
+        self.outcome.groups.append(Group(rows, offsets, ids, visits, now - self._arrival, worked))
 
     def finish(self) -> None:
         """Compute what is left."""

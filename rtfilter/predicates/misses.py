@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from rtfilter.errors import EventError
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.table import EventTable
 from rtfilter.extras import needed
@@ -152,7 +153,18 @@ class Misses(Sequence[Miss]):
 
 
 def flat_rows(events: EventTable) -> list[dict[str, object]]:
-    """Return the events of a table as what explanations are about."""
+    """Return the events of a table as what explanations are about.
+
+    Raises
+    ------
+    EventError
+        An event has lists of several elements.
+    """
+    if events.choices is not None:
+        raise EventError(
+            "explain takes no event with several elements to choose from; "
+            "put one element in the place of each list"
+        )
     return [events.row(row) for row in range(len(events))]
 
 

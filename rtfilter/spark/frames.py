@@ -247,6 +247,14 @@ def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
     if kind.typeName() == "struct":
         for field in cast("StructType", kind).fields:
             _require_fitting(f"{name}.{field.name}", field.dataType, schema)
+    elif kind.typeName() == "array":
+        inside = [attribute for attribute in schema.names if f"{attribute}.".startswith(f"{name}.")]
+        if inside:
+            raise EventError(
+                f"column {name!r} is {kind.simpleString()}, and lists in events are not taken on Spark; "
+                "explode it, so that each element is an event, or leave it out",
+                attribute=inside[0],
+            )
     elif name in schema.attributes:
         family = schema.attributes[name].family
         if kind.typeName() not in ("void", *FITTING[family]):

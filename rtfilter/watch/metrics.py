@@ -332,7 +332,9 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
         "rtfilter_in_flight_batches", "Batches being matched now", index["in_flight_batches"]
     )
     yield GaugeMetricFamily(
-        "rtfilter_index_unbounded", "Subscriptions that nothing bounds", index["unbounded"]
+        "rtfilter_index_unbounded",
+        "Subscriptions that nothing bounds: each costs an exact check of nearly every event",
+        index["unbounded"],
     )
     yield CounterMetricFamily(
         "rtfilter_subscriptions_expired",
@@ -343,7 +345,6 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
         "boxes": "Distinct boxes in the index",
         "height": "Levels of the index",
         "bytes": "Memory of the index",
-        "unbounded": "Subscriptions that nothing bounds: each costs an exact check of nearly every event",
     }
     for key, text in gauges.items():
         if key in index:  # a matcher of constraints has no boxes

@@ -391,13 +391,13 @@ def inferred(capsys, path):
 
 def test_inference_from_json_lines(capsys):
     events = [
-        {"a": 1, "b": {"c": True, "d": {"e": "2024-05-01"}}, "mixed": 1, "": 3, "list": [1]},
+        {"a": 1, "b": {"c": True, "d": {"e": "2024-05-01"}}, "mixed": 1, "": 3, "list": [[1], [{"x": "y"}]]},
         {"a": 2.5, "b": {"d": {"e": "2024-05-01T10:00Z"}}, "mixed": "x", "null": None, "t": "2024-05-01"},
         {"mixed": "y", "t": "tomorrow"},
     ]
     write_lines("e.jsonl", events)
-    found = {"a": "float", "b.c": "bool", "b.d.e": "timestamp", "mixed": "str", "t": "str"}
-    assert inferred(capsys, "e.jsonl") == found
+    found = {"a": "float", "b.c": "bool", "b.d.e": "timestamp", "mixed": "str", "list": "int"}
+    assert inferred(capsys, "e.jsonl") == found | {"list.x": "str", "t": "str"}
 
 
 def test_inference_from_csv(capsys):
@@ -418,8 +418,17 @@ def test_inference_from_parquet(capsys):
     }
     pq.write_table(pa.table(columns), "e.parquet")
     assert inferred(capsys, "e.parquet") == {
-        "i": "int", "f": "float", "s": "str", "t": "timestamp", "x.b": "bool",
+        "i": "int", "f": "float", "s": "str", "t": "timestamp", "x.b": "bool", "x.l": "int",
     }  # fmt: skip
+
+
+def test_lists_in_json_lines(capsys):
+    rules = [{"tags": ["a"]}, {"staff": {"name": ["Ann"], "pay": [{"numeric": [">", 5]}]}}]
+    write_lines("subs.jsonl", [{"pattern": rule} for rule in rules])
+    staff = [{"name": "Ann", "pay": 1}, {"name": "Bob", "pay": 9}]
+    events = [{"tags": ["b", "a"], "staff": staff}, {"staff": [{"name": "Ann", "pay": 9}]}]
+    write_lines("events.jsonl", events)
+    assert run_match(capsys, "subs.jsonl", "events.jsonl") == [(0, 0), (1, 1)]
 
 
 def test_inference_looks_at_the_first_events_only(capsys, monkeypatch):

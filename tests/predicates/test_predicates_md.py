@@ -8,10 +8,11 @@ import pytest
 
 from predicate_cases import inside
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.events import objects
+from rtfilter.events import elements, nesting
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.predicates import boxes, combine, expressions, model, sql
+from rtfilter.predicates.elements import Elements
 from rtfilter.predicates.parse import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "predicates.md").read_text(encoding="utf-8")
@@ -42,7 +43,10 @@ def sources(entries):
 
 
 def by_definition(schema, source, event):
-    return parse(source, schema).matches(schema.read(event).row(0))
+    parsed, table = parse(source, schema), schema.read(event)
+    if table.choices is not None:
+        return Elements(table.row(0), table.choices.lists[0]).satisfy(parsed)
+    return parsed.matches(table.row(0))
 
 
 def by_boxes(schema, source, event):
@@ -50,7 +54,12 @@ def by_boxes(schema, source, event):
     parsed = parse(source, schema)
     table = schema.read([{}, event])
     compiled = boxes.compile_predicate(parsed, schema)
-    hits = [exact for low, high, exact in zip(*compiled, strict=True) if inside(table.points[1], low, high)]
+    points = table.searched.points[1:]  # of an event with lists those of its choices
+    hits = [
+        exact for low, high, exact in zip(*compiled, strict=True) for one in points if inside(one, low, high)
+    ]
+    if table.choices is not None:
+        return bool(hits) and Elements(table.row(1), table.choices.lists[1]).satisfy(parsed)
     return any(hits) or (bool(hits) and parsed.matches(table.row(1)))
 
 
@@ -168,7 +177,8 @@ def test_every_block_is_run():
         ("operations of one", expressions.MAX_OPERATIONS),
         ("subscriptions of a filter", boxes.MAX_UNBOUNDED),
         ("levels of parentheses", combine.MAX_DEPTH),
-        ("levels of objects", objects.MAX_NESTING),
+        ("levels of objects", nesting.MAX_NESTING),
+        ("choices of elements", elements.MAX_CHOICES),
     ],
 )
 def test_limits_are_those_of_the_code(row, value):

@@ -2,9 +2,11 @@
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import types
 
-from rtfilter import EventFilter, PredicateError, Schema
+from rtfilter import EventError, EventFilter, PredicateError, Schema
 from rtfilter.predicates.bound_columns import bounded_columns
+from rtfilter.spark.frames import _require_fitting
 from rtfilter.spark.subscribing import SubscriptionReader
 
 SCHEMA = Schema({"x": float, "y": float})
@@ -44,3 +46,17 @@ def test_large_integers_in_bounds_are_exact():
     assert ids.tolist() == [7, 9, 11]
     assert lows[:2, 0].tolist() == [2.0**53, 2.0**53]
     assert highs[2].tolist() == [float("inf"), 5.0]
+
+
+def test_columns_of_arrays_are_refused_where_an_attribute_is_in_them():
+    schema = Schema({"tags": str, "staff.name": str, "a.b.c": int})
+    texts = types.ArrayType(types.StringType())
+    staff = types.ArrayType(types.StructType([types.StructField("name", types.StringType())]))
+    for name, kind, attribute in (("tags", texts, "tags"), ("staff", staff, "staff.name")):
+        with pytest.raises(EventError, match=f"column '{name}' is array<.*explode it") as caught:
+            _require_fitting(name, kind, schema)
+        assert caught.value.attribute == attribute
+    with pytest.raises(EventError, match=r"column 'a\.b' is array"):
+        _require_fitting("a", types.StructType([types.StructField("b", texts)]), schema)
+    _require_fitting("other", texts, schema)
+    _require_fitting("a", types.StructType([types.StructField("other", texts)]), schema)

@@ -1,0 +1,277 @@
+"""Lists in events: an event with lists stands for one event for each choice of their elements.
+
+Of each list one element is chosen, and what lies below it is that element's: attributes of one object of a
+list come together. The normative text is `docs/predicates.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.errors import EventError
+from rtfilter.events.cells import encode_objects
+from rtfilter.events.encoding import MISSING, is_missing
+from rtfilter.events.nesting import ATOMS, MAX_NESTING, flatten, inner_paths, is_list, too_deep, twice
+from rtfilter.events.table import EventTable, Field, Rows, rests_one_by_one
+from rtfilter.text import listed
+
+MAX_CHOICES: Final = 1000
+"""Most choices of one event."""
+
+Lists = Mapping[str, Sequence[Any]]
+"""Lists of an event by their paths."""
+ListKey = tuple[Any, ...]
+"""Tells one list of an event from others: indexes and paths from the outermost one."""
+
+
+class Choice(NamedTuple):
+    """One choice of elements."""
+
+    values: dict[str, object]
+    """By flattened name; those that are there."""
+    places: dict[ListKey, int]
+    """The index of the element that was chosen, by list."""
+
+
+class Choices(NamedTuple):
+    """What n events with lists stand for: m >= n choices."""
+
+    table: EventTable
+    """Of the m choices."""
+    offsets: IntArray
+    """int64 (n + 1,): event i has the choices ``offsets[i]:offsets[i + 1]``, at least one."""
+    lists: Sequence[Lists | None]
+    """The lists of each event; None for an event without."""
+    partial: BoolArray | None
+    """bool (m,): whether the choice lacks an attribute that another one of its event has; None: none does."""
+
+    def take(self, rows: IntArray) -> Choices:
+        """Return the choices of some events, int64 (k,), in this order."""
+        places, offsets = ranges(self.offsets, rows)
+        partial = None if self.partial is None else self.partial[places]
+        return Choices(self.table.take(places), offsets, [self.lists[row] for row in rows.tolist()], partial)
+
+    def sums(self, values: IntArray, rows: IntArray | None = None) -> IntArray:
+        """Sum up values of the choices of all events, or of some, one event after the other, int64 (k,)."""
+        counts = np.diff(self.offsets)
+        ends = np.cumsum(counts if rows is None else counts[rows])
+        totals = np.concatenate([[0], np.cumsum(values)])
+        found: IntArray = np.diff(totals[np.concatenate([[0], ends])])
+        return found
+
+
+def ranges(offsets: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the places ``offsets[i]:offsets[i + 1]`` of some rows, joined, and their offsets."""
+    counts = np.diff(offsets)[rows]
+    own = np.concatenate([[0], np.cumsum(counts)])
+    return np.repeat(offsets[rows] - own[:-1], counts) + np.arange(own[-1]), own
+
+
+def choices(lists: Lists, names: frozenset[str], row: int = 0, *, distinct: bool = False) -> list[Choice]:
+    """Return all choices of elements, at least one.
+
+    Parameters
+    ----------
+    lists : mapping
+    names : frozenset of str
+        Attributes of interest. A list that has none of them has no element.
+    row : int
+        Of the event, for errors.
+    distinct : bool
+        Choices with equal values are one; `Choice.places` is not told.
+
+    Raises
+    ------
+    EventError
+        There are more than `MAX_CHOICES`, they are nested too deep, or one name has two values.
+    """
+    return _Reader(names, row, distinct).of_lists((), lists, 1)
+
+
+class _Reader:
+    def __init__(self, names: frozenset[str], row: int, distinct: bool) -> None:
+        self._names, self._inner = names, inner_paths(names)
+        self._row, self._distinct = row, distinct
+
+    def of_lists(self, parent: ListKey, lists: Lists, depth: int) -> list[Choice]:
+        """Choose from each of some lists."""
+        parts = [self._of_list((*parent, path), path, elements, depth) for path, elements in lists.items()]
+        self._require_few(prod(map(len, parts)), list(lists))
+        found = [Choice({}, {})]
+        for part in parts:
+            found = [self._both(one, other) for one in found for other in part]
+        return found
+
+    def _of_list(self, own: ListKey, path: str, elements: Sequence[Any], depth: int) -> list[Choice]:
+        if depth > MAX_NESTING:
+            raise too_deep(self._row)
+        found: list[Choice] = []
+        wanted = path in self._names
+        for index, element in enumerate(elements):
+            if type(element) in ATOMS:
+                if wanted and element is not None:
+                    found.append(Choice({path: element}, {} if self._distinct else {own: index}))
+                continue
+            if isinstance(element, Mapping):
+                inside = self._of_object((*own, index), path, element, depth)
+            elif is_list(element):
+                inside = self._of_list((*own, index), path, element, depth + 1)
+            elif wanted and not is_missing(element):
+                inside = [Choice({path: element}, {})]
+            else:
+                continue
+            for values, places in inside:
+                if values:  # where nothing of interest is, nothing is chosen
+                    found.append(Choice(values, places if self._distinct else {**places, own: index}))
+        if self._distinct and len(found) > 1:
+            found = _distinct(found)
+        self._require_few(len(found), [path])
+        return found or [Choice({}, {})]
+
+    def _of_object(self, own: ListKey, path: str, element: Mapping[Any, object], depth: int) -> list[Choice]:
+        if path not in self._inner:
+            return []
+        given, lists = flatten(element, self._names, self._row, f"{path}.")
+        values = {name: value for name, value in given.items() if not (is_list(value) or is_missing(value))}
+        fixed = Choice(values, {})
+        return [self._both(fixed, one) for one in self.of_lists(own, lists, depth + 1)] if lists else [fixed]
+
+    def _both(self, one: Choice, other: Choice) -> Choice:
+        if not one.values:
+            return other
+        both = one.values.keys() & other.values.keys()
+        if both:
+            raise twice(min(both), self._row)
+        return Choice({**one.values, **other.values}, {**one.places, **other.places})
+
+    def _require_few(self, count: int, paths: list[str]) -> None:
+        if count > MAX_CHOICES:
+            what = f"the lists {listed(paths)} have" if len(paths) > 1 else f"the list {paths[0]!r} has"
+            raise EventError(
+                f"{what} {count:,} choices of elements, and at most {MAX_CHOICES:,} are tried; "
+                "send several events with fewer elements each",
+                row=self._row,
+                attribute=paths[0],
+            )
+
+
+def _distinct(found: list[Choice]) -> list[Choice]:
+    """One choice for each that differs; 1 and True differ."""
+    try:
+        return list(
+            {frozenset((key, type(one), one) for key, one in c.values.items()): c for c in found}.values()
+        )
+    except TypeError:  # a value without a hash
+        return found
+
+
+class _Elements(NamedTuple):
+    """The values of choices."""
+
+    source: Rows
+    owner: IntArray
+    """int64 (m,): the row of each choice's event."""
+    chosen: dict[str, dict[int, object]]
+    """By attribute, the values that come from lists, by choice; None where there is none."""
+
+    def row(self, index: int) -> dict[str, object]:
+        values = self.source.row(int(self.owner[index]))
+        for name, own in self.chosen.items():
+            if index in own:
+                values.pop(name, None)
+                if own[index] is not None:
+                    values[name] = own[index]
+        return values
+
+    def values(self, name: str) -> list[object]:
+        given, own = self.source.values(name), self.chosen.get(name, {})
+        return [own[at] if at in own else given[row] for at, row in enumerate(self.owner.tolist())]
+
+    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
+        own = self.chosen.get(field.name, {})
+        inside = np.array([row in own for row in rows.tolist()], np.bool_)
+        found = np.empty(len(rows), np.int64)
+        found[inside] = rests_one_by_one(own.__getitem__, field, rows[inside], coordinates[inside])
+        if not inside.all():
+            found[~inside] = self.source.rests(field, self.owner[rows[~inside]], coordinates[~inside])
+        return found
+
+
+def with_choices(table: EventTable, lists: Mapping[int, Lists]) -> EventTable:
+    """Return a table that knows the choices of its events, or that of the choices, if all have but one.
+
+    Parameters
+    ----------
+    table : EventTable
+        Of n events, read as if lists were values of another type.
+    lists : mapping
+        By row: the lists of events that have some, by path. A path is an attribute, or the beginning of some.
+
+    Raises
+    ------
+    EventError
+        As of `choices`, or an element is refused as a value would be.
+    """
+    if not lists:
+        return table
+    names, count = table.fields.known, len(table)
+    found = {row: choices(own, names, row, distinct=True) for row, own in lists.items()}
+    counts = np.ones(count, np.int64)
+    for row, own in found.items():
+        counts[row] = len(own)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    owner = np.repeat(np.arange(count), counts)
+    points = table.points[owner]
+    first = table.fields.places
+    chosen: dict[str, dict[int, object]] = {}
+    for row, own in found.items():
+        for name in below(lists[row], table.fields.names):
+            if name not in lists[row] and table.points[row, first[name]] != MISSING:
+                raise twice(name, row)
+            column, start = chosen.setdefault(name, {}), int(offsets[row])
+            column.update((start + at, choice.values.get(name)) for at, choice in enumerate(own))
+    for field in table.fields:
+        if field.name in chosen:
+            start = first[field.name]
+            _put(points[:, start : start + field.width], field, chosen[field.name], owner)
+    points += 0.0  # -0.0 and 0.0 become the same coordinate
+    rows = _Elements(table._rows, owner, chosen)
+    made = EventTable(points, rows, table.fields)
+    if len(made) == count:  # events with one choice are that choice
+        return made
+    kept = [lists.get(row) for row in range(count)]
+    return EventTable(
+        table.points,
+        table._rows,
+        table.fields,
+        Choices(made, offsets, kept, _partial(points[:, list(first.values())], offsets, owner)),
+    )
+
+
+def below(lists: Lists, names: Sequence[str]) -> list[str]:
+    """Return those of some names whose values come from lists."""
+    return [name for name in names if any(name == path or name.startswith(f"{path}.") for path in lists)]
+
+
+def _put(coordinates: FloatArray, field: Field, values: Mapping[int, object], owner: IntArray) -> None:
+    """Put the values of one attribute, by choice, into its coordinates, float64 (m, width)."""
+    places = np.fromiter(values, np.int64, len(values))
+    try:
+        encoded = encode_objects(field, list(values.values()))
+    except EventError as error:
+        row = int(owner[places[error.row or 0]])
+        raise EventError.about(field.name, error.reason, row) from None
+    coordinates[places] = encoded.reshape(len(places), field.width)
+
+
+def _partial(first: FloatArray, offsets: IntArray, owner: IntArray) -> BoolArray | None:
+    """Return `Choices.partial`; `first` is the first coordinate of each attribute, float64 (m, k)."""
+    missing = first == MISSING
+    some = np.logical_or.reduceat(~missing, offsets[:-1], axis=0)
+    found: BoolArray = (missing & some[owner]).any(axis=1)
+    return found if found.any() else None

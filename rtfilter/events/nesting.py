@@ -1,0 +1,92 @@
+"""Objects and lists inside events: their paths, joined with dots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from rtfilter.errors import EventError
+
+MAX_NESTING: Final = 64
+"""Deepest nesting of objects in one event, and of lists."""
+ATOMS: Final[frozenset[type]] = frozenset((int, float, str, bool, type(None)))
+"""Types none of whose values is an object or a list."""
+LISTS: Final = (list, tuple, np.ndarray)
+"""Types whose values may be lists; see `is_list`."""
+
+
+def is_list(value: object) -> bool:
+    """Whether a value is read as any of its elements: a list, a tuple, or an array."""
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+@lru_cache(maxsize=1024)
+def inner_paths(names: frozenset[str]) -> frozenset[str]:
+    """Return all paths under which some of the names lie: of ``a.b.c`` these are ``a`` and ``a.b``."""
+    parts = (name.split(".") for name in names)
+    return frozenset(".".join(own[:end]) for own in parts for end in range(1, len(own)))
+
+
+def flatten(
+    event: Mapping[Any, object], names: frozenset[str], row: int = 0, prefix: str = ""
+) -> tuple[dict[str, object], dict[str, Any] | None]:
+    """Return the values of `event` whose path, joined with dots, is one of `names`, and its lists.
+
+    Lists are those at one of `names`, which are values as well, and those above some, by path; None if there
+    are none.
+
+    Parameters
+    ----------
+    event : mapping
+    names : frozenset of str
+    row : int
+        Of the event, for errors.
+    prefix : str
+        The path of `event` with a dot at its end, if it lies in another one.
+
+    Raises
+    ------
+    EventError
+        One name has two values, as in ``{"a.b": 1, "a": {"b": 2}}``, or objects are nested deeper
+        than `MAX_NESTING`.
+    """
+    flat: dict[str, object] = {}
+    lists: dict[str, Any] | None = None
+    stack: list[tuple[str, Mapping[Any, object], int]] = [(prefix, event, 1)]
+    while stack:
+        prefix, node, depth = stack.pop()
+        if depth > MAX_NESTING:
+            raise too_deep(row)
+        for key, value in node.items():
+            if type(value) not in ATOMS:
+                if isinstance(value, Mapping):
+                    stack.append((f"{prefix}{key}.", value, depth + 1))
+                    continue
+                if is_list(value) and isinstance(key, str):
+                    name = prefix + key
+                    if name in names or name in inner_paths(names):
+                        if lists is None:
+                            lists = {}
+                        if name in lists:
+                            raise twice(name, row)
+                        lists[name] = value
+            if isinstance(key, str):
+                name = prefix + key
+                if name in names:
+                    if name in flat:
+                        raise twice(name, row)
+                    flat[name] = value
+    return flat, lists
+
+
+def too_deep(row: int) -> EventError:
+    """Return the error of an event that is nested too deep."""
+    return EventError(f"objects or lists are nested deeper than {MAX_NESTING} levels", row=row)
+
+
+def twice(name: str, row: int) -> EventError:
+    """Return the error of a name that has two values."""
+    return EventError.about(name, "occurs twice, nested and with dots", row)

@@ -1,0 +1,91 @@
+"""From matches of choices to matches of events with lists: an event matches what one of its choices does."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from rtfilter.dtypes import IntArray
+from rtfilter.events.elements import Choices, ranges
+from rtfilter.events.table import EventTable
+from rtfilter.predicates.elements import Elements, asks_for_none
+from rtfilter.predicates.model import Predicate
+
+
+class Predicates(Protocol):
+    """Predicates by id."""
+
+    def get(self, id: int) -> Predicate | None:
+        """The predicate of a subscription, None if it is unknown."""
+
+
+def united(
+    offsets: IntArray,
+    ids: IntArray,
+    events: EventTable,
+    predicates: Predicates,
+    rows: IntArray | None = None,
+) -> tuple[IntArray, IntArray]:
+    """Unite the ids of each event's choices.
+
+    Parameters
+    ----------
+    offsets, ids : int64 (m + 1,), int64 (matches,)
+        Of all choices of the events, one event after the other.
+    events : EventTable
+        With choices.
+    predicates : Predicates
+    rows : int64 (k,), optional
+        The events whose choices these are; all by default.
+
+    Returns
+    -------
+    offsets : int64 (k + 1,)
+    ids : int64 (matches,)
+        Ascending for each event.
+    """
+    choices = events.choices
+    assert choices is not None
+    if choices.partial is None and len(events) == 1:
+        alone = np.unique(ids)
+        return np.array([0, len(alone)]), alone
+    if rows is None:
+        rows = np.arange(len(events))
+    places, cuts = ranges(choices.offsets, rows)
+    counts = np.diff(offsets)
+    owner = np.repeat(np.repeat(np.arange(len(rows)), np.diff(cuts)), counts)
+    if choices.partial is None:
+        order = np.lexsort((ids, owner))
+    else:
+        unsure = np.repeat(choices.partial[places], counts)
+        order = np.lexsort((unsure, ids, owner))  # of equal hits the sure one comes first
+    owner, ids = owner[order], ids[order]
+    keep = np.ones(len(ids), np.bool_)
+    keep[1:] = (owner[1:] != owner[:-1]) | (ids[1:] != ids[:-1])
+    if choices.partial is not None:
+        hits = np.flatnonzero(keep & unsure[order])
+        keep[hits] = _decide(ids[hits], rows[owner[hits]], events, choices, predicates)
+    kept = np.searchsorted(owner[keep], np.arange(len(rows) + 1))
+    return kept, ids[keep]
+
+
+def _decide(
+    ids: IntArray, rows: IntArray, events: EventTable, choices: Choices, predicates: Predicates
+) -> list[bool]:
+    """Whether events satisfy subscriptions that one of their choices matches, a row and an id each."""
+    asked: dict[int, Predicate | None] = {}
+    event, found = Elements({}, {}), []
+    seen = -1
+    for id, row in zip(ids.tolist(), rows.tolist(), strict=True):
+        if id not in asked:
+            predicate = predicates.get(id)
+            asked[id] = predicate if predicate is not None and asks_for_none(predicate) else None
+        predicate = asked[id]
+        if predicate is None:
+            found.append(True)
+            continue
+        if row != seen:
+            event, seen = Elements(events.row(row), choices.lists[row] or {}), row
+        found.append(event.satisfy(predicate))
+    return found

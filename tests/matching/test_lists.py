@@ -1,0 +1,119 @@
+"""Events with lists: every way to match gives what the choices of elements say."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import as_sets, satisfied
+from predicate_cases import sources
+from rtfilter import AsyncFilter, EventError, EventFilter, Schema
+from rtfilter.adaptive import FixedPlan
+from rtfilter.errors import PredicateError
+from rtfilter.matchers.registry import MATCHERS
+from rtfilter.predicates.parse import parse
+
+TYPES = {"x": float, "d.a": int, "d.b": str, "d.e.f": int, "t": bool}
+POOLS = {float: [0, 1, 7, 2.5, 2**53 + 1], int: [0, 1, 7, -1, 2**53 + 1], str: ["a", "ab", "abcdefg"]}
+POOLS[bool] = [False, True]
+ODD = {float: "7", int: True, str: 7, bool: 1}
+
+
+def some(kind: type) -> st.SearchStrategy:
+    """A value, or a list of values, with nulls, values of another type and lists in it."""
+    one = st.sampled_from([*POOLS[kind], *POOLS[kind], ODD[kind], None])
+    many = st.lists(one | st.lists(one, max_size=2), max_size=3)
+    return one | many
+
+
+def objects(inner: dict[str, st.SearchStrategy]) -> st.SearchStrategy:
+    """An object, or a list of them, also in lists, and beside values that are none."""
+    one = st.fixed_dictionaries({}, optional=inner)
+    return (
+        one | st.lists(one, max_size=3) | st.lists(one | st.lists(one, max_size=2) | st.just(5), max_size=3)
+    )
+
+
+EVENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "x": some(float),
+        "t": some(bool),
+        "d": objects({"a": some(int), "b": some(str), "e": objects({"f": some(int)})}),
+        "other": st.just([{"d": 1}]),
+    },
+)
+SCHEMA = Schema(TYPES)
+
+
+def fits(drawn: tuple) -> bool:
+    """Whether a subscription is within the limits."""
+    try:
+        parse(drawn[0], SCHEMA)
+    except PredicateError:
+        return False
+    return True
+
+
+PLANS = {"whole": FixedPlan(0, None), "groups": FixedPlan(1, 2), "single": FixedPlan(0, 1)}
+
+
+@pytest.mark.parametrize("matcher", MATCHERS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_every_way_to_match_gives_what_the_choices_say(matcher, data):
+    drawn = data.draw(st.lists(sources(TYPES).filter(fits), min_size=1, max_size=6))
+    batch = data.draw(st.lists(EVENTS, min_size=1, max_size=5))
+    plan = PLANS[data.draw(st.sampled_from(sorted(PLANS)))]
+    filter = EventFilter(SCHEMA, matcher=matcher, controller=plan)
+    filter.subscribe_many([source for source, _ in drawn])
+    predicates = [parse(source, SCHEMA) for source, _ in drawn]
+    wanted = [{id for id, one in enumerate(predicates) if satisfied(one, event)} for event in batch]
+    assert as_sets(filter.match_batch(batch)) == wanted
+    assert as_sets([filter.match(event) for event in batch]) == wanted
+    assert as_sets(filter.stream(batch).matches()) == wanted
+    released = {event: set(ids.tolist()) for event, ids, _ in filter.stream(batch)}
+    assert [released[row] for row in range(len(batch))] == wanted
+    assert filter.any_match(batch).tolist() == [bool(ids) for ids in wanted]
+    assert filter.count(batch).tolist() == list(map(len, wanted))
+    order = np.arange(len(batch))[::-1]
+    assert as_sets(filter.match_batch(SCHEMA.read(batch).take(order))) == wanted[::-1]
+    assert as_sets(filter.match_batch(SCHEMA.read(batch).rows(range(1, len(batch))))) == wanted[1:]
+
+
+def tagged():
+    """Subscriptions 0 and 1, for a and b among the tags of an event."""
+    filter = EventFilter(Schema({"tags": str}))
+    filter.subscribe_many(["tags = 'a'", "tags = 'b'"])
+    return filter
+
+
+def test_a_tracker_follows_events_with_lists():
+    tracker = tagged().track("who")
+    batch = [{"who": 1, "tags": tags} for tags in (["a", "x"], ["b", "a"], ["b"], [])]
+    found = [tuple(ids.tolist() for ids in change) for change in tracker.match_batch(batch)]
+    assert found == [([0], [], []), ([1], [0], []), ([], [1], [0]), ([], [], [1])]
+
+
+def test_coroutines_match_events_with_lists():
+    async def main():
+        async with AsyncFilter(tagged()) as feed:
+            many = [str(number) for number in range(1001)]
+            events = [{"tags": ["a", "b"]}, {"tags": many}, {"tags": "b"}]
+            return await asyncio.gather(*map(feed.match, events), return_exceptions=True)
+
+    both, refused, one = asyncio.run(main())
+    assert (both.tolist(), one.tolist()) == ([0, 1], [1])
+    assert isinstance(refused, EventError)
+
+
+def test_groups_of_a_stream_are_of_events():
+    filter = EventFilter(Schema({"tags": str}), controller=FixedPlan(0, 2), policy="fifo")
+    filter.subscribe_many([f"tags = '{tag}'" for tag in "abcd"])
+    stream = filter.stream([{"tags": list("abc")}, {"tags": "d"}, {"tags": list("da")}])
+    found = [(event, ids.tolist()) for event, ids, _ in stream]
+    assert found == [(0, [0, 1, 2]), (1, [3]), (2, [0, 3])]
+    assert stream.order.tolist() == [0, 1, 2]
+    assert len(stream.workload) == 3
