@@ -28,6 +28,7 @@ from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.ends import EndStore
+from rtfilter.predicates.many import compile_many
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept
@@ -209,6 +210,9 @@ class Subscriptions:
             raise
 
     def _draft(self, sources: Sequence[Source]) -> Draft:
+        if len(sources) > 1 and self.matcher.takes.boxes and self.matcher.takes.everything:
+            compiled = compile_many(sources, self.schema)
+            return Draft(Filters.of_compiled(self.schema, compiled), compiled.kept)
         predicates = []
         for row, source in enumerate(sources):
             try:
