@@ -23,6 +23,7 @@ from rtfilter.matching.transitions import Transition, Transitions
 from rtfilter.predicates.explain import Explanation
 from rtfilter.predicates.model import Predicate
 from rtfilter.results import Matches
+from rtfilter.subscriptions.loading import BadRule
 
 if TYPE_CHECKING:
     from rtfilter.asynchronous.filter import AsyncFilter
@@ -42,6 +43,7 @@ __version__ = "0.2.0"
 __all__ = [
     "AsyncFilter",
     "Attribute",
+    "BadRule",
     "Completion",
     "EventError",
     "EventFilter",

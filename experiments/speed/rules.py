@@ -77,14 +77,14 @@ NUMBERS = [f"{name} {test}" for name in ("price", "size", "change") for test in 
 NUMBERS += [f"{name} BETWEEN # AND #" for name in ("price", "size", "change")]
 TEXTS = [f"{name} {test}" for name in ("symbol", "venue") for test in ("= $", "<> $", "LIKE $", "IN ($, $)")]
 TESTS = [*NUMBERS, *TEXTS, "halted", "NOT halted", "size IS NOT NULL"]
-"""Of which any three to five make a rule."""
+"""Of which any two to four make a rule."""
 
 
 def all_different(count: int) -> list[str]:
     """So many rules, no two of one template."""
     chance, found = random.Random(2), dict[tuple[str, ...], None]()
     while len(found) < count:
-        found[tuple(chance.choices(TESTS, k=chance.randint(3, 5)))] = None
+        found[tuple(chance.choices(TESTS, k=chance.randint(2, 4)))] = None
     made = []
     for tests in found:
         text = " AND ".join(tests).replace("#", "{}").replace("$", "'{}'")

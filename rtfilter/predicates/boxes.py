@@ -58,6 +58,14 @@ _STARTS: Final[dict[str, Callable[[str], list[str]]]] = {
 """How strings can begin that satisfy an operator of `FORMS`; nothing is known of their complements."""
 
 
+Ends = tuple[tuple[float, ...], tuple[float, ...]]
+"""The low and the high ends of a box."""
+Distinct = dict[Ends, bool]
+"""Boxes of one predicate, and whether each is exact."""
+Distincts = list[tuple[Ends, bool]]
+"""The same of several predicates, of which some may be equal."""
+
+
 class Boxes(NamedTuple):
     """Closed boxes in encoded coordinates; none for a predicate that matches nothing."""
 
@@ -90,11 +98,16 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     PredicateError
         More than `MAX_BOXES` boxes, or an attribute that the schema does not have.
     """
+    return boxes_of(distinct_boxes(predicate, schema), schema)
+
+
+def distinct_boxes(predicate: Predicate, schema: Schema) -> Distinct:
+    """Return what `compile_predicate` does, box by box; raises the same."""
     if len(predicate.filters) == 1:
         box = _plain_box(predicate.filters[0].constraints, schema)
         if box is not None:
-            return box
-    found: dict[tuple[tuple[float, ...], tuple[float, ...]], bool] = {}
+            return {box: True}
+    found: Distinct = {}
     for conjunction in predicate.filters:
         for low, high, exact in _filter_boxes(conjunction.constraints, schema):
             # A box is exact if one of the filters it came from makes it so.
@@ -103,11 +116,16 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
             raise PredicateError(
                 f"the predicate needs more than {MAX_BOXES} boxes; split it into several subscriptions"
             )
-    shape = (len(found), schema.dimensions)
+    return found
+
+
+def boxes_of(found: Distinct | Distincts, schema: Schema) -> Boxes:
+    """Return boxes as arrays."""
+    items = found.items() if isinstance(found, dict) else found
+    ends = np.array([box for box, _ in items], np.float64).reshape(len(found), 2, schema.dimensions)
     # -0.0 becomes 0.0, so that equal boxes have equal bytes.
-    lows = np.array([low for low, _ in found], np.float64).reshape(shape) + 0.0
-    highs = np.array([high for _, high in found], np.float64).reshape(shape) + 0.0
-    return Boxes(lows, highs, np.array(list(found.values()), np.bool_))
+    ends = np.ascontiguousarray(ends.swapaxes(0, 1)) + 0.0
+    return Boxes(ends[0], ends[1], np.array([exact for _, exact in items], np.bool_))
 
 
 def unbounded(boxes: Boxes, schema: Schema) -> BoolArray:
@@ -130,7 +148,7 @@ _WIDEST: Final[dict[str, tuple[Any, Any]]] = {
 """The coordinates of all values of each family."""
 
 
-def _plain_box(constraints: Iterable[Test], schema: Schema) -> Boxes | None:
+def _plain_box(constraints: Iterable[Test], schema: Schema) -> Ends | None:
     """Compile a conjunction of comparisons of numbers and timestamps, which most filters are.
 
     The box is the one that `_filter_boxes` finds, several times sooner. None where that has to look: for
@@ -162,8 +180,7 @@ def _plain_box(constraints: Iterable[Test], schema: Schema) -> Boxes | None:
             highs[at] = high
         if lows[at] > highs[at]:
             return None
-    ends = np.array(lows + highs).reshape(2, 1, -1)
-    return Boxes(ends[0], ends[1], np.array((True,)))
+    return tuple(lows), tuple(highs)
 
 
 def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[Piece]:

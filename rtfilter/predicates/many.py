@@ -7,6 +7,7 @@ of each, in less time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +16,8 @@ import numpy as np
 from rtfilter.dtypes import IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.boxes import Boxes, compile_predicate
+from rtfilter.predicates.boxes import Boxes, Distincts, boxes_of, distinct_boxes
+from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, kept
 from rtfilter.predicates.template_boxes import TemplateBoxes
@@ -86,6 +88,7 @@ class _Reader:
         self._kept: list[Kept | None] = [None] * len(sources)
         self._templates: dict[Key, _Known | None] = {}
         self._parts: list[tuple[Any, Boxes]] = []  # boxes, and the row of each
+        self._alone: tuple[list[int], Distincts] = [], []  # the same, of those read one by one
 
     def fill(self, rows: range) -> None:
         """Read those that are of one template, and no error."""
@@ -135,15 +138,14 @@ class _Reader:
                 self._kept[row] = predicate
                 continue
             self._kept[row] = None
-            try:
-                boxes = compile_predicate(predicate, self._schema)
-            except PredicateError:
-                continue
-            self._take(row, kept(predicate, bool(boxes.exact.all())), boxes)
+            with suppress(PredicateError):  # too many boxes: it is told with those that are left
+                self._take(row, predicate)
 
-    def _take(self, row: int, predicate: Kept, boxes: Boxes) -> None:
-        self._kept[row] = predicate
-        self._parts.append(([row] * len(boxes.low), boxes))
+    def _take(self, row: int, predicate: Predicate) -> None:
+        found = distinct_boxes(predicate, self._schema)
+        self._kept[row] = kept(predicate, all(found.values()))
+        self._alone[0].extend([row] * len(found))
+        self._alone[1].extend(found.items())
 
     def read_left(self, refused: Refused | None) -> None:
         """Parse all that no template could tell."""
@@ -151,33 +153,27 @@ class _Reader:
             if known is not None:
                 continue
             try:
-                predicate = parse(self._sources[row], self._schema)
-                boxes = compile_predicate(predicate, self._schema)
+                self._take(row, parse(self._sources[row], self._schema))
             except PredicateError as error:
                 error.row = row
-                if len(self._sources) > 1:
-                    error.show_row()
+                error.show_row()
                 if refused is None:
                     raise
                 refused(row, error)
-            else:
-                self._take(row, kept(predicate, bool(boxes.exact.all())), boxes)
 
     def compiled(self) -> Compiled:
         """Put all together, in the order of the sources."""
         taken = np.array([one is not None for one in self._kept], np.bool_)
         rows = np.flatnonzero(taken)
-        empty = np.empty((0, self._schema.dimensions))
-        none: tuple[Any, Boxes] = [], Boxes(empty, empty, np.empty(0, np.bool_))
-        of_rows, parts = zip(none, *self._parts, strict=True)
-        owners = np.array([row for own in of_rows for row in own], np.int64)
+        alone: tuple[Any, Boxes] = self._alone[0], boxes_of(self._alone[1], self._schema)
+        of_rows, parts = zip(alone, *self._parts, strict=True)
+        owners = np.concatenate([np.array(own, np.int64) for own in of_rows])
         order = np.argsort(owners, kind="stable")
         boxes = Boxes(*(np.concatenate(side)[order] for side in zip(*parts, strict=True)))
         owners = np.searchsorted(rows, owners[order])
-        alone = np.array_equal(owners, np.arange(len(rows)))
-        return Compiled(
-            rows, [one for one in self._kept if one is not None], boxes, None if alone else owners
-        )
+        found = [one for one in self._kept if one is not None]
+        one_each = np.array_equal(owners, np.arange(len(rows)))
+        return Compiled(rows, found, boxes, None if one_each else owners)
 
 
 def _chosen(

@@ -26,9 +26,9 @@ from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable, refuse_untaken
 from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.predicates.bounds import compile_bounds
-from rtfilter.predicates.boxes import MAX_UNBOUNDED
+from rtfilter.predicates.boxes import MAX_UNBOUNDED, compile_predicate
 from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.many import compile_many
+from rtfilter.predicates.many import Refused, compile_many
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, PredicateStore, kept
@@ -200,30 +200,41 @@ class Subscriptions:
 
     # -- drafts: read, checked and compiled before anybody has to wait -----------------------------------
 
-    def draft(self, sources: Sequence[Source]) -> Draft:
-        """Read predicates. Raises `PredicateError`; of several its `row`, and its text, tell which."""
+    def draft(self, sources: Sequence[Source], refused: Refused | None = None) -> Draft:
+        """Read predicates. Raises `PredicateError`; of several its `row`, and its text, tell which.
+
+        `refused`, if there is one, takes the row and the error of each that cannot be used instead, in order;
+        the draft is of all others.
+        """
         try:
-            return self._draft(sources)
+            return self._draft(sources, refused)
         except PredicateError as error:
             if len(sources) > 1:
                 error.show_row()
             raise
 
-    def _draft(self, sources: Sequence[Source]) -> Draft:
-        if len(sources) > 1 and self.matcher.takes.boxes and self.matcher.takes.everything:
-            compiled = compile_many(sources, self.schema)
+    def _draft(self, sources: Sequence[Source], refused: Refused | None) -> Draft:
+        takes = self.matcher.takes
+        if takes.boxes and takes.everything and (len(sources) > 1 or refused is not None):
+            compiled = compile_many(sources, self.schema, refused)
             return Draft(Filters.of_compiled(self.schema, compiled), compiled.kept)
         predicates = []
         for row, source in enumerate(sources):
             try:
-                predicates.append(parse(source, self.schema))
+                predicate = parse(source, self.schema)
+                refuse_untaken(self.name, takes, [predicate], self.schema)
+                if takes.boxes and refused is not None:
+                    compile_predicate(predicate, self.schema)
+                predicates.append(predicate)
             except PredicateError as error:
                 error.row = row
-                raise
-        refuse_untaken(self.name, self.matcher.takes, predicates, self.schema)
+                if refused is None:
+                    raise
+                error.show_row()
+                refused(row, error)
         filters = Filters.of_predicates(self.schema, predicates)
         # A matcher of constraints asks no predicate afterwards: they are kept to explain and to save.
-        exact = filters.exact().tolist() if self.matcher.takes.boxes else [True] * len(predicates)
+        exact = filters.exact().tolist() if takes.boxes else [True] * len(predicates)
         return Draft(filters, [kept(*pair) for pair in zip(predicates, exact, strict=True)])
 
     def draft_bounds(self, low: Any, high: Any) -> Draft:
