@@ -59,6 +59,7 @@ EXPERIMENTS = {
     "all": Experiment("paper.report", "all experiments of the paper, and the page", "everything"),
     "report": Experiment("paper.report", "write the page of the paper again, from kept numbers"),
     "overheads": Experiment("speed.overheads", "the time to start a process, and the cost of metrics"),
+    "rules": Experiment("speed.rules", "loading SQL rules: microseconds a rule, and what they go to"),
     "capacity": Experiment("speed.capacity", "time per event by leaf capacity"),
 }
 

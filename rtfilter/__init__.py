@@ -25,6 +25,7 @@ from rtfilter.predicates.explain import Explanation
 from rtfilter.predicates.misses import Misses
 from rtfilter.predicates.model import Predicate
 from rtfilter.results import Matches, Related
+from rtfilter.subscriptions.loading import BadRule
 
 if TYPE_CHECKING:
     from rtfilter.asynchronous.filter import AsyncFilter
@@ -44,6 +45,7 @@ __version__ = "0.2.0"
 __all__ = [
     "AsyncFilter",
     "Attribute",
+    "BadRule",
     "Completion",
     "Cost",
     "EventError",

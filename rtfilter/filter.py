@@ -48,7 +48,9 @@ from rtfilter.subscriptions.given import Lifetime, labels_of
 from rtfilter.subscriptions.handles import LAST_MOMENT
 from rtfilter.subscriptions.ids import Name, asked_ids, kind_of, new_ids, one_id
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
+from rtfilter.subscriptions.loading import Load, OnError, require_on_error
 from rtfilter.subscriptions.saved import from_arrays, to_arrays
+from rtfilter.subscriptions.tables import Rules, read_rules, refuse_twice
 
 if TYPE_CHECKING:
     from rtfilter.watch.metrics import Metrics
@@ -269,12 +271,13 @@ class EventFilter:
     @overload
     def subscribe_many(
         self,
-        low: Sequence[Source],
+        low: Sequence[Source] | Any,
         high: None = None,
         *,
         ids: ArrayLike | Sequence[Name] | None = None,
         ttl: Lifetime | Sequence[Lifetime | None] | None = None,
         metadata: Sequence[Notes | None] | None = None,
+        on_error: OnError = "raise",
     ) -> AnyArray: ...
 
     @overload
@@ -296,8 +299,11 @@ class EventFilter:
         ids: Any = None,
         ttl: Lifetime | Sequence[Lifetime | None] | None = None,
         metadata: Sequence[Notes | None] | None = None,
+        on_error: OnError = "raise",
     ) -> AnyArray:
-        """Add many subscriptions at once, all or none: `subscribe_many(low, high)` or a list of predicates.
+        """Add many subscriptions at once: `subscribe_many(low, high)`, or a list or table of predicates.
+
+        All are added, or none; with `on_error`, all that can be used.
 
         Parameters
         ----------
@@ -308,17 +314,26 @@ class EventFilter:
             columns, columns are known by the names of attributes, which need not all be there. Timestamps
             are datetime64 or microseconds. See `rtfilter.predicates.bounds.compile_bounds`.
         low : sequence of str, mapping or Predicate
-            Without `high`: n predicates.
+            Without `high`: n predicates. Those that differ in constants only are read together.
+        low : DataFrame, Arrow table, stream of record batches, or cursor
+            Without `high`: a table with the columns ``rule`` and, if there are any, ``id``, ``ttl`` (seconds)
+            or ``expires`` (a moment), and ``metadata`` (an object, or text in JSON); others are ignored. Of a
+            cursor of a database all rows are fetched that it still has.
         ids : array_like of int, str or uuid.UUID (n,), optional
         ttl : float, timedelta or list of them (n,), optional
             As of `subscribe`: one for all, or one for each, where None is none.
         metadata : list of dict (n,), optional
             As of `subscribe`, one for each; None is none.
+        on_error : "raise", "skip" or callable
+            What to do with a rule that cannot be used, because of its predicate, id, time to live or
+            metadata: raise an error for the first and add nothing; leave it out, and say in the log how many
+            there are; or call this with a `BadRule` for each, such as ``bad.append``, before all others are
+            added. What it raises is raised, and nothing is added. For predicates only.
 
         Returns
         -------
-        int64 (n,) or object (n,)
-            The ids.
+        int64 (m,) or object (m,)
+            The ids of those that were added, in order.
 
         Raises
         ------
@@ -327,6 +342,17 @@ class EventFilter:
         """
         if high is None and isinstance(low, str | Mapping | Predicate):
             raise TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
+        require_on_error(on_error)
+        rules = None if high is not None else read_rules(low)
+        if rules is not None:
+            refuse_twice(rules, ids=ids, ttl=ttl, metadata=metadata)
+            beside = {"ids": ids, "ttl": ttl, "metadata": metadata}
+            told = {name: given for name, given in beside.items() if given is not None}
+            return self._load(rules._replace(**told), on_error)
+        if on_error != "raise":
+            if high is not None:
+                raise TypeError("on_error is for predicates; of bounds all are added, or none")
+            return self._load(Rules(low, ids, ttl, None, metadata), on_error)
         try:
             if high is not None:
                 draft = self._subscriptions.draft_bounds(low, high)
@@ -338,6 +364,26 @@ class EventFilter:
         except (PredicateError, ValueError):
             self._count_refused(_count(low))
             raise
+
+    def _load(self, rules: Rules, on_error: OnError) -> AnyArray:
+        """Add the rules that can be used; `on_error` says what becomes of the others."""
+        load = Load(self._subscriptions, rules, on_error)
+        try:
+            while True:
+                with self._road.gate.reading():
+                    load.note_known()
+                draft, names = load.draft()
+                try:
+                    return self._add(draft, names, draft.labels)
+                except PredicateError as error:
+                    if not load.refuse_unbounded(draft, error):
+                        raise
+                except ValueError:  # others may have added one of these meanwhile
+                    with self._road.gate.reading():
+                        if not load.note_known():
+                            raise
+        finally:
+            self._count_refused(len(load.bad))
 
     def _count_refused(self, number: int) -> None:
         if self.metrics is not None:

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+import postgresql
 from rtfilter import EventFilter, Schema
 
 NEEDED = {
@@ -18,6 +19,7 @@ NEEDED = {
         bool(shutil.which("prometheus") and shutil.which("promtool")),
         "needs Prometheus: on Debian, apt-get install prometheus",
     ),
+    "postgresql": (postgresql.HERE, "needs PostgreSQL: on Debian, apt-get install postgresql"),
 }
 """Programs that tests need: whether each is here, and what is said of a test if not."""
 

@@ -13,7 +13,9 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.bounds import Bounds, bounds_predicate
 from rtfilter.predicates.boxes import Boxes, compile_predicate, unbounded
 from rtfilter.predicates.ends import NO_ENDS, Ends
+from rtfilter.predicates.many import Compiled
 from rtfilter.predicates.model import Constraint, Predicate
+from rtfilter.predicates.store import KeptPredicates
 
 _NO_ROWS: Final = np.empty(0, np.int64)
 
@@ -81,6 +83,12 @@ class Filters:
         """Of predicates that were checked against `schema`; ids are 0..n - 1 by default."""
         names = np.arange(len(predicates)) if ids is None else ids
         return cls(schema, names, predicates, None, None)
+
+    @classmethod
+    def of_compiled(cls, schema: Schema, compiled: Compiled) -> Filters:
+        """Of predicates that were compiled together; ids are 0..n - 1."""
+        names = np.arange(len(compiled.rows))
+        return cls(schema, names, KeptPredicates(compiled.kept), compiled.boxes, compiled.owners)
 
     @classmethod
     def of_boxes(cls, schema: Schema, boxes: BoxColumns) -> Filters:

@@ -47,7 +47,7 @@ MAX_UNBOUNDED: Final = 1000
 MAX_SPLIT: Final = 16
 """Most boxes of one filter: beyond, neighbouring values share a hull that is not exact."""
 
-_ENDS: Final = frozenset(("=", "<", "<=", ">", ">="))
+ENDS: Final = frozenset(("=", "<", "<=", ">", ">="))
 """Operators whose constant is an end of an interval, of numbers and timestamps."""
 _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, ">": max, ">=": max}
 
@@ -61,6 +61,14 @@ _STARTS: Final[dict[str, Callable[[str], list[str]]]] = {
 """How strings can begin that satisfy an operator of `FORMS`; nothing is known of their complements."""
 
 
+Ends = tuple[tuple[float, ...], tuple[float, ...]]
+"""The low and the high ends of a box."""
+Distinct = dict[Ends, bool]
+"""Boxes of one predicate, and whether each is exact."""
+Distincts = list[tuple[Ends, bool]]
+"""The same of several predicates, of which some may be equal."""
+
+
 class Boxes(NamedTuple):
     """Closed boxes in encoded coordinates; none for a predicate that matches nothing."""
 
@@ -72,7 +80,7 @@ class Boxes(NamedTuple):
     """bool (m,): whether every event inside satisfies the predicate."""
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     """An interval of one attribute: a side of a box, for a string two sides."""
 
     low: tuple[float, ...]
@@ -93,11 +101,16 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     PredicateError
         More than `MAX_BOXES` boxes, or an attribute that the schema does not have.
     """
+    return boxes_of(distinct_boxes(predicate, schema), schema)
+
+
+def distinct_boxes(predicate: Predicate, schema: Schema) -> Distinct:
+    """Return what `compile_predicate` does, box by box; raises the same."""
     if len(predicate.filters) == 1:
         box = _plain_box(predicate.filters[0].constraints, schema)
         if box is not None:
-            return box
-    found: dict[tuple[tuple[float, ...], tuple[float, ...]], bool] = {}
+            return {box: True}
+    found: Distinct = {}
     for conjunction in predicate.filters:
         for low, high, exact in _filter_boxes(conjunction.constraints, schema):
             # A box is exact if one of the filters it came from makes it so.
@@ -106,11 +119,16 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
             raise PredicateError(
                 f"the predicate needs more than {MAX_BOXES} boxes; split it into several subscriptions"
             )
-    shape = (len(found), schema.dimensions)
+    return found
+
+
+def boxes_of(found: Distinct | Distincts, schema: Schema) -> Boxes:
+    """Return boxes as arrays."""
+    items = found.items() if isinstance(found, dict) else found
+    ends = np.array([box for box, _ in items], np.float64).reshape(len(found), 2, schema.dimensions)
     # -0.0 becomes 0.0, so that equal boxes have equal bytes.
-    lows = np.array([low for low, _ in found], np.float64).reshape(shape) + 0.0
-    highs = np.array([high for _, high in found], np.float64).reshape(shape) + 0.0
-    return Boxes(lows, highs, np.array(list(found.values()), np.bool_))
+    ends = np.ascontiguousarray(ends.swapaxes(0, 1)) + 0.0
+    return Boxes(ends[0], ends[1], np.array([exact for _, exact in items], np.bool_))
 
 
 def unbounded(boxes: Boxes, schema: Schema) -> BoolArray:
@@ -133,7 +151,7 @@ _WIDEST: Final[dict[str, tuple[Any, Any]]] = {
 """The coordinates of all values of each family."""
 
 
-def _plain_box(constraints: Iterable[Test], schema: Schema) -> Boxes | None:
+def _plain_box(constraints: Iterable[Test], schema: Schema) -> Ends | None:
     """Compile a conjunction of comparisons of numbers and timestamps, which most filters are.
 
     The box is the one that `_filter_boxes` finds, several times sooner. None where that has to look: for
@@ -146,7 +164,7 @@ def _plain_box(constraints: Iterable[Test], schema: Schema) -> Boxes | None:
             return None
         name, operator, value = constraint
         at = offsets.get(name)
-        if at is None or operator not in _ENDS or not -EXACT < value < EXACT:
+        if at is None or operator not in ENDS or not -EXACT < value < EXACT:
             return None
         low, high, end = LOWEST, HIGHEST, value + 0.0
         if operator == ">=":
@@ -165,11 +183,10 @@ def _plain_box(constraints: Iterable[Test], schema: Schema) -> Boxes | None:
             highs[at] = high
         if lows[at] > highs[at]:
             return None
-    ends = np.array(lows + highs).reshape(2, 1, -1)
-    return Boxes(ends[0], ends[1], np.array((True,)))
+    return tuple(lows), tuple(highs)
 
 
-def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[_Piece]:
+def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[Piece]:
     by_name: dict[str, list[Constraint]] = {}
     sharp = True
     for test in constraints:
@@ -180,34 +197,38 @@ def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[_Piec
             follow = [test]
         for constraint in follow:
             by_name.setdefault(constraint.attribute, []).append(constraint)
-    sides: list[list[_Piece]] = []
+    sides: list[list[Piece]] = []
     for name, given in by_name.items():
-        family = schema.attribute(name).family
-        pieces = _presence(given, schema.attributes[name].width)
-        if pieces is None:
-            pieces = _VALUES[family](given)
+        pieces = pieces_of(name, given, schema)
         if not pieces:
             return []
         sides.append(pieces)
     _limit(sides)
     low, high = [-inf] * schema.dimensions, [inf] * schema.dimensions
     places = [schema.offsets[name] for name in by_name]
-    boxes: list[_Piece] = []
+    boxes: list[Piece] = []
     for choice in product(*sides):
         for place, piece in zip(places, choice, strict=True):
             low[place : place + len(piece.low)] = piece.low
             high[place : place + len(piece.high)] = piece.high
-        boxes.append(_Piece(tuple(low), tuple(high), sharp and all(piece.exact for piece in choice)))
+        boxes.append(Piece(tuple(low), tuple(high), sharp and all(piece.exact for piece in choice)))
     return boxes
 
 
-def _presence(constraints: list[Constraint], width: int) -> list[_Piece] | None:
+def pieces_of(name: str, constraints: list[Constraint], schema: Schema) -> list[Piece]:
+    """Return the sides of boxes that tests of one attribute leave; none where they contradict each other."""
+    attribute = schema.attribute(name)
+    pieces = _presence(constraints, attribute.width)
+    return _VALUES[attribute.family](constraints) if pieces is None else pieces
+
+
+def _presence(constraints: list[Constraint], width: int) -> list[Piece] | None:
     """Return the pieces where only presence matters; None where values do."""
     operators = {constraint.operator for constraint in constraints}
     if "is null" in operators:
-        return [_Piece((MISSING,) * width, (MISSING,) * width, True)] if len(operators) == 1 else []
+        return [Piece((MISSING,) * width, (MISSING,) * width, True)] if len(operators) == 1 else []
     if operators == {"exists"}:
-        return [_Piece((LOWEST,) * width, (ALIEN,) * width, True)]
+        return [Piece((LOWEST,) * width, (ALIEN,) * width, True)]
     return None
 
 
@@ -248,12 +269,12 @@ def _chosen(constraints: list[Constraint]) -> list[Any] | None:
     return sorted(values)  # hashes of strings differ by process, and so would boxes
 
 
-def _ordinal(constraints: list[Constraint]) -> list[_Piece]:
+def _ordinal(constraints: list[Constraint]) -> list[Piece]:
     """Numbers, and timestamps in microseconds."""
     chosen = _chosen(constraints)
     if chosen is not None:
         points = {float(value) + 0.0: abs(value) < EXACT for value in chosen}
-        return [_Piece((point,), (point,), exact) for point, exact in points.items()]
+        return [Piece((point,), (point,), exact) for point, exact in points.items()]
     low, high, exact = LOWEST, HIGHEST, True
     holes: set[float] = set()
     for _, operator, value in constraints:
@@ -273,22 +294,22 @@ def _ordinal(constraints: list[Constraint]) -> list[_Piece]:
         else:
             high = min(high, nextafter(end, -inf) if operator == "<" and sharp else end)
     cuts = [(nextafter(hole, -inf), nextafter(hole, inf)) for hole in sorted(holes)]
-    return [_Piece((a,), (b,), exact) for a, b in _gaps(low, high, cuts)]
+    return [Piece((a,), (b,), exact) for a, b in _gaps(low, high, cuts)]
 
 
-def _boolean(constraints: list[Constraint]) -> list[_Piece]:
+def _boolean(constraints: list[Constraint]) -> list[Piece]:
     tests = [c for c in constraints if c.operator in COMPARE]
     values = [v for v in (False, True) if all(COMPARE[c.operator](v, c.value) for c in tests)]
-    return [_Piece((float(values[0]),), (float(values[-1]),), True)] if values else []
+    return [Piece((float(values[0]),), (float(values[-1]),), True)] if values else []
 
 
-def _text(constraints: list[Constraint]) -> list[_Piece]:
+def _text(constraints: list[Constraint]) -> list[Piece]:
     """Strings: `order` serves ranges and prefixes, `identity` equality; both are exact up to 6 bytes."""
     chosen = _chosen(constraints)
     if chosen is not None:
         exact_of = {string_code(text): len(utf8(text)) <= STRING_BYTES for text in chosen}
         return [
-            _Piece((float(order), float(identity)), (float(order), float(identity)), exact)
+            Piece((float(order), float(identity)), (float(order), float(identity)), exact)
             for (order, identity), exact in exact_of.items()
         ]
     low, high, exact = 0, ORDER_MAX, True
@@ -330,10 +351,10 @@ def _text(constraints: list[Constraint]) -> list[_Piece]:
     for ranges in wanted:
         orders = _common(orders, ranges)
     if not holes:
-        return [_Piece((a, -inf), (b, inf), exact) for a, b in orders]
+        return [Piece((a, -inf), (b, inf), exact) for a, b in orders]
     identities = _gaps(0, IDENTITY_MAX, [(hole - 1, hole + 1) for hole in sorted(holes)])
-    both = [_merge([_Piece((a,), (b,), exact) for a, b in gaps], MAX_SPLIT) for gaps in (orders, identities)]
-    return [_Piece(o.low + i.low, o.high + i.high, o.exact and i.exact) for o, i in product(*both)]
+    both = [_merge([Piece((a,), (b,), exact) for a, b in gaps], MAX_SPLIT) for gaps in (orders, identities)]
+    return [Piece(o.low + i.low, o.high + i.high, o.exact and i.exact) for o, i in product(*both)]
 
 
 _VALUES: Final = {"number": _ordinal, "timestamp": _ordinal, "bool": _boolean, "str": _text}
@@ -370,7 +391,7 @@ def _gaps(low: float, high: float, cuts: list[tuple[float, float]]) -> list[tupl
     return [*gaps, (low, high)] if low <= high else gaps
 
 
-def _limit(sides: list[list[_Piece]]) -> None:
+def _limit(sides: list[list[Piece]]) -> None:
     """Merge pieces, of the largest lists first, until a filter has at most `MAX_SPLIT` boxes."""
     while (total := prod(map(len, sides))) > MAX_SPLIT:
         largest = max(range(len(sides)), key=lambda at: len(sides[at]))
@@ -378,7 +399,7 @@ def _limit(sides: list[list[_Piece]]) -> None:
         sides[largest] = _merge(sides[largest], max(keep, 1))
 
 
-def _merge(pieces: list[_Piece], keep: int) -> list[_Piece]:
+def _merge(pieces: list[Piece], keep: int) -> list[Piece]:
     """Return at most `keep` pieces that cover the given ones, apart where the gaps are widest."""
     if len(pieces) <= keep:
         return pieces
@@ -389,9 +410,9 @@ def _merge(pieces: list[_Piece], keep: int) -> list[_Piece]:
     return [_hull(ordered[start:end]) for start, end in pairwise(ends)]
 
 
-def _hull(pieces: list[_Piece]) -> _Piece:
+def _hull(pieces: list[Piece]) -> Piece:
     if len(pieces) == 1:
         return pieces[0]
     low = tuple(map(min, zip(*(piece.low for piece in pieces), strict=True)))
     high = tuple(map(max, zip(*(piece.high for piece in pieces), strict=True)))
-    return _Piece(low, high, False)
+    return Piece(low, high, False)

@@ -17,13 +17,15 @@ Kind = Literal["keyword", "name", "number", "text", "symbol", "end"]
 
 _WORDS: Final = re.compile(
     rf"""
-      (?P<blank>  \s+ | --[^\n]* | /\*.*?\*/ )
+    \s* (?:
+      (?P<comment> --[^\n]* | /\*.*?\*/ )
     | (?P<number> 0[xX][0-9a-fA-F]+ [lL]? | [0-9]+ [lL]
                 | (?: [0-9]+\.?[0-9]* | \.[0-9]+ ) (?: [eE][-+]?[0-9]+ )? [dDfF]? )
     | (?P<text>   ' (?: [^'] | '' )*+ ' )
     | (?P<quoted> " (?: [^"] | "" )*+ " )
     | (?P<name>   {WORD} )
     | (?P<symbol> <> | != | <= | >= | == | [=<>(),.+*-] | /(?!\*) )
+    )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -72,35 +74,42 @@ def words_of(source: str) -> list[Word]:
         Something is no word; shows the place.
     """
     words: list[Word] = []
-    at = 0
-    while at < len(source):
-        found = _WORDS.match(source, at)
+    following, end, match, new = 0, len(source.rstrip()), _WORDS.match, tuple.__new__  # sooner than Word()
+    while following < end:
+        found = match(source, following)
         if found is None:
-            _refuse(source, at)
-        kind, text = found.lastgroup, found[0]
-        if kind == "number":
-            following = source[found.end() : found.end() + 1]
-            if following == "." or following == "_" or following.isalnum():
-                raise PredicateError("not an SQL condition: this is no number", source, at)
-            if _OCTAL.fullmatch(text):
-                raise PredicateError(
-                    f"{text[:20]} is octal in JMS, and decimal in SQL; write it without the leading 0",
-                    source,
-                    at,
-                )
-            words.append(Word("number", text, at))
-        elif kind == "text":
-            words.append(Word("text", text[1:-1].replace("''", "'"), at))
-        elif kind == "quoted":
-            words.append(Word("name", text[1:-1].replace('""', '"'), at, True))
-        elif kind == "name":
+            _refuse(source, end - len(source[following:end].lstrip()))
+        kind = found.lastgroup
+        at, following = found.span(found.lastgroup or 0)
+        text = source[at:following]
+        if kind == "comment":
+            continue
+        if kind == "name":
             reserved = text.upper() in RESERVED and not (words and words[-1].text == ".")
-            words.append(Word("keyword", text.upper(), at) if reserved else Word("name", text, at))
+            word = ("keyword", text.upper(), at, False) if reserved else ("name", text, at, False)
         elif kind == "symbol":
-            words.append(Word("symbol", _SAME.get(text, text), at))
-        at = found.end()
+            word = ("symbol", _SAME.get(text, text), at, False)
+        elif kind == "number":
+            _require_number(source, at, text)
+            word = ("number", text, at, False)
+        elif kind == "text":
+            word = ("text", text[1:-1].replace("''", "'"), at, False)
+        else:
+            word = ("name", text[1:-1].replace('""', '"'), at, True)
+        words.append(new(Word, word))
     words.append(Word("end", "", words[-1].start if words else 0))
     return words
+
+
+def _require_number(source: str, at: int, text: str) -> None:
+    """Refuse what only begins as a number, and one that is read in two ways."""
+    following = source[at + len(text) : at + len(text) + 1]
+    if following == "." or following == "_" or following.isalnum():
+        raise PredicateError("not an SQL condition: this is no number", source, at)
+    if text[0] == "0" and _OCTAL.fullmatch(text):
+        raise PredicateError(
+            f"{text[:20]} is octal in JMS, and decimal in SQL; write it without the leading 0", source, at
+        )
 
 
 def _refuse(source: str, at: int) -> NoReturn:

@@ -10,9 +10,10 @@ in mapped memory until they are asked for; then they stay parsed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from json.encoder import encode_basestring_ascii
+from typing import Final, overload
 
 import numpy as np
 
@@ -33,16 +34,19 @@ def kept(predicate: Predicate, exact: bool) -> Kept:
 
 def _encode(predicate: Predicate) -> bytes:
     """The JSON text of `Predicate.to_json`."""
-    filters = [",".join([_text(one) for one in each.constraints]) for each in predicate.filters]
+    filters = [",".join([encoded_test(one) for one in each.constraints]) for each in predicate.filters]
     return f"[[{'],['.join(filters)}]]".encode() if filters else b"[]"
 
 
-def _text(constraint: Test) -> str:
+def encoded_test(constraint: Test) -> str:
+    """The JSON text of one test."""
     if type(constraint) is not Constraint:
         return _JSON.encode(constraint_to_json(constraint))
     name, operator, value = constraint
     if type(value) is float or type(value) is int:
         return f"{_start(name, operator)}{value!r}]"  # as JSON has it, ten times sooner
+    if type(value) is str:
+        return f"{_start(name, operator)}{encode_basestring_ascii(value)}]"
     return _JSON.encode(constraint_to_json(constraint))
 
 
@@ -50,6 +54,32 @@ def _text(constraint: Test) -> str:
 def _start(name: str, operator: str) -> str:
     """The text of a constraint before its constant."""
     return _JSON.encode([name, operator])[:-1] + ","
+
+
+class KeptPredicates(Sequence[Predicate]):
+    """Predicates that are made of what is kept of them when they are asked for."""
+
+    def __init__(self, kept: Sequence[Kept]) -> None:
+        self._kept = kept
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @overload
+    def __getitem__(self, at: int) -> Predicate: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> KeptPredicates: ...
+
+    def __getitem__(self, at: int | slice) -> Predicate | KeptPredicates:
+        if isinstance(at, slice):
+            return KeptPredicates(self._kept[at])
+        found = self._kept[at]
+        return found if isinstance(found, Predicate) else _decoded(found)
+
+
+def _decoded(text: bytes) -> Predicate:
+    return Predicate.from_json(json.loads(text))
 
 
 class PredicateStore:
@@ -76,7 +106,7 @@ class PredicateStore:
         found = self.kept(id)
         if not isinstance(found, bytes):
             return found
-        predicate = Predicate.from_json(json.loads(found))
+        predicate = _decoded(found)
         if id not in self._changed:
             self._parsed[id] = predicate
         return predicate

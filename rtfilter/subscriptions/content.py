@@ -17,6 +17,7 @@ from rtfilter.changes import Change
 from rtfilter.dtypes import IntArray
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.registry import Factory, factory_of
+from rtfilter.predicates.many import Refused
 from rtfilter.predicates.parse import Source
 from rtfilter.predicates.store import Kept
 from rtfilter.subscriptions import drafts, slices
@@ -43,9 +44,9 @@ class Subscriptions(Changing):
 
     _former: object = None
 
-    def draft(self, sources: Sequence[Source]) -> Draft:
-        """Read predicates. Raises `PredicateError`; of several its `row`, and its text, tell which."""
-        return drafts.of_sources(sources, self.schema, self.matcher.takes, self.name)
+    def draft(self, sources: Sequence[Source], refused: Refused | None = None) -> Draft:
+        """Read predicates; see `rtfilter.subscriptions.drafts.of_sources`."""
+        return drafts.of_sources(sources, self.schema, self.matcher.takes, self.name, refused)
 
     def draft_bounds(self, low: Any, high: Any) -> Draft:
         """Read closed bounds; see `rtfilter.predicates.bounds.compile_bounds`."""

@@ -10,6 +10,8 @@ from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Takes, refuse_untaken
 from rtfilter.predicates.bounds import compile_bounds
+from rtfilter.predicates.boxes import compile_predicate
+from rtfilter.predicates.many import Refused, compile_many
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, kept
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
@@ -25,28 +27,42 @@ class Draft(NamedTuple):
     """Deadlines and metadata."""
 
 
-def of_sources(sources: Sequence[Source], schema: Schema, takes: Takes, name: str) -> Draft:
+def of_sources(
+    sources: Sequence[Source], schema: Schema, takes: Takes, name: str, refused: Refused | None = None
+) -> Draft:
     """Read predicates for the matcher of a name, which takes some.
 
-    Raises `PredicateError`; of several its `row`, and its text, tell which.
+    Raises `PredicateError`; of several its `row`, and its text, tell which. `refused`, if there is one, takes
+    the row and the error of each that cannot be used instead, in order; the draft is of all others.
     """
     try:
-        return _of_sources(sources, schema, takes, name)
+        return _of_sources(sources, schema, takes, name, refused)
     except PredicateError as error:
         if len(sources) > 1:
             error.show_row()
         raise
 
 
-def _of_sources(sources: Sequence[Source], schema: Schema, takes: Takes, name: str) -> Draft:
+def _of_sources(
+    sources: Sequence[Source], schema: Schema, takes: Takes, name: str, refused: Refused | None
+) -> Draft:
+    if takes.boxes and takes.everything and (len(sources) > 1 or refused is not None):
+        compiled = compile_many(sources, schema, refused)
+        return Draft(Filters.of_compiled(schema, compiled), compiled.kept)
     predicates = []
     for row, source in enumerate(sources):
         try:
-            predicates.append(parse(source, schema))
+            predicate = parse(source, schema)
+            refuse_untaken(name, takes, [predicate], schema)
+            if takes.boxes and refused is not None:
+                compile_predicate(predicate, schema)
+            predicates.append(predicate)
         except PredicateError as error:
             error.row = row
-            raise
-    refuse_untaken(name, takes, predicates, schema)
+            if refused is None:
+                raise
+            error.show_row()
+            refused(row, error)
     filters = Filters.of_predicates(schema, predicates)
     # A matcher of constraints asks no predicate afterwards: they are kept to explain and to save.
     exact = filters.exact().tolist() if takes.boxes else [True] * len(predicates)

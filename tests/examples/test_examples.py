@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import postgresql
 import spark_cases
 
 HOME = Path(__file__).parents[2]
@@ -20,25 +21,50 @@ SAYS = {
     "own_matcher.py": ([], "matches [0 1]"),
 }
 MARKS = {"spark_job.py": [*spark_cases.marks, pytest.mark.slow]}
+#: Examples with a test of their own.
+OTHERS = {"load_rules.py", "load_rules_data.py"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, [])) for name in SAYS])
 def test_it_runs(name, tmp_path):
     arguments, line = SAYS[name]
+    said = run(name, arguments, tmp_path)
+    assert any(each.startswith(line) for each in said), said
+
+
+def run(name, arguments, folder):
+    """Run an example; the lines that it prints."""
+    path = os.pathsep.join([str(HOME), *filter(None, [os.environ.get("PYTHONPATH")])])
     ran = subprocess.run(
         [sys.executable, "-W", "error", HOME / "examples" / name, *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(HOME)},
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert ran.returncode == 0, ran.stderr
-    assert any(said.startswith(line) for said in ran.stdout.splitlines()), ran.stdout
+    return ran.stdout.splitlines()
+
+
+@pytest.mark.slow
+@pytest.mark.needs("postgresql")
+def test_rules_are_loaded_from_a_database_and_from_files(tmp_path):
+    pytest.importorskip("psycopg")
+    with postgresql.server() as dsn:
+        run("load_rules_data.py", [dsn, "patterns"], tmp_path)
+        said = run("load_rules.py", [dsn, "patterns"], tmp_path)
+    assert said[:3] == [
+        "48,500 rules from the database",
+        "9,700 patterns from files",
+        "1,800 cannot be used, such as",
+    ]
+    assert said[3].startswith("row 17, id 'rule-00017': ")
+    assert any(line.startswith("row 9983, id 'patterns-9.json:983': ") for line in said)
 
 
 def test_all_are_run_and_short():
     files = {path.name: path.read_text(encoding="utf-8") for path in (HOME / "examples").glob("*.py")}
-    assert files.keys() == SAYS.keys()
+    assert files.keys() == SAYS.keys() | OTHERS
     for name, text in files.items():
         assert 20 <= len([line for line in text.splitlines() if line.strip()]) <= 60, name

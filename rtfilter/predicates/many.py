@@ -1,0 +1,184 @@
+"""Reading and compiling many predicates: those of one template together, all others one by one.
+
+What comes out is what `rtfilter.predicates.parse.parse` and `rtfilter.predicates.boxes.compile_predicate` say
+of each, in less time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import compress
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import IntArray
+from rtfilter.errors import PredicateError
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.boxes import Boxes, Distincts, boxes_of, distinct_boxes
+from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.parse import Source, parse
+from rtfilter.predicates.store import Kept, kept
+from rtfilter.predicates.template_boxes import TemplateBoxes
+from rtfilter.predicates.templates import Key, Template, cut_at_constants
+
+SLICE: Final = 1 << 15
+"""Predicates that are looked at together: what is cut out of their texts takes memory."""
+FEW: Final = 4
+"""Predicates of a template from which on learning it, which parses twice, is worth it."""
+
+
+class Compiled(NamedTuple):
+    """n predicates and their boxes."""
+
+    rows: IntArray
+    """int64 (n,), ascending: which of the sources they are; those that were refused are left out."""
+    kept: list[Kept]
+    """See `rtfilter.predicates.store.kept`."""
+    boxes: Boxes
+    owners: IntArray | None
+    """int64 (m,), ascending: the predicate of each box, from 0; None where each has one."""
+
+
+Refused = Callable[[int, PredicateError], object]
+"""Takes the row of a source and what is wrong with it."""
+
+
+def compile_many(sources: Sequence[Source], schema: Schema, refused: Refused | None = None) -> Compiled:
+    """Read predicates and compile them.
+
+    Parameters
+    ----------
+    sources : sequence of str, mapping or Predicate (n,)
+    schema : Schema
+    refused : callable, optional
+        Takes each source that cannot be used, in order; by default the first one is an error.
+
+    Raises
+    ------
+    PredicateError
+        As `parse` and `compile_predicate`; its `row` tells which.
+    """
+    reader = _Reader(sources, schema)
+    for first in range(0, len(sources), SLICE):
+        reader.fill(range(first, min(first + SLICE, len(sources))))
+    reader.read_left(refused)
+    return reader.compiled()
+
+
+class _Known(NamedTuple):
+    template: Template
+    boxes: TemplateBoxes
+
+
+class _Group(NamedTuple):
+    """Conditions of one template."""
+
+    rows: list[int]
+    texts: list[list[str]]
+    """Their constants."""
+
+
+class _Reader:
+    """What is known of each source so far."""
+
+    def __init__(self, sources: Sequence[Source], schema: Schema) -> None:
+        self._sources, self._schema = sources, schema
+        self._kept: list[Kept | None] = [None] * len(sources)
+        self._templates: dict[Key, _Known | None] = {}
+        self._parts: list[tuple[Any, Boxes]] = []  # boxes, and the row of each
+        self._alone: tuple[list[int], Distincts] = [], []  # the same, of those read one by one
+
+    def fill(self, rows: range) -> None:
+        """Read those that are of one template, and no error."""
+        groups: dict[Key, _Group] = {}
+        for row in rows:
+            source = self._sources[row]
+            found = cut_at_constants(source) if type(source) is str else None
+            if found is None:
+                continue
+            key, constants = found
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = _Group([], [])
+            group.rows.append(row)
+            group.texts.append(constants)
+        for key, group in groups.items():
+            if key not in self._templates and len(group.rows) >= FEW:
+                template = Template.learn(key, group.texts[0], self._schema)
+                self._templates[key] = (
+                    None if template is None else _Known(template, TemplateBoxes(template, self._schema))
+                )
+            known = self._templates.get(key)
+            if known is not None:
+                self._fill_group(known, group)
+
+    def _fill_group(self, known: _Known, group: _Group) -> None:
+        template, rows = known.template, group.rows
+        columns = template.columns(group.texts)
+        # The others are parsed: their constants, or what they repeat, may make something else of them.
+        if any(None in column for column in columns):
+            rows, columns = _chosen([None not in row for row in zip(*columns, strict=True)], rows, columns)
+        repeating = template.repeating(columns)
+        if repeating is not None and any(repeating):
+            rows, columns = _chosen([not found for found in repeating], rows, columns)
+        if not rows:
+            return
+        found = known.boxes.compute(columns, len(rows))
+        self._parts.append((np.array(rows)[found.owners], found.boxes))
+        exact = found.usable.copy()
+        exact[found.owners[~found.boxes.exact]] = False
+        if exact.any():
+            for row, text in zip(rows, template.encoded(columns, len(rows)), strict=True):
+                self._kept[row] = text
+        for place in np.flatnonzero(~exact).tolist():
+            predicate, row = template.predicate([column[place] for column in columns]), rows[place]
+            if found.usable[place]:
+                self._kept[row] = predicate
+                continue
+            self._kept[row] = None
+            with suppress(PredicateError):  # too many boxes: it is told with those that are left
+                self._take(row, predicate)
+
+    def _take(self, row: int, predicate: Predicate) -> None:
+        found = distinct_boxes(predicate, self._schema)
+        self._kept[row] = kept(predicate, all(found.values()))
+        self._alone[0].extend([row] * len(found))
+        self._alone[1].extend(found.items())
+
+    def read_left(self, refused: Refused | None) -> None:
+        """Parse all that no template could tell."""
+        for row, known in enumerate(self._kept):
+            if known is not None:
+                continue
+            try:
+                self._take(row, parse(self._sources[row], self._schema))
+            except PredicateError as error:
+                error.row = row
+                error.show_row()
+                if refused is None:
+                    raise
+                refused(row, error)
+
+    def compiled(self) -> Compiled:
+        """Put all together, in the order of the sources."""
+        taken = np.array([one is not None for one in self._kept], np.bool_)
+        rows = np.flatnonzero(taken)
+        alone: tuple[Any, Boxes] = self._alone[0], boxes_of(self._alone[1], self._schema)
+        of_rows, parts = zip(alone, *self._parts, strict=True)
+        owners = np.concatenate([np.array(own, np.int64) for own in of_rows])
+        order = np.argsort(owners, kind="stable")
+        boxes = Boxes(*(np.concatenate(side)[order] for side in zip(*parts, strict=True)))
+        owners = np.searchsorted(rows, owners[order])
+        found = [one for one in self._kept if one is not None]
+        one_each = np.array_equal(owners, np.arange(len(rows)))
+        return Compiled(rows, found, boxes, None if one_each else owners)
+
+
+def _chosen(
+    wanted: Iterable[Any], rows: list[int], columns: list[list[Any]]
+) -> tuple[list[int], list[list[Any]]]:
+    """Those rows that are wanted, and their values."""
+    chosen = list(wanted)
+    return list(compress(rows, chosen)), [list(compress(column, chosen)) for column in columns]

@@ -1,0 +1,273 @@
+"""Loads: many rules at once, of which those that cannot be used are told, and the rest is taken."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from math import inf
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+import numpy as np
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import microseconds
+from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.drafts import Draft
+from rtfilter.subscriptions.given import seconds
+from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, new_ids, refuse_kind
+from rtfilter.subscriptions.labels import NO_LABELS, Beside
+from rtfilter.subscriptions.metadata import encoded
+from rtfilter.subscriptions.tables import Rules, cell
+from rtfilter.text import numbered, shown
+
+_LOGGER = logging.getLogger("rtfilter")
+
+
+class BadRule(NamedTuple):
+    """A rule of a load that cannot be used."""
+
+    row: int
+    """Its place in the load, from 0."""
+    id: Any
+    """The id that was given; None without one."""
+    rule: Any
+    """As it was given."""
+    error: Exception
+    """What is wrong: `PredicateError`, `ValueError` or `TypeError`."""
+
+    @property
+    def reason(self) -> str:
+        """What is wrong and what to do about it, without the row and the text."""
+        return self.error.message if isinstance(self.error, PredicateError) else str(self.error)
+
+    @property
+    def attribute(self) -> str | None:
+        """The attribute that it is about, if it is about one."""
+        return getattr(self.error, "attribute", None)
+
+    @property
+    def position(self) -> int | None:
+        """The place in the text of the rule, from 0, if there is one."""
+        return getattr(self.error, "position", None)
+
+    def __str__(self) -> str:
+        """The row, the id and the error, with its place in the text."""
+        place = f"row {self.row}, "
+        text = str(self.error).removeprefix(place)
+        return place + (text if self.id is None else f"id {shown(self.id)}: {text}")
+
+
+OnError = Literal["raise", "skip"] | Callable[[BadRule], object]
+
+
+def require_on_error(given: object) -> None:
+    """Raise `ValueError` for what says nothing of errors."""
+    if not (callable(given) or given in ("raise", "skip")):
+        raise ValueError(f'on_error is "raise", "skip" or a function of a BadRule; got {shown(given)}')
+
+
+class Load:
+    """Rules, of which those that are bad are found one after the other.
+
+    Parameters
+    ----------
+    held : Subscriptions
+        Whose they are to be.
+    given : Rules
+    on_error : OnError
+
+    Attributes
+    ----------
+    bad : dict of int to BadRule
+        Those that were found so far, by row.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A column that has not as many rows as there are rules.
+    """
+
+    def __init__(self, held: Subscriptions, given: Rules, on_error: OnError) -> None:
+        self._held, self._on_error = held, on_error
+        self._rules = list(given.rules)
+        self._ids = None if given.ids is None else _column("ids", given.ids, len(self._rules))
+        self.bad: dict[int, BadRule] = {}
+        self._told: set[int] = set()
+        self._deadlines = self._read_deadlines(given)
+        self._metadata = self._read("metadata", given.metadata, _noted if given.is_table else encoded)
+        if self._ids is not None:
+            self._check_ids(self._ids)
+
+    def _note(self, row: int, error: Exception) -> None:
+        self.bad.setdefault(row, BadRule(row, self._ids and self._ids[row], self._rules[row], error))
+
+    # -- columns beside the rules --------------------------------------------------------------------------
+
+    def _read(self, name: str, column: Any, read: Callable[[Any], Any]) -> list[Any] | None:
+        if column is None:
+            return None
+        cells, values = _column(name, column, len(self._rules)), []
+        for row in range(len(cells)):
+            try:
+                values.append(read(cell(cells[row])))
+            except (TypeError, ValueError) as error:
+                values.append(None)
+                self._note(row, error)
+        return values
+
+    def _read_deadlines(self, given: Rules) -> list[float] | None:
+        now = self._held.clock()
+        if given.expires is not None:
+            return self._read("expires", given.expires, _moment)
+        if given.ttl is None or hasattr(given.ttl, "__len__"):
+            return self._read("ttl", given.ttl, lambda ttl: now + seconds(ttl))
+        return [now + seconds(given.ttl)] * len(self._rules)
+
+    def _check_ids(self, ids: Sequence[Any]) -> None:
+        """Note ids that cannot be such, or are not of the type of the others."""
+        kind = self._held.kind
+        for row, id in enumerate(ids):
+            try:
+                if cell(id) is None:
+                    raise ValueError("this rule has no id; give each one")
+                if isinstance(id, Integral) and not isinstance(id, bool | np.bool_):
+                    own: type = int
+                    if not 0 <= int(id) <= LAST_ID:
+                        raise ValueError(f"an id is an integer from 0 to 2**63 - 2, not {shown(id)}")
+                elif isinstance(id, str | UUID):
+                    own = str if isinstance(id, str) else UUID
+                    new_ids([id], 1)
+                else:
+                    raise TypeError(f"an id is an integer, text or a UUID, not {shown(id)}")
+                if kind is None and row not in self.bad:
+                    kind = own
+                if kind is not None and own is not kind:
+                    raise refuse_kind(kind, id)
+            except (TypeError, ValueError) as error:
+                self._note(row, error)
+
+    # -- drafts --------------------------------------------------------------------------------------------
+
+    def draft(self) -> tuple[Draft, Any]:
+        """Read all that are not known to be bad; their draft and ids. Tells of all bad ones that are new.
+
+        Raises what the first one is, where nobody takes errors.
+        """
+        while True:
+            rows = [row for row in range(len(self._rules)) if row not in self.bad]
+            draft = self._held.draft([self._rules[row] for row in rows], self._taker(rows))
+            left = [row for row in rows if row not in self.bad]
+            twice = self._twice(left)
+            if not twice:
+                break
+            for row, first in twice.items():
+                self._note(row, ValueError(f"ids must be distinct: row {first} has this one, too"))
+        self._tell()
+        return draft._replace(labels=self._labels(left)), self._new_ids(left)
+
+    def _taker(self, rows: list[int]) -> Callable[[int, PredicateError], None]:
+        def refused(place: int, error: PredicateError) -> None:
+            error.row = rows[place]
+            error.show_row()
+            self._note(rows[place], error)
+
+        return refused
+
+    def note_known(self) -> bool:
+        """Beside batches: note ids that exist; whether any were found."""
+        held, moment, before = self._held, self._held.moment(), len(self.bad)
+        for row, id in enumerate(self._ids or ()):
+            if row not in self.bad and held.handle(id, moment) >= 0:
+                reason = f"subscription {shown(id)} exists already; unsubscribe or update it"
+                self._note(row, ValueError(reason))
+        return len(self.bad) > before
+
+    def _twice(self, rows: list[int]) -> dict[int, int]:
+        """Rows whose id an earlier one has, and that one."""
+        if self._ids is None:
+            return {}
+        first: dict[Any, int] = {}
+        found = {row: first.setdefault(self._ids[row], row) for row in rows}
+        return {row: other for row, other in found.items() if row != other}
+
+    def _labels(self, rows: list[int]) -> Beside:
+        if self._deadlines is None and self._metadata is None:
+            return NO_LABELS
+        deadlines, metadata = self._deadlines, self._metadata
+        return Beside(
+            None,
+            None if deadlines is None else np.array([deadlines[row] for row in rows], np.float64),
+            None if metadata is None else [metadata[row] for row in rows],
+        )
+
+    def _new_ids(self, rows: list[int]) -> Any:
+        if self._ids is None:
+            return None
+        return new_ids([self._ids[row] for row in rows], len(rows)) if rows else NO_IDS
+
+    # -- errors --------------------------------------------------------------------------------------------
+
+    def refuse_unbounded(self, draft: Draft, error: PredicateError) -> bool:
+        """Note those that nothing bounds and that are too many; whether that was what is wrong."""
+        rows = [row for row in range(len(self._rules)) if row not in self.bad]
+        many = [place for place in draft.filters.unbounded().tolist() if place >= (error.row or 0)]
+        for place in many:
+            self._note(rows[place], PredicateError(error.message, row=rows[place]))
+        return bool(many)
+
+    def _tell(self) -> None:
+        new = sorted(self.bad.keys() - self._told)
+        self._told.update(new)
+        if not new:
+            return
+        first = self.bad[new[0]]
+        if self._on_error == "raise":
+            error = first.error
+            if len(new) > 1:
+                many = numbered(len(new), "row")
+                error.add_note(f'{many} cannot be used; on_error="skip" takes the others')
+            if not isinstance(error, PredicateError):
+                raise type(error)(str(first)) from None
+            raise error
+        if self._on_error == "skip":
+            _LOGGER.warning(
+                "%s of %s left out; on_error=list.append tells all. The first: %s",
+                f"{len(new):,}",
+                numbered(len(self._rules), "rule"),
+                first,
+            )
+        else:
+            for row in new:
+                self._on_error(self.bad[row])
+
+
+def _column(name: str, given: Any, count: int) -> list[Any]:
+    """A column with a cell for each rule."""
+    if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
+        raise TypeError(f"{name} has a row for each subscription, so it is a list, not {shown(given)}")
+    cells = given if isinstance(given, list) else given.tolist() if hasattr(given, "tolist") else list(given)
+    if len(cells) != count:
+        raise ValueError(f"{name} has {len(cells)} rows for {count} subscriptions")
+    return cells
+
+
+def _noted(metadata: object) -> bytes | None:
+    """The text of metadata, which may be text already."""
+    return encoded(json.loads(metadata) if isinstance(metadata, str | bytes) else metadata)
+
+
+def _moment(expires: object) -> float:
+    """A deadline in seconds since 1970: of a moment, or as it is; inf for None."""
+    if expires is None:
+        return inf
+    if isinstance(expires, Real) and not isinstance(expires, bool | np.bool_):
+        value = float(expires)
+        if value == value:
+            return value
+    found = microseconds(expires)
+    if found is None:
+        raise ValueError(f"a rule expires at a moment or at seconds since 1970, not {shown(expires)}")
+    return found / 1e6

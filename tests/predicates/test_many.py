@@ -1,0 +1,194 @@
+"""Many predicates at once: each as if it were alone, in fewer steps."""
+
+import re
+from datetime import datetime
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import predicate_cases as cases
+from rtfilter import PredicateError, Schema
+from rtfilter.predicates import many, parse, templates
+from rtfilter.predicates.boxes import compile_predicate
+from rtfilter.predicates.many import compile_many
+from rtfilter.predicates.sql import parse_sql
+from rtfilter.predicates.store import kept
+
+SCHEMA = Schema({"price": float, "size": int, "symbol": str, "halted": bool, "at": datetime})
+CONSTANT = re.compile(r"'(?:[^']|'')*'|(?<![\w.\"])[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?(?![\w.])")
+
+
+def alone(source, schema):
+    """What one predicate comes to: what is kept of it and its boxes, or its error."""
+    try:
+        predicate = parse.parse(source, schema)
+        boxes = compile_predicate(predicate, schema)
+    except PredicateError as error:
+        return str(error), error.attribute, error.source, error.position, error.reason
+    return kept(predicate, bool(boxes.exact.all())), *(side.tolist() for side in boxes)
+
+
+def together(sources, schema):
+    """The same of many."""
+    found = [None] * len(sources)
+
+    def refused(row, error):
+        assert error.row == row
+        told = str(error)
+        assert told.startswith(f"row {row}, ")
+        found[row] = (
+            told.removeprefix(f"row {row}, "),
+            error.attribute,
+            error.source,
+            error.position,
+            error.reason,
+        )
+
+    made = compile_many(sources, schema, refused)
+    owners = np.arange(len(made.rows)) if made.owners is None else made.owners
+    for place, (row, one) in enumerate(zip(made.rows.tolist(), made.kept, strict=True)):
+        own = owners == place
+        found[row] = (one, *(side[own].tolist() for side in made.boxes))
+    return found
+
+
+def assert_same(sources, schema):
+    for source, got in zip(sources, together(sources, schema), strict=True):
+        wanted = alone(source, schema)
+        assert got == wanted, source
+        assert repr(got) == repr(wanted), source  # -0.0 is not 0.0
+
+
+ODD = [
+    "0",
+    "0",
+    "5",
+    "5.0",
+    "0.0",
+    "1e3",
+    "9007199254740993",
+    "1e400",
+    "012",
+    "1.",
+    ".5",
+    "0x1F",
+    "7L",
+    "1" * 320,
+]
+ODD += [
+    "''",
+    "'a'",
+    "'abcdefg'",
+    "'it''s'",
+    "'2024-05-31T12:00:00Z'",
+    "'a%'",
+    "'%a'",
+    "'a_'",
+    "'a\\%'",
+    "NULL",
+    "TRUE",
+]
+
+
+@st.composite
+def with_other_constants(draw, text, constants):
+    """A condition, of whose constants none, some or all are replaced."""
+    rate, chance = draw(st.sampled_from([0.0, 0.5, 1.0])), draw(st.randoms(use_true_random=False))
+    return CONSTANT.sub(lambda found: chance.choice(constants) if chance.random() < rate else found[0], text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_each_is_as_if_it_were_alone(data):
+    attributes = data.draw(cases.schemas())
+    schema = Schema(attributes)
+    texts = [cases.sql(data.draw(cases.conditions(attributes))) for _ in range(2)]
+    constants = [found for text in texts for found in CONSTANT.findall(text)] + ODD
+    sources = [data.draw(with_other_constants(text, constants)) for text in texts for _ in range(6)]
+    assert_same(sources, schema)
+
+
+TEMPLATES = [
+    "price > {n}",
+    "price BETWEEN {n} AND {m} AND size >= -{n}",
+    "price > {n} AND price > {m}",
+    "price = {n} OR price = {m} OR size < 3",
+    "(price > {n} OR size > {n}) AND symbol = {s}",
+    "symbol IN ({s}, {t}) AND NOT halted",
+    "symbol IN ({s}, {t}, {s}) AND size NOT IN ({n}, {m}, 5)",
+    "symbol LIKE {s} AND price < {n}",
+    "symbol NOT LIKE ({s})",
+    "symbol LIKE {s} ESCAPE {t}",
+    "LOWER(symbol) = {s}",
+    "symbol > {s} AND symbol <> {t}",
+    "at >= {s} AND price <> {n}",
+    "at < TIMESTAMP {s}",
+    "price * {n} > {m} AND size < {n}",
+    "price > {n} * {m}",
+    "price > size AND size > {n}",
+    "price > .5 AND size < {n}",
+    "{n} < {m} AND price > 1",
+    "{n} < price",
+    '"price" > {n} AND "symbol" = {s}',
+    "price > {n} -- {s}",
+    "price > {n} AND /* {m} */ size < {m}",
+    "prise > {n}",
+    "price > {s}",
+    "price >> {n}",
+    "price > {n}{n}",
+    "halted AND size IN ({n}, {m}, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)",
+    "halted",
+    "TRUE",
+    "",
+    "select > {n}",
+    "price IS NULL OR size > {n}",
+    "price > {n} AND price < 0",
+    "size IN ({n}, {m})",
+    "size IN ({n}, {m}) OR size IN ({m}, {n})",
+    "price IN (0, -{n}) AND size = -{m}",
+]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_odd_constants_in_a_template(template):
+    chance = np.random.default_rng(7)
+    sources = [
+        template.format(**dict(zip("nmst", chance.choice(ODD, 4).tolist(), strict=True))) for _ in range(60)
+    ]
+    assert_same(sources, SCHEMA)
+
+
+def test_each_template_is_parsed_twice(monkeypatch):
+    parsed = []
+
+    def counted(source, schema):
+        parsed.append(source)
+        return parse_sql(source, schema)
+
+    monkeypatch.setattr(parse, "parse_sql", counted)
+    monkeypatch.setattr(templates, "parse_sql", counted)
+    good = [
+        "price > {} AND size < {}",
+        "symbol = '{}' OR price < {}",
+        "symbol IN ('{}', 'x') AND size = {}",
+        "symbol LIKE '{}%' AND at > '2024-05-31T12:00:0{}Z'",
+    ]
+    sources = [text.format(k, k % 10) for k in range(2000) for text in good]
+    compile_many(sources, SCHEMA)
+    assert len(parsed) == 2 * len(good)
+
+
+def test_the_first_bad_row_is_told():
+    sources = ["price > 1", "price > 2", "price > 3", "price > 4", "price > 1e999", "prise > 2"]
+    with pytest.raises(PredicateError, match=r"row 4, .*1e\+?999|row 4, ") as error:
+        compile_many(sources, SCHEMA)
+    assert error.value.row == 4
+
+
+def test_slices_are_put_together(monkeypatch):
+    monkeypatch.setattr(many, "SLICE", 7)
+    assert_same(
+        [f"price > {k} OR size = {k % 3}" if k % 4 else f"symbol = 'a{k}'" for k in range(40)], SCHEMA
+    )

@@ -1,0 +1,244 @@
+"""Loads that take what can be used, and tell of the rest; from lists, tables and cursors."""
+
+import logging
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rtfilter import EventFilter, PredicateError, Schema
+
+SCHEMA = Schema({"price": float, "symbol": str})
+
+
+@pytest.fixture
+def rules():
+    return EventFilter(SCHEMA, clock=lambda: 1000.0)
+
+
+def test_bad_rules_are_told_and_the_rest_is_taken(rules):
+    bad = []
+    sources = ["price > 1", "prise > 1", {"symbol": ["A"]}, "price > 'a'", "price >", 7]
+    added = rules.subscribe_many(sources, ids=list("abcdef"), on_error=bad.append)
+    assert added.tolist() == ["a", "c"]
+    assert set(rules.ids()) == {"a", "c"}
+    assert [(one.row, one.id, one.rule) for one in bad] == [
+        (1, "b", "prise > 1"),
+        (3, "d", "price > 'a'"),
+        (4, "e", "price >"),
+        (5, "f", 7),
+    ]
+    assert [one.attribute for one in bad] == ["prise", "price", None, None]
+    assert [one.position for one in bad] == [0, 8, 6, None]
+    assert bad[0].reason == "unknown attribute 'prise'; did you mean 'price'?"
+    assert str(bad[1]).startswith("row 3, id 'd': attribute 'price' is a number, it cannot be compared")
+    assert str(bad[0]).endswith("    prise > 1\n    ^")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["price > 1", "price > 2", "price > 3", "prise > 1", "price > 1e999", "FALSE", "price >"]
+            ),
+            st.sampled_from(["a", "b", "c", "d", "e", 7, None, "known"]),
+            st.sampled_from([None, 5, 0, "soon"]),
+            st.sampled_from([None, {"a": 1}, {1: 2}, 5]),
+        ),
+        max_size=12,
+    )
+)
+def test_a_load_is_as_if_each_was_added_alone(rows):
+    alone, together = EventFilter(SCHEMA), EventFilter(SCHEMA)
+    for filter in (alone, together):
+        filter.subscribe("price < 0", id="known")
+    errors, bad = {}, []
+    for row, (rule, id, ttl, metadata) in enumerate(rows):
+        try:
+            if id is None:
+                raise ValueError
+            alone.subscribe(rule, id, ttl=ttl, metadata=metadata)
+        except (TypeError, ValueError) as error:
+            errors[row] = type(error)
+    sources, ids, lives, notes = ([row[at] for row in rows] for at in range(4))
+    added = together.subscribe_many(sources, ids=ids, ttl=lives, metadata=notes, on_error=bad.append)
+    assert [one.row for one in bad] == list(errors)
+    assert added.tolist() == [id for row, id in enumerate(ids) if row not in errors]
+    assert {id: together.predicate(id) for id in together.ids()} == {
+        id: alone.predicate(id) for id in alone.ids()
+    }
+    assert {id: together.metadata(id) for id in added} == {id: alone.metadata(id) for id in added}
+
+
+def test_raise_tells_the_first_and_how_many_there_are(rules):
+    frame = pd.DataFrame({"rule": ["price > 1", "prise > 1", "price >"], "id": [1, 2, 3]})
+    with pytest.raises(PredicateError, match="row 1, unknown attribute 'prise'") as error:
+        rules.subscribe_many(frame)
+    assert error.value.__notes__ == ['2 rows cannot be used; on_error="skip" takes the others']
+    assert len(rules) == 0
+
+
+def test_skip_says_so_in_the_log(rules, caplog):
+    with caplog.at_level(logging.WARNING, "rtfilter"):
+        assert rules.subscribe_many(["price > 1", "price >"], on_error="skip").tolist() == [0]
+    assert caplog.messages[0].startswith(
+        "1 of 2 rules left out; on_error=list.append tells all. The first: row 1,"
+    )
+
+
+def test_what_the_callable_raises_leaves_nothing(rules):
+    with pytest.raises(ZeroDivisionError):
+        rules.subscribe_many(["price > 1", "price >"], on_error=lambda bad: 1 / 0)
+    assert len(rules) == 0
+
+
+def test_rules_that_nothing_bounds_are_bad_beyond_the_limit():
+    quotes = EventFilter(Schema({"bid": float, "ask": float}), max_unbounded=2)
+    bad = []
+    sources = ["bid > ask", "bid > 1", "bid >= ask", "bid < ask", "bid <= ask", "ask > 1"]
+    assert len(quotes.subscribe_many(sources, on_error=bad.append)) == 4
+    assert [one.row for one in bad] == [3, 4]
+    assert "max_unbounded" in bad[0].reason
+
+
+def test_metrics_count_what_was_refused():
+    watched = EventFilter(SCHEMA, metrics=True)
+    watched.subscribe_many(["price > 1", "price >", "prise > 1"], on_error=[].append)
+    assert (watched.metrics.added, watched.metrics.refused) == (1, 2)
+
+
+def test_other_matchers_take_the_rest_too():
+    hashes = EventFilter(SCHEMA, matcher="hashes")
+    bad = []
+    hashes.subscribe_many(["symbol = 'A'", "prise > 1"], on_error=bad.append)
+    assert len(hashes) == 1
+    assert bad[0].row == 1
+
+
+def test_on_error_is_understood(rules):
+    with pytest.raises(ValueError, match="on_error is"):
+        rules.subscribe_many(["price > 1"], on_error="ignore")
+    with pytest.raises(TypeError, match="of bounds all are added"):
+        EventFilter(Schema({"x": float})).subscribe_many([[1]], [[2]], on_error="skip")
+
+
+# -- tables and cursors --------------------------------------------------------------------------------------
+
+ROWS = {
+    "id": ["a", "b", "c"],
+    "rule": ["price > 1", "symbol = 'A'", "prise > 1"],
+    "ttl": [5.0, None, 7.0],
+    "metadata": [{"owner": "ann"}, None, None],
+    "note": [1, 2, 3],
+}
+
+
+def database(rows):
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE rules (id TEXT, rule TEXT, ttl REAL, metadata TEXT, note INTEGER)")
+    import json
+
+    texts = [None if one is None else json.dumps(one) for one in rows["metadata"]]
+    connection.executemany(
+        "INSERT INTO rules VALUES (?, ?, ?, ?, ?)",
+        list(zip(rows["id"], rows["rule"], rows["ttl"], texts, rows["note"], strict=True)),
+    )
+    return connection.execute('SELECT note, rule AS "RULE", id, metadata, ttl FROM rules ORDER BY id')
+
+
+class Named:
+    """A cursor that gives rows by name."""
+
+    def __init__(self, rows):
+        self.description = [(name, None) for name in rows]
+        self._rows = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
+
+    def fetchmany(self, size):
+        taken, self._rows = self._rows[:2], self._rows[2:]
+        return taken
+
+
+TABLES = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "arrow": pa.table,
+    "batch": lambda rows: pa.RecordBatch.from_pydict(rows),
+    "reader": lambda rows: pa.table(rows).to_reader(max_chunksize=2),
+    "sqlite": database,
+    "named": Named,
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_rules_come_from_tables(kind, rules):
+    bad = []
+    assert rules.subscribe_many(TABLES[kind](ROWS), on_error=bad.append).tolist() == ["a", "b"]
+    assert [(one.row, one.id) for one in bad] == [(2, "c")]
+    assert rules.deadline("a") == 1005.0
+    assert rules.deadline("b") is None
+    assert rules.metadata("a") == {"owner": "ann"}
+    assert rules.metadata("b") is None
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_rules_expire_at_moments(kind, rules):
+    moments = [datetime.fromtimestamp(2000, UTC), None]
+    rules.subscribe_many(TABLES[kind]({"rule": ["price > 1", "price > 2"], "expires": moments, "id": [1, 2]}))
+    assert (rules.deadline(1), rules.deadline(2)) == (2000.0, None)
+
+
+def test_moments_may_be_text_or_seconds_and_past_ones_are_gone(rules):
+    cells = ["1970-01-01T00:20:00Z", 1300, 3.0, "soon", True]
+    bad = []
+    rules.subscribe_many(
+        pd.DataFrame({"rule": ["price > 1"] * 5, "expires": pd.Series(cells, dtype=object)}),
+        on_error=bad.append,
+    )
+    assert [one.row for one in bad] == [3, 4]
+    assert [rules.deadline(id) for id in (0, 1)] == [1200.0, 1300.0]
+    assert rules.ids().tolist() == [0, 1]
+
+
+def test_ids_of_databases_are_of_their_types(rules):
+    ids = [UUID(int=1), UUID(int=2)]
+    found = rules.subscribe_many(Named({"rule": ["price > 1"] * 2, "id": ids, "ttl": [timedelta(1), None]}))
+    assert found.tolist() == ids
+    assert EventFilter(SCHEMA).subscribe_many(pd.DataFrame({"rule": ["price > 1"], "id": [7]})).tolist() == [
+        7
+    ]
+
+
+def test_patterns_may_be_in_a_column_of_json(rules):
+    rules.subscribe_many(Named({"rule": [{"symbol": ["A"]}], "id": [4]}))
+    assert rules.match({"symbol": "A"}).tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (pd.DataFrame({"where": ["price > 1"]}), "needs a column 'rule'.*; it has where"),
+        (pa.table({"rule": ["TRUE"], "ttl": [1], "expires": [1]}), "keep one"),
+        (sqlite3.connect(":memory:").cursor(), "execute a SELECT"),
+    ],
+)
+def test_tables_that_are_none(table, says, rules):
+    with pytest.raises(PredicateError, match=says):
+        rules.subscribe_many(table)
+
+
+def test_what_a_table_tells_is_not_told_twice(rules):
+    with pytest.raises(TypeError, match="leave out ids="):
+        rules.subscribe_many(pa.table({"rule": ["TRUE"], "id": [1]}), ids=[2])
+    assert rules.subscribe_many(pa.table({"rule": ["TRUE"]}), ids=[2]).tolist() == [2]
+
+
+def test_arrays_of_text_are_lists_of_rules(rules):
+    assert rules.subscribe_many(np.array(["price > 1", "price > 2"])).tolist() == [0, 1]
