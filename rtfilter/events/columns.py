@@ -156,7 +156,14 @@ def _read_array(fields: Fields, events: AnyArray) -> EventTable:
         encode_array(field, values[:, j], None if mask is None else mask[:, j])
         for j, field in enumerate(fields)
     ]
-    return _table(columns, fields, len(values))
+    table = _table(columns, fields, len(values))
+    if values.dtype.kind != "O":
+        return table
+    lists: dict[int, dict[str, Any]] = {}
+    for name, place in fields.places.items():
+        if (table.points[:, place] == ALIEN).any():
+            _gather(lists, name, table.values(name))
+    return with_choices(table, lists)
 
 
 def _require(fields: Fields, possible: Container[str | None], values: AnyArray) -> None:

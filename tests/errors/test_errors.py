@@ -34,7 +34,7 @@ def caught(call):
         ({"price": math.inf}, 0, "price", "attribute 'price' is infinite", "is infinite"),
         ([{}, {}, {"price": 11}], 2, "price", "attribute 'price' is 11, outside", "is 11, outside"),
         ([{}, {"a.b": 1, "a": {"b": 2}}], 1, "a.b", "attribute 'a.b' occurs twice", "occurs twice"),
-        ([{}, DEEP], 1, None, "objects are nested deeper", "objects are nested deeper"),
+        ([{}, DEEP], 1, None, "objects or lists are nested deeper", "objects or lists are"),
         (pa.table({"price": [1, 2, 99]}), 2, "price", "attribute 'price' is 99", "is 99, outside"),
         (np.ones((1, 3)), None, "symbol", "attribute 'symbol' is a string, but", "is a string, but"),
         (np.ones((1, 2)), None, None, "expected an array", "expected an array"),

@@ -43,6 +43,7 @@ NUMBERS = Schema({"x": float, "n": int})
 MIXED = Schema({"price": float, "symbol": str, "ok": bool, "at": datetime})
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
 NOON_US = 1_717_156_800_000_000
+AB = string_code("ab")[0]
 
 
 MICROSECONDS = {"us": 1, "ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "D": 86400 * 10**6}
@@ -280,7 +281,8 @@ def test_missing_and_alien_values():
         (2**60 + 1, float(2**60)),
         (np.timedelta64(5, "s"), ALIEN),
         (1j, ALIEN),
-        ([1], ALIEN),
+        ([1], 1),
+        ({1}, ALIEN),
         ({"nested": 1}, MISSING),
         (pd.NA, MISSING),
         (pd.NaT, MISSING),
@@ -652,12 +654,16 @@ def test_pandas_columns():
         ("at", pd.array([date(1970, 1, 2), None], "date64[pyarrow]"), [86_400_000_000, MISSING]),
         ("price", pd.array([date(1970, 1, 2), None], "date32[pyarrow]"), [ALIEN, MISSING]),
         ("at", pd.array([timedelta(1), None], "duration[s][pyarrow]"), [ALIEN, MISSING]),
-        ("symbol", pd.array([[1], None], pd.ArrowDtype(pa.list_(pa.int64()))), [ALIEN, MISSING]),
+        (
+            "symbol",
+            pd.array([["ab"], None], pd.ArrowDtype(pa.list_(pa.string()))),
+            [string_code("ab")[0], MISSING],
+        ),
         ("ok", pd.Series([1, 0]), [ALIEN, ALIEN]),
         ("symbol", pd.array(["ab", None], "string"), [string_code("ab")[0], MISSING]),
         ("symbol", pd.array(["ab", None], "string[pyarrow]"), [string_code("ab")[0], MISSING]),
         ("symbol", pd.Categorical(["ab", None]), [string_code("ab")[0], MISSING]),
-        ("symbol", pd.Series(["ab", ["ab"]], dtype=object), [string_code("ab")[0], ALIEN]),
+        ("symbol", pd.Series(["ab", {"ab"}], dtype=object), [string_code("ab")[0], ALIEN]),
         ("symbol", pd.Series(["\ud800", 5], dtype=object), [string_code("\ud800")[0], ALIEN]),
         ("symbol", pd.Series([1, 2]), [ALIEN, ALIEN]),
         ("at", pd.Series(["2024-05-31T12:00Z", "soon"]), [NOON_US, ALIEN]),
@@ -688,7 +694,7 @@ def test_pandas_columns_of_one_name():
         ("price", pa.array(["1", None]), [ALIEN, MISSING]),
         ("price", pa.array([True, None]), [ALIEN, MISSING]),
         ("price", pa.nulls(2), [MISSING, MISSING]),
-        ("price", pa.array([[1], None]), [ALIEN, MISSING]),
+        ("price", pa.array([[1], None]), [1, MISSING]),
         ("ok", pa.array([True, None]), [1, MISSING]),
         ("ok", pa.array([1, None]), [ALIEN, MISSING]),
         ("symbol", pa.array(["ab", None]), [string_code("ab")[0], MISSING]),

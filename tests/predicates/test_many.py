@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import predicate_cases as cases
 from rtfilter import PredicateError, Schema
-from rtfilter.predicates import many, parse, templates
+from rtfilter.predicates import many, model, templates
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.many import compile_many
+from rtfilter.predicates.parse import parse
 from rtfilter.predicates.sql import parse_sql
 from rtfilter.predicates.store import kept
 
@@ -23,7 +24,7 @@ CONSTANT = re.compile(r"'(?:[^']|'')*'|(?<![\w.\"])[0-9]+(?:\.[0-9]+)?(?:e[-+]?[
 def alone(source, schema):
     """What one predicate comes to: what is kept of it and its boxes, or its error."""
     try:
-        predicate = parse.parse(source, schema)
+        predicate = parse(source, schema)
         boxes = compile_predicate(predicate, schema)
     except PredicateError as error:
         return str(error), error.attribute, error.source, error.position, error.reason
@@ -167,7 +168,7 @@ def test_each_template_is_parsed_twice(monkeypatch):
         parsed.append(source)
         return parse_sql(source, schema)
 
-    monkeypatch.setattr(parse, "parse_sql", counted)
+    monkeypatch.setattr(model, "parse_sql", counted)
     monkeypatch.setattr(templates, "parse_sql", counted)
     good = [
         "price > {} AND size < {}",
