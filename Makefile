@@ -14,8 +14,8 @@ demo: .venv/installed ## replay bursts of 12-d events and of flights, with table
 check: ready ## what to run at every change: style, types, layers, unit tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
-test: ready ## everything, with Spark, Prometheus and killed processes
-	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus
+test: ready ## everything, with Spark, Prometheus, PostgreSQL and killed processes
+	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus postgresql
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 ready: .venv/installed ## style, types and layers; meanwhile kernels are compiled, if they are not yet

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs programs that rtfilter's make targets need beside Python: system.sh venv java prometheus
+# Installs programs that rtfilter's make targets need beside Python: system.sh venv java prometheus postgresql
 # Only where that is allowed, as root with apt-get, and said before it is done. SYSTEM=no forbids it.
 PYTHON=${PYTHON:-python3}
 updated=no
@@ -10,6 +10,7 @@ have() {
     venv) "$PYTHON" -c 'import ensurepip, venv' 2> /dev/null ;;
     java) command -v java > /dev/null || test -n "$JAVA_HOME" ;;
     prometheus) command -v prometheus > /dev/null && command -v promtool > /dev/null ;;
+    postgresql) command -v postgres > /dev/null || ls /usr/lib/postgresql/*/bin/postgres > /dev/null 2>&1 ;;
     esac
 }
 
@@ -35,6 +36,7 @@ for name in "$@"; do
     venv) install venv python3-venv "the environment cannot be made" ;;
     java) install java default-jre-headless "tests of Spark are skipped" ;;
     prometheus) install prometheus prometheus "tests of the dashboard are skipped" ;;
+    postgresql) install postgresql postgresql "the test of rules from a database is skipped" ;;
     *) echo "system.sh: unknown program $name" && exit 2 ;;
     esac
 done
