@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli import files
-from rtfilter.cli.cells import BOUNDS, LARGE, id_of
+from rtfilter.cli.cells import BOUNDS, LARGE
+from rtfilter.cli.ids import of_cells
 from rtfilter.cli.labels import NAMES, Cells, of_arrow, of_csv
 from rtfilter.cli.terminal import CommandError
 from rtfilter.dtypes import AnyArray
@@ -69,14 +70,14 @@ def read_csv_bounds(
     id_at = header.index("id") if "id" in header else None
     convert = [(column, BOUNDS[schema.attributes[column.attribute].family], _Cells()) for column in columns]
     at = array("q")
-    ids: list[object] = []
+    ids: list[str] = []
     labels_of = None if set(NAMES).isdisjoint(header) else of_csv(header)
     labels: list[Cells] = []
     for line, row in rows:
         at.append(line)
         if labels_of is not None:
             labels.append(labels_of(row))
-        ids.append(None if id_at is None else id_of(row[id_at]))
+        ids.append("" if id_at is None else row[id_at])
         for column, bound_of, cells in convert:
             cell = row[column.at]
             try:
@@ -90,7 +91,7 @@ def read_csv_bounds(
         sides[column.side][column.attribute] = np.ma.MaskedArray(
             cells.column(), np.frombuffer(cells.empty, np.bool_)
         )
-    return Bounds(at, sides["low"], sides["high"], ids, None if labels_of is None else labels)
+    return Bounds(at, sides["low"], sides["high"], of_cells(ids), None if labels_of is None else labels)
 
 
 class _Cells:

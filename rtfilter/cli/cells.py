@@ -1,18 +1,16 @@
-"""From the text of a CSV cell that is not empty to the value of an attribute, a bound, or an id.
+"""From the text of a CSV cell that is not empty to the value of an attribute or a bound.
 
 A number is written as in Python, without underscores; a boolean is true, false, 1 or 0, in any case.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from math import isnan
 
 LARGE = 2.0**53
 """From here on a float is not every integer."""
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
-_ID = re.compile(r"\s*[-+]?[0-9]{1,30}\s*")
 
 
 def _integer(cell: str) -> object:
@@ -80,10 +78,3 @@ BOUNDS: dict[str, Callable[[str], float]] = {
     "timestamp": _timestamp_bound,
 }
 """How to read a bound, by the family of the attribute. `ValueError` for text of another type."""
-
-
-def id_of(cell: str) -> int | str | None:
-    """Return the id in a cell; None for an empty one, the text itself where it is no integer."""
-    if not cell:
-        return None
-    return int(cell) if _ID.fullmatch(cell) else cell

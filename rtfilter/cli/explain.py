@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rtfilter.cli import files, inputs
-from rtfilter.cli.arguments import positive, row, subscription_id
+from rtfilter.cli.arguments import positive, row
+from rtfilter.cli.ids import asked
 from rtfilter.cli.terminal import CommandError, progress_bar, say, show
 from rtfilter.text import numbered
 
@@ -44,7 +45,6 @@ which events nearly match it; which subscriptions the event nearly matches
     parser.add_argument(
         "--id",
         metavar="ID",
-        type=subscription_id,
         help="id of the subscription, as match prints it; by default all subscriptions",
     )
     parser.add_argument(
@@ -68,8 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
         batch=BATCH,
         only=arguments.id,
         progress=arguments.progress,
+        skip=arguments.on_error == "skip",
     )
     if arguments.id is not None:
+        arguments.id = asked(arguments.id, target.id_type)
         try:
             target.predicate(arguments.id)
         except UnknownSubscriptionError:

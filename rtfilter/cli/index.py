@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive,
         help="most entries of an inner node and of a leaf, at least 4; the default is measured to be good",
     )
+    inputs.add_on_error(build)
     inputs.add_progress(build)
     info = action(
         "info", "describe a saved index", "example:\n  rtfilter index info alerts-index --json | jq .height\n"
@@ -89,7 +90,13 @@ def _build(arguments: argparse.Namespace) -> int:
     _refuse_occupied(arguments.out)
     schema = read_schema(arguments.schema)
     capacity = tuple(arguments.capacity) if arguments.capacity else None
-    target = build_filter(arguments.subscriptions, schema, capacity=capacity, progress=arguments.progress)
+    target = build_filter(
+        arguments.subscriptions,
+        schema,
+        capacity=capacity,
+        progress=arguments.progress,
+        skip=arguments.on_error == "skip",
+    )
     try:
         target.save(arguments.out)
     except OSError as error:

@@ -24,6 +24,7 @@ subscriptions:
             a column where (SQL conditions), or columns low.<attribute> and high.<attribute>
             (closed bounds, empty is open), and optionally a column id
   Optional: ttl (seconds from now on) and metadata (a JSON object), in JSON lines and as columns.
+  Ids are integers or text, in a file of one type; UUIDs are text. In CSV they are integers if all are.
   Without ids, subscriptions are numbered by their rows, from 0.
 """
 SCHEMA_FILE = """\
@@ -44,7 +45,7 @@ events:
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Declare SUBSCRIPTIONS, EVENTS and --schema."""
+    """Declare SUBSCRIPTIONS, EVENTS, --schema and --on-error."""
     parser.add_argument(
         "subscriptions", metavar="SUBSCRIPTIONS", help="file of subscriptions, or a saved index"
     )
@@ -54,6 +55,18 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="JSON file with the types of the attributes; by default they are inferred from the first "
         f"{SAMPLE:,} events and shown. A saved index has its own",
+    )
+    add_on_error(parser)
+
+
+def add_on_error(parser: argparse.ArgumentParser) -> None:
+    """Declare --on-error."""
+    parser.add_argument(
+        "--on-error",
+        choices=("stop", "skip"),
+        default="stop",
+        help="what to do with a condition that cannot be used: end with exit code 2 (default), or leave it "
+        "out and say so on standard error, with its row and the reason",
     )
 
 
@@ -70,8 +83,9 @@ def open_inputs(
     schema: str | None,
     *,
     batch: int,
-    only: int | None = None,
+    only: str | None = None,
     progress: bool = False,
+    skip: bool = False,
 ) -> tuple[EventFilter, Iterator[EventBatch]]:
     """Return the filter of the subscriptions, and the events in batches.
 
@@ -81,10 +95,12 @@ def open_inputs(
         Paths, as of `add_inputs`. Without a schema, it is inferred from the events and told.
     batch : int
         Most events in a batch, at least 1.
-    only : int, optional
-        Read only the subscription with this id.
+    only : str, optional
+        Read only the subscription with this id, if it is a file.
     progress : bool
         Show progress even where standard error is no terminal.
+    skip : bool
+        Leave out conditions that cannot be used, and tell each on standard error.
 
     Raises
     ------
@@ -96,11 +112,6 @@ def open_inputs(
         if schema is not None:
             raise CommandError(f"{subscriptions} is an index and has its own schema; leave out --schema")
         target = open_index(subscriptions)
-        if target.id_type not in (None, int):
-            raise CommandError(
-                f"{subscriptions}: its ids are text or UUIDs, and commands write integers; match in Python, "
-                "with EventFilter.load"
-            )
         return target, file.batches(target.schema, batch)
     if schema is not None:
         attributes = read_schema(schema)
@@ -110,5 +121,5 @@ def open_inputs(
             "schema inferred from the events; to keep or correct it, save this for --schema:\n"
             + to_line(attributes)
         )
-    target = build_filter(subscriptions, attributes, progress=progress, only=only)
+    target = build_filter(subscriptions, attributes, progress=progress, only=only, skip=skip)
     return target, file.batches(attributes, batch)

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from rtfilter.cli.terminal import CommandError
 from rtfilter.text import shown
 
 NAMES: Final = ("ttl", "metadata")
@@ -51,24 +50,21 @@ def _number(cell: str | None) -> object:
 class Labels:
     """What `subscribe_many` takes of the subscriptions of a file, checked row by row."""
 
-    def __init__(self, place: Callable[[int], str]) -> None:
-        self._place = place
+    def __init__(self) -> None:
         self._ttl: list[Any] = []
         self._metadata: list[Any] = []
 
-    def take(self, at: int, cells: Cells) -> None:
-        """Read those of the next subscription. Raises `CommandError`, which tells its place."""
+    def take(self, cells: Cells) -> None:
+        """Read those of the next subscription. Raises `TypeError` or `ValueError`; none are taken then."""
         ttl, metadata = cells
         if cells is not NONE:
             from rtfilter.subscriptions.given import seconds
             from rtfilter.subscriptions.metadata import encoded
 
-            try:
-                seconds(ttl)
-                metadata = _object(metadata)
-                encoded(metadata)
-            except (TypeError, ValueError) as error:
-                raise CommandError(f"{self._place(at)}: {error}") from None
+            given: Any = ttl
+            seconds(given)
+            metadata = _object(metadata)
+            encoded(metadata)
         self._ttl.append(ttl)
         self._metadata.append(metadata)
 

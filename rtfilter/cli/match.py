@@ -11,7 +11,7 @@ from rtfilter.cli.arguments import positive
 from rtfilter.cli.events import EventBatch
 from rtfilter.cli.pairs import check_pairs, open_pairs
 from rtfilter.cli.terminal import progress_bar, say
-from rtfilter.dtypes import IntArray
+from rtfilter.dtypes import AnyArray
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
@@ -59,11 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.schema,
         batch=arguments.batch,
         progress=arguments.progress,
+        skip=arguments.on_error == "skip",
     )
     target.match_batch([])  # loads the compiled kernels, which take no part in the rate
     events = matches = 0
     began = perf_counter()
-    with open_pairs(arguments.out) as write, progress_bar("events", arguments.progress) as bar:
+    text = target.id_type not in (None, int)
+    with open_pairs(arguments.out, text) as write, progress_bar("events", arguments.progress) as bar:
         for batch in batches:
             pairs = _pairs(target, batch)
             pairs[0] += events
@@ -78,10 +80,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _pairs(target: EventFilter, batch: EventBatch) -> IntArray:
-    """Return rows of the batch and ids, int64 (2, k), ordered by both."""
+def _pairs(target: EventFilter, batch: EventBatch) -> AnyArray:
+    """Return rows of the batch and ids, int64 (2, k), or objects where ids are text; ordered by both."""
     import numpy as np
 
     with batch.naming_places():
-        pairs = target.match_batch(batch.events).pairs()
-    return pairs[:, np.lexsort((pairs[1], pairs[0]))]
+        found = target.match_batch(batch.events)
+    pairs = found.pairs()
+    if found.kind is int:
+        return pairs[:, np.lexsort((pairs[1], pairs[0]))]
+    names, codes = np.unique(pairs[1], return_inverse=True)
+    written = np.array([str(name) for name in names.tolist()], object)  # UUIDs have the order of their text
+    order = np.lexsort((codes, pairs[0].astype(np.int64)))
+    return np.stack([pairs[0][order], written[codes[order]]])

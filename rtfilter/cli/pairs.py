@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rtfilter.cli import files
 from rtfilter.cli.terminal import CommandError
-from rtfilter.dtypes import IntArray
+from rtfilter.dtypes import AnyArray
 
 if TYPE_CHECKING:
-    Write = Callable[[IntArray], None]
-    """Takes pairs int64 (2, k), event rows and subscription ids."""
+    Write = Callable[[AnyArray], None]
+    """Takes pairs (2, k), event rows and subscription ids: int64, or objects where ids are text."""
 
 _CHUNK = 100_000  # pairs formatted at once
 _ROW_GROUP = 1_000_000  # pairs gathered for a row group of Parquet
 _HEADERS = {"csv": "event,subscription\n", "jsonl": ""}
 _LINES = {"csv": "%d,%d\n", "jsonl": '{"event": %d, "subscription": %d}\n'}
+_NAMED = '{"event": %d, "subscription": %s}\n'
 
 
 def check_pairs(path: str, inputs: Iterable[str | None]) -> None:
@@ -47,11 +51,12 @@ def check_pairs(path: str, inputs: Iterable[str | None]) -> None:
 
 
 @contextmanager
-def open_pairs(path: str | None) -> Iterator[Write]:
+def open_pairs(path: str | None, text: bool = False) -> Iterator[Write]:
     """Write pairs to standard output (None) as CSV, or to a file in the format that its name ends in.
 
-    A file appears, or replaces an older one, only when the block ends without an exception. `check_pairs`
-    comes first.
+    With `text`, ids are text: in CSV quoted where they must be, in Parquet a column of strings. A file
+    appears, or replaces an older one, only when the block ends without an exception. `check_pairs` comes
+    first.
 
     Raises
     ------
@@ -60,13 +65,13 @@ def open_pairs(path: str | None) -> Iterator[Write]:
     """
     try:
         if path is None:
-            writer = _TextWriter(sys.stdout, "csv")
+            writer = _TextWriter(sys.stdout, "csv", text)
             yield writer
             writer.finish()
             sys.stdout.flush()
             return
         kind, target = _format(path), Path(os.path.realpath(path))  # a link stays, its target is replaced
-        with _replacing(target) as draft, (_parquet if kind == "parquet" else _text)(draft, kind) as write:
+        with _replacing(target) as draft, _writer(draft, kind, text) as write:
             yield write
     except BrokenPipeError:
         raise
@@ -95,10 +100,14 @@ def _replacing(target: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
+def _writer(draft: Path, kind: str, text: bool) -> AbstractContextManager[Write]:
+    return _parquet(draft, text) if kind == "parquet" else _text(draft, kind, text)
+
+
 @contextmanager
-def _text(draft: Path, kind: str) -> Iterator[Write]:
-    with open(draft, "w", encoding="ascii") as stream:
-        writer = _TextWriter(stream, kind)
+def _text(draft: Path, kind: str, text: bool) -> Iterator[Write]:
+    with open(draft, "w", encoding="utf-8", newline="\n") as stream:
+        writer = _TextWriter(stream, kind, text)
         yield writer
         writer.finish()
 
@@ -106,16 +115,29 @@ def _text(draft: Path, kind: str) -> Iterator[Write]:
 class _TextWriter:
     """Writes lines; the header comes with the first pairs, or at the end when there are none."""
 
-    def __init__(self, stream: IO[str], kind: str) -> None:
-        self._stream, self._line = stream, _LINES[kind]
+    def __init__(self, stream: TextIO, kind: str, text: bool) -> None:
+        self._stream, self._kind, self._text = stream, kind, text
         self._header = _HEADERS[kind]
 
-    def __call__(self, pairs: IntArray) -> None:
+    def __call__(self, pairs: AnyArray) -> None:
         self.finish()
         for start in range(0, pairs.shape[1], _CHUNK):
             part = pairs[:, start : start + _CHUNK]
-            # One format for all of them: several times as fast as a call per line.
-            self._stream.write(self._line * part.shape[1] % tuple(part.T.ravel().tolist()))
+            self._stream.write(self._named(part) if self._text else self._numbered(part))
+
+    def _numbered(self, part: AnyArray) -> str:
+        # One format for all of them: several times as fast as a call per line.
+        lines: str = _LINES[self._kind] * part.shape[1] % tuple(part.T.ravel().tolist())
+        return lines
+
+    def _named(self, part: AnyArray) -> str:
+        if self._kind == "jsonl":
+            lines = (_NAMED % (event, json.dumps(id)) for event, id in part.T.tolist())
+            return "".join(lines)
+        written = io.StringIO()
+        csv.writer(written, lineterminator="\n").writerows(part.T.tolist())
+        encoding = self._stream.encoding or "utf-8"  # what a terminal cannot show is escaped
+        return written.getvalue().encode(encoding, "backslashreplace").decode(encoding)
 
     def finish(self) -> None:
         self._stream.write(self._header)
@@ -123,21 +145,24 @@ class _TextWriter:
 
 
 @contextmanager
-def _parquet(draft: Path, _: str) -> Iterator[Write]:
+def _parquet(draft: Path, text: bool) -> Iterator[Write]:
     import numpy as np
 
     arrow = files.pyarrow(str(draft))
-    columns = arrow.schema([("event", arrow.int64()), ("subscription", arrow.int64())])
-    waiting: list[IntArray] = []
+    columns = arrow.schema(
+        [("event", arrow.int64()), ("subscription", arrow.string() if text else arrow.int64())]
+    )
+    waiting: list[AnyArray] = []
     with arrow.parquet.ParquetWriter(draft, columns) as file:
 
         def flush() -> None:
             if waiting:
                 sides = np.concatenate(waiting, axis=1)
-                file.write_table(arrow.table([arrow.array(side) for side in sides], schema=columns))
+                filled = [arrow.array(*pair) for pair in zip(sides, columns.types, strict=True)]
+                file.write_table(arrow.table(filled, schema=columns))
                 waiting.clear()
 
-        def write(pairs: IntArray) -> None:
+        def write(pairs: AnyArray) -> None:
             waiting.append(pairs)
             if sum(part.shape[1] for part in waiting) >= _ROW_GROUP:
                 flush()

@@ -1,0 +1,109 @@
+"""The ids of the subscriptions of a file, and the one that is asked for on the command line.
+
+They are integers or text, those of a file of one type. JSON and Parquet say which. Cells of CSV are integers
+where all of them are written as such, and otherwise text, as it stands. UUIDs are text.
+"""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Sequence
+from uuid import UUID
+
+from rtfilter.cli.arguments import subscription_id
+from rtfilter.cli.rows import Rows
+from rtfilter.cli.terminal import CommandError
+from rtfilter.text import shown
+
+Id = int | str
+"""An id in a file."""
+_INTEGER = re.compile(r"\s*[-+]?[0-9]{1,30}\s*")
+_WORDS: dict[type, str] = {int: "an integer", str: "text"}
+
+
+def of_cells(cells: Sequence[str]) -> list[Id | None]:
+    """The ids in a column of CSV; None for an empty cell."""
+    if all(_INTEGER.fullmatch(cell) for cell in cells if cell):
+        return [int(cell) if cell else None for cell in cells]
+    return [cell or None for cell in cells]
+
+
+class Ids:
+    """The ids of a file, taken row by row: either all rows have one, or none; each is there once."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._seen: dict[Id, int] = {}
+        self._given: bool | None = None
+        self._first: tuple[int, type] = 0, int
+
+    def take(self, row: int, at: int, id: object) -> Id | None:
+        """Return the id of a subscription, its row where the file gives none; None if it cannot be used.
+
+        What is wrong is told to `rows`.
+        """
+        if isinstance(id, UUID):
+            id = str(id)
+        wrong = self._wrong(id)
+        if wrong is not None:
+            self._rows.refuse(at, wrong)
+            return None
+        if id is None:
+            self._given = False
+            return row
+        assert isinstance(id, int | str)
+        if not self._seen:
+            self._given, self._first = True, (at, type(id))
+        self._seen[id] = at
+        return id
+
+    def _wrong(self, id: object) -> str | None:
+        if self._given not in (None, id is not None):
+            odd = "no id, but others have one" if self._given else "an id, but others have none"
+            return f"{odd}; give every subscription an id or none"
+        if id is None:
+            return None
+        if type(id) is int and not 0 <= id < 2**63 - 1:
+            return f"an id is an integer from 0 to 2**63 - 2; got {shown(id)}"
+        if type(id) not in _WORDS:
+            return f"an id is an integer or text; got {shown(id)}"
+        if isinstance(id, str) and not _encodable(id):
+            return f"the id {shown(id)} has a character that UTF-8 cannot hold"
+        assert isinstance(id, int | str)
+        at, kind = self._first
+        if self._seen and type(id) is not kind:
+            there = f"that of {self._rows.place(at)} is {_WORDS[kind]}"
+            return f"the id {shown(id)} is {_WORDS[type(id)]}, {there}; use one type in a file"
+        if id in self._seen:
+            return f"the id {shown(id)} is taken already, see {self._rows.place(self._seen[id])}"
+        return None
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def asked(text: str, kind: type | None) -> int | str | UUID:
+    """Return the id that the argument --id names, where ids are of this type; None is that of no ids.
+
+    Raises
+    ------
+    CommandError
+        No id of this type is written so.
+    """
+    if kind is str:
+        return text
+    if kind is UUID:
+        try:
+            return UUID(text)
+        except ValueError:
+            raise CommandError(f"argument --id: the ids of this index are UUIDs; got {shown(text)}") from None
+    try:
+        return subscription_id(text)
+    except ArgumentTypeError as error:
+        raise CommandError(f"argument --id: {error}") from None
