@@ -241,7 +241,7 @@ class _Doubtful:
         unsure[rows[holds & exact]] = False
         for row in np.flatnonzero(unsure).tolist():
             predicate = self._held.get(int(self.keys[row]))
-            matches[row] = predicate is not None and predicate.matches(event)
+            matches[row] = predicate is not None and predicate.satisfied_by(event)
         return matches
 
     def _keep(self, wanted: BoolArray) -> None:
