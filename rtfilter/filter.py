@@ -35,8 +35,9 @@ from rtfilter.matching.stream import Stream
 from rtfilter.matching.tracker import MAX_KEYS, MAX_MATCHES, Key, Tracker
 from rtfilter.matching.updates import Updates
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
+from rtfilter.predicates.elements import events_of
 from rtfilter.predicates.explain import Explanation, explain
-from rtfilter.predicates.misses import MAX_PAIRS, MISSES, Misses, MissSearch, flat_rows
+from rtfilter.predicates.misses import MAX_PAIRS, MISSES, Misses, MissSearch
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.results import Matches, Related
@@ -681,15 +682,17 @@ class EventFilter:
     def explain(self, event: object, id: Id) -> Explanation:
         """Why an event does or does not match a subscription: each constraint, and by how much it fails.
 
+        Of lists each filter is told by the elements that satisfy it, or else by those with which the fewest
+        constraints fail, and among them those that miss by the least.
+
         Raises
         ------
         UnknownSubscriptionError
         EventError
-            The event cannot be read, or has lists of several elements: put the one that is meant in their
-            place.
+            The event cannot be read.
         """
-        (row,) = flat_rows(_one(self.schema.read(_lone(event)), "explain"))
-        return explain(self.predicate(id), row)
+        (one,) = events_of(_one(self.schema.read(_lone(event)), "explain"))
+        return explain(self.predicate(id), one)
 
     def explain_batch(
         self, events: object, ids: Id | ArrayLike | Sequence[Name] | None = None, *, limit: int = MISSES
@@ -713,7 +716,8 @@ class EventFilter:
         ------
         UnknownSubscriptionError
         ValueError
-            There are more than `rtfilter.predicates.misses.MAX_PAIRS` pairs.
+            There are more than `rtfilter.predicates.misses.MAX_PAIRS` pairs; each choice of elements of an
+            event with lists counts.
 
         Examples
         --------
@@ -733,12 +737,14 @@ class EventFilter:
         table = self.schema.read(_lone(events))
         asked = self.ids() if ids is None else asked_ids(ids, self._subscriptions.kind)
         wanted = list(dict.fromkeys(asked if isinstance(asked, list) else asked.tolist()))
-        if len(table) * len(wanted) > MAX_PAIRS:
+        count = len(table.searched)
+        if count * len(wanted) > MAX_PAIRS:
+            what = "events" if table.choices is None else "choices of elements"
             raise ValueError(
-                f"{len(table):,} events and {len(wanted):,} subscriptions are more than {MAX_PAIRS:,} pairs; "
+                f"{count:,} {what} and {len(wanted):,} subscriptions are more than {MAX_PAIRS:,} pairs; "
                 "explain fewer events at once, or name subscriptions by `ids`"
             )
-        rows = flat_rows(table)
+        rows = events_of(table)
         for id in wanted:
             try:
                 predicate = self.predicate(id)

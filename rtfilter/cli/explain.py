@@ -14,6 +14,7 @@ from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from rtfilter.cli.events import EventBatch
+    from rtfilter.events.table import EventTable
     from rtfilter.filter import EventFilter
 
 BATCH = 1000
@@ -95,19 +96,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _table(target: EventFilter, batches: Iterator[tuple[int, EventBatch]], given: argparse.Namespace) -> None:
     """Print the nearest misses."""
-    from rtfilter.predicates.misses import MAX_PAIRS, MissSearch, flat_rows
+    from rtfilter.predicates.elements import events_of
+    from rtfilter.predicates.misses import MAX_PAIRS, MissSearch
 
     ids = target.ids().tolist() if given.id is None else [given.id]
     if len(ids) > MAX_PAIRS:
         raise CommandError(f"{len(ids):,} subscriptions are more than {MAX_PAIRS:,}; name one with --id")
     subscriptions = [(id, target.predicate(id)) for id in ids]
     search = MissSearch(given.limit)
+    left = MAX_PAIRS // max(len(ids), 1)  # events, or choices of elements
     with progress_bar("pairs", given.progress) as bar:
         for first, batch in batches:
             with batch.naming_places():
                 table = target.schema.read(batch.events)
-                count = min(len(table), (MAX_PAIRS - search.pairs) // max(len(ids), 1))
-                rows = flat_rows(table.rows(range(count)))
+                count = _affordable(table, left)
+                some = table.rows(range(count))
+                rows, left = events_of(some), left - len(some.searched)
             for id, predicate in subscriptions:
                 search.look(id, predicate, rows, first)
                 bar.update(count)
@@ -116,6 +120,13 @@ def _table(target: EventFilter, batches: Iterator[tuple[int, EventBatch]], given
                 say(f"only the first {seen} were looked at, as at most {MAX_PAIRS:,} pairs are")
                 break
     show(str(search.misses()))
+
+
+def _affordable(table: EventTable, left: int) -> int:
+    """Return how many events of a table may be looked at where so many choices of elements may."""
+    if table.choices is None:
+        return min(len(table), left)
+    return int(table.choices.offsets[1:].searchsorted(left, side="right"))
 
 
 def _numbered(batches: Iterator[EventBatch]) -> Iterator[tuple[int, EventBatch]]:

@@ -72,7 +72,9 @@ def ranges(offsets: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
     return np.repeat(offsets[rows] - own[:-1], counts) + np.arange(own[-1]), own
 
 
-def choices(lists: Lists, names: frozenset[str], row: int = 0, *, distinct: bool = False) -> list[Choice]:
+def choices(
+    lists: Lists, names: frozenset[str], row: int = 0, *, distinct: bool = False, placed: bool = True
+) -> list[Choice]:
     """Return all choices of elements, at least one.
 
     Parameters
@@ -83,20 +85,22 @@ def choices(lists: Lists, names: frozenset[str], row: int = 0, *, distinct: bool
     row : int
         Of the event, for errors.
     distinct : bool
-        Choices with equal values are one; `Choice.places` is not told.
+        Choices with equal values are one, the first.
+    placed : bool
+        Whether `Choice.places` is told.
 
     Raises
     ------
     EventError
         There are more than `MAX_CHOICES`, they are nested too deep, or one name has two values.
     """
-    return _Reader(names, row, distinct).of_lists((), lists, 1)
+    return _Reader(names, row, distinct, placed).of_lists((), lists, 1)
 
 
 class _Reader:
-    def __init__(self, names: frozenset[str], row: int, distinct: bool) -> None:
+    def __init__(self, names: frozenset[str], row: int, distinct: bool, placed: bool) -> None:
         self._names, self._inner = names, inner_paths(names)
-        self._row, self._distinct = row, distinct
+        self._row, self._distinct, self._placed = row, distinct, placed
 
     def of_lists(self, parent: ListKey, lists: Lists, depth: int) -> list[Choice]:
         """Choose from each of some lists."""
@@ -115,7 +119,7 @@ class _Reader:
         for index, element in enumerate(elements):
             if type(element) in ATOMS:
                 if wanted and element is not None:
-                    found.append(Choice({path: element}, {} if self._distinct else {own: index}))
+                    found.append(Choice({path: element}, {own: index} if self._placed else {}))
                 continue
             if isinstance(element, Mapping):
                 inside = self._of_object((*own, index), path, element, depth)
@@ -127,7 +131,7 @@ class _Reader:
                 continue
             for values, places in inside:
                 if values:  # where nothing of interest is, nothing is chosen
-                    found.append(Choice(values, places if self._distinct else {**places, own: index}))
+                    found.append(Choice(values, {**places, own: index} if self._placed else places))
         if self._distinct and len(found) > 1:
             found = _distinct(found)
         self._require_few(len(found), [path])
@@ -162,10 +166,11 @@ class _Reader:
 
 def _distinct(found: list[Choice]) -> list[Choice]:
     """One choice for each that differs; 1 and True differ."""
+    first: dict[Any, Choice] = {}
     try:
-        return list(
-            {frozenset((key, type(one), one) for key, one in c.values.items()): c for c in found}.values()
-        )
+        for choice in found:
+            first.setdefault(frozenset((key, type(one), one) for key, one in choice.values.items()), choice)
+        return list(first.values())
     except TypeError:  # a value without a hash
         return found
 
@@ -220,7 +225,7 @@ def with_choices(table: EventTable, lists: Mapping[int, Lists]) -> EventTable:
     if not lists:
         return table
     names, count = table.fields.known, len(table)
-    found = {row: choices(own, names, row, distinct=True) for row, own in lists.items()}
+    found = {row: choices(own, names, row, distinct=True, placed=False) for row, own in lists.items()}
     counts = np.ones(count, np.int64)
     for row, own in found.items():
         counts[row] = len(own)

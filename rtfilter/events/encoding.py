@@ -185,6 +185,59 @@ def order_code(data: bytes) -> int:
     return int.from_bytes(data[:STRING_BYTES].ljust(STRING_BYTES, b"\0"), "big")
 
 
+_Ranges = tuple[tuple[int, int], ...]
+_REST: Final = (0x80, 0xBF)
+_LEADS: Final[tuple[tuple[int, int, _Ranges], ...]] = (
+    (0x00, 0x7F, ()),
+    (0xC2, 0xDF, (_REST,)),
+    (0xE0, 0xE0, ((0xA0, 0xBF), _REST)),
+    (0xE1, 0xEF, (_REST, _REST)),
+    (0xF0, 0xF0, ((0x90, 0xBF), _REST, _REST)),
+    (0xF1, 0xF3, (_REST, _REST, _REST)),
+    (0xF4, 0xF4, ((0x80, 0x8F), _REST, _REST)),
+)
+"""The first bytes of characters in UTF-8, and the bytes that come after them; lone surrogates too."""
+
+
+def order_gaps(low: float, high: float) -> tuple[float, float]:
+    """Return the widest ends, in `order`, between which lies no other string than in [low, high]."""
+    if 0 < low <= ORDER_MAX:
+        below = _nearest_text(int(low) - 1, up=False)
+        low = 0.0 if below is None else below + 1.0
+    if 0 <= high < ORDER_MAX:
+        above = _nearest_text(int(high) + 1, up=True)
+        high = float(ORDER_MAX) if above is None else above - 1.0
+    return low, high
+
+
+def _nearest_text(code: int, up: bool) -> int | None:
+    """Return the least code of a string from `code` on, or the greatest up to it; None if there is none."""
+    found = _nearest_bytes(code.to_bytes(STRING_BYTES, "big"), up, ())
+    return None if found is None else int.from_bytes(found, "big")
+
+
+def _nearest_bytes(data: bytes, up: bool, pending: _Ranges) -> bytes | None:
+    """The same of bytes of which the first ones belong to a character: `pending` bytes."""
+    if not data:
+        return b""
+    first, rest = data[0], data[1:]
+    leads = ((*pending[0], pending[1:]),) if pending else _LEADS
+    for least, most, after in leads if up else reversed(leads):
+        byte = least if up else most
+        if least <= first <= most:
+            found = _nearest_bytes(rest, up, after)
+            if found is not None:
+                return bytes((first,)) + found
+            byte = first + 1 if up else first - 1
+            if not least <= byte <= most:
+                continue
+        elif (byte < first) == up:
+            continue
+        outermost = _nearest_bytes((b"\0" if up else b"\xff") * len(rest), up, after)
+        return None if outermost is None else bytes((byte,)) + outermost
+    return None
+
+
 def string_code(text: str) -> tuple[int, int]:
     """Return the two coordinates (order, identity) of a string, the same in every process.
 

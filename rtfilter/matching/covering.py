@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.events.encoding import order_gaps
 from rtfilter.events.schema import Schema
 from rtfilter.index.arguments import How as Selection
 from rtfilter.matchers.filters import BoxColumns
@@ -241,7 +242,7 @@ class _Doubtful:
         unsure[rows[holds & exact]] = False
         for row in np.flatnonzero(unsure).tolist():
             predicate = self._held.get(int(self.keys[row]))
-            matches[row] = predicate is not None and predicate.matches(event)
+            matches[row] = predicate is not None and predicate.satisfied_by(event)
         return matches
 
     def _keep(self, wanted: BoolArray) -> None:
@@ -268,16 +269,21 @@ def _hull(boxes: Boxes) -> Boxes:
 
 
 def _widened(boxes: Boxes, schema: Schema) -> Boxes:
-    """Return boxes with the sides of timestamps as wide as they can be with no other event in them.
+    """Return boxes with sides as wide as they can be with no other event in them.
 
-    Events have whole microseconds, and an open end of a box lies between two of them.
+    Events have whole microseconds, and an open end of a box lies between two of them. Of text, UTF-8 leaves
+    gaps between the codes of what comes next; and holes cut out of all identities may leave all there are.
     """
     low, high = boxes.low.copy(), boxes.high.copy()
     for name, attribute in schema.attributes.items():
+        at = schema.offsets[name]
         if attribute.family == "timestamp":
-            at = schema.offsets[name]
             low[:, at] = _beside(np.ceil(low[:, at]) - 1, np.inf)
             high[:, at] = _beside(np.floor(high[:, at]) + 1, -np.inf)
+        elif attribute.family == "str":
+            for row in np.flatnonzero(low[:, at + 1] < high[:, at + 1]).tolist():
+                low[row, at], high[row, at] = order_gaps(low[row, at], high[row, at])
+                low[row, at + 1], high[row, at + 1] = -np.inf, np.inf
     return Boxes(np.minimum(low, boxes.low), np.maximum(high, boxes.high), boxes.exact)
 
 

@@ -90,7 +90,7 @@ def refine(
             seen = owner[hit]
             event = events.row(int(seen if rows is None else rows[seen]))
         predicate = predicates.get(int(hits.ids[hit]))
-        keep[hit] = predicate is not None and predicate.matches(event)
+        keep[hit] = predicate is not None and predicate.satisfied_by(event)
     hits = hits.only(keep)
     if tell is not None:
         tell(checks, len(keep) - len(hits.ids), perf_counter() - begun)

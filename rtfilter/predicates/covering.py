@@ -66,7 +66,7 @@ class Question:
         self.empty = not self._parts
         self.events: list[dict[str, Any]] = []
         for cell in self._parts[:_ASKED]:
-            self.events += [event for event in self._space.corners(cell) if predicate.matches(event)]
+            self.events += [event for event in self._space.corners(cell) if predicate.satisfied_by(event)]
         if not self.events:
             found = _event(self._space, self._parts[:MOST_CELLS], predicate, None)
             self.events = [] if found is None else [found]
@@ -141,8 +141,8 @@ class _Both:
     def __init__(self, one: Predicate, two: Predicate) -> None:
         self._one, self._two = one, two
 
-    def matches(self, row: dict[str, Any]) -> bool:
-        return self._one.matches(row) and self._two.matches(row)
+    def satisfied_by(self, row: dict[str, Any]) -> bool:
+        return self._one.satisfied_by(row) and self._two.satisfied_by(row)
 
 
 class _Work:
@@ -205,6 +205,6 @@ def _event(
     """Return an event in some cells that satisfies one predicate, and not another one; None: none found."""
     for cell in cells:
         for event in space.events(cell, MOST_EVENTS):
-            if wanted.matches(event) and (unwanted is None or not unwanted.matches(event)):
+            if wanted.satisfied_by(event) and (unwanted is None or not unwanted.satisfied_by(event)):
                 return event
     return None

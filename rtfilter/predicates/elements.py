@@ -6,15 +6,56 @@ may have the attribute that could be chosen together with those that the filter'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
-from rtfilter.events.elements import Choice, Lists, below, choices
-from rtfilter.predicates.model import Constraint, Filter, Predicate, Test
+from rtfilter.events.elements import Choice, ListKey, Lists, below, choices
+from rtfilter.events.encoding import is_missing
+from rtfilter.events.nesting import flatten
+from rtfilter.events.table import EventTable
+from rtfilter.predicates.constraints import Constraint, Filter, Test
+
+if TYPE_CHECKING:
+    from rtfilter.predicates.model import Predicate
 
 
 def asks_for_none(predicate: Predicate) -> bool:
     """Whether a predicate asks for an attribute to be missing."""
     return any(map(_is_null, (test for own in predicate.filters for test in own.constraints)))
+
+
+class View(NamedTuple):
+    """One choice of elements, as a filter sees it."""
+
+    row: Mapping[str, object]
+    """The values of the filter's attributes, by flattened name: all of its tests hold here, or the choice
+    does not satisfy it. Of one that must be missing, the value that an element has which forbids it."""
+    chosen: Mapping[str, Choice]
+    """By attribute whose value comes from lists, the choice that it is of."""
+
+    def element(self, name: str) -> str:
+        """Return where in the event the value of an attribute is, as ``tags[2]``; empty where in no list."""
+        if name not in self.chosen:
+            return ""
+        places = self.chosen[name].places
+        found, told, own = "", "", _next(places, (), name)
+        while own:
+            if isinstance(own[-1], str):  # else it is a list in a list
+                found, told = found + own[-1][len(told) :], own[-1]
+            found += f"[{places[own]}]"
+            own = _next(places, (*own, places[own]), name)
+        return found + name[len(told) :]
+
+
+def _next(places: Mapping[ListKey, int], element: ListKey, name: str) -> ListKey:
+    """Return the list in an element, of those chosen from, in which a value is; nothing if there is none."""
+    if element in places:
+        return element
+    for own in places:
+        if own[:-1] == element and isinstance(own[-1], str) and f"{name}.".startswith(f"{own[-1]}."):
+            return own
+    return ()
 
 
 class Elements:
@@ -30,11 +71,36 @@ class Elements:
 
     def __init__(self, row: Mapping[str, object], lists: Lists) -> None:
         self._row, self._lists = row, lists
-        self._known: dict[frozenset[str], list[Choice]] = {}
+        self._known: dict[tuple[frozenset[str], bool], list[Choice]] = {}
 
     def satisfy(self, predicate: Predicate) -> bool:
         """Whether the event satisfies a predicate."""
         return any(map(self._satisfy, predicate.filters))
+
+    def views(self, own: Filter) -> Iterator[View]:
+        """Yield the choices of elements as a filter sees them, at least one."""
+        tests = own.constraints
+        names = list(dict.fromkeys(name for test in tests for name in test.attributes))
+        nulls = {test.attributes[0] for test in tests if _is_null(test)}
+        needed = {name for test in tests if not _is_null(test) for name in test.attributes}
+        inside = frozenset(below(self._lists, names))
+        fixed = {name: self._row[name] for name in names if name not in inside and name in self._row}
+        if not nulls & inside:  # what has equal values is one
+            for one in self._choices(inside, distinct=True):
+                yield View({**fixed, **one.values}, dict.fromkeys(one.values, one))
+            return
+        there = {name: self._having(name) for name in nulls & inside}
+        for one in self._choices(inside & needed):
+            chosen = dict.fromkeys(one.values, one)
+            for name, others in there.items():
+                agreeing = next((other for other in others if _agree(one, other)), None)
+                if agreeing is not None:
+                    chosen.setdefault(name, agreeing)
+            yield View({**fixed, **{name: by.values[name] for name, by in chosen.items()}}, chosen)
+
+    def _having(self, name: str) -> list[Choice]:
+        """The choices in which an attribute has a value."""
+        return [one for one in self._choices(frozenset((name,))) if one.values]
 
     def _satisfy(self, own: Filter) -> bool:
         nulls = {test.attributes[0] for test in own.constraints if _is_null(test)}
@@ -43,18 +109,19 @@ class Elements:
         inside = set(below(self._lists, [*nulls, *names]))
         if any(self._row.get(name) is not None for name in nulls - inside):
             return False
-        there = [one for name in nulls & inside for one in self._choices(frozenset((name,))) if one.values]
+        there = [one for name in nulls & inside for one in self._having(name)]
         fixed = {name: self._row.get(name) for name in names - inside}
         return any(
             others.matches(fixed | one.values if fixed else one.values)
             and not any(_agree(one, other) for other in there)
-            for one in self._choices(names & inside)
+            for one in self._choices(names & inside, distinct=not nulls & inside)
         )
 
-    def _choices(self, names: frozenset[str]) -> list[Choice]:
-        found = self._known.get(names)
+    def _choices(self, names: frozenset[str], distinct: bool = False) -> list[Choice]:
+        """All choices for some attributes; where it does not matter which element has a value, `distinct`."""
+        found = self._known.get((names, distinct))
         if found is None:
-            found = self._known[names] = choices(self._lists, names)
+            found = self._known[names, distinct] = choices(self._lists, names, distinct=distinct)
         return found
 
 
@@ -65,3 +132,32 @@ def _is_null(test: Test) -> bool:
 def _agree(one: Choice, other: Choice) -> bool:
     """Whether two choices can be made together: from a list that both choose from they have one element."""
     return all(one.places.get(own, index) == index for own, index in other.places.items())
+
+
+Event = Mapping[str, object] | Elements
+"""A flat event, as `EventTable.row` gives it, or one with lists."""
+
+
+def events_of(table: EventTable) -> list[Event]:
+    """Return the events of a table one by one. Those with one choice are flat, and are that choice."""
+    found = table.choices
+    if found is None:
+        return [table.row(row) for row in range(len(table))]
+    events: list[Event] = []
+    for row, (first, end) in enumerate(pairwise(found.offsets.tolist())):
+        lists = found.lists[row]
+        if lists is None or end - first == 1:
+            events.append(found.table.row(first))
+        else:
+            events.append(Elements(table.row(row), lists))
+    return events
+
+
+def event_of(event: Mapping[str, object], predicate: Predicate) -> Event:
+    """Return an event with objects and lists as a predicate sees it, flat if it has no lists."""
+    names = frozenset(
+        name for own in predicate.filters for test in own.constraints for name in test.attributes
+    )
+    values, lists = flatten(event, names)
+    row = {name: value for name, value in values.items() if not is_missing(value)}
+    return Elements(row, lists) if lists else row

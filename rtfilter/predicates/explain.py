@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rtfilter.events.encoding import Timestamp, is_missing
 from rtfilter.events.table import PHRASES
 from rtfilter.predicates.comparison import FAMILIES, Comparison
+from rtfilter.predicates.elements import Elements, Event, View
 from rtfilter.predicates.expressions import Operand, Operation, evaluate, text
 from rtfilter.predicates.model import Constraint, Filter, Predicate, Test
 from rtfilter.predicates.reasons import RELATIONS, apart, by_how_much, reason, sample
@@ -31,6 +32,8 @@ class ConstraintExplanation:
         For an unsatisfied comparison of numbers or timestamps: how far the value is from the constant, or
         from the nearest of a set, in the attribute's unit, in seconds for timestamps; 0 exactly on an open
         end. Else None.
+    element : str
+        Which element of a list the value is, as ``tags[2]``; empty where it is of no list.
     """
 
     constraint: Constraint
@@ -38,6 +41,7 @@ class ConstraintExplanation:
     value: object
     missing: bool
     distance: float | None
+    element: str = ""
 
     @property
     def unit(self) -> str:
@@ -71,7 +75,8 @@ class ConstraintExplanation:
         if self.missing:
             return "missing"
         shortfall = self.shortfall
-        return f"is {shown(self.value)}" + (f", {shortfall}" if shortfall else "")
+        said = f"{self.element} is" if self.element else "is"
+        return f"{said} {shown(self.value)}" + (f", {shortfall}" if shortfall else "")
 
     def __str__(self) -> str:
         return f"{'yes' if self.satisfied else 'no '}  {self.constraint}: {self.reason}"
@@ -96,6 +101,8 @@ class ComparisonExplanation:
         Why a side has no value; empty where both have.
     event : dict
         The values of the attributes, as far as the event has them.
+    element : str
+        Which elements of lists the values are, as ``legs[1].bid, legs[1].ask``; empty for no lists.
     """
 
     constraint: Comparison
@@ -105,6 +112,7 @@ class ComparisonExplanation:
     distance: float | None
     without: str = ""
     event: dict[str, object] = field(default_factory=dict)
+    element: str = ""
 
     @property
     def unit(self) -> str:
@@ -143,6 +151,8 @@ class ComparisonExplanation:
         said = f"{text(left)} is {values[0]}"
         if not isinstance(right, int | float):
             said += f" and {text(right)} is {values[1]}"
+        if self.element:
+            said += f" (of {self.element})"
         return f"{said}, {self.shortfall}" if not self.satisfied else said
 
     @property
@@ -191,27 +201,76 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(predicate: Predicate, row: Mapping[str, object]) -> Explanation:
+def explain(predicate: Predicate, event: Event) -> Explanation:
     """Explain why `predicate` matches an event or not.
 
     Parameters
     ----------
     predicate : Predicate
-    row : mapping of flattened names to values
-        As from `rtfilter.events.table.EventTable.row`.
+    event : mapping of flattened names to values, or Elements
+        As from `rtfilter.predicates.elements.events_of`.
 
     Returns
     -------
     Explanation
-        Its `matched` equals ``predicate.matches(row)``.
+        Its `matched` tells whether the event satisfies the predicate. Each filter is explained by the nearest
+        choice of elements; see `nearest`.
     """
-    filters = tuple(_filter(conjunction, row) for conjunction in predicate.filters)
+    filters = tuple(nearest(conjunction, event) for conjunction in predicate.filters)
     return Explanation(any(conjunction.satisfied for conjunction in filters), filters)
 
 
-def _filter(conjunction: Filter, row: Mapping[str, object]) -> FilterExplanation:
+def nearest(conjunction: Filter, event: Event) -> FilterExplanation:
+    """Explain a filter by the choice of elements that satisfies it, or else by that which misses by least.
+
+    That is the one in which the fewest constraints fail; of several the first of least `distance_order`.
+    """
+    if not isinstance(event, Elements):
+        return _explained(conjunction, event)
+    least, near = len(conjunction.constraints) + 1, list[View]()
+    for view in event.views(conjunction):
+        fails = failing(conjunction, view.row)
+        if fails <= least:
+            near = [*near, view] if fails == least else [view]
+            least = fails
+        if not least:
+            break
+    found = (_explained(conjunction, view.row, view) for view in near)
+    return next(found) if len(near) == 1 else min(found, key=lambda one: distance_order(one.failing))
+
+
+def fewest_failing(conjunction: Filter, event: Event) -> int:
+    """Return how many constraints of a filter fail, of the nearest choice of elements."""
+    if not isinstance(event, Elements):
+        return failing(conjunction, event)
+    return min(failing(conjunction, view.row) for view in event.views(conjunction))
+
+
+def failing(conjunction: Filter, row: Mapping[str, object]) -> int:
+    """Return how many constraints of a filter fail on a flat event."""
+    return sum(not test.matches(row) for test in conjunction.constraints)
+
+
+def distance_order(failing: Sequence[Explained]) -> tuple[int, float]:
+    """Return what orders as many failing constraints: those without a distance, and the sum of distances.
+
+    Distances in different units are added: that only decides among as many constraints.
+    """
+    distances = [one.distance for one in failing if one.distance is not None]
+    return len(failing) - len(distances), sum(distances)
+
+
+def _explained(conjunction: Filter, row: Mapping[str, object], view: View | None = None) -> FilterExplanation:
     constraints = tuple(explain_test(test, row) for test in conjunction.constraints)
+    if view is not None and view.chosen:
+        constraints = tuple(_placed(one, view) for one in constraints)
     return FilterExplanation(all(constraint.satisfied for constraint in constraints), constraints)
+
+
+def _placed(explained: Explained, view: View) -> Explained:
+    """Return an explanation that tells the elements."""
+    elements = filter(None, map(view.element, explained.constraint.attributes))
+    return replace(explained, element=", ".join(elements))
 
 
 def explain_test(test: Test, row: Mapping[str, object]) -> Explained:

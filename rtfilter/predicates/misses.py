@@ -8,22 +8,28 @@ by little. The table is bounded, however many pairs are looked at.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from rtfilter.errors import EventError
 from rtfilter.events.encoding import Timestamp
-from rtfilter.events.table import EventTable
 from rtfilter.extras import needed
-from rtfilter.predicates.explain import ComparisonExplanation, Explained, explain_test
+from rtfilter.predicates.elements import Event
+from rtfilter.predicates.explain import (
+    ComparisonExplanation,
+    Explained,
+    distance_order,
+    fewest_failing,
+    nearest,
+)
 from rtfilter.predicates.expressions import text
 from rtfilter.predicates.model import Predicate
 from rtfilter.results import arrow_ids
 from rtfilter.text import numbered, printable, shown
 
 MAX_PAIRS: Final = 1_000_000
-"""Most pairs of an event and a subscription that are looked at for one table."""
+"""Most pairs of an event and a subscription that are looked at for one table; of an event with lists each
+choice of elements counts."""
 MISSES: Final = 1000
 """Most pairs in a table, by default."""
 _LINE: Final = 100
@@ -63,6 +69,8 @@ class Miss(NamedTuple):
     """In SQL."""
     by: str
     """By how much, as a phrase."""
+    element: str = ""
+    """Which element of a list the value is, as ``tags[2]``, of a comparison all; empty for no list."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,22 +160,6 @@ class Misses(Sequence[Miss]):
         return f"{said}; the {self.missed:,} others, nearest first" if self.missed else said
 
 
-def flat_rows(events: EventTable) -> list[dict[str, object]]:
-    """Return the events of a table as what explanations are about.
-
-    Raises
-    ------
-    EventError
-        An event has lists of several elements.
-    """
-    if events.choices is not None:
-        raise EventError(
-            "explain takes no event with several elements to choose from; "
-            "put one element in the place of each list"
-        )
-    return [events.row(row) for row in range(len(events))]
-
-
 class MissSearch:
     """Looks at pairs of an event and a subscription, and keeps the nearest misses.
 
@@ -184,9 +176,7 @@ class MissSearch:
         self.pairs = self.matched = 0
         self._kept: list[tuple[tuple[Any, ...], _Pair]] = []  # with their order, which no two share
 
-    def look(
-        self, id: Any, predicate: Predicate, rows: Sequence[Mapping[str, object]], first: int = 0
-    ) -> None:
+    def look(self, id: Any, predicate: Predicate, rows: Sequence[Event], first: int = 0) -> None:
         """Look at a subscription and some events.
 
         Parameters
@@ -194,14 +184,14 @@ class MissSearch:
         id : int, str or UUID
             Of one type, as ids of a filter are.
         predicate : Predicate
-        rows : sequence of mapping
-            As from `flat_rows`.
+        rows : sequence of mapping or Elements
+            As from `rtfilter.predicates.elements.events_of`.
         first : int
             Number of the first of them.
         """
         self.pairs += len(rows)
         for number, row in enumerate(rows, first):
-            fails = [sum(not test.matches(row) for test in one.constraints) for one in predicate.filters]
+            fails = [fewest_failing(one, row) for one in predicate.filters]
             if 0 in fails:
                 self.matched += 1
             elif self._may_keep(fails):
@@ -237,17 +227,14 @@ def _least(fails: list[int]) -> list[int]:
     return [place for place, failing in enumerate(fails, 1) if failing == least] or [0]
 
 
-def _pair(event: int, id: Any, predicate: Predicate, filter: int, row: Mapping[str, object]) -> _Pair:
-    tests = predicate.filters[filter - 1].constraints if filter else ()
-    explained = (explain_test(test, row) for test in tests)
-    return _Pair(event, id, filter, tuple(one for one in explained if not one.satisfied))
+def _pair(event: int, id: Any, predicate: Predicate, filter: int, row: Event) -> _Pair:
+    return _Pair(event, id, filter, nearest(predicate.filters[filter - 1], row).failing if filter else ())
 
 
 def _order(pair: _Pair) -> tuple[Any, ...]:
-    """Nearest first. Distances in different units are added: that only decides among as many constraints."""
-    distances = [one.distance for one in pair.failing if one.distance is not None]
-    untold = len(pair.failing) - len(distances)
-    return not pair.filter, len(pair.failing), untold, sum(distances), pair.event, pair.id, pair.filter
+    """Nearest first."""
+    distance = distance_order(pair.failing)
+    return not pair.filter, len(pair.failing), *distance, pair.event, pair.id, pair.filter
 
 
 def _rows(pair: _Pair) -> Iterator[Miss]:
@@ -267,7 +254,7 @@ def _rows(pair: _Pair) -> Iterator[Miss]:
         yield Miss(
             pair.event, pair.id, len(pair.failing), pair.filter, attribute, test.operator,
             tuple(sorted(wanted)) if isinstance(wanted, frozenset) else wanted,
-            value, one.distance, one.unit, one.agrees, str(test), by,
+            value, one.distance, one.unit, one.agrees, str(test), by, one.element,
         )  # fmt: skip
 
 
@@ -290,6 +277,8 @@ def _cells(rows: Sequence[Miss]) -> Iterator[tuple[str, ...]]:
         names = ("", "") if pair == before else (f"{row.event}", printable(f"{row.subscription}"))
         before = pair
         value = "" if row.value is None else shown(row.value)
+        if row.element:
+            value += f" ({row.element})"
         yield *names, printable(row.constraint), printable(value), printable(row.by)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rtfilter.errors import PredicateError
+from rtfilter.events.nesting import ATOMS, is_list
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.as_pattern import as_pattern
 from rtfilter.predicates.combine import all_of, any_of, checked
@@ -30,6 +31,7 @@ from rtfilter.predicates.constraints import (
 )
 from rtfilter.predicates.cost import Cost, cost_of
 from rtfilter.predicates.covering import intersects, judge
+from rtfilter.predicates.elements import Elements, event_of
 from rtfilter.predicates.pattern import parse_pattern
 from rtfilter.predicates.sql import MAX_LENGTH, parse_sql
 from rtfilter.text import shown
@@ -133,14 +135,30 @@ class Predicate(_Mark):
         """Return the predicate that every event satisfies."""
         return cls((Filter(()),))
 
-    def matches(self, row: Mapping[str, object]) -> bool:
-        """Whether a flat event satisfies the predicate.
+    def matches(self, event: Mapping[str, object]) -> bool:
+        """Whether an event satisfies the predicate, as a filter decides it.
 
         Parameters
         ----------
-        row : mapping of flattened names to values
-            As from `EventTable.row`. Missing is an absent key or None. Values of another type than
-            the constants' are no error: they satisfy only ``exists``.
+        event : mapping
+            Names to values, with objects and lists in it as in events of a filter. Missing is an absent key
+            or None. Values of another type than the constants' are no error: they satisfy only ``exists``.
+
+        Raises
+        ------
+        EventError
+            Its lists have too many choices of elements, they are nested too deep, or one name has two values.
+        """
+        for value in event.values():
+            if type(value) not in ATOMS and (isinstance(value, Mapping) or is_list(value)):
+                seen = event_of(event, self)
+                return seen.satisfy(self) if isinstance(seen, Elements) else self.satisfied_by(seen)
+        return self.satisfied_by(event)
+
+    def satisfied_by(self, row: Mapping[str, object]) -> bool:
+        """Whether a flat event without lists, as from `EventTable.row`, satisfies the predicate.
+
+        The same as `matches`, sooner.
         """
         for conjunction in self.filters:  # noqa: SIM110, a loop is twice as fast as any() here
             if conjunction.matches(row):
@@ -192,7 +210,8 @@ class Predicate(_Mark):
     def covers(self, other: Predicate) -> bool | None:
         """Whether every event that satisfies `other` satisfies this predicate as well; None: not known.
 
-        An answer is never wrong; see `docs/covering.md` for what is not known. If one of the two was checked
+        An answer is never wrong for events without lists; see `docs/covering.md` for others, and for what is
+        not known. If one of the two was checked
         against a schema, the other one is held to it as well, and events are those of the schema: with no
         values outside of domains.
 

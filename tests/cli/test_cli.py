@@ -1010,3 +1010,18 @@ def test_paths_for_spark_are_checked_before_it_starts(tmp_path, capsys, monkeypa
     assert capsys.readouterr().err == f"rtfilter: error: {missing}: there is no such file or directory\n"
     assert main(["spark-match", index, events, "--out", index]) == 2
     assert capsys.readouterr().err == f"rtfilter: error: {index} already exists; choose another --out\n"
+
+
+def test_explain_events_with_lists(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_lines("subs.jsonl", [{"where": "tags = 'c'"}, {"where": "x = 5"}])
+    write_lines("events.jsonl", [{"tags": ["a", "b"], "x": [1, 6]}, {"tags": ["b", "c"], "x": 5}])
+    (tmp_path / "schema.json").write_text('{"tags": "str", "x": "float"}')
+    given = ["explain", "subs.jsonl", "events.jsonl", "--schema", "schema.json"]
+    assert main([*given, "--event", "1", "--id", "0"]) == 0
+    assert "yes  tags = 'c': tags[1] is 'c'" in capsys.readouterr().out
+    assert main(given) == 0
+    assert "6 (x[1])       too high by 1" in capsys.readouterr().out
+    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 11)
+    assert main(given) == 0
+    assert "only the first 1 event were looked at" in capsys.readouterr().err

@@ -189,15 +189,6 @@ def test_nesting_is_limited():
     assert len(SCHEMA.read({"n": event[0]}).searched) == 1
 
 
-def test_explain_wants_an_event_with_one_choice():
-    filter = EventFilter(SCHEMA)
-    filter.subscribe("tags = 'a'")
-    assert filter.explain({"tags": ["a"], "staff": [{"name": "Ann"}]}, 0).matched
-    assert not filter.explain({"tags": []}, 0).matched
-    with pytest.raises(EventError, match="explain takes no event with several elements to choose from"):
-        filter.explain({"tags": ["a", "b"]}, 0)
-
-
 def test_workload_and_visits_count_all_choices():
     filter = EventFilter(SCHEMA)
     filter.subscribe_many([f"n = {k}" for k in range(200)])

@@ -165,6 +165,41 @@ def test_expired_ones_are_hidden(matcher):
     assert filter.covered("FALSE").ids.tolist() == []
 
 
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("s LIKE '\x7f%'", "s >= '\x7f' AND s < '\x80'"),
+        ("s LIKE 'a\x7f%'", "s >= 'a\x7f' AND s < 'a\x80'"),
+        ("s LIKE '\xff%'", "s >= '\xff' AND s < '\u0100'"),
+        ("s LIKE 'ab\u07ff%'", "s >= 'ab\u07ff' AND s < 'ab\u0800'"),
+        ("s LIKE '\uffff%'", "s >= '\uffff' AND s < '\U00010000'"),
+        ("s LIKE '\U0010ffff%'", "s >= '\U0010ffff'"),
+        ("s >= 'a' AND s < 'b' AND s <> 'zz'", "s LIKE 'a%'"),
+        ("s >= 'a' AND s < 'b' AND s <> ''", "s LIKE 'a%'"),
+    ],
+)
+def test_texts_whose_codes_have_gaps(one, two):
+    """Between what begins with one character and with the next one, UTF-8 leaves bytes that none has."""
+    for own, other in ((one, two), (two, one)):
+        filter = EventFilter(SCHEMA)
+        filter.subscribe(own)
+        for way in WAYS:
+            assert getattr(filter, way)(other).ids.tolist() == [0], way
+
+
+def test_what_may_be_left_out_can_match_nothing():
+    """Predicates and subscriptions that nothing satisfies, though their boxes do not tell."""
+    filter = EventFilter(SCHEMA)
+    nothing = ["s LIKE 'ab%' AND LOWER(s) = 'x'", "x < y AND x > y", "x < 3 AND x > 5"]
+    filter.subscribe_many([*nothing, "x < 3", "x < y"])
+    for text in nothing:
+        assert filter.covering(text).ids.tolist() == [0, 1, 2, 3, 4]
+        for way in ("covered", "equal"):
+            found = getattr(filter, way)(text)
+            assert 2 in found.ids
+            assert {*found.ids.tolist(), *found.unknown.tolist()} <= {0, 1, 2}
+
+
 def test_bounds_are_subscriptions_too():
     filter = EventFilter(Schema({"x": float, "n": int}))
     filter.subscribe_many(

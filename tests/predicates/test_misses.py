@@ -14,7 +14,7 @@ from predicate_cases import events, schemas, sources
 from rtfilter import EventFilter, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates import misses as module
-from rtfilter.predicates.explain import explain, explain_test
+from rtfilter.predicates.explain import explain, nearest
 from rtfilter.predicates.misses import Miss, MissSearch
 from rtfilter.predicates.parse import parse
 
@@ -224,7 +224,7 @@ def test_too_many_pairs_are_refused(monkeypatch):
 def test_most_pairs_are_not_explained(monkeypatch):
     """Beyond the limit, only pairs that fail in few enough constraints are."""
     explained = []
-    monkeypatch.setattr(module, "explain_test", lambda *of: explained.append(of) or explain_test(*of))
+    monkeypatch.setattr(module, "nearest", lambda *of: explained.append(of) or nearest(*of))
     search = MissSearch(2)
     near, far = parse("price < 10", SCHEMA), parse("price < 10 AND bid < 10", SCHEMA)
     search.look(0, near, [{"price": 11}, {"price": 12}])
