@@ -101,15 +101,26 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     PredicateError
         More than `MAX_BOXES` boxes, or an attribute that the schema does not have.
     """
-    return boxes_of(distinct_boxes(predicate, schema), schema)
+    box = _only_box(predicate, schema)
+    if box is not None:
+        ends = np.array(box[0] + box[1]).reshape(2, 1, -1)
+        return Boxes(ends[0], ends[1], np.array((True,)))
+    return boxes_of(_all_boxes(predicate, schema), schema)
 
 
 def distinct_boxes(predicate: Predicate, schema: Schema) -> Distinct:
     """Return what `compile_predicate` does, box by box; raises the same."""
-    if len(predicate.filters) == 1:
-        box = _plain_box(predicate.filters[0].constraints, schema)
-        if box is not None:
-            return {box: True}
+    box = _only_box(predicate, schema)
+    return _all_boxes(predicate, schema) if box is None else {box: True}
+
+
+def _only_box(predicate: Predicate, schema: Schema) -> Ends | None:
+    """The box of a predicate that `_plain_box` compiles."""
+    filters = predicate.filters
+    return _plain_box(filters[0].constraints, schema) if len(filters) == 1 else None
+
+
+def _all_boxes(predicate: Predicate, schema: Schema) -> Distinct:
     found: Distinct = {}
     for conjunction in predicate.filters:
         for low, high, exact in _filter_boxes(conjunction.constraints, schema):
