@@ -160,7 +160,7 @@ class _SqlReader:
         parts = [part(negated, depth)]
         while self._skip(connective):
             parts.append(part(negated, depth))
-        return self._joined(join, parts, start)
+        return parts[0] if len(parts) == 1 else self._joined(join, parts, start)
 
     def _joined(self, join: Callable[[list[Filters]], Filters], parts: list[Filters], place: int) -> Filters:
         try:
