@@ -219,10 +219,15 @@ def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[Piece
     places = [schema.offsets[name] for name in by_name]
     boxes: list[Piece] = []
     for choice in product(*sides):
-        for place, piece in zip(places, choice, strict=True):
-            low[place : place + len(piece.low)] = piece.low
-            high[place : place + len(piece.high)] = piece.high
-        boxes.append(Piece(tuple(low), tuple(high), sharp and all(piece.exact for piece in choice)))
+        every = sharp
+        for place, (lows, highs, exact) in zip(places, choice, strict=True):
+            if len(lows) == 1:
+                low[place], high[place] = lows[0], highs[0]
+            else:
+                low[place : place + len(lows)] = lows
+                high[place : place + len(highs)] = highs
+            every = every and exact
+        boxes.append(Piece(tuple(low), tuple(high), every))
     return boxes
 
 
