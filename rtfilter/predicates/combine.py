@@ -170,7 +170,7 @@ def _terms(filters: Filters) -> int:
     count = 0
     for conjunction in filters:  # several times sooner than sum(), where there are few
         for test in conjunction.constraints:
-            if type(test) is Comparison:
+            if isinstance(test, Comparison):
                 count += test.size
             elif type(test.value) is frozenset:
                 count += len(test.value)
