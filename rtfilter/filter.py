@@ -503,8 +503,9 @@ class EventFilter:
 
     def __len__(self) -> int:
         """Number of subscriptions."""
+        held = self._subscriptions
         with self._road.gate.reading():
-            return self._subscriptions.count(self._subscriptions.moment())
+            return len(held) if held.labels.deadlines is None else held.count(held.moment())
 
     def __contains__(self, id: object) -> bool:
         with self._road.gate.reading():
@@ -536,7 +537,8 @@ class EventFilter:
         event : dict, ndarray of shape (number of attributes,), or a batch of one
             See `Schema.read`.
         """
-        arrival, moment = perf_counter(), self._subscriptions.moment()
+        arrival, held = perf_counter(), self._subscriptions
+        moment = -inf if held.labels.deadlines is None else held.moment()
         ids = self._road.match(_one(self._checked(_lone(event)), "match"), arrival, moment).ids
         if moment > -inf:
             self._updates.sweep(moment)

@@ -67,7 +67,8 @@ class Road:
         self.matcher, self.subscriptions = subscriptions.matcher, subscriptions
         self.levels = leveled(subscriptions.matcher)
         self.gate = Gate(subscriptions.recover)
-        self.turn = contextlib.nullcontext() if subscriptions.matcher.takes.threads else threading.RLock()
+        self._threads = subscriptions.matcher.takes.threads
+        self.turn = contextlib.nullcontext() if self._threads else threading.RLock()
         self.sweep: Callable[[float], None] = _nothing
         self._ends: set[_End] = set()
         self._forgotten: deque[_End] = deque()
@@ -84,8 +85,11 @@ class Road:
         """
         with self.gate.reading():
             searched = events.searched
-            with self.turn:
+            if self._threads:  # a turn that nobody has to wait for takes time as well
                 hits = self.matcher.match(searched)
+            else:
+                with self.turn:
+                    hits = self.matcher.match(searched)
             offsets, ids = refine(hits, searched, self.subscriptions, None, moment, self.tell)
             if searched is not events:
                 offsets, ids = united(offsets, ids, events, self.subscriptions)

@@ -101,15 +101,26 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     PredicateError
         More than `MAX_BOXES` boxes, or an attribute that the schema does not have.
     """
-    return boxes_of(distinct_boxes(predicate, schema), schema)
+    box = _only_box(predicate, schema)
+    if box is not None:
+        ends = np.array(box[0] + box[1]).reshape(2, 1, -1)
+        return Boxes(ends[0], ends[1], np.array((True,)))
+    return boxes_of(_all_boxes(predicate, schema), schema)
 
 
 def distinct_boxes(predicate: Predicate, schema: Schema) -> Distinct:
     """Return what `compile_predicate` does, box by box; raises the same."""
-    if len(predicate.filters) == 1:
-        box = _plain_box(predicate.filters[0].constraints, schema)
-        if box is not None:
-            return {box: True}
+    box = _only_box(predicate, schema)
+    return _all_boxes(predicate, schema) if box is None else {box: True}
+
+
+def _only_box(predicate: Predicate, schema: Schema) -> Ends | None:
+    """The box of a predicate that `_plain_box` compiles."""
+    filters = predicate.filters
+    return _plain_box(filters[0].constraints, schema) if len(filters) == 1 else None
+
+
+def _all_boxes(predicate: Predicate, schema: Schema) -> Distinct:
     found: Distinct = {}
     for conjunction in predicate.filters:
         for low, high, exact in _filter_boxes(conjunction.constraints, schema):
@@ -208,10 +219,15 @@ def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[Piece
     places = [schema.offsets[name] for name in by_name]
     boxes: list[Piece] = []
     for choice in product(*sides):
-        for place, piece in zip(places, choice, strict=True):
-            low[place : place + len(piece.low)] = piece.low
-            high[place : place + len(piece.high)] = piece.high
-        boxes.append(Piece(tuple(low), tuple(high), sharp and all(piece.exact for piece in choice)))
+        every = sharp
+        for place, (lows, highs, exact) in zip(places, choice, strict=True):
+            if len(lows) == 1:
+                low[place], high[place] = lows[0], highs[0]
+            else:
+                low[place : place + len(lows)] = lows
+                high[place : place + len(highs)] = highs
+            every = every and exact
+        boxes.append(Piece(tuple(low), tuple(high), every))
     return boxes
 
 

@@ -84,7 +84,7 @@ class Predicate(_Mark):
 
     def is_checked(self, schema: Schema) -> bool:
         """Whether it was checked against this very schema, so that nothing would change by checking again."""
-        return self.schema is schema
+        return getattr(self, "_schema", None) is schema
 
     @classmethod
     def parse(cls, source: str | Mapping[str, Any] | Predicate, schema: Schema) -> Predicate:

@@ -56,6 +56,8 @@ _STATEMENT: Final = re.compile(
 """How a statement begins, and no test of an attribute of this name."""
 _TESTS: Final = frozenset(("BETWEEN", "IN", "IS", "LIKE", "NOT"))
 """What else follows an operand."""
+_FOLLOWING: Final = {"keyword": ("AND", "OR"), "symbol": (")",)}
+"""Words that may follow a test."""
 _MOMENTS: Final = frozenset(("DATE", "TIMESTAMP"))
 _CASES: Final[dict[str, Callable[[str], str]]] = {"LOWER": str.lower, "UPPER": str.upper}
 """Functions that leave one case of letters, and which."""
@@ -118,7 +120,7 @@ class _SqlReader:
     def __init__(self, source: str, words: list[Word], schema: Schema) -> None:
         self.source, self.words, self.schema = source, words, schema
         self.at = 0
-        self.closing = self._parentheses()
+        self.closing = self._parentheses() if "(" in source else {}
 
     def _parentheses(self) -> dict[int, int]:
         """Return the place of the parenthesis that closes each opening one."""
@@ -158,7 +160,7 @@ class _SqlReader:
         parts = [part(negated, depth)]
         while self._skip(connective):
             parts.append(part(negated, depth))
-        return self._joined(join, parts, start)
+        return parts[0] if len(parts) == 1 else self._joined(join, parts, start)
 
     def _joined(self, join: Callable[[list[Filters]], Filters], parts: list[Filters], place: int) -> Filters:
         try:
@@ -193,6 +195,11 @@ class _SqlReader:
         return word.kind == "keyword" and word.text in _TESTS
 
     def _test(self, negated: bool, depth: int) -> Filters:
+        word = self.word
+        if word.kind == "name":
+            found = self._plain_comparison(word, negated)
+            if found is not None:
+                return found
         if self._is_function("CIDR"):
             return self._network(negated, depth)
         left, word = self._operand(depth), self.word
@@ -226,6 +233,30 @@ class _SqlReader:
         if left.name is not None and left.name not in self.schema.attributes and not left.is_quoted:
             self._fail(f"{left.name.upper()} is not supported; {SUPPORTED}", left.place)
         self._unexpected()
+
+    def _plain_comparison(self, name: Word, negated: bool) -> Filters | None:
+        """Read the comparison of an attribute with one number or text, which most tests are.
+
+        None, and nothing is read, where there may be more to it, or an error.
+        """
+        at, words = self.at, self.words
+        kind, operator, *_ = words[at + 1]
+        if kind != "symbol" or operator not in RELATIONS:
+            return None
+        kind, text, place, _ = words[at + 2]
+        if kind != "number" and kind != "text":
+            return None
+        following = words[at + 3]
+        if following.kind != "end" and following.text not in _FOLLOWING.get(following.kind, ()):
+            return None
+        self.at = at + 3
+        value = number_of(text) if kind == "number" else text
+        try:
+            return one(self.schema, name.text, NEGATED[operator] if negated else operator, value)
+        except PredicateError as error:
+            error.source = self.source
+            error.position = place if name.text in self.schema.attributes else name.start
+            raise
 
     def _alone(self, operand: _Operand, negated: bool) -> Filters:
         if operand.name is None:

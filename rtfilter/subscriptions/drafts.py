@@ -46,7 +46,7 @@ def of_sources(
 def _of_sources(
     sources: Sequence[Source], schema: Schema, takes: Takes, name: str, refused: Refused | None
 ) -> Draft:
-    if takes.boxes and takes.everything and (len(sources) > 1 or refused is not None):
+    if (len(sources) > 1 or refused is not None) and takes.boxes and takes.everything:
         compiled = compile_many(sources, schema, refused)
         return Draft(Filters.of_compiled(schema, compiled), compiled.kept)
     predicates = []
@@ -66,7 +66,7 @@ def _of_sources(
     filters = Filters.of_predicates(schema, predicates)
     # A matcher of constraints asks no predicate afterwards: they are kept to explain and to save.
     exact = filters.exact().tolist() if takes.boxes else [True] * len(predicates)
-    return Draft(filters, [kept(*pair) for pair in zip(predicates, exact, strict=True)])
+    return Draft(filters, list(map(kept, predicates, exact)))
 
 
 def of_bounds(low: Any, high: Any, schema: Schema, takes: Takes, name: str) -> Draft:
