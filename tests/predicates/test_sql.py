@@ -13,7 +13,7 @@ from rtfilter.predicates.combine import MAX_DEPTH
 from rtfilter.predicates.model import Constraint, Filter, Predicate
 from rtfilter.predicates.names import RESERVED
 from rtfilter.predicates.parse import parse
-from rtfilter.predicates.sql import MAX_LENGTH
+from rtfilter.predicates.sql import MAX_LENGTH, _SqlReader, parse_sql
 
 SCHEMA = Schema(
     {"price": float, "qty": int, "symbol": str, "ok": bool, "at": datetime, "url.resource": str}
@@ -624,3 +624,31 @@ def test_any_text_is_a_predicate_or_a_predicate_error(source):
         parse(source, SCHEMA)
     except PredicateError as error:
         str(error).encode()
+
+
+def _outcome(source):
+    try:
+        return parse_sql(source, PLAIN)
+    except PredicateError as error:
+        return str(error), error.attribute, error.position
+
+
+PLAIN = Schema({"price": float, "symbol": str, "ok": bool, "at": datetime, "a.b": int, "cidr": float})
+NAMES = ("price", "symbol", "ok", "at", "a.b", '"a.b"', "cidr", "CIDR", "nothing", '"no such"', "not", "like")
+CONSTANTS = ("5", "1.5", "1e400", "007", "'x'", "''", "'it''s'", "'2024-05-31T12:00Z'", "'soon'", "5e")
+AFTER = ("", " AND ok", " OR ok", ")", " + 1", " < 3", "::int", " IS NULL", " x", ";", " --", " AND")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_plain_comparisons_are_read_as_by_the_general_reader(monkeypatch, name):
+    """What is found, or the error and its place."""
+    sources = [
+        f"{start}{name} {operator} {constant}{after}"
+        for start in ("", "NOT ", "(")
+        for operator in ("=", "<>", "<", ">=", "!=", "==", "<=>")
+        for constant in CONSTANTS
+        for after in AFTER
+    ]
+    short = [_outcome(source) for source in sources]
+    monkeypatch.setattr(_SqlReader, "_plain_comparison", lambda *_: None)
+    assert [(s, found) for s, found in zip(sources, short, strict=True) if found != _outcome(s)] == []
