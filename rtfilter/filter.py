@@ -261,7 +261,8 @@ class EventFilter:
             labels = NO_LABELS
             if ttl is not None or metadata is not None:
                 notes = None if metadata is None else [metadata]
-                labels = labels_of(1, ttl, notes, self._subscriptions.clock)
+                lives = None if ttl is None else [ttl]
+                labels = labels_of(1, lives, notes, self._subscriptions.clock)
             draft = self._subscriptions.draft([predicate])
             added = self._add(draft, None if id is None else one_id(id), labels)[0]
             return int(added) if isinstance(added, np.integer) else added

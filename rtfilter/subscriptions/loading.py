@@ -256,7 +256,12 @@ def _column(name: str, given: Any, count: int) -> list[Any]:
 
 def _noted(metadata: object) -> bytes | None:
     """The text of metadata, which may be text already."""
-    return encoded(json.loads(metadata) if isinstance(metadata, str | bytes) else metadata)
+    if not isinstance(metadata, str | bytes):
+        return encoded(metadata)
+    try:
+        return encoded(json.loads(metadata))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"metadata as text must be JSON, and {shown(metadata)} is none: {error}") from None
 
 
 def _moment(expires: object) -> float:

@@ -370,3 +370,8 @@ def test_what_is_gone_is_told_when_it_is_removed(clock, kind):
         filter.match(EVENT)
         told = [(len(one.added), one.removed.tolist()) for one in changes]
     assert told == [(0, [id])]
+
+
+def test_a_time_to_live_of_one_is_no_column():
+    with pytest.raises(TypeError, match="a time to live is a number of seconds or a timedelta, not '60'"):
+        EventFilter(SCHEMA).subscribe("x < 1", ttl="60")

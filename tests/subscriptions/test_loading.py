@@ -242,3 +242,11 @@ def test_what_a_table_tells_is_not_told_twice(rules):
 
 def test_arrays_of_text_are_lists_of_rules(rules):
     assert rules.subscribe_many(np.array(["price > 1", "price > 2"])).tolist() == [0, 1]
+
+
+def test_metadata_that_is_no_json_is_named():
+    bad = []
+    rules = EventFilter(SCHEMA)
+    table = pd.DataFrame({"rule": ["price < 3", "price < 4"], "metadata": ['{"a": 1}', "{bad"]})
+    assert rules.subscribe_many(table, on_error=bad.append).tolist() == [0]
+    assert bad[0].reason.startswith("metadata as text must be JSON, and '{bad' is none: ")
