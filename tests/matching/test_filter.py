@@ -291,7 +291,7 @@ def test_a_predicate_that_fails_in_a_stream_reaches_the_consumer_not_the_change(
     filter = EventFilter(Schema({"s": str}), controller=FixedPlan(0, 1))
     filter.subscribe("s = 'longer than six bytes'")
     stream = filter.stream([{"s": "longer than six bytes"}] * 2)
-    monkeypatch.setattr(Predicate, "matches", lambda *_: 1 / 0)
+    monkeypatch.setattr(Predicate, "satisfied_by", lambda *_: 1 / 0)
     filter.subscribe("s = 'b'")
     with pytest.raises(ZeroDivisionError):
         next(stream)
@@ -692,7 +692,7 @@ def test_an_error_in_a_stream_repeats_rather_than_ending_it(monkeypatch):
     filter = EventFilter(Schema({"s": str}), controller=FixedPlan(0, 1))
     filter.subscribe("s = 'longer than six bytes'")
     stream = filter.stream([{"s": "longer than six bytes"}] * 2)
-    monkeypatch.setattr(Predicate, "matches", lambda *_: 1 / 0)
+    monkeypatch.setattr(Predicate, "satisfied_by", lambda *_: 1 / 0)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             next(stream)

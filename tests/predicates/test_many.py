@@ -59,7 +59,12 @@ def assert_same(sources, schema):
     for source, got in zip(sources, together(sources, schema), strict=True):
         wanted = alone(source, schema)
         assert got == wanted, source
-        assert repr(got) == repr(wanted), source  # -0.0 is not 0.0
+        assert _written(got) == _written(wanted), source  # -0.0 is not 0.0
+
+
+def _written(found):
+    """Its repr, with sets in one order: -1 and -2 have the same hash."""
+    return re.sub(r"frozenset\(\{(.*?)\}\)", lambda items: str(sorted(items[1].split(", "))), repr(found))
 
 
 ODD = [
