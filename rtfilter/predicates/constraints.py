@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
-from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.comparison import RELATIONS, Comparison
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.like import canonical_like, escaped, is_like, simplest
 from rtfilter.predicates.names import written
@@ -19,12 +18,7 @@ MAX_TERMS: Final = 10_000
 """Most constants in all filters of one predicate."""
 
 COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
+    **RELATIONS,
     "in": lambda value, constants: value in constants,
     "not in": lambda value, constants: value not in constants,
     "prefix": str.startswith,

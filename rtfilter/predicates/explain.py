@@ -11,7 +11,7 @@ from rtfilter.predicates.comparison import FAMILIES, Comparison
 from rtfilter.predicates.elements import Elements, Event, View
 from rtfilter.predicates.expressions import Operand, Operation, evaluate, text
 from rtfilter.predicates.model import Constraint, Filter, Predicate, Test
-from rtfilter.predicates.reasons import RELATIONS, apart, by_how_much, reason, sample
+from rtfilter.predicates.reasons import WORDS, apart, by_how_much, reason, sample
 from rtfilter.predicates.remedies import remedy_of_comparison, remedy_of_constraint
 from rtfilter.text import shown
 
@@ -130,7 +130,7 @@ class ComparisonExplanation:
             return self.without
         operator, (left, right) = self.constraint.operator, self.value
         if not self.distance:
-            return f"not {RELATIONS[operator]} {self.shown_values[1]}"
+            return f"not {WORDS[operator]} {self.shown_values[1]}"
         return by_how_much(self.distance, left > right, self.unit)  # type: ignore[operator]
 
     @property

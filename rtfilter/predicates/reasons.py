@@ -16,7 +16,7 @@ from rtfilter.predicates.networks import address, agreeing_bits
 from rtfilter.text import numbered, plain, shown
 
 MICROSECONDS: Final = 1_000_000
-RELATIONS: Final = {
+WORDS: Final = {
     "<": "below",
     "<=": "at most",
     ">": "above",
@@ -86,7 +86,7 @@ def _ordinal(operator: str, found: Any, constant: Any, timestamps: bool) -> Reas
     distance = apart(found, wanted, timestamps)
     # A distance of 0 is an open end, or less than float64 tells.
     if distance == 0:
-        return Reason(f"not {RELATIONS.get(operator, 'equal to')} {shown(wanted)}", 0.0)
+        return Reason(f"not {WORDS.get(operator, 'equal to')} {shown(wanted)}", 0.0)
     phrase = by_how_much(distance, found > wanted, "s" if timestamps else "")
     if operator in SETS and len(constant) > 1:
         phrase += f" for {shown(wanted)}, the nearest"
@@ -114,7 +114,7 @@ def nearest_text(found: str, constants: frozenset[str]) -> str:
 
 def _ordered(operator: str) -> Callable[[str, str], Reason]:
     def compare(found: str, constant: str) -> Reason:
-        phrase = f"not {RELATIONS[operator]} {shown(constant)}"
+        phrase = f"not {WORDS[operator]} {shown(constant)}"
         if found == constant:
             return Reason(phrase, None, len(found))
         differs = difference(found, constant)
