@@ -15,12 +15,12 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Final, overload
 
-import numpy as np
-
 from rtfilter.dtypes import AnyArray
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Constraint, Predicate, Test, constraint_to_json
+from rtfilter.predicates.texts import NO_TEXTS, Texts
 
+_ARRAYS: Final = ("predicate_ids", "predicate_offsets", "predicate_text")
 _JSON: Final = json.JSONEncoder(separators=(",", ":"))
 
 #: A predicate, or its JSON text.
@@ -95,9 +95,7 @@ class PredicateStore:
         self.ends = EndStore()
         self._changed: dict[int, Kept | None] = {}  # None: removed from what was loaded
         self._parsed: dict[int, Predicate] = {}  # of what was loaded
-        self._ids = np.empty(0, np.int64)  # ascending
-        self._offsets = np.zeros(1, np.int64)
-        self._text = np.empty(0, np.uint8)
+        self._loaded = NO_TEXTS
 
     def get(self, id: int) -> Predicate | None:
         """Return the predicate of an id; None when there is none."""
@@ -115,8 +113,7 @@ class PredicateStore:
         """Return what is kept of the predicate of an id, as `put` takes it; None when there is none."""
         if id in self._changed:
             return self._changed[id]
-        place = self._place(id)
-        return self._text[self._offsets[place] : self._offsets[place + 1]].tobytes() if place >= 0 else None
+        return self._loaded.get(id)
 
     def put(self, id: int, predicate: Kept) -> None:
         """Set the predicate of an id."""
@@ -126,35 +123,24 @@ class PredicateStore:
     def remove(self, id: int) -> None:
         """Forget the predicate of an id; unknown ones are ignored."""
         self._parsed.pop(id, None)
-        if self._place(id) >= 0:
+        if self._loaded.has(id):
             self._changed[id] = None
         else:
             self._changed.pop(id, None)
 
     def __contains__(self, id: int) -> bool:
-        return self._changed[id] is not None if id in self._changed else self._place(id) >= 0
+        return self._changed[id] is not None if id in self._changed else self._loaded.has(id)
 
     def __iter__(self) -> Iterator[int]:
-        yield from (id for id in self._ids.tolist() if id not in self._changed)
+        yield from (id for id in self._loaded.ids.tolist() if id not in self._changed)
         yield from (id for id, predicate in self._changed.items() if predicate is not None)
-
-    def _place(self, id: int) -> int:
-        if not len(self._ids):
-            return -1
-        place = int(np.searchsorted(self._ids, id))
-        return place if place < len(self._ids) and self._ids[place] == id else -1
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """Return the ids, ascending, their predicates as a block of JSON texts, and ends if there are any."""
         ids = sorted(self)
         found = map(self.kept, ids)
-        texts = [_encode(one) if isinstance(one, Predicate) else one or b"" for one in found]
-        return {
-            "predicate_ids": np.array(ids, np.int64),
-            "predicate_offsets": np.cumsum([0, *map(len, texts)], dtype=np.int64),
-            "predicate_text": np.frombuffer(b"".join(texts), np.uint8),
-            **self.ends.to_arrays(),
-        }
+        texts = (_encode(one) if isinstance(one, Predicate) else one or b"" for one in found)
+        return {**Texts.of(ids, texts).to_arrays(_ARRAYS), **self.ends.to_arrays()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> PredicateStore:
@@ -162,14 +148,7 @@ class PredicateStore:
 
         Raises `ValueError` for arrays that are not such.
         """
-        ids, offsets, text = (arrays[f"predicate_{name}"] for name in ("ids", "offsets", "text"))
-        if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in (ids, offsets, text)):
-            raise ValueError("the arrays of predicates are no columns of integers")
-        if len(offsets) != len(ids) + 1 or offsets[0] != 0 or offsets[-1] != len(text):
-            raise ValueError("the arrays of predicates do not fit together")
         store = cls()
-        store._ids = ids.astype(np.int64, copy=False)
-        store._offsets = offsets.astype(np.int64, copy=False)
-        store._text = text.astype(np.uint8, copy=False)
+        store._loaded = Texts.from_arrays(arrays, _ARRAYS, "predicates")
         store.ends = EndStore.from_arrays(arrays)
         return store
