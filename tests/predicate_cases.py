@@ -251,7 +251,8 @@ def computed(side: object, event: dict, schema: dict[str, type]) -> object:
     if not isinstance(left, Fraction) or not isinstance(right, Fraction):
         left, right = nearest(left), nearest(right)
     if operator == "/":
-        return whole(nearest(left / right)) if not math.isnan(left / right) else None
+        found = nearest(left / right)
+        return whole(found) if not math.isnan(found) else None
     result = {"+": left + right, "-": left - right, "*": left * right}[operator]
     return whole(result) if isinstance(result, Fraction) or not math.isnan(result) else None
 
