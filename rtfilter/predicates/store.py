@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from json.encoder import encode_basestring_ascii
+from json.encoder import encode_basestring
 from typing import Final, overload
 
 from rtfilter.dtypes import AnyArray
@@ -21,7 +21,7 @@ from rtfilter.predicates.model import Constraint, Predicate, Test, constraint_to
 from rtfilter.predicates.texts import NO_TEXTS, Texts
 
 _ARRAYS: Final = ("predicate_ids", "predicate_offsets", "predicate_text")
-_JSON: Final = json.JSONEncoder(separators=(",", ":"))
+_JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 #: A predicate, or its JSON text.
 Kept = Predicate | bytes
@@ -35,7 +35,12 @@ def kept(predicate: Predicate, exact: bool) -> Kept:
 def _encode(predicate: Predicate) -> bytes:
     """The JSON text of `Predicate.to_json`."""
     filters = [",".join([encoded_test(one) for one in each.constraints]) for each in predicate.filters]
-    return f"[[{'],['.join(filters)}]]".encode() if filters else b"[]"
+    return as_bytes(f"[[{'],['.join(filters)}]]" if filters else "[]")
+
+
+def as_bytes(text: str) -> bytes:
+    """JSON text as it is kept: not escaped, as escapes of two surrogates would be read as one character."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def encoded_test(constraint: Test) -> str:
@@ -46,7 +51,7 @@ def encoded_test(constraint: Test) -> str:
     if type(value) is float or type(value) is int:
         return f"{_start(name, operator)}{value!r}]"  # as JSON has it, ten times sooner
     if type(value) is str:
-        return f"{_start(name, operator)}{encode_basestring_ascii(value)}]"
+        return f"{_start(name, operator)}{encode_basestring(value)}]"
     return _JSON.encode(constraint_to_json(constraint))
 
 

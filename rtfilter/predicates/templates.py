@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from json.encoder import encode_basestring_ascii
+from json.encoder import encode_basestring
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -19,7 +19,7 @@ from rtfilter.events.encoding import Timestamp, microseconds
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.model import FORMS, PRESENCE, SETS, Constraint, Filter, Predicate, Test
 from rtfilter.predicates.sql import MAX_LENGTH, parse_sql
-from rtfilter.predicates.store import encoded_test
+from rtfilter.predicates.store import as_bytes, encoded_test
 
 _TEXT: Final = r"'(?:[^']|'')*+'"
 _NUMBER: Final = r"(?<![\w.])(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?(?![\w.])"
@@ -163,9 +163,9 @@ class Template:
         """Return the JSON texts of so many predicates, as `rtfilter.predicates.store.kept` has them."""
         written, holes = self._format
         if not holes:
-            return [(written % ()).encode()] * count
+            return [as_bytes(written % ())] * count
         texts = [self._texts(hole, columns) for hole in holes]
-        return [(written % row).encode() for row in zip(*texts, strict=True)]
+        return [as_bytes(written % row) for row in zip(*texts, strict=True)]
 
     def _texts(self, hole: Hole, columns: list[list[Any]]) -> Iterable[str]:
         """The JSON texts of the constant of one test, of all conditions."""
@@ -285,7 +285,7 @@ class _Marks:
             is_start = operator in ("prefix", "not prefix")
             if is_start is not (at in self._starts):
                 return None
-            slot = Slot(at, _start if is_start else _text, encode_basestring_ascii)
+            slot = Slot(at, _start if is_start else _text, encode_basestring)
         else:
             return None
         self.found.add(at)

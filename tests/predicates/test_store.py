@@ -68,7 +68,7 @@ def test_every_type_of_constant_survives():
         parsed = parse(predicate, SCHEMA)
         store = PredicateStore()
         text = kept(parsed, True)
-        assert text == json.dumps(parsed.to_json(), separators=(",", ":")).encode()
+        assert text == json.dumps(parsed.to_json(), separators=(",", ":"), ensure_ascii=False).encode()
         store.put(0, text)
         assert store.get(0) == parsed
 
@@ -83,3 +83,33 @@ def test_the_text_of_a_constraint_is_json(name, value):
         text = kept(predicate, True)
         assert json.loads(text) == predicate.to_json()
         assert Predicate.from_json(json.loads(text)) == predicate
+
+
+PAIR = "\ud800\udc00"
+"""Two code points, which JSON would join to one."""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"symbol = '{PAIR}'",
+        f"symbol > '{PAIR}'",
+        f"symbol IN ('{PAIR}', 'a')",
+        f"symbol LIKE '%{PAIR}' AND price > 1",
+        f"symbol = '{PAIR} of more than six bytes'",
+    ],
+)
+@pytest.mark.parametrize("together", [False, True])
+def test_two_surrogates_stay_two_characters(source, together, tmp_path):
+    rules = EventFilter(PRICES)
+    if together:  # with a template
+        rules.subscribe_many([source.replace(PAIR, text) for text in ("ab", PAIR, "cd")], ids=[0, 1, 2])
+    else:
+        rules.subscribe(source, id=1)
+    rules.save(tmp_path / "rules")
+    for each in (rules, EventFilter.load(tmp_path / "rules")):
+        assert each.predicate(1) == parse(source, PRICES)
+        for tail in ("", " of more than six bytes"):
+            for symbol in (PAIR + tail, "\U00010000" + tail, "\ufb01" + tail):
+                event = {"symbol": symbol, "price": 2.0}
+                assert (1 in each.match(event)) is parse(source, PRICES).matches(event)
