@@ -142,10 +142,11 @@ def _ends(schema: Schema, own: list[Hole], columns: list[list[Any]], count: int)
             low = np.maximum(low, values)
         if hole.operator in ("<=", "="):
             high = np.minimum(high, values)
-        if hole.operator == ">":
-            low = np.maximum(low, np.nextafter(values, inf))
-        if hole.operator == "<":
-            high = np.minimum(high, np.nextafter(values, -inf))
+        with np.errstate(over="ignore"):  # beyond the last number; such rows are not usable anyway
+            if hole.operator == ">":
+                low = np.maximum(low, np.nextafter(values, inf))
+            if hole.operator == "<":
+                high = np.minimum(high, np.nextafter(values, -inf))
     counts = (low <= high).astype(np.int64)
     exact = np.ones(count, np.bool_)
     return _Sides(usable, np.arange(count), counts, low[:, np.newaxis], high[:, np.newaxis], exact)

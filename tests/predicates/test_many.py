@@ -166,6 +166,12 @@ def test_odd_constants_in_a_template(template):
     assert_same(sources, SCHEMA)
 
 
+@pytest.mark.parametrize("operator", ["<", "<=", ">", ">=", "="])
+def test_the_last_numbers_of_float64_in_a_template(operator):
+    ends = ["-1.7976931348623157e308", "1.7976931348623157e308", "1.5"]
+    assert_same([f"price {operator} {end}" for end in ends * 20], SCHEMA)
+
+
 def test_each_template_is_parsed_twice(monkeypatch):
     parsed = []
 
