@@ -26,7 +26,7 @@ def shown(value: object) -> str:
         return f"<more than {_DIGITS} digits>"  # its repr is slow, and an error beyond 4300 digits
     try:
         return cut(repr(value[:_VALUE] if isinstance(value, str) else value))
-    except ValueError:  # a huge integer inside
+    except (ValueError, RecursionError):  # a huge integer inside, or lists in lists
         return f"<{type(value).__name__}>"
 
 

@@ -10,6 +10,9 @@ from rtfilter.replay.output import table
 from rtfilter.text import listed, numbered, plain, shown
 
 HUGE = 10**5000  # Python refuses to write it out
+DEEP: list = []
+for _ in range(100_000):
+    DEEP = [DEEP]
 
 
 @pytest.mark.parametrize(
@@ -24,6 +27,7 @@ HUGE = 10**5000  # Python refuses to write it out
         (-HUGE, "<more than 40 digits>"),
         ([HUGE], "<list>"),
         ({"a": HUGE}, "<dict>"),
+        (DEEP, "<list>"),
         (True, "True"),
     ],
     ids=lambda value: type(value).__name__,  # the values themselves would be written out
