@@ -52,6 +52,7 @@ from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.loading import Load, OnError, require_on_error
 from rtfilter.subscriptions.saved import from_arrays, to_arrays
 from rtfilter.subscriptions.tables import Rules, read_rules, refuse_twice
+from rtfilter.text import shown
 
 if TYPE_CHECKING:
     from rtfilter.watch.metrics import Metrics
@@ -346,6 +347,11 @@ class EventFilter:
             raise TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
         require_on_error(on_error)
         rules = None if high is not None else read_rules(low)
+        if high is None and rules is None and not hasattr(low, "__len__"):
+            raise TypeError(
+                f"subscribe_many takes a list of predicates, a table or a cursor, not {shown(low)}; "
+                "list(...) makes a list of what gives one predicate after the other"
+            )
         if rules is not None:
             refuse_twice(rules, ids=ids, ttl=ttl, metadata=metadata)
             beside = {"ids": ids, "ttl": ttl, "metadata": metadata}

@@ -38,7 +38,7 @@ def labels_of(
     now = clock()
     if not isfinite(now):
         raise ValueError(f"no time to live can be counted from what the clock tells: {shown(now)}")
-    if isinstance(ttl, Real | timedelta | np.timedelta64):
+    if isinstance(ttl, Real | timedelta | np.timedelta64 | str):
         return Beside(None, np.full(count, now + seconds(ttl)), texts)
     lives = [_of_row(*each, seconds) for each in _rows("ttl", ttl, count)]
     return Beside(None, now + np.array(lives, np.float64), texts)

@@ -122,7 +122,7 @@ class Load:
         now = self._held.clock()
         if given.expires is not None:
             return self._read("expires", given.expires, _moment)
-        if given.ttl is None or hasattr(given.ttl, "__len__"):
+        if given.ttl is None or (hasattr(given.ttl, "__len__") and not isinstance(given.ttl, str)):
             return self._read("ttl", given.ttl, lambda ttl: now + seconds(ttl))
         return [now + seconds(given.ttl)] * len(self._rules)
 
@@ -141,7 +141,8 @@ class Load:
                     own = str if isinstance(id, str) else UUID
                     new_ids([id], 1)
                 else:
-                    raise TypeError(f"an id is an integer, text or a UUID, not {shown(id)}")
+                    remedy = "; int(id) makes one" if isinstance(id, float) and id.is_integer() else ""
+                    raise TypeError(f"an id is an integer, text or a UUID, not {shown(id)}{remedy}")
                 if kind is None and row not in self.bad:
                     kind = own
                 if kind is not None and own is not kind:
@@ -256,12 +257,14 @@ def _column(name: str, given: Any, count: int) -> list[Any]:
 
 def _noted(metadata: object) -> bytes | None:
     """The text of metadata, which may be text already."""
-    if not isinstance(metadata, str | bytes):
-        return encoded(metadata)
-    try:
-        return encoded(json.loads(metadata))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"metadata as text must be JSON, and {shown(metadata)} is none: {error}") from None
+    if isinstance(metadata, str | bytes):
+        try:
+            metadata = json.loads(metadata)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"metadata as text must be JSON, and {shown(metadata)} is none: {error}"
+            ) from None
+    return encoded(metadata)
 
 
 def _moment(expires: object) -> float:

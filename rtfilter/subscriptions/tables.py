@@ -17,6 +17,7 @@ from rtfilter.text import listed, shown
 FETCHED: Final = 10_000
 """Rows that are asked of a cursor at once."""
 COLUMNS: Final = ("rule", "id", "ttl", "expires", "metadata")
+_MAY_HAVE: Final = ", and may have 'id', 'ttl' or 'expires', and 'metadata'"
 
 
 class Rules(NamedTuple):
@@ -38,14 +39,14 @@ def read_rules(given: object) -> Rules | None:
     Raises
     ------
     PredicateError
-        There is no column ``rule``, or two say the same.
+        There is no column ``rule``, or two have one name or say the same.
     """
     columns = _columns(given)
     if columns is None:
         return None
     if "rule" not in columns:
         names = listed([str(name) for name in columns])
-        raise PredicateError(f"a table of rules needs a column 'rule', and may have 'id'; it has {names}")
+        raise PredicateError(f"a table of rules needs a column 'rule'{_MAY_HAVE}; it has {names}")
     if "ttl" in columns and "expires" in columns:
         raise PredicateError("a table of rules has a column 'ttl' or a column 'expires'; keep one")
     ids, ttl, expires, metadata = (columns.get(name) for name in COLUMNS[1:])
@@ -60,6 +61,7 @@ def _columns(given: Any) -> dict[str, list[Any]] | None:
         return _of_cursor(given)
     kinds = families(given)
     if ("pandas", "DataFrame") in kinds:
+        _refuse_same(list(given.columns))
         return {name: _without_missing(given[name]) for name in COLUMNS if name in given.columns} or {
             str(name): [] for name in given.columns
         }
@@ -72,6 +74,7 @@ def _columns(given: Any) -> dict[str, list[Any]] | None:
             return None
         given = streamed(given, PredicateError)
     names = list(given.schema.names)
+    _refuse_same(names)
     return {name: given.column(at).to_pylist() for at, name in enumerate(names)}
 
 
@@ -86,6 +89,7 @@ def _of_cursor(cursor: Any) -> dict[str, list[Any]]:
         raise PredicateError("this cursor has no rows: execute a SELECT first")
     names = [str(column[0]) for column in cursor.description]
     lower = [name.lower() for name in names]  # some databases tell names in capitals
+    _refuse_same(lower)
     places = {name: lower.index(name) for name in COLUMNS if name in lower}
     columns: dict[str, list[Any]] = {name: [] for name in places} or {name: [] for name in names}
     while rows := cursor.fetchmany(FETCHED):
@@ -93,6 +97,12 @@ def _of_cursor(cursor: Any) -> dict[str, list[Any]]:
         for name, at in places.items():
             columns[name] += [row[names[at] if by_name else at] for row in rows]
     return columns
+
+
+def _refuse_same(names: list[Any]) -> None:
+    for name in COLUMNS:
+        if names.count(name) > 1:
+            raise PredicateError(f"a table of rules has two columns {name!r}; rename one, or leave it out")
 
 
 def cell(value: object) -> object:

@@ -227,6 +227,9 @@ def test_patterns_may_be_in_a_column_of_json(rules):
         (pd.DataFrame({"where": ["price > 1"]}), "needs a column 'rule'.*; it has where"),
         (pa.table({"rule": ["TRUE"], "ttl": [1], "expires": [1]}), "keep one"),
         (sqlite3.connect(":memory:").cursor(), "execute a SELECT"),
+        (sqlite3.connect(":memory:").execute("SELECT 'TRUE' rule, 1 id, 2 ID"), "two columns 'id'"),
+        (pd.DataFrame([["TRUE", "FALSE"]], columns=["rule", "rule"]), "two columns 'rule'"),
+        (pa.table([["TRUE"], [1], [2]], ["rule", "id", "id"]), "two columns 'id'"),
     ],
 )
 def test_tables_that_are_none(table, says, rules):
@@ -250,3 +253,37 @@ def test_metadata_that_is_no_json_is_named():
     table = pd.DataFrame({"rule": ["price < 3", "price < 4"], "metadata": ['{"a": 1}', "{bad"]})
     assert rules.subscribe_many(table, on_error=bad.append).tolist() == [0]
     assert bad[0].reason.startswith("metadata as text must be JSON, and '{bad' is none: ")
+
+
+@pytest.mark.parametrize("metadata", ["{bad", "[" * 100_000, b"\xff", '["a list"]'], ids=range(4))
+def test_metadata_of_tables_that_are_no_json_say_so(metadata, rules):
+    table = pd.DataFrame({"rule": ["price > 1", "price > 2"], "metadata": [metadata, '{"a": 1}']})
+    with pytest.raises((TypeError, ValueError), match=r"^row 0, metadata "):
+        rules.subscribe_many(table)
+    bad = []
+    assert rules.subscribe_many(table, on_error=bad.append).tolist() == [0]
+    assert [one.row for one in bad] == [0]
+    assert bad[0].reason.startswith("metadata ")
+
+
+@pytest.mark.parametrize("given", [iter(["price > 1"]), sqlite3.connect(":memory:"), 5, None])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_what_is_no_list_of_rules_says_so(given, on_error, rules):
+    with pytest.raises(TypeError, match=r"takes a list of predicates, a table or a cursor, not .*list\("):
+        rules.subscribe_many(given, on_error=on_error)
+
+
+def test_floats_as_ids_tell_how_to_make_integers(rules):
+    bad = []
+    table = pd.DataFrame({"rule": ["price > 1", "price > 2"], "id": [1, None]})  # pandas makes floats of it
+    rules.subscribe_many(table, on_error=bad.append)
+    assert [one.reason for one in bad] == [
+        "an id is an integer, text or a UUID, not 1.0; int(id) makes one",
+        "this rule has no id; give each one",
+    ]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_one_time_to_live_that_is_text_is_not_taken_for_a_column(on_error, rules):
+    with pytest.raises(TypeError, match="a time to live is a number of seconds or a timedelta, not '60'"):
+        rules.subscribe_many(["price > 1", "price > 2"], ttl="60", on_error=on_error)
