@@ -1,0 +1,9 @@
+"""The server behind ``rtfilter serve``; see `rtfilter.service.pipeline` for the way of an event."""
+
+from rtfilter.extras import needed
+
+with needed("service", "the server"):
+    import fastapi as fastapi
+    import msgspec as msgspec
+    import sqlalchemy as sqlalchemy
+    import uvicorn as uvicorn
