@@ -1,0 +1,69 @@
+"""The life cycle of a session as one table: no I/O, no clock.
+
+What is in `TABLE` is allowed, and leads to the state that stands there once it is confirmed. Everything else
+is answered with ERROR and leaves the state as it is. A connection that is lost is `DISCONNECTED`, from every
+state.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class State(StrEnum):
+    """Where a session is."""
+
+    PRE_CONNECTED = "PRE_CONNECTED"
+    """There is a connection; nobody knows whose."""
+    CONNECTED = "CONNECTED"
+    RECEIVING = "RECEIVING"
+    DISCONNECTED = "DISCONNECTED"
+
+
+class Directive(StrEnum):
+    """What a client may ask for."""
+
+    CONNECT = "CONNECT"
+    SUBSCRIBE = "SUBSCRIBE"
+    UNSUBSCRIBE = "UNSUBSCRIBE"
+    READY = "READY"
+    STOP = "STOP"
+    GET = "GET"
+    DISCONNECT = "DISCONNECT"
+    ACK = "ACK"
+    """An extension: deliveries have arrived."""
+
+
+TABLE: Final[dict[State, dict[Directive, State]]] = {
+    State.PRE_CONNECTED: {Directive.CONNECT: State.CONNECTED},
+    State.CONNECTED: {
+        Directive.SUBSCRIBE: State.CONNECTED,
+        Directive.UNSUBSCRIBE: State.CONNECTED,
+        Directive.GET: State.CONNECTED,
+        Directive.ACK: State.CONNECTED,
+        Directive.READY: State.RECEIVING,
+        Directive.DISCONNECT: State.DISCONNECTED,
+    },
+    State.RECEIVING: {Directive.STOP: State.CONNECTED, Directive.ACK: State.RECEIVING},
+    State.DISCONNECTED: {},
+}
+
+
+class DirectiveError(ValueError):
+    """A directive that its state does not allow, or that cannot be done. The state stays."""
+
+
+def after(state: State, directive: Directive) -> State:
+    """The state once a directive is confirmed.
+
+    Raises
+    ------
+    DirectiveError
+        It is not allowed; says what is.
+    """
+    try:
+        return TABLE[state][directive]
+    except KeyError:
+        allowed = ", ".join(TABLE[state]) or "nothing"
+        raise DirectiveError(f"{directive} is not allowed in {state}; allowed: {allowed}") from None
