@@ -15,8 +15,9 @@ import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.service.backlog import Delivery
+from rtfilter.service.errors import DirectiveError
 from rtfilter.service.pipeline import Pipeline
-from rtfilter.service.session import Directive, DirectiveError, State, after
+from rtfilter.service.session import Directive, State, after
 
 MOST_UNSENT: Final = 1000
 """Messages that wait to be sent; beyond it, deliveries stay in the backlog until they are asked for."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from rtfilter.service.errors import DirectiveError
+
 
 class State(StrEnum):
     """Where a session is."""
@@ -33,6 +35,10 @@ class Directive(StrEnum):
     DISCONNECT = "DISCONNECT"
     ACK = "ACK"
     """An extension: deliveries have arrived."""
+    CREDIT = "CREDIT"
+    """An extension: so many more deliveries may be sent."""
+    PUBLISH = "PUBLISH"
+    """An extension: events, on the connection that receives."""
 
 
 TABLE: Final[dict[State, dict[Directive, State]]] = {
@@ -42,16 +48,20 @@ TABLE: Final[dict[State, dict[Directive, State]]] = {
         Directive.UNSUBSCRIBE: State.CONNECTED,
         Directive.GET: State.CONNECTED,
         Directive.ACK: State.CONNECTED,
+        Directive.CREDIT: State.CONNECTED,
+        Directive.PUBLISH: State.CONNECTED,
         Directive.READY: State.RECEIVING,
         Directive.DISCONNECT: State.DISCONNECTED,
     },
-    State.RECEIVING: {Directive.STOP: State.CONNECTED, Directive.ACK: State.RECEIVING},
+    State.RECEIVING: {
+        Directive.STOP: State.CONNECTED,
+        Directive.ACK: State.RECEIVING,
+        Directive.CREDIT: State.RECEIVING,
+        Directive.PUBLISH: State.RECEIVING,
+    },
     State.DISCONNECTED: {},
 }
 
-
-class DirectiveError(ValueError):
-    """A directive that its state does not allow, or that cannot be done. The state stays."""
 
 
 def after(state: State, directive: Directive) -> State:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rtfilter.service.session import TABLE, Directive, DirectiveError, State, after
+from rtfilter.service.errors import DirectiveError
+from rtfilter.service.session import TABLE, Directive, State, after
 
 ALLOWED = {
     ("PRE_CONNECTED", "CONNECT"): "CONNECTED",
@@ -10,10 +11,14 @@ ALLOWED = {
     ("CONNECTED", "UNSUBSCRIBE"): "CONNECTED",
     ("CONNECTED", "GET"): "CONNECTED",
     ("CONNECTED", "ACK"): "CONNECTED",
+    ("CONNECTED", "CREDIT"): "CONNECTED",
+    ("CONNECTED", "PUBLISH"): "CONNECTED",
     ("CONNECTED", "READY"): "RECEIVING",
     ("CONNECTED", "DISCONNECT"): "DISCONNECTED",
     ("RECEIVING", "STOP"): "CONNECTED",
     ("RECEIVING", "ACK"): "RECEIVING",
+    ("RECEIVING", "CREDIT"): "RECEIVING",
+    ("RECEIVING", "PUBLISH"): "RECEIVING",
 }
 
 

@@ -1,0 +1,40 @@
+"""Who asks, and what they may do."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from rtfilter.service.errors import NotAllowedError
+
+
+class Role(StrEnum):
+    """What a user may do. Several add up."""
+
+    PUBLISHER = "publisher"
+    """Publish events, and read back their own."""
+    SUBSCRIBER = "subscriber"
+    """Have subscriptions and deliveries, and ask for what matches."""
+    ADMIN = "admin"
+    """Everything, and filters, users, other users' subscriptions, statistics of the server."""
+
+
+ALL: Final = frozenset(Role)
+
+
+class Identity(NamedTuple):
+    """Who asks.
+
+    Attributes
+    ----------
+    user : str
+    roles : frozenset of Role
+    """
+
+    user: str
+    roles: frozenset[Role] = ALL
+
+    def require(self, role: Role) -> None:
+        """Go on with this role, or as admin; otherwise `NotAllowedError`."""
+        if role not in self.roles and Role.ADMIN not in self.roles:
+            raise NotAllowedError(f"user {self.user!r} may not: the role {role} is needed")
