@@ -1,16 +1,57 @@
-"""Stage 1: who asks. A stage is any callable `(name, password) -> user`; raises `PermissionError`."""
+"""Stage 1: who asks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Final, Protocol
 
-Authenticate = Callable[[str, str], str]
-MOST = 200
+from rtfilter.service.errors import NotAuthenticatedError
+from rtfilter.service.roles import Identity
+
+MOST: Final = 200
 """Most characters of a name."""
 
 
-def by_name(name: str, password: str) -> str:
+class Authenticate(Protocol):
+    """What the doors and the pipeline need to know of users; `rtfilter.service.access` has the real one."""
+
+    most_subscriptions: int
+    """Of one user."""
+
+    async def password(self, user: str, password: str) -> Identity:
+        """Who this is; `NotAuthenticatedError` where it is not."""
+
+    async def token(self, token: str) -> Identity:
+        """The same, by a token."""
+
+    def admit(self, who: Identity, events: int) -> None:
+        """Let a user publish so many events now; otherwise `TooManyError`."""
+
+    def still(self, who: Identity) -> bool:
+        """Whether a user may stay connected."""
+
+
+class Open:
     """Take everyone for who they say they are: for a server that only this machine can reach."""
-    if not name or len(name) > MOST or not name.isprintable():
-        raise PermissionError(f"give a user name of 1 to {MOST} printable characters")
-    return name
+
+    most_subscriptions = 10_000_000
+
+    async def password(self, user: str, password: str) -> Identity:
+        """As of `Authenticate`."""
+        return Identity(_name(user))
+
+    async def token(self, token: str) -> Identity:
+        """As of `Authenticate`."""
+        raise NotAuthenticatedError("this server has no users and so no tokens; say a user name")
+
+    def admit(self, who: Identity, events: int) -> None:
+        """As of `Authenticate`."""
+
+    def still(self, who: Identity) -> bool:
+        """As of `Authenticate`."""
+        return True
+
+
+def _name(user: str) -> str:
+    if not user or len(user) > MOST or not user.isprintable():
+        raise NotAuthenticatedError(f"give a user name of 1 to {MOST} printable characters")
+    return user

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import Depends, FastAPI, Request, Response, WebSocket, WebSocketDisconnect
-from sqlalchemy.exc import SQLAlchemyError
 
-from rtfilter.errors import RTFilterError, UnknownSubscriptionError
+from rtfilter.errors import RTFilterError
 from rtfilter.service.conversation import Conversation
+from rtfilter.service.errors import NotAuthenticatedError, RequestError, ServiceError, TooLargeError
 from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.records import Wish
+from rtfilter.service.roles import Identity
 from rtfilter.service.session import State
 
 MOST_BYTES: Final = 16 * 2**20
@@ -24,29 +26,22 @@ MOST_PULLED: Final = 1000
 """Deliveries that one request may pull."""
 
 
-class RequestError(ValueError):
-    """A request that is refused, with the status of HTTP that says why."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-
-
-def application(make: Callable[[], Pipeline], started: Callable[[], None] = lambda: None) -> FastAPI:
+def application(
+    make: Callable[[], Awaitable[Pipeline]], started: Callable[[], None] = lambda: None
+) -> FastAPI:
     """The server as an ASGI application.
 
     Parameters
     ----------
     make : callable
-        Makes the pipeline, on the event loop.
+        Makes and starts the pipeline, on the event loop.
     started : callable
         Is called when the pipeline runs.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.pipeline = pipeline = make()
-        await pipeline.start()
+        app.state.pipeline = pipeline = await make()
         started()
         try:
             yield
@@ -54,18 +49,17 @@ def application(make: Callable[[], Pipeline], started: Callable[[], None] = lamb
             await pipeline.stop()
 
     app = FastAPI(title="rtfilter", lifespan=lifespan)
-    for error in (RTFilterError, RequestError, PermissionError, SQLAlchemyError):
-        app.add_exception_handler(error, _problem)
+    app.add_exception_handler(RTFilterError, _problem)
     app.add_api_route("/healthz", _health, methods=["GET"])
-    app.add_api_route("/subscriptions", _subscribe, methods=["POST"], status_code=201)
-    app.add_api_route("/events", _publish, methods=["POST"], status_code=202)
+    app.add_api_route("/filters/{filter}/subscriptions", _subscribe, methods=["POST"], status_code=201)
+    app.add_api_route("/filters/{filter}/events", _publish, methods=["POST"], status_code=202)
     app.add_api_route("/deliveries", _pull, methods=["GET"])
     app.add_api_route("/acknowledgements", _acknowledge, methods=["POST"], status_code=204)
     app.add_api_websocket_route("/session", _session)
     return app
 
 
-def _user(request: Request) -> str:
+async def _who(request: Request) -> Identity:
     """Who asks, by the Basic scheme."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     try:
@@ -73,8 +67,9 @@ def _user(request: Request) -> str:
     except (binascii.Error, UnicodeDecodeError):
         name = password = ""
     if scheme.lower() != "basic" or not name:
-        raise PermissionError("say who you are: curl --user NAME:PASSWORD")
-    return str(request.app.state.pipeline.authenticate(name, password))
+        raise NotAuthenticatedError("say who you are: curl --user NAME:PASSWORD")
+    pipeline: Pipeline = request.app.state.pipeline
+    return await pipeline.users.password(name, password)
 
 
 def _pipeline(request: Request) -> Pipeline:
@@ -82,7 +77,7 @@ def _pipeline(request: Request) -> Pipeline:
     return found
 
 
-User = Annotated[str, Depends(_user)]
+Who = Annotated[Identity, Depends(_who)]
 Served = Annotated[Pipeline, Depends(_pipeline)]
 
 
@@ -90,33 +85,33 @@ async def _health(pipeline: Served) -> Response:
     return Response(status_code=200 if pipeline.healthy else 503)
 
 
-async def _subscribe(request: Request, user: User, pipeline: Served) -> Response:
-    asked = await _json(request)
-    return _answer({"subscription": await pipeline.subscribe(user, asked.get("where"))}, 201)
+async def _subscribe(filter: str, request: Request, who: Who, pipeline: Served) -> Response:
+    wish = Wish((await _json(request)).get("where"))
+    return _answer({"subscription": await pipeline.subscribe(who, filter, wish)}, 201)
 
 
-async def _publish(request: Request, user: User, pipeline: Served) -> Response:
+async def _publish(filter: str, request: Request, who: Who, pipeline: Served) -> Response:
     body = await _body(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    lines = kind in ("application/x-ndjson", "application/jsonl")
-    events = pipeline.parse.lines(body) if lines else [pipeline.parse.one(body)]
-    positions = await pipeline.publish(user, events, request.headers.get("idempotency-key"))
+    parse = pipeline.parse(filter)
+    events = parse.lines(body) if kind in ("application/x-ndjson", "application/jsonl") else [parse.one(body)]
+    positions = await pipeline.publish(who, filter, events, request.headers.get("idempotency-key"))
     return _answer({"positions": positions}, 202)
 
 
-async def _pull(user: User, pipeline: Served) -> Response:
+async def _pull(who: Who, pipeline: Served, after: int = 0) -> Response:
     found = [
         {"position": one.position, "subscriptions": one.subscriptions, "event": msgspec.Raw(one.body)}
-        for one in pipeline.pending(user)[:MOST_PULLED]
+        for one in pipeline.pending(who, MOST_PULLED, after)
     ]
     return _answer({"deliveries": found}, 200)
 
 
-async def _acknowledge(request: Request, user: User, pipeline: Served) -> Response:
+async def _acknowledge(request: Request, who: Who, pipeline: Served) -> Response:
     positions = (await _json(request)).get("positions")
     if not isinstance(positions, list) or not all(type(one) is int for one in positions):
-        raise RequestError(422, '"positions" is a list of positions of deliveries')
-    await pipeline.acknowledge(user, positions)
+        raise RequestError('"positions" is a list of positions of deliveries')
+    await pipeline.acknowledge(who, positions)
     return Response(status_code=204)
 
 
@@ -125,7 +120,7 @@ async def _body(request: Request) -> bytes:
     async for part in request.stream():
         found += part
         if len(found) > MOST_BYTES:
-            raise RequestError(413, f"a body has at most {MOST_BYTES} bytes; send several")
+            raise TooLargeError(f"a body has at most {MOST_BYTES} bytes; send several")
     return bytes(found)
 
 
@@ -133,9 +128,9 @@ async def _json(request: Request) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(await _body(request))
     except (msgspec.DecodeError, RecursionError) as error:
-        raise RequestError(400, f"this is not JSON: {error}") from None
+        raise RequestError(f"this is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise RequestError(422, "the body is a JSON object")
+        raise RequestError("the body is a JSON object")
     return found
 
 
@@ -145,18 +140,7 @@ def _answer(content: dict[str, Any], status: int, kind: str = "application/json"
 
 async def _problem(_: Request, error: Exception) -> Response:
     """An error as a problem document (RFC 9457)."""
-    detail = str(error)
-    match error:
-        case RequestError():
-            status = error.status
-        case PermissionError():
-            status = 401
-        case UnknownSubscriptionError():
-            status = 404
-        case RTFilterError():
-            status = 422
-        case _:
-            status, detail = 503, "the log cannot be written; nothing of this request was kept"
+    detail, status = str(error), error.status if isinstance(error, ServiceError) else 422
     answer = _answer({"status": status, "detail": detail}, status, "application/problem+json")
     if status == 401:
         answer.headers["www-authenticate"] = "Basic"
@@ -186,3 +170,4 @@ async def _session(socket: WebSocket) -> None:
 async def _write(socket: WebSocket, conversation: Conversation) -> None:
     while (message := await conversation.outbox.get()) is not None:
         await socket.send_text(message.decode())
+        conversation.sent()

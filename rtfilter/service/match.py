@@ -1,8 +1,8 @@
-"""Stage 4: the log, entry by entry, held against the index, which is a cache of the log.
+"""Stage 4: the log, entry by entry, held against the indexes, which are a cache of the log.
 
 Events and changes are taken in the order of the log, so what an event matches depends on its position alone:
-after a restart it is the same. A batch is what has arrived while the last one was matched, up to the next
-change. It is matched beside the event loop, and each event is told when its group ends.
+after a restart it is the same. A batch is what has arrived while the last one was matched. It is matched
+beside the event loop, and each event is told when its group ends.
 """
 
 from __future__ import annotations
@@ -10,21 +10,70 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from time import perf_counter
+from typing import Any, Final
 
 import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.filter import EventFilter
-from rtfilter.service.log import Kind, Logged
+from rtfilter.service.deliver import Part
+from rtfilter.service.order import Turns
+from rtfilter.service.records import FilterInfo
+from rtfilter.store.tables import Kind, Logged
 
-Tell = Callable[[Logged, Sequence[str]], None]
-"""Takes an event and the ids of the subscriptions that it matches, on the event loop."""
-SIZE = 1000
+Tell = Callable[[Logged, Sequence[int], float | None, Part], None]
+"""Takes an event, the ids of the subscriptions that it matches, and its response time, on the event loop."""
+SIZE: Final = 1000
 """Entries of a batch at most."""
 _log = logging.getLogger(__name__)
+
+
+class Index:
+    """The subscriptions of one filter.
+
+    Parameters
+    ----------
+    info : FilterInfo
+    filter : EventFilter
+
+    Attributes
+    ----------
+    ordered : int
+        How many subscriptions ask for order; others change it.
+    """
+
+    def __init__(self, info: FilterInfo, filter: EventFilter) -> None:
+        self.info, self.filter, self.ordered = info, filter, 0
+
+    def change(self, changes: Iterable[Logged]) -> None:
+        """Make changes. Those that are made already do no harm."""
+        new: dict[int, Any] = {}
+        for position, entry in changes:
+            if entry.kind == Kind.SUBSCRIBE and position not in self.filter:
+                new[position] = msgspec.json.decode(entry.body)["where"]
+                continue
+            self._add(new)
+            id = position if entry.subscription is None else entry.subscription
+            if entry.kind == Kind.UNSUBSCRIBE:
+                self.filter.unsubscribe(id)
+                continue
+            where = msgspec.json.decode(entry.body)["where"]
+            try:
+                if id in self.filter:
+                    self.filter.update(id, where)
+                else:
+                    self.filter.subscribe(where, id)
+            except RTFilterError:  # it was checked before it was stored
+                _log.exception("the change at position %d cannot be made; it is left out", position)
+        self._add(new)
+
+    def _add(self, new: dict[int, Any]) -> None:
+        if new:
+            self.filter.subscribe_many(list(new.values()), ids=list(new), on_error="skip")
+            new.clear()
 
 
 class Match:
@@ -32,8 +81,8 @@ class Match:
 
     Parameters
     ----------
-    filter : EventFilter
-        Empty, with text as ids.
+    indexes : mapping of str to Index
+        By the names of filters; others change it, on the event loop.
     tell : callable
     size : int
         Entries of a batch at most.
@@ -41,14 +90,21 @@ class Match:
     Attributes
     ----------
     settled : int
-        Of all events up to this position it is known, and told, what they match.
+        Of all entries up to this position it is known, and told, what they match.
+    taken : int
+        The last position of the batch that is being matched, or was last.
     """
 
-    def __init__(self, filter: EventFilter, tell: Tell, size: int = SIZE) -> None:
-        self.filter, self._tell, self._size, self.settled = filter, tell, size, 0
+    def __init__(self, indexes: Mapping[str, Index], tell: Tell, size: int = SIZE) -> None:
+        self._indexes, self._tell, self._size = indexes, tell, size
+        self.settled = self.taken = 0
         self._waiting: deque[Logged] = deque()
         self._news = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "rtfilter-match")
+        self._loop = asyncio.get_running_loop()
+        self._known: deque[tuple[Logged, Sequence[int], float | None, Part]] = deque()
+        self._woken = False
+        self._moved = asyncio.Event()
 
     def put(self, logged: Iterable[Logged]) -> None:
         """Have entries matched, the next ones of the log."""
@@ -60,52 +116,82 @@ class Match:
         """Entries that wait."""
         return len(self._waiting)
 
+    async def reached(self, position: int) -> None:
+        """Wait until all entries up to a position are settled."""
+        while self.settled < position:
+            self._moved.clear()
+            await self._moved.wait()
+
     async def run(self) -> None:
         """Match, for ever."""
-        loop = asyncio.get_running_loop()
         while True:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
-                batch = self._take()
-                work = self._search if batch[0].entry.kind == Kind.EVENT else self._change
-                await loop.run_in_executor(self._thread, work, batch, loop)
-                self.settled = batch[-1].position  # after all that the thread had the loop tell
+                count = min(self._size, len(self._waiting))
+                batch = [self._waiting.popleft() for _ in range(count)]
+                self.taken = batch[-1].position
+                indexes = dict(self._indexes)
+                await self._loop.run_in_executor(self._thread, self._work, batch, indexes)
+                self.settled = self.taken  # after all that the thread had the loop tell
+                self._moved.set()
 
-    def _take(self) -> list[Logged]:
-        """The next batch: events, or changes."""
-        batch = [self._waiting.popleft()]
-        events = batch[0].entry.kind == Kind.EVENT
-        while self._waiting and len(batch) < self._size:
-            if (self._waiting[0].entry.kind == Kind.EVENT) != events:
-                break
-            batch.append(self._waiting.popleft())
-        return batch
-
-    def _change(self, batch: list[Logged], _: object) -> None:
-        for position, (kind, _user, body, _key) in batch:
-            change = msgspec.json.decode(body)
-            try:
-                if kind == Kind.SUBSCRIBE:
-                    self.filter.subscribe(change["where"], change["id"])
+    def _work(self, batch: list[Logged], indexes: dict[str, Index]) -> None:
+        """Filter by filter, alternately events and changes."""
+        of: dict[str, list[Logged]] = {}
+        for logged in batch:
+            of.setdefault(logged.entry.filter, []).append(logged)
+        for name, mine in of.items():
+            index = indexes.get(name)
+            if index is None:
+                continue  # it was removed, with all its subscriptions
+            mine = [logged for logged in mine if logged.position >= index.info.since]
+            first = 0
+            while first < len(mine):
+                events = mine[first].entry.kind == Kind.EVENT
+                last = first + 1
+                while last < len(mine) and (mine[last].entry.kind == Kind.EVENT) == events:
+                    last += 1
+                if events:
+                    self._search(index, mine[first:last])
                 else:
-                    self.filter.unsubscribe(change["id"])
-            except RTFilterError:  # it was checked before it was stored
-                _log.exception("the change at position %d cannot be made; it is left out", position)
+                    index.change(mine[first:last])
+                first = last
 
-    def _search(self, batch: list[Logged], loop: asyncio.AbstractEventLoop) -> None:
+    def _search(self, index: Index, batch: list[Logged]) -> None:
         try:
             events: list[Any] = [msgspec.json.decode(one.entry.body) for one in batch]
-            for row, ids, _ in self.filter.stream(events):
-                loop.call_soon_threadsafe(self._tell, batch[row], ids.tolist())
+            turns = None
+            if index.info.key is not None and index.ordered:
+                turns = Turns([event.get(index.info.key) for event in events])
+            for row, ids, _ in index.filter.stream(events):
+                known = perf_counter()
+                if turns is None:
+                    if len(ids):
+                        self._release(batch[row], ids.tolist(), known, Part.ALL)
+                    continue
+                self._release(batch[row], ids.tolist(), known, Part.AT_ONCE)
+                for other, found in turns.done(row, ids.tolist()):
+                    self._release(batch[other], found, known, Part.IN_TURN)
         except RTFilterError:
             if len(batch) == 1:
-                _log.exception(
-                    "the event at position %d cannot be matched; it is left out", batch[0].position
-                )
+                _log.exception("the event at position %d cannot be matched; left out", batch[0].position)
                 return
-            for one in batch:  # some may be told again, and be delivered twice
-                self._search([one], loop)
+            for one in batch:  # what was told already is known, and not told twice
+                self._search(index, [one])
+
+    def _release(self, event: Logged, ids: Sequence[int], known: float, part: Part) -> None:
+        """Have the event loop told; it is woken once for all that comes before it looks."""
+        arrived = event.entry.arrived
+        self._known.append((event, ids, None if arrived is None else known - arrived, part))
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        self._woken = False
+        while self._known:
+            self._tell(*self._known.popleft())
 
     def close(self) -> None:
         """Wait for the batch that is being matched."""

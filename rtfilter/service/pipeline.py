@@ -1,34 +1,62 @@
 """The way of an event: authenticate, parse, store, match, deliver.
 
-    authenticate   who asks                                       `authenticate`, for each door
+    authenticate   who asks                                       `Authenticate`, for each door
     parse          an event that the filter can use, or an error  Parse.one, Parse.lines
     store          in the log; now the publisher is told          Store.put
     match          by position, in batches                        Match.run
     deliver        kept until it is acknowledged, and sent        Deliver.tell
 
-All but the work of the log and of the index runs on the event loop.
+All but the work of the log and of the indexes runs on the event loop. Rights are checked here, for all doors.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Any
-from uuid import uuid4
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from rtfilter.errors import PredicateError, UnknownSubscriptionError
+from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
-from rtfilter.predicates.parse import parse
-from rtfilter.service.authenticate import Authenticate, by_name
-from rtfilter.service.backlog import Delivery
+from rtfilter.predicates.explain import Explanation
+from rtfilter.service import reading, snapshots
+from rtfilter.service.authenticate import Authenticate, Open
+from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.deliver import Deliver
-from rtfilter.service.log import Entry, Kind, Log, Logged
-from rtfilter.service.match import Match
+from rtfilter.service.errors import BusyError, ConflictError, RequestError, TooManyError, UnknownError
+from rtfilter.service.match import Index, Match
+from rtfilter.service.minding import Keeping, Minder
 from rtfilter.service.parse import Hook, Parse
-from rtfilter.service.store import Store
+from rtfilter.service.records import Delivery, FilterInfo, Page, Subscription, Wish
+from rtfilter.service.roles import Identity, Role
+from rtfilter.service.subscriptions import (
+    REMOVED,
+    Owners,
+    check,
+    entry_of,
+    owned_of,
+    removal_of,
+    subscription_of,
+)
+from rtfilter.service.writing import Store
+from rtfilter.store.log import Log
+from rtfilter.store.tables import Entry, Key, Kind, Logged, Progress
+from rtfilter.watch.metrics import Metrics
+
+MOST_UNMATCHED: Final = 200_000
+"""Entries that may wait to be matched."""
+MOST_KEY: Final = 200
+"""Characters of an idempotency key."""
+MOST_FILTERS: Final = 1000
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_T = TypeVar("_T")
 
 
 class Pipeline:
@@ -36,36 +64,102 @@ class Pipeline:
 
     Parameters
     ----------
-    schema : Schema
     log : Log
-    authenticate : callable
+    folder : Path
+        For indexes, which are a cache: it may be removed while no server runs.
+    users : Authenticate
+    bounds : Bounds
+        Of each user's backlog.
+    keeping : Keeping
     hook : callable, optional
         Adds to each event; see `Parse`.
+    metrics : Metrics, optional
+        Of all filters.
+    clock : callable
+        Seconds since 1970.
     """
 
     def __init__(
-        self, schema: Schema, log: Log, authenticate: Authenticate = by_name, hook: Hook | None = None
+        self,
+        log: Log,
+        folder: Path,
+        users: Authenticate | None = None,
+        bounds: Bounds = Bounds(),  # noqa: B008  # immutable
+        keeping: Keeping = Keeping(),  # noqa: B008
+        hook: Hook | None = None,
+        metrics: Metrics | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self.authenticate, self._schema, self._log = authenticate, schema, log
-        self._owners: dict[str, str] = {}
-        self.parse = Parse(schema, hook)
-        self.deliver = Deliver(self._owners, log.marks())
-        self.match = Match(EventFilter(schema, ids=str, max_unbounded=None), self.deliver.tell)
-        self._store = Store(log, self._stored)
+        self.users: Authenticate = users or Open()
+        self.keeping, self._bounds, self._clock = keeping, bounds, clock
+        self._log, self._folder, self._hook, self._metrics = log, folder / "indexes", hook, metrics
+        self._owners = Owners()
+        self._indexes: dict[str, Index] = {}
+        self._parsers: dict[str, Parse] = {}
+        self.deliver = Deliver(self._owners, bounds, log.marks())
+        self._match = Match(self._indexes, self.deliver.tell)
+        self._store = Store(log, self._stored, self._progress, self.deliver.not_written)
+        self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
+        self._minder = Minder(
+            log,
+            self._store,
+            self._match,
+            self.deliver,
+            self._owners,
+            self._indexes,
+            self._folder,
+            keeping,
+            clock,
+        )
         self._tasks: list[asyncio.Task[None]] = []
+        self._begun = 0
+
+    # -- life ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Compute anew, from the log, what is not in it."""
-        self._stored(list(self._log.entries()))
-        self._tasks = [asyncio.create_task(run) for run in (self._store.run(), self.match.run())]
+        """Open the indexes, and compute anew, from the log, what is not in it."""
+        logged = await self.beside(self._open)
+        self._match.settled = self._match.taken = self._log.settled
+        self._match.put(logged)
+        self._begun = logged[-1].position if logged else 0
+        runs = (self._store.run(), self._match.run(), self._minder.run())
+        self._tasks = [asyncio.create_task(run) for run in runs]
+
+    def _open(self) -> list[Logged]:
+        """Read the log; returns what is not settled."""
+        log, settled = self._log, self._log.settled
+        for name, since, schema, key in log.filters():
+            info = FilterInfo(name, Schema.from_json(msgspec.json.decode(schema)), key, since)
+            index, kept = snapshots.open_index(self._folder, info, log, settled, self._metrics)
+            self._add(index)
+            self._minder.changes += 0 if kept else len(index.filter)
+        for id, filter, user, expires, manner in log.owners():
+            if filter not in self._indexes or id < self._indexes[filter].info.since:
+                continue  # asked for while its filter was removed
+            owned = owned_of(filter, user, expires, manner)
+            self._owners.put(id, owned)
+            if owned.ordered:
+                self._indexes[filter].ordered += 1
+        rows = list(log.backlog())
+        events = log.bodies({position for row in rows for position, _, _ in row.deliveries})
+        for row in rows:
+            self.deliver.restore(row, events)
+        return list(log.entries(settled))
+
+    def _add(self, index: Index) -> None:
+        self._indexes[index.info.name] = index
+        self._parsers[index.info.name] = Parse(index.info.schema, self._hook)
 
     async def stop(self) -> None:
-        """End; nothing needs to be saved."""
+        """End. What is not written then is computed anew at the next start."""
+        if self.healthy:
+            await self._minder.end()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._store.close()
-        self.match.close()
+        self._match.close()
+        self._beside.shutdown()
         self._log.close()
 
     @property
@@ -73,21 +167,120 @@ class Pipeline:
         """Whether all stages run."""
         return bool(self._tasks) and not any(task.done() for task in self._tasks)
 
+    @property
+    def ready(self) -> bool:
+        """Whether all is computed that was not at the start."""
+        return self.healthy and self._match.settled >= self._begun
+
+    async def died(self) -> BaseException | None:
+        """Wait until a stage ends, which none does by itself; returns why."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        return None if (one := done.pop()).cancelled() else one.exception()
+
+    async def settled(self, position: int) -> None:
+        """Wait until it is known what all entries up to a position match."""
+        await self._match.reached(position)
+
+    async def beside(self, work: Callable[..., _T], *given: Any) -> _T:
+        """Do in a thread what takes long."""
+        return await asyncio.get_running_loop().run_in_executor(self._beside, work, *given)
+
+    # -- between the stages ----------------------------------------------------------------------------------
+
     def _stored(self, logged: list[Logged]) -> None:
         """Take note of what the log has."""
-        for _, entry in logged:
-            if entry.kind == Kind.SUBSCRIBE:
-                self._owners[msgspec.json.decode(entry.body)["id"]] = entry.user
-            elif entry.kind == Kind.UNSUBSCRIBE:
-                id = msgspec.json.decode(entry.body)["id"]
-                self._owners.pop(id, None)
+        for position, entry in logged:
+            if entry.kind == Kind.EVENT:
+                continue
+            self._minder.changes += 1
+            id = position if entry.subscription is None else entry.subscription
+            if entry.kind == Kind.UNSUBSCRIBE:
+                before = self._owners.drop(id)
                 self.deliver.forget(entry.user, id)
-        self.match.put(logged)
+                reason = msgspec.json.decode(entry.body)["reason"]
+                if reason != REMOVED or self.deliver.receives(entry.user):
+                    self.deliver.end(position, entry.at, entry.filter, entry.user, id, reason)
+                ordered = False
+            else:
+                owned = owned_of(entry.filter, entry.user, entry.expires, entry.manner)
+                before, ordered = self._owners.put(id, owned), owned.ordered
+            if entry.filter in self._indexes:
+                self._indexes[entry.filter].ordered += ordered - (before is not None and before.ordered)
+        self._match.put(logged)
 
-    # -- what doors ask for ----------------------------------------------------------------------------------
+    def _progress(self) -> Progress:
+        self._minder.written = self._match.settled
+        return self.deliver.progress(self._match.settled)
 
-    async def publish(self, user: str, events: Sequence[bytes], key: str | None = None) -> list[int]:
-        """Return the positions of events, once they are durable.
+    # -- filters ---------------------------------------------------------------------------------------------
+
+    def filters(self, who: Identity) -> list[FilterInfo]:
+        """All filters, by name."""
+        return [self._indexes[name].info for name in sorted(self._indexes)]
+
+    def _index(self, filter: str) -> Index:
+        found = self._indexes.get(filter)
+        if found is None:
+            raise UnknownError(f"there is no filter {filter!r}")
+        return found
+
+    async def add_filter(
+        self, who: Identity, name: str, schema: Schema, key: str | None = None
+    ) -> FilterInfo:
+        """Add a filter; the same one again is what is there already. For admins.
+
+        Raises
+        ------
+        ConflictError
+            There is another one of this name.
+        RequestError
+        """
+        who.require(Role.ADMIN)
+        if not _NAME.fullmatch(name):
+            raise RequestError("a filter's name is 1 to 64 letters, digits, and _ . - after the first one")
+        if key is not None and key not in schema.attributes:
+            raise RequestError(f"the key {key!r} is no attribute of the schema")
+        if name not in self._indexes:
+            if len(self._indexes) >= MOST_FILTERS:
+                raise TooManyError(f"there are {MOST_FILTERS} filters already")
+            row = await self._store.change(
+                self._log.put_filter, name, msgspec.json.encode(schema.to_json()), key
+            )
+            if name not in self._indexes:
+                info = FilterInfo(name, schema, key, row.since)
+                self._add(
+                    Index(info, EventFilter(schema, max_unbounded=None, metrics=self._metrics or False))
+                )
+        found = self._indexes[name].info
+        if (found.schema, found.key) != (schema, key):
+            raise ConflictError(f"there is a filter {name!r} with another schema or key; take another name")
+        return found
+
+    async def remove_filter(self, who: Identity, name: str) -> None:
+        """Remove a filter with its subscriptions. For admins."""
+        who.require(Role.ADMIN)
+        index = self._index(name)
+        del self._indexes[name], self._parsers[name]  # nothing is taken in for it from here on
+        mine = [(id, owned.user) for id, owned in self._owners.items() if owned.filter == name]
+        try:
+            ends = (self.remove(id, name, user, "its filter was removed") for id, user in mine)
+            await asyncio.gather(*ends)
+            await self._store.change(self._log.remove_filter, name)
+        except RTFilterError:
+            self._add(index)
+            raise
+
+    def parse(self, filter: str) -> Parse:
+        """What reads the events of a filter. Raises `UnknownError`."""
+        self._index(filter)
+        return self._parsers[filter]
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    async def publish(
+        self, who: Identity, filter: str, events: Sequence[bytes], key: str | None = None
+    ) -> list[int]:
+        """Return the positions of events, once they are durable. For publishers.
 
         Parameters
         ----------
@@ -96,42 +289,199 @@ class Pipeline:
         key : str, optional
             Of this publisher: sent again, it stands for the same events.
         """
-        keys = [None if key is None else f"{row} {key}" for row in range(len(events))]
-        return await self._store.put(
-            [Entry(Kind.EVENT, user, body, key) for body, key in zip(events, keys, strict=True)]
-        )
+        arrived = time.perf_counter()
+        who.require(Role.PUBLISHER)
+        self._index(filter)
+        self.users.admit(who, len(events))
+        if self._match.waiting > MOST_UNMATCHED:
+            raise BusyError("too many events wait to be matched; try again", 1.0)
+        if self._bounds.policy == Policy.REFUSE:
+            for user in self.deliver.full:
+                if self._owners.of_both[user, filter]:
+                    raise BusyError("a subscriber's backlog is full; try again", 5.0)
+        at = self._clock()
+        entries = [Entry(Kind.EVENT, filter, who.user, body, at=at, arrived=arrived) for body in events]
+        return list(await self._store.put(entries, _key(who, key, [filter.encode(), *events])))
 
-    async def subscribe(self, user: str, where: Any) -> str:
+    async def query(
+        self,
+        who: Identity,
+        filter: str,
+        where: Any = None,
+        since: float | None = None,
+        until: float | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> Page:
+        """Stored events by predicate and time: all of them for subscribers, for publishers their own."""
+        user = None if {Role.SUBSCRIBER, Role.ADMIN} & who.roles else who.user
+        info = self._index(filter).info
+        events = self._log.events(filter, user=user, since=since, until=until, after=max(after, info.since))
+        return await self.beside(reading.query, info.schema, where, events, limit)
+
+    async def match(self, who: Identity, filter: str, events: Sequence[bytes]) -> list[list[int]]:
+        """Ids of the user's own subscriptions that each event matches; of all, for admins."""
+        who.require(Role.SUBSCRIBER)
+        found = await self.beside(reading.match, self._index(filter).filter, events)
+        if Role.ADMIN in who.roles:
+            return found
+        return [[id for id in ids if self._owns(who, id)] for ids in found]
+
+    async def explain(self, who: Identity, filter: str, event: bytes, id: int) -> Explanation:
+        """Why a subscription of the user matches an event or not."""
+        who.require(Role.SUBSCRIBER)
+        if not self._owns(who, id) or self._owners[id].filter != filter:
+            raise UnknownError(f"there is no subscription {id}")
+        return await self.beside(reading.explain, self._index(filter).filter, event, id)
+
+    def _owns(self, who: Identity, id: int) -> bool:
+        owned = self._owners.get(id)
+        return owned is not None and (owned.user == who.user or Role.ADMIN in who.roles)
+
+    # -- subscriptions ---------------------------------------------------------------------------------------
+
+    async def subscribe(self, who: Identity, filter: str, wish: Wish, key: str | None = None) -> int:
         """Return the id of a new subscription, once it is durable; all events after it are held against it.
 
         Raises
         ------
-        PredicateError
+        PredicateError, RequestError, TooManyError, UnknownError
         """
-        if not isinstance(where, str | dict):
-            raise PredicateError('"where" is an SQL condition as text, or an event pattern as an object')
-        parse(where, self._schema)
-        id = str(uuid4())
-        await self._store.put([Entry(Kind.SUBSCRIBE, user, msgspec.json.encode({"id": id, "where": where}))])
-        return id
+        (found,) = await self.subscribe_many(who, filter, [wish], key)
+        if isinstance(found, Exception):
+            raise found
+        return found
 
-    async def unsubscribe(self, user: str, id: str) -> None:
+    async def subscribe_many(
+        self, who: Identity, filter: str, wishes: Sequence[Wish], key: str | None = None
+    ) -> list[int | RTFilterError]:
+        """Subscribe what can be; for each wish its id, or what is wrong with it."""
+        who.require(Role.SUBSCRIBER)
+        index = self._index(filter)
+        most = self.users.most_subscriptions
+        if self._owners.of_user[who.user] + len(wishes) > most:
+            raise TooManyError(f"a user may have {most} subscriptions at most")
+        wrong = await self.beside(check, wishes, index)
+        self._index(filter)  # it may have been removed meanwhile
+        at, arrived = self._clock(), time.perf_counter()
+        good = [wish for row, wish in enumerate(wishes) if row not in wrong]
+        entries = [entry_of(Kind.SUBSCRIBE, filter, who.user, wish, at, arrived) for wish in good]
+        asked = [filter.encode(), *(entry.body for entry in entries)]
+        ids = iter(await self._store.put(entries, _key(who, key, asked)) if entries else ())
+        return [wrong[row] if row in wrong else next(ids) for row in range(len(wishes))]
+
+    async def subscription(self, who: Identity, id: int) -> Subscription:
+        """One of the user's subscriptions; an admin's are all. Raises `UnknownError`."""
+        if self._owns(who, id):
+            found = await self.beside(lambda: self._log.subscriptions(id=id))
+            if found:
+                return subscription_of(found[0])
+        raise UnknownError(f"there is no subscription {id}")
+
+    async def subscriptions(
+        self,
+        who: Identity,
+        filter: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+        user: str | None = None,
+        everyone: bool = False,
+    ) -> list[Subscription]:
+        """The user's subscriptions above an id, by id; for admins also another's, or all."""
+        if user is not None or everyone:
+            who.require(Role.ADMIN)
+        whose = None if everyone else user or who.user
+        found = await self.beside(
+            lambda: self._log.subscriptions(user=whose, filter=filter, after=after, limit=limit)
+        )
+        return [subscription_of(one) for one in found]
+
+    async def replace(self, who: Identity, id: int, wish: Wish) -> None:
+        """Replace a subscription, once that is durable; what it matched before is still delivered."""
+        who.require(Role.SUBSCRIBER)
+        if not self._owns(who, id):
+            raise UnknownError(f"there is no subscription {id}")
+        owned = self._owners[id]
+        wrong = await self.beside(check, [wish], self._index(owned.filter))
+        if wrong:
+            raise wrong[0]
+        at, arrived = self._clock(), time.perf_counter()
+        await self._store.put([entry_of(Kind.REPLACE, owned.filter, owned.user, wish, at, arrived, id)])
+
+    async def unsubscribe(self, who: Identity, id: int) -> None:
         """Remove a subscription, with its deliveries.
 
         Raises
         ------
-        UnknownSubscriptionError
+        UnknownError
             There is none, or it is another user's: nobody is told which.
         """
-        if self._owners.get(id) != user:
-            raise UnknownSubscriptionError(id)
-        await self._store.put([Entry(Kind.UNSUBSCRIBE, user, msgspec.json.encode({"id": id}))])
+        if not self._owns(who, id):
+            raise UnknownError(f"there is no subscription {id}")
+        owned = self._owners[id]
+        reason = REMOVED if owned.user == who.user else "removed by an administrator"
+        await self.remove(id, owned.filter, owned.user, reason)
 
-    def pending(self, user: str) -> Sequence[Delivery]:
-        """What a user has not acknowledged."""
-        return self.deliver.pending(user)
+    async def remove(self, id: int, filter: str, user: str, reason: str) -> None:
+        """End a subscription, for a reason that its user is told."""
+        await self._store.put([removal_of(id, filter, user, reason, self._clock(), time.perf_counter())])
 
-    async def acknowledge(self, user: str, positions: Iterable[int]) -> None:
-        """Take deliveries of a user away, durably."""
-        mark = self.deliver.acknowledge(user, positions, self.match.settled)
-        await self._store.put([], {user: mark})
+    # -- deliveries ------------------------------------------------------------------------------------------
+
+    def pending(self, who: Identity, limit: int | None = None, after: int = 0) -> list[Delivery]:
+        """What the user has not acknowledged, by position, above one."""
+        who.require(Role.SUBSCRIBER)
+        found = [one for one in self.deliver.pending(who.user) if one.position > after]
+        return sorted(found)[:limit]
+
+    async def acknowledge(self, who: Identity, positions: Iterable[int]) -> None:
+        """Take deliveries of the user away, durably; others are left alone."""
+        who.require(Role.SUBSCRIBER)
+        self.deliver.acknowledge(who.user, positions)
+        await self._store.flush()
+
+    # -- statistics ------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Whole numbers by name: deliveries by what became of them since the start, and what waits."""
+        waiting, most = self.deliver.waiting
+        return {
+            **self.deliver.counts,
+            "waiting_deliveries": waiting,
+            "longest_backlog": most,
+            "waiting_entries": self._match.waiting,
+            "waiting_bytes": self._store.waiting,
+            "head": self._log.head,
+            "settled": self._match.settled,
+            "subscriptions": len(self._owners),
+            "users_with_subscriptions": len(self._owners.of_user),
+            "filters": len(self._indexes),
+        }
+
+    async def statistics(self, who: Identity) -> dict[str, Any]:
+        """Of the user; for admins also of the server and its filters."""
+        found: dict[str, Any] = {
+            "user": who.user,
+            "subscriptions": self._owners.of_user[who.user],
+            "pending": len(self.deliver.pending(who.user)),
+        }
+        if Role.ADMIN in who.roles:
+            found["server"] = self.counts
+            indexes = dict(self._indexes)
+            found["filters"] = await self.beside(
+                lambda: {name: reading.statistics(index.filter) for name, index in indexes.items()}
+            )
+        return found
+
+
+def _key(who: Identity, key: str | None, parts: Iterable[bytes]) -> Key | None:
+    """What a repeated request is known by."""
+    if key is None:
+        return None
+    if not key or len(key) > MOST_KEY or not key.isprintable():
+        raise RequestError(f"a key has 1 to {MOST_KEY} printable characters")
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "big") + part)
+    return Key(who.user, key, hashed.digest())

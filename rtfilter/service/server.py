@@ -10,9 +10,12 @@ from pathlib import Path
 import uvicorn
 
 from rtfilter.events.schema import Schema
+from rtfilter.service.conversation import DEFAULT
 from rtfilter.service.doors import MOST_BYTES, application
-from rtfilter.service.log import Log
 from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.roles import ALL, Identity
+from rtfilter.store.database import engine
+from rtfilter.store.log import Log
 
 
 class DataError(ValueError):
@@ -68,8 +71,11 @@ def serve(folder: Path, schema: Schema | None, port: int) -> None:
     with locked(folder), socket.create_server(("127.0.0.1", port)) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
 
-        def make() -> Pipeline:
-            return Pipeline(schema, Log(folder / "log.sqlite"))
+        async def make() -> Pipeline:
+            pipeline = Pipeline(Log(engine(f"sqlite:///{folder / 'log.sqlite'}")), folder)
+            await pipeline.start()
+            await pipeline.add_filter(Identity("", ALL), DEFAULT, schema)
+            return pipeline
 
         app = application(make, lambda: print(f"serving {folder} at {address}", flush=True))
         config = uvicorn.Config(app, log_level="warning", ws="websockets-sansio", ws_max_size=MOST_BYTES)

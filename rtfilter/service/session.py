@@ -63,7 +63,6 @@ TABLE: Final[dict[State, dict[Directive, State]]] = {
 }
 
 
-
 def after(state: State, directive: Directive) -> State:
     """The state once a directive is confirmed.
 

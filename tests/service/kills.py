@@ -148,7 +148,7 @@ class Checker:
         self.unanswered = key, prices, step
         body = "\n".join(json.dumps({"price": price}) for price in prices)
         headers = {"Content_Type": "application/x-ndjson", "Idempotency_Key": key}
-        status, answer = self.server.ask("POST", "/events", "carl", body, **headers)
+        status, answer = self.server.ask("POST", "/filters/default/events", "carl", body, **headers)
         assert status == 202, answer
         assert len(answer["positions"]) == len(prices)
         assert not set(answer["positions"]) & set(self.events)

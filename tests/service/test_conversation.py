@@ -4,24 +4,11 @@ import asyncio
 import json
 
 import pytest
+from served import ANN, events, publish, served, subscribe
 
-from rtfilter import Schema
-from rtfilter.service import conversation as module
-from rtfilter.service.conversation import Conversation
-from rtfilter.service.log import Log
-from rtfilter.service.pipeline import Pipeline
-
-
-def run(path, script):
-    async def served():
-        pipeline = Pipeline(Schema({"price": float}), Log(path / "log.sqlite"))
-        await pipeline.start()
-        try:
-            await script(pipeline)
-        finally:
-            await pipeline.stop()
-
-    asyncio.run(served())
+from rtfilter.service.conversation import MOST_UNSENT, Conversation
+from rtfilter.service.minding import Keeping
+from rtfilter.service.session import TABLE, Directive, State
 
 
 async def say(session, directive, **more):
@@ -31,38 +18,51 @@ async def say(session, directive, **more):
 
 
 def said(session):
-    return [json.loads(session.outbox.get_nowait()) for _ in range(session.outbox.qsize())]
+    found = [session.outbox.get_nowait() for _ in range(session.outbox.qsize())]
+    return [json.loads(one) for one in found if one is not None]
 
 
-async def publish(pipeline, *prices):
-    places = await pipeline.publish("bob", [b'{"price": %d}' % price for price in prices])
-    while pipeline.match.settled < places[-1]:
-        await asyncio.sleep(0.001)
-    return places
+def taken(session):
+    """All that comes, as a door takes it."""
+    found = []
+    while session.outbox.qsize():
+        found.append(json.loads(session.outbox.get_nowait()))
+        session.sent()
+    return found
 
 
-async def connected(pipeline, user="ann"):
+async def connected(pipeline, user="ann", *directives):
     session = Conversation(pipeline)
     assert (await say(session, "CONNECT", user=user))[0]["directive"] == "CONNECTED"
+    for directive in directives:
+        await say(session, directive)
     return session
+
+
+def positions(messages):
+    return [one["position"] for one in messages]
 
 
 def test_only_who_receives_gets_events_and_the_backlog_comes_until_it_is_acknowledged(tmp_path):
     async def script(pipeline):
         session = await connected(pipeline)
-        ((answer),) = await say(session, "SUBSCRIBE", where="price > 0", tag=7)
+        (answer,) = await say(session, "SUBSCRIBE", where="price > 0", tag=7)
         assert (answer["directive"], answer["tag"]) == ("ACK", 7)
         (away,) = await publish(pipeline, 1)
         assert said(session) == []
         assert await say(session, "READY") == [{"directive": "ACK"}]
         (there,) = await publish(pipeline, 2)
         (event,) = said(session)
+        assert event.pop("response") > 0
+        assert event.pop("at") > 1e9
         assert event == {
             "directive": "EVENT",
             "number": 1,
             "position": there,
             "subscriptions": [answer["subscription"]],
+            "filter": "default",
             "event": {"price": 2},
+            "redelivered": 0,
         }
         assert await say(session, "STOP") == [{"directive": "ACK"}]
         acknowledgement, old = await say(session, "GET")
@@ -72,81 +72,250 @@ def test_only_who_receives_gets_events_and_the_backlog_comes_until_it_is_acknowl
         assert await say(session, "ACK", upto=1) == [{"directive": "ACK"}]
         session.lost()
         again = await connected(pipeline)
-        assert [one["position"] for one in (await say(again, "GET"))[1:]] == [away]
-        assert await say(again, "ACK", upto=1) == [{"directive": "ACK"}]
-        assert [one.position for one in pipeline.pending("ann")] == []
+        _, old = await say(again, "GET")
+        assert (old["position"], old["redelivered"]) == (away, 1)
+        await say(again, "ACK", upto=1)
+        assert pipeline.pending(ANN) == []
 
-    run(tmp_path, script)
+    served(tmp_path, script)
 
 
-def test_the_connection_that_became_ready_last_gets_a_delivery(tmp_path):
+def test_get_and_ready_lose_nothing_between_them(tmp_path):
     async def script(pipeline):
-        first, second = await connected(pipeline), await connected(pipeline)
-        await say(first, "SUBSCRIBE", where="price > 0")
-        await say(first, "READY")
-        await say(second, "READY")
-        await publish(pipeline, 1)
-        assert (len(said(first)), len(said(second))) == (0, 1)
+        await subscribe(pipeline, "price > 0")
+        session = await connected(pipeline, "ann", "GET")
+        between = await publish(pipeline, 1, 2)
+        _, *found = await say(session, "READY")
+        assert positions(found) == between
+        await say(session, "STOP")
+        between = await publish(pipeline, 3)
+        _, *found = await say(session, "READY")
+        assert positions(found) == between
+        only_new = await connected(pipeline, "ann", "READY")
+        assert said(only_new) == []
+
+    served(tmp_path, script)
+
+
+def test_the_last_that_became_ready_has_the_deliveries(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        first = await connected(pipeline, "ann", "READY")
+        second = await connected(pipeline, "ann", "READY")
+        mine = await publish(pipeline, 1, 2)
+        assert (said(first), positions(said(second))) == ([], mine)
+        await say(second, "ACK", upto=1)
         second.lost()
-        await publish(pipeline, 2)
-        assert len(said(first)) == 1
+        assert positions(said(first)) == mine[1:]  # what nobody acknowledged
+        more = await publish(pipeline, 3)
+        assert positions(said(first)) == more
 
-    run(tmp_path, script)
+    served(tmp_path, script)
 
 
-def test_nothing_reaches_another_user(tmp_path):
+def test_credit_is_never_exceeded(tmp_path):
     async def script(pipeline):
-        ann, eve = await connected(pipeline), await connected(pipeline, "eve")
-        ((answer),) = await say(ann, "SUBSCRIBE", where="price > 0")
-        refused = await say(eve, "UNSUBSCRIBE", subscription=answer["subscription"])
-        unknown = await say(eve, "UNSUBSCRIBE", subscription="x")
-        assert refused[0]["error"].replace(answer["subscription"], "x") == unknown[0]["error"]
-        await say(eve, "READY")
-        places = await publish(pipeline, 1)
-        await pipeline.acknowledge("eve", places)
-        assert said(eve) == []
-        assert [one.position for one in pipeline.pending("ann")] == places
+        await subscribe(pipeline, "price > 0")
+        session = await connected(pipeline)
+        await say(session, "CREDIT", more=2)
+        await say(session, "READY")
+        places = await publish(pipeline, 1, 2, 3, 4)
+        assert positions(said(session)) == places[:2]
+        _, *found = await say(session, "CREDIT", more=1)
+        assert positions(found) == places[2:3]
+        await say(session, "CREDIT", more=5)
+        more = await publish(pipeline, 5)
+        assert positions(said(session)) == more
 
-    run(tmp_path, script)
+    served(tmp_path, script)
+
+
+def test_a_slow_peer_has_few_messages_in_memory_and_loses_none(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        session = await connected(pipeline, "ann", "READY")
+        places = await publish(pipeline, *range(1, 3 * MOST_UNSENT))
+        assert session.outbox.qsize() == MOST_UNSENT
+        assert positions(taken(session)) == places
+
+    served(tmp_path, script)
+
+
+def test_what_is_not_acknowledged_comes_again_later_and_later(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        session = await connected(pipeline, "ann", "READY")
+        (place,) = await publish(pipeline, 1)
+        said(session)
+        now, numbers = pipeline.deliver.clock(), []
+        for step in range(80):
+            session.tick(now + step + 1.5)
+            found = said(session)
+            assert positions(found) in ([], [place])
+            numbers += [(step, one["redelivered"]) for one in found]
+            for number, sent in session._sent.items():  # as if its clock had been there, too
+                if sent.again < float("inf") and found:
+                    wait = sent.again - pipeline.deliver.clock()
+                    session._sent[number] = sent._replace(again=now + step + 1.5 + wait)
+        assert [count for _, count in numbers] == [1, 2, 3]
+        assert [step for step, _ in numbers] == pytest.approx([9, 29, 69], abs=1)
+        await say(session, "ACK", upto=1)
+        assert pipeline.pending(ANN) == []
+        assert pipeline.counts["redelivered"] == 3
+
+    served(tmp_path, script, keeping=Keeping(redeliver=10))
+
+
+def test_a_digest_comes_as_one_message(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline)
+        (answer,) = await say(session, "SUBSCRIBE", where="price > 0", digest=60)
+        await say(session, "SUBSCRIBE", where="price > 100")
+        await say(session, "READY")
+        late = await publish(pipeline, 1, 2)
+        at_once = await publish(pipeline, 101)
+        (event,) = said(session)
+        assert (event["directive"], event["position"]) == ("EVENT", at_once[0])
+        for digest in pipeline.deliver._digests.values():
+            digest.due = 0
+        pipeline.deliver.tick(0)
+        (digest,) = said(session)
+        assert (digest["directive"], digest["number"]) == ("DIGEST", 2)
+        assert positions(digest["events"]) == late
+        assert digest["subscriptions"] == [answer["subscription"]]
+        await say(session, "ACK", upto=2)
+        assert pipeline.pending(ANN) == []
+
+    served(tmp_path, script)
+
+
+def test_the_end_of_a_subscription_is_told(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline)
+        id = await subscribe(pipeline, "price > 0", ttl=0.01)
+        await say(session, "READY")
+        while not session.outbox.qsize():
+            await asyncio.sleep(0.01)
+        (ended,) = said(session)
+        assert (ended["directive"], ended["subscription"], ended["reason"]) == ("ENDED", id, "expired")
+        await say(session, "ACK", upto=1)
+        assert pipeline.pending(ANN) == []
+
+    served(tmp_path, script)
+
+
+def test_publishing_over_a_session(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline, "carl")
+        (one,) = await say(session, "PUBLISH", event={"price": 1})
+        (two,) = await say(session, "PUBLISH", events=[{"price": 1}, {"price": 2}], key="k")
+        assert await say(session, "PUBLISH", events=[{"price": 1}, {"price": 2}], key="k") == [two]
+        assert len({*one["positions"], *two["positions"]}) == 3
+        for wrong, said in [
+            ({}, '"event"'),
+            ({"event": {}, "events": []}, '"event"'),
+            ({"events": {}}, "a list"),
+            ({"event": 7}, "an event is a JSON object"),
+            ({"event": {"price": "x" * 3}, "filter": "no"}, "no filter"),
+            ({"event": {}, "filter": 7}, '"filter" is text'),
+        ]:
+            (error,) = await say(session, "PUBLISH", **wrong)
+            assert error["directive"] == "ERROR"
+            assert said in error["error"]
+        assert events(pipeline, 1)
+
+    served(tmp_path, script)
+
+
+NEEDED = {
+    Directive.CONNECT: {"user": "ann"},
+    Directive.SUBSCRIBE: {"where": "price > 0"},
+    Directive.ACK: {"upto": 0},
+    Directive.CREDIT: {"more": 1},
+    Directive.PUBLISH: {"event": {"price": -1}},
+}
+WAYS = {
+    State.PRE_CONNECTED: [],
+    State.CONNECTED: ["CONNECT"],
+    State.RECEIVING: ["CONNECT", "READY"],
+    State.DISCONNECTED: ["CONNECT", "DISCONNECT"],
+}
+
+
+def test_every_directive_in_every_state(tmp_path):
+    """What the table allows is confirmed; anything else is an error, and changes nothing."""
+
+    async def script(pipeline):
+        id = await subscribe(pipeline, "price > 0")
+        for state in State:
+            for directive in Directive:
+                session = Conversation(pipeline)
+                for way in WAYS[state]:
+                    await say(session, way, **NEEDED.get(Directive(way), {}))
+                session.outbox = asyncio.Queue()
+                more = NEEDED.get(directive, {})
+                if directive is Directive.UNSUBSCRIBE:
+                    more = {"subscription": id}
+                before = len(pipeline._owners), session.state
+                await session.hear(json.dumps({"directive": directive, "tag": "t", **more}))
+                answer = json.loads(session.outbox.get_nowait())
+                assert answer["tag"] == "t"
+                following = TABLE[state].get(directive)
+                if following is None:
+                    assert (answer["directive"], answer["kind"]) == ("ERROR", "directive")
+                    assert (len(pipeline._owners), session.state) == before
+                else:
+                    assert answer["directive"] == ("CONNECTED" if directive == "CONNECT" else "ACK"), answer
+                    assert session.state == following
+                    if directive is Directive.UNSUBSCRIBE:
+                        id = await subscribe(pipeline, "price > 0")
+                session.lost()
+        assert pipeline.deliver._receivers == {}
+
+    served(tmp_path, script)
 
 
 @pytest.mark.parametrize(
-    ("text", "error"),
+    ("text", "said"),
     [
         ("{", "this is not JSON"),
         ("[" * 100_000, "this is not JSON"),
         ("[]", "a message is a JSON object"),
-        ("{}", '"directive" is one of CONNECT, '),
-        ('{"directive": []}', '"directive" is one of CONNECT, '),
-        ('{"directive": "CONNECT", "user": "ann"}', "CONNECT is not allowed in CONNECTED"),
-        ('{"directive": "SUBSCRIBE"}', '"where" is'),
-        ('{"directive": "SUBSCRIBE", "where": "x > 1"}', "unknown attribute"),
-        ('{"directive": "UNSUBSCRIBE", "subscription": 1}', '"subscription" is needed, as text'),
-        ('{"directive": "ACK", "upto": 1}', '"upto" is the number of an EVENT'),
-        ('{"directive": "ACK", "upto": true}', '"upto" is the number of an EVENT'),
+        ("{}", '"directive" is one of CONNECT'),
+        ('{"directive": ["READY"]}', '"directive" is one of CONNECT'),
+        ('{"directive": "SUBSCRIBE"}', '"where" is an SQL condition'),
+        ('{"directive": "SUBSCRIBE", "where": "price >"}', "price >"),
+        ('{"directive": "SUBSCRIBE", "where": "price > 1", "ttl": "1"}', '"ttl" is a number'),
+        ('{"directive": "SUBSCRIBE", "where": "price > 1", "key": 1}', '"key" is text'),
+        ('{"directive": "UNSUBSCRIBE"}', '"subscription" is needed'),
+        ('{"directive": "UNSUBSCRIBE", "subscription": 99}', "there is no subscription 99"),
+        ('{"directive": "ACK"}', '"upto" is needed'),
+        ('{"directive": "ACK", "upto": true}', '"upto" is needed'),
+        ('{"directive": "ACK", "upto": 1}', '"upto" is the number of a delivery'),
+        ('{"directive": "CREDIT", "more": -1}', '"more" is needed'),
     ],
 )
-def test_what_is_wrong_is_answered_and_changes_nothing(tmp_path, text, error):
+def test_what_is_wrong_is_answered_and_changes_nothing(tmp_path, text, said):
     async def script(pipeline):
         session = await connected(pipeline)
         await session.hear(text)
-        (answer,) = said(session)
+        answer = json.loads(session.outbox.get_nowait())
         assert answer["directive"] == "ERROR"
-        assert error in answer["error"]
-        assert session.state == "CONNECTED"
+        assert said in answer["error"]
+        assert session.state is State.CONNECTED
+        assert len(pipeline._owners) == 0
 
-    run(tmp_path, script)
+    served(tmp_path, script)
 
 
-def test_a_slow_receiver_leaves_the_rest_in_its_backlog(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MOST_UNSENT", 3)
-
+def test_a_wrong_user_is_refused_and_may_try_again(tmp_path):
     async def script(pipeline):
-        session = await connected(pipeline)
-        await say(session, "SUBSCRIBE", where="price > 0")
-        await say(session, "READY")
-        places = await publish(pipeline, *range(1, 10))
-        assert len(said(session)) == 3
-        assert sorted(one.position for one in pipeline.pending("ann")) == places
+        session = Conversation(pipeline)
+        for wrong in ({"user": ""}, {"token": "x"}, {}, {"user": 7}):
+            (answer,) = await say(session, "CONNECT", **wrong)
+            assert answer["directive"] == "ERROR"
+            assert session.state is State.PRE_CONNECTED
+        await say(session, "CONNECT", user="ann")
+        assert session.state is State.CONNECTED
 
-    run(tmp_path, script)
+    served(tmp_path, script)

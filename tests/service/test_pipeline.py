@@ -1,152 +1,460 @@
 """Publish, store, match, deliver; and the same again after a restart."""
 
 import asyncio
-import json
 
 import numpy as np
 import pytest
+import sqlalchemy
+from served import ADMIN, ANN, BOB, CARL, events, pairs, publish, served, subscribe
 
 from rtfilter import Schema
-from rtfilter.errors import EventError, PredicateError, UnknownSubscriptionError
-from rtfilter.service.log import Log
-from rtfilter.service.pipeline import Pipeline
-
-SCHEMA = Schema({"price": float})
-
-
-def served(path, *scripts):
-    """Run each script with a pipeline of its own, all with the same file."""
-
-    async def run(script):
-        pipeline = Pipeline(SCHEMA, Log(path / "log.sqlite"))
-        await pipeline.start()
-        try:
-            return await script(pipeline)
-        finally:
-            assert pipeline.healthy
-            await pipeline.stop()
-
-    return [asyncio.run(run(script)) for script in scripts]
+from rtfilter.adaptive.controllers import FixedPlan
+from rtfilter.errors import EventError, PredicateError
+from rtfilter.service.backlog import Bounds, Policy
+from rtfilter.service.errors import (
+    BusyError,
+    ConflictError,
+    NotAllowedError,
+    RequestError,
+    ServiceError,
+    TooManyError,
+    UnknownError,
+)
+from rtfilter.service.minding import Keeping
+from rtfilter.service.records import Wish
+from rtfilter.service.roles import Identity, Role
+from rtfilter.store.log import Log
 
 
-async def settled(pipeline, position):
-    while pipeline.match.settled < position:
-        await asyncio.sleep(0.001)
+async def change(pipeline, rng, steps, rules, wanted):
+    """Random changes and events, beside a model; every change is at one place between events."""
+    ids = list(rules)
+    for step in range(steps):
+        who = (ANN, BOB)[step % 2]
+        low = int(rng.integers(100))
+        id = await subscribe(pipeline, f"price >= {low}", who)
+        rules[id] = who, low
+        ids.append(id)
+        if step % 5 == 4:
+            gone = ids.pop(0)
+            owner = rules.pop(gone)[0]
+            await pipeline.unsubscribe(owner, gone)
+            wanted[owner] -= {pair for pair in wanted[owner] if pair[1] == gone}
+        if step % 7 == 3:
+            other = ids[len(ids) // 2]
+            rules[other] = rules[other][0], int(rng.integers(100))
+            await pipeline.replace(rules[other][0], other, Wish(f"price >= {rules[other][1]}"))
+        prices = rng.integers(100, size=3).tolist()
+        places = await pipeline.publish(CARL, "default", events(pipeline, *prices))
+        for place, price in zip(places, prices, strict=True):
+            for id, (owner, low) in rules.items():
+                if price >= low:
+                    wanted[owner].add((place, id))
 
 
-def seen(pipeline, user):
-    return sorted((one.position, one.subscriptions) for one in pipeline.pending(user))
+@pytest.mark.parametrize("changes", [5, 100_000])
+def test_deliveries_are_those_of_the_position_in_the_log_also_after_restarts(tmp_path, changes):
+    rng, rules, wanted = np.random.default_rng(5), {}, {ANN: set(), BOB: set()}
 
+    async def script(pipeline):
+        assert {who: pairs(pipeline, who) for who in wanted} == wanted
+        await change(pipeline, rng, 30, rules, wanted)
+        (last,) = await publish(pipeline, -1)
+        assert {who: pairs(pipeline, who) for who in wanted} == wanted
+        await asyncio.sleep(0.15 if changes == 5 else 0)  # so that an index is written
+        return last
 
-def events(pipeline, *prices):
-    return pipeline.parse.lines(b"\n".join(json.dumps({"price": price}).encode() for price in prices))
-
-
-def test_deliveries_are_those_of_the_position_in_the_log_also_after_restarts(tmp_path):
-    async def first(pipeline):
-        rng = np.random.default_rng(5)
-        rules, wanted, ids = {}, {"ann": set(), "bob": set()}, []
-        for step in range(40):
-            user = ("ann", "bob")[step % 2]
-            low = int(rng.integers(100))
-            id = await pipeline.subscribe(user, f"price >= {low}")
-            rules[id] = user, low
-            if step % 5 == 4:
-                gone = ids.pop(0)
-                await pipeline.unsubscribe(rules[gone][0], gone)
-                for mine in wanted.values():
-                    mine -= {pair for pair in mine if pair[1] == gone}
-                del rules[gone]
-            ids.append(id)
-            prices = rng.integers(100, size=3).tolist()
-            places = await pipeline.publish("carl", events(pipeline, *prices))
-            for place, price in zip(places, prices, strict=True):
-                for id, (owner, low) in rules.items():
-                    if price >= low:
-                        wanted[owner].add((place, id))
-        await settled(pipeline, places[-1])
-        return wanted, {user: pairs(pipeline, user) for user in wanted}
-
-    def pairs(pipeline, user):
-        return {(place, id) for place, ids in seen(pipeline, user) for id in ids}
-
-    async def second(pipeline):
-        (last,) = await pipeline.publish("carl", events(pipeline, -1))
-        await settled(pipeline, last)
-        return {user: pairs(pipeline, user) for user in ("ann", "bob")}
-
-    (wanted, before), after = served(tmp_path, first, second)
-    assert before == wanted
-    assert after == wanted
+    served(tmp_path, script, script, script, keeping=Keeping(changes=changes))
+    assert bool(list(tmp_path.glob("indexes/*/*"))) == (changes == 5)
 
 
 def test_what_is_acknowledged_is_not_delivered_again(tmp_path):
     async def first(pipeline):
-        await pipeline.subscribe("ann", "price > 0")
-        places = await pipeline.publish("bob", events(pipeline, 1, 2, 3))
-        await settled(pipeline, places[-1])
-        await pipeline.acknowledge("bob", places)
-        await pipeline.acknowledge("ann", [places[0], places[2], 99])
+        await subscribe(pipeline, "price > 0")
+        places = await publish(pipeline, 1, 2, 3)
+        await pipeline.acknowledge(BOB, places)
+        await pipeline.acknowledge(ANN, [places[0], places[2], 99])
         return [places[1]]
 
     async def second(pipeline):
-        await settled(pipeline, 4)
-        return [one.position for one in pipeline.pending("ann")]
+        await publish(pipeline, -1)
+        return [one.position for one in pipeline.pending(ANN)]
 
-    assert len({tuple(one) for one in served(tmp_path, first, second, second)}) == 1
+    left, *again = served(tmp_path, first, second, second)
+    assert again == [left, left]
 
 
 def test_a_repeated_publish_is_one_event(tmp_path):
     async def script(pipeline):
-        await pipeline.subscribe("ann", "price > 0")
-        one = await pipeline.publish("bob", events(pipeline, 1, 2), "k")
-        await settled(pipeline, one[-1])
-        return one, await pipeline.publish("bob", events(pipeline, 1, 2), "k"), seen(pipeline, "ann")
+        await subscribe(pipeline, "price > 0")
+        once = await publish(pipeline, 1, 2, key="k")
+        assert await publish(pipeline, 1, 2, key="k") == once
+        with pytest.raises(ConflictError, match="'k' stands for another request"):
+            await publish(pipeline, 1, 3, key="k")
+        assert await publish(pipeline, 1, 2, key="k", who=ADMIN) != once
+        return once, [one.position for one in pipeline.pending(ANN)][:2]
 
-    (once, again, found), (once_more, *_) = served(tmp_path, script, script)
-    assert once == again == once_more
-    assert [place for place, _ in found] == once
+    (once, found), (once_more, _) = served(tmp_path, script, script)
+    assert once == once_more == found
 
 
-def test_many_publishers_are_one_transaction(tmp_path, monkeypatch):
+def test_a_repeated_subscribe_is_one_subscription(tmp_path):
+    async def script(pipeline):
+        ids = {await pipeline.subscribe(ANN, "default", Wish("price > 0"), "k") for _ in range(3)}
+        with pytest.raises(ConflictError):
+            await pipeline.subscribe(ANN, "default", Wish("price > 1"), "k")
+        return ids
+
+    first, second = served(tmp_path, script, script)
+    assert first == second
+    assert len(first) == 1
+
+
+def test_many_publishers_are_few_transactions(tmp_path, monkeypatch):
     commits = []
     plain = Log.commit
     monkeypatch.setattr(Log, "commit", lambda log, *given: commits.append(given) or plain(log, *given))
 
     async def script(pipeline):
-        await asyncio.gather(*(pipeline.publish(f"u{i}", events(pipeline, i)) for i in range(50)))
+        commits.clear()
+        await asyncio.gather(*(pipeline.publish(CARL, "default", events(pipeline, i)) for i in range(50)))
+        return len(commits)
 
-    served(tmp_path, script)
-    assert len(commits) == 1
+    (count,) = served(tmp_path, script)
+    assert count <= 2
 
 
-def test_a_failed_transaction_is_told_and_the_next_one_works(tmp_path, monkeypatch):
-    async def script(pipeline):
+def test_a_failed_transaction_is_told_and_loses_no_progress(tmp_path, monkeypatch):
+    async def first(pipeline):
+        await subscribe(pipeline, "price > 0")
+        places = await publish(pipeline, 1, 2, 3)
+
+        def fail(*_):
+            raise sqlalchemy.exc.OperationalError("", {}, Exception())
+
         with monkeypatch.context() as patch:
-            patch.setattr(Log, "commit", lambda *_: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
-                await pipeline.publish("ann", events(pipeline, 1))
-        assert await pipeline.publish("ann", events(pipeline, 1)) == [1]
+            patch.setattr(Log, "commit", fail)
+            with pytest.raises(BusyError, match="nothing of this request was kept"):
+                await publish(pipeline, 1)
+            with pytest.raises(BusyError):
+                await pipeline.acknowledge(ANN, places[:1])
+        await publish(pipeline, 4)
+        return pairs(pipeline, ANN)
 
-    served(tmp_path, script)
+    async def second(pipeline):
+        return pairs(pipeline, ANN)
+
+    before, after = served(tmp_path, first, second)
+    assert before == after
+    assert len(before) == 3
 
 
 def test_nothing_wrong_is_stored(tmp_path):
     async def script(pipeline):
+        head = pipeline.counts["head"]
+        parse = pipeline.parse("default")
         for line, said in [
             (b"{", "event 1: this is not JSON"),
             (b"[]", "event 1: an event is a JSON object"),
+            (b'{"price": "x"}', None),
         ]:
+            if said is None:
+                continue
             with pytest.raises(EventError, match=said):
-                pipeline.parse.lines(b'{"price": 1}\n' + line)
-        with pytest.raises(PredicateError):
-            await pipeline.subscribe("ann", "nothing > 1")
-        with pytest.raises(PredicateError, match="where"):
-            await pipeline.subscribe("ann", 7)
-        id = await pipeline.subscribe("ann", {"price": [5]})
-        for user, asked in [("bob", id), ("ann", "other")]:
-            with pytest.raises(UnknownSubscriptionError, match=f"no subscription '{asked}'"):
-                await pipeline.unsubscribe(user, asked)
+                parse.lines(b'{"price": 1}\n' + line)
+        for wish, error in [
+            (Wish("nothing > 1"), PredicateError),
+            (Wish(7), RequestError),
+            (Wish("price > 1", ttl=0), RequestError),
+            (Wish("price > 1", ttl=True), RequestError),
+            (Wish("price > 1", digest=0.5), RequestError),
+            (Wish("price > 1", order="time"), RequestError),
+            (Wish("price > 1", metadata={"a": "b" * 5000}), RequestError),
+        ]:
+            with pytest.raises(error):
+                await pipeline.subscribe(ANN, "default", wish)
+        for key in ["", "x" * 201, "\n"]:
+            with pytest.raises(RequestError, match="a key has"):
+                await publish(pipeline, 1, key=key)
+        with pytest.raises(UnknownError):
+            await pipeline.subscribe(ANN, "other", Wish("price > 1"))
+        with pytest.raises(UnknownError):
+            pipeline.parse("other")
+        assert pipeline.counts["head"] == head
+        id = await subscribe(pipeline, {"price": [5]})
+        for who, asked in [(BOB, id), (ANN, id + 1)]:
+            for deed in (
+                pipeline.unsubscribe(who, asked),
+                pipeline.subscription(who, asked),
+                pipeline.replace(who, asked, Wish("price > 1")),
+                pipeline.explain(who, "default", b"{}", asked),
+            ):
+                with pytest.raises(UnknownError, match=f"^there is no subscription {asked}$"):
+                    await deed
 
     served(tmp_path, script)
-    assert len(list(Log(tmp_path / "log.sqlite").entries())) == 1
+
+
+def test_a_report_tells_of_each_row(tmp_path):
+    async def script(pipeline):
+        found = await pipeline.subscribe_many(
+            ANN, "default", [Wish("price > 1"), Wish("price >"), Wish("price > 2", ttl=-1), Wish("price > 3")]
+        )
+        assert [type(one) for one in found] == [int, PredicateError, RequestError, int]
+        (place,) = await publish(pipeline, 5)
+        return pairs(pipeline, ANN) == {(place, found[0]), (place, found[3])}
+
+    assert served(tmp_path, script) == [True]
+
+
+def test_too_many_unbounded_and_too_many_subscriptions_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.subscriptions.MAX_UNBOUNDED", 2)
+
+    async def script(pipeline):
+        free = Wish("price * 2 > price")
+        found = await pipeline.subscribe_many(ANN, "default", [free, Wish("price > 1"), free, free])
+        assert [type(one) for one in found] == [int, int, int, TooManyError]
+        await publish(pipeline, 1)
+        with pytest.raises(TooManyError, match="nothing bounds"):
+            await pipeline.subscribe(ANN, "default", free)
+        pipeline.users.most_subscriptions = 4
+        await subscribe(pipeline, "price > 1")
+        with pytest.raises(TooManyError, match="4 subscriptions"):
+            await subscribe(pipeline, "price > 1")
+
+    served(tmp_path, script)
+
+
+def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
+    now = [1000.0]
+
+    async def first(pipeline):
+        id = await subscribe(pipeline, "price > 0", ttl=10)
+        assert (await pipeline.subscription(ANN, id)).expires == 1010
+        (place,) = await publish(pipeline, 1)
+        now[0] = 1010.0
+        await publish(pipeline, 2)
+        while id in pipeline._owners:
+            await asyncio.sleep(0.01)
+        await publish(pipeline, 3)
+        (one,) = pipeline.pending(ANN)
+        assert (one.ended, one.subscriptions) == ("expired", (id,))
+        assert place
+        assert await pipeline.subscriptions(ANN) == []
+        return one[:2], one.ended
+
+    async def second(pipeline):
+        (one,) = pipeline.pending(ANN)
+        return one[:2], one.ended
+
+    before, after = served(tmp_path, first, second, clock=lambda: now[0])
+    assert before == after
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_a_backlog_has_bounds(tmp_path, policy):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        places = await publish(pipeline, 1, 2, 3, 4)
+        left = [one.position for one in pipeline.pending(ANN)]
+        if policy == Policy.REFUSE:
+            with pytest.raises(BusyError, match="backlog is full"):
+                await publish(pipeline, 5)
+            await pipeline.acknowledge(ANN, left[:2])
+            await publish(pipeline, 5)
+        return {Policy.DROP_OLDEST: places[1:], Policy.DROP_NEWEST: places[:3], Policy.REFUSE: places}[
+            policy
+        ] == left, pipeline.counts["dropped"]
+
+    async def again(pipeline):
+        return len(pipeline.pending(ANN))
+
+    found, left = served(tmp_path, script, again, bounds=Bounds(most=3, policy=policy))
+    assert found == (True, int(policy != Policy.REFUSE))
+    assert left == 3
+
+
+def test_what_is_too_old_expires(tmp_path):
+    now = [1000.0]
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        await publish(pipeline, 1)
+        now[0] += 5
+        (place,) = await publish(pipeline, 2)
+        now[0] += 6
+        while pipeline.counts["expired"] < 1:
+            await asyncio.sleep(0.01)
+        return [one.position for one in pipeline.pending(ANN)] == [place]
+
+    assert served(tmp_path, script, bounds=Bounds(age=10), clock=lambda: now[0]) == [True]
+
+
+def test_events_of_one_key_are_told_in_order(tmp_path):
+    """All else is told as soon as it is known."""
+    told = []
+
+    async def script(pipeline):
+        index = pipeline._indexes["default"].filter
+        index.controller = FixedPlan(0, 16)
+        index.policy = lambda workload: np.random.default_rng(3).permutation(len(workload))
+        plain = pipeline.deliver._push
+        pipeline.deliver._push = lambda user, one: told.append((user, one.position)) or plain(user, one)
+        await subscribe(pipeline, "price >= 0", order="key")
+        for low in range(300):
+            await subscribe(pipeline, f"price >= {low}", BOB)
+        rows = [{"price": float(i * 37 % 300), "symbol": "ab"[i % 2]} for i in range(500)]
+        places = await pipeline.publish(CARL, "default", pipeline.parse("default").objects(rows))
+        await pipeline.settled(places[-1])
+        return places
+
+    (places,) = served(tmp_path, script)
+    assert sum(user == "ann" for user, _ in told) == 500
+    for key in range(2):
+        mine = [place for user, place in told if user == "ann" and (place - places[0]) % 2 == key]
+        assert mine == places[key::2]
+    assert [place for user, place in told if user == "bob"] != places
+
+
+def test_filters_are_apart(tmp_path):
+    async def script(pipeline):
+        other = Schema({"level": int})
+        info = await pipeline.add_filter(ADMIN, "other", other)
+        assert await pipeline.add_filter(ADMIN, "other", other) == info
+        with pytest.raises(ConflictError):
+            await pipeline.add_filter(ADMIN, "other", Schema({"level": float}))
+        for name in ["", "..", "a/b", "x" * 65]:
+            with pytest.raises(RequestError):
+                await pipeline.add_filter(ADMIN, name, other)
+        id = await pipeline.subscribe(ANN, "other", Wish("level > 3"))
+        await subscribe(pipeline, "price > 3")
+        (place,) = await pipeline.publish(CARL, "other", [b'{"level": 5}'])
+        await publish(pipeline, 1)
+        assert pairs(pipeline, ANN) == {(place, id)}
+        assert [one.name for one in pipeline.filters(ANN)] == ["default", "other"]
+
+    async def again(pipeline):
+        (one,) = pipeline.pending(ANN)
+        assert one.filter == "other"
+        await pipeline.remove_filter(ADMIN, "other")
+        (ended,) = pipeline.pending(ANN)
+        assert ended.ended == "its filter was removed"
+        await pipeline.acknowledge(ANN, [ended.position])
+        info = await pipeline.add_filter(ADMIN, "other", Schema({"price": float}))
+        assert (await pipeline.query(ADMIN, "other")).events == []
+        assert await pipeline.subscriptions(ANN, "other") == []
+        return info
+
+    async def at_last(pipeline):
+        return pipeline.filters(ANN)[1]
+
+    _, before, after = served(tmp_path, script, again, at_last)
+    assert before == after
+
+
+def test_match_and_explain_tell_of_ones_own(tmp_path):
+    async def script(pipeline):
+        mine, others = await subscribe(pipeline, "price > 3"), await subscribe(pipeline, "price > 4", BOB)
+        await publish(pipeline, 0)
+        five = events(pipeline, 5, 1)
+        assert await pipeline.match(ANN, "default", five) == [[mine], []]
+        assert [sorted(ids) for ids in await pipeline.match(ADMIN, "default", five)] == [[mine, others], []]
+        assert (await pipeline.explain(ANN, "default", five[0], mine)).matched
+        assert pipeline.pending(ANN) == []
+
+    served(tmp_path, script)
+
+
+def test_stored_events_are_queried_by_predicate_and_time(tmp_path):
+    now = [1000.0]
+
+    async def script(pipeline):
+        for step in range(20):
+            now[0] = 1000.0 + step
+            await publish(pipeline, step, who=CARL if step % 2 else ADMIN)
+        page = await pipeline.query(ANN, "default", "price > 4", limit=5)
+        assert [one.at for one in page.events] == [1005, 1006, 1007, 1008, 1009]
+        page = await pipeline.query(ANN, "default", "price > 4", after=page.next, limit=100)
+        assert ([one.at for one in page.events], page.next) == ([*range(1010, 1020)], None)
+        page = await pipeline.query(ANN, "default", since=1003.0, until=1006.0)
+        assert [one.at for one in page.events] == [1003, 1004, 1005]
+        page = await pipeline.query(CARL, "default", {"price": [{"numeric": ["<", 5]}]})
+        assert [one.at for one in page.events] == [1001, 1003]
+
+    served(tmp_path, script, clock=lambda: now[0])
+
+
+def test_old_events_are_removed_and_nothing_else(tmp_path):
+    now = [1000.0]
+
+    async def script(pipeline):
+        id = await subscribe(pipeline, "price > 0")
+        gone = await subscribe(pipeline, "price > 0")
+        await publish(pipeline, 1, key="k")
+        await pipeline.unsubscribe(ANN, gone)
+        now[0] = 2000.0
+        (place,) = await publish(pipeline, 2)
+        await pipeline.acknowledge(ANN, [])
+        await pipeline._minder._trim(now[0])
+        assert [one.position for one in (await pipeline.query(ADMIN, "default")).events] == [place]
+        assert [one.id for one in await pipeline.subscriptions(ANN)] == [id]
+        assert len(list(pipeline._log.entries(0))) == 2
+        return id
+
+    async def again(pipeline):
+        (place,) = await publish(pipeline, 5)
+        return {id for at, id in pairs(pipeline, ANN) if at == place}
+
+    id, found = served(tmp_path, script, again, keeping=Keeping(retention=500), clock=lambda: now[0])
+    assert found == {id}
+
+
+def test_roles_are_needed(tmp_path):
+    nobody = Identity("x", frozenset())
+
+    async def script(pipeline):
+        for role, deeds in {
+            Role.PUBLISHER: [lambda who: pipeline.publish(who, "default", [])],
+            Role.SUBSCRIBER: [
+                lambda who: subscribe(pipeline, "price > 1", who),
+                lambda who: pipeline.match(who, "default", []),
+                lambda who: pipeline.acknowledge(who, []),
+            ],
+            Role.ADMIN: [
+                lambda who: pipeline.subscriptions(who, user="ann"),
+                lambda who: pipeline.subscriptions(who, everyone=True),
+                lambda who: pipeline.add_filter(who, "x", Schema({"a": int})),
+                lambda who: pipeline.remove_filter(who, "x"),
+            ],
+        }.items():
+            for deed in deeds:
+                others = frozenset(Role) - {role, Role.ADMIN}
+                for who in (nobody, Identity("x", others)):
+                    with pytest.raises(NotAllowedError, match=f"role {role} is needed"):
+                        await deed(who)
+                await deed(Identity("x", frozenset({role})))
+
+    served(tmp_path, script)
+
+
+def test_a_damaged_index_is_built_from_the_log(tmp_path, caplog):
+    async def first(pipeline):
+        for low in range(10):
+            await subscribe(pipeline, f"price > {low}")
+        await publish(pipeline, 0)
+        await asyncio.sleep(0.2)
+
+    async def second(pipeline):
+        await publish(pipeline, 100)
+        return len(pairs(pipeline, ANN))
+
+    served(tmp_path, first, keeping=Keeping(changes=5))
+    (manifest,) = tmp_path.glob("indexes/*/*/manifest.json")
+    manifest.write_text("{")
+    assert served(tmp_path, second) == [10]
+    assert "it is built from the log" in caplog.text
+
+
+def test_errors_have_names():
+    kinds = [kind.kind for kind in ServiceError.__subclasses__()]
+    assert len(set(kinds)) == len(kinds)

@@ -1,0 +1,139 @@
+"""What time brings: digests, redeliveries, ends of subscriptions; and what is tidied up meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from rtfilter.errors import RTFilterError
+from rtfilter.service import snapshots
+from rtfilter.service.deliver import Deliver
+from rtfilter.service.match import Index, Match
+from rtfilter.service.subscriptions import Owners, removal_of
+from rtfilter.service.writing import Store
+from rtfilter.store.log import Log
+
+TICK: Final = 0.1
+"""Seconds between two looks."""
+TRIM: Final = 60.0
+"""Seconds after which the log is trimmed again."""
+FEW: Final = 1000
+"""Changes up to which no index is written when the server ends."""
+_log = logging.getLogger(__name__)
+
+
+class Keeping(NamedTuple):
+    """How long what is kept.
+
+    Attributes
+    ----------
+    retention : float
+        Seconds that events stay in the log, and idempotency keys with them. No delivery may get older.
+    redeliver : float
+        Seconds after which a delivery that was not acknowledged is sent again; twice as long each time.
+    changes : int
+        Changes of subscriptions after which indexes are written beside the log.
+    """
+
+    retention: float = 7 * 86_400.0
+    redeliver: float = 30.0
+    changes: int = 100_000
+
+
+class Minder:
+    """Looks after the stages.
+
+    Attributes
+    ----------
+    changes : int
+        Of subscriptions, since indexes were written last; others count them.
+    written : int
+        What was last written as settled; others set it.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        store: Store,
+        match: Match,
+        deliver: Deliver,
+        owners: Owners,
+        indexes: Mapping[str, Index],
+        folder: Path,
+        keeping: Keeping,
+        clock: Callable[[], float],
+    ) -> None:
+        self._log, self._store, self._match, self._deliver = log, store, match, deliver
+        self._owners, self._indexes, self._folder = owners, indexes, folder
+        self._keeping, self._clock = keeping, clock
+        self.changes = self.written = 0
+        self._background: set[asyncio.Task[None]] = set()
+        self._writing: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Look after them, for ever."""
+        trimmed = 0.0
+        while True:
+            await asyncio.sleep(TICK)
+            moment = self._clock()
+            self._deliver.tick(moment)
+            for id, (user, filter, *_) in self._owners.ended(moment):
+                change = removal_of(id, filter, user, "expired", moment, time.perf_counter())
+                self._soon(self._store.put([change]))
+            if self._match.settled > self.written:
+                self._store.nudge()
+            if self.changes >= self._keeping.changes and (self._writing is None or self._writing.done()):
+                self._writing = self._soon(self.write_indexes())
+            if time.monotonic() - trimmed > TRIM:
+                trimmed = time.monotonic()
+                self._soon(self._trim(moment))
+
+    def _soon(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
+        """Do it beside the rest; what fails comes again with the next start or round."""
+
+        async def run() -> None:
+            try:
+                await work
+            except (RTFilterError, OSError):
+                _log.warning("something could not be written; it is tried again later", exc_info=True)
+
+        task = asyncio.create_task(run())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    async def write_indexes(self) -> None:
+        """Write the indexes of all filters beside the log."""
+        before = self.changes
+        for index in list(self._indexes.values()):
+            folder = self._folder / snapshots.name_of(index.info)
+            position = self._match.settled
+            aside = await asyncio.to_thread(snapshots.write, folder, index.filter)
+            await self._match.reached(self._match.taken)  # the index may hold all of these already
+            await self._store.flush()
+            snapshots.keep(aside, position)
+        self.changes -= before
+
+    async def _trim(self, moment: float) -> None:
+        known = {snapshots.name_of(index.info) for index in self._indexes.values()}
+        held = [position for name in known for position in snapshots.positions(self._folder / name)]
+        changes = min([self.written, *held])
+        count = await self._store.change(self._log.trim, moment - self._keeping.retention, changes)
+        snapshots.remove_others(self._folder, known)
+        if count:
+            _log.info("removed %d entries from the log", count)
+
+    async def end(self) -> None:
+        """Write what a start would otherwise compute."""
+        for task in list(self._background):
+            await asyncio.wait([task])
+        try:
+            if self.changes > FEW:
+                await self.write_indexes()
+            await self._store.flush()
+        except (RTFilterError, OSError):
+            _log.warning("not all could be written; it is computed anew at the next start", exc_info=True)

@@ -1,0 +1,37 @@
+"""Events of one key in published order, though they become known in another."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+
+class Turns:
+    """Whose turn it is within a batch. Batches follow each other, so nothing else needs to wait.
+
+    Parameters
+    ----------
+    keys : sequence (n,)
+        The key of each event; None for an event without one, which waits for no other.
+    """
+
+    def __init__(self, keys: Sequence[Any]) -> None:
+        self._keys = keys
+        self._rows: defaultdict[Any, deque[int]] = defaultdict(deque)
+        for row, key in enumerate(keys):
+            if key is not None:
+                self._rows[key].append(row)
+        self._done: dict[int, Sequence[int]] = {}
+
+    def done(self, row: int, found: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+        """Take what an event matches; gives the rows whose turn has come, with what they match."""
+        key = self._keys[row]
+        if key is None:
+            yield row, found
+            return
+        self._done[row] = found
+        rows = self._rows[key]
+        while rows and rows[0] in self._done:
+            first = rows.popleft()
+            yield first, self._done.pop(first)

@@ -1,0 +1,66 @@
+"""What the pipeline answers without changing anything. All of it may take long: not for the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from rtfilter.events.schema import Schema
+from rtfilter.filter import EventFilter
+from rtfilter.predicates.explain import Explanation
+from rtfilter.service.errors import RequestError
+from rtfilter.service.records import Page, StoredEvent
+from rtfilter.store.tables import Logged
+
+MOST_SCANNED: Final = 100_000
+"""Stored events that one query looks at."""
+_SOME: Final = 1000
+
+
+def match(filter: EventFilter, events: Sequence[bytes]) -> list[list[int]]:
+    """The subscriptions that each event matches."""
+    decoded: list[Any] = [msgspec.json.decode(event) for event in events]
+    return [ids.tolist() for ids in filter.match_batch(decoded)] if decoded else []
+
+
+def explain(filter: EventFilter, event: bytes, id: int) -> Explanation:
+    """Why a subscription matches an event or not."""
+    return filter.explain(msgspec.json.decode(event), id)
+
+
+def query(schema: Schema, where: Any, events: Iterator[Logged], limit: int) -> Page:
+    """The first events that a predicate matches, of as many as one query may look at."""
+    one = None
+    if where is not None:
+        if not isinstance(where, str | dict):
+            raise RequestError('"where" is an SQL condition as text, or an event pattern as an object')
+        one = EventFilter(schema, max_unbounded=None)
+        one.subscribe(where)
+    found: list[StoredEvent] = []
+    seen = last = 0
+    while some := list(islice(events, min(_SOME, MOST_SCANNED - seen))):
+        hits = np.ones(len(some), bool)
+        if one is not None:
+            decoded: list[Any] = [msgspec.json.decode(entry.body) for _, entry in some]
+            hits = one.any_match(decoded)
+        for hit, (position, entry) in zip(hits.tolist(), some, strict=True):
+            last = position
+            if hit:
+                found.append(StoredEvent(position, entry.at, entry.user, entry.body))
+                if len(found) == limit:
+                    return Page(found, last)
+        seen += len(some)
+    return Page(found, last if seen == MOST_SCANNED else None)
+
+
+def statistics(filter: EventFilter) -> dict[str, Any]:
+    """Of one filter, as JSON can hold them."""
+    return {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in filter.stats().items()
+        if isinstance(value, str | int | float | bool | np.generic)
+    }

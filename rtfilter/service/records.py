@@ -1,0 +1,119 @@
+"""What doors ask the pipeline for, and what they are given."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rtfilter.events.schema import Schema
+
+
+class FilterInfo(NamedTuple):
+    """A filter: a named schema, that is a type of events.
+
+    Attributes
+    ----------
+    name : str
+    schema : Schema
+    key : str or None
+        The attribute that tells whose event it is, such as a truck or a symbol; see `Wish.order`.
+    since : int
+        Entries of the log before this position belong to another filter that had the name.
+    """
+
+    name: str
+    schema: Schema
+    key: str | None = None
+    since: int = 0
+
+
+class Wish(NamedTuple):
+    """A subscription as it is asked for.
+
+    Attributes
+    ----------
+    where : str or dict
+        An SQL condition, or an event pattern.
+    metadata : dict, optional
+        What to keep beside it.
+    ttl : float, optional
+        Seconds after which it ends by itself.
+    digest : float, optional
+        Its deliveries are sent together, every so many seconds; those that another subscription of the user
+        matches as well are sent at once.
+    order : "key", optional
+        Events of one key are sent in published order: the filter must have a key.
+    """
+
+    where: Any
+    metadata: dict[str, Any] | None = None
+    ttl: float | None = None
+    digest: float | None = None
+    order: str | None = None
+
+
+class Subscription(NamedTuple):
+    """A subscription that is there.
+
+    Attributes
+    ----------
+    id : int
+    filter, user : str
+    wish : Wish
+        With the seconds that it was given to live.
+    since : float
+        When it was made, or last replaced, in seconds since 1970.
+    expires : float or None
+        When it ends by itself.
+    """
+
+    id: int
+    filter: str
+    user: str
+    wish: Wish
+    since: float
+    expires: float | None
+
+
+class StoredEvent(NamedTuple):
+    """An event of the log; `at` is when it arrived, in seconds since 1970."""
+
+    position: int
+    at: float
+    user: str
+    body: bytes
+
+
+class Page(NamedTuple):
+    """Stored events; `next` is the position to go on after, None where there are no more."""
+
+    events: list[StoredEvent]
+    next: int | None
+
+
+class Delivery(NamedTuple):
+    """An event for a user, with all of the user's subscriptions that match it; or the end of one of them.
+
+    Attributes
+    ----------
+    position : int
+        In the log, of the event or of the change.
+    subscriptions : tuple of int
+    body : bytes
+        The event as JSON.
+    filter : str
+    at : float
+        When the event arrived, in seconds since 1970.
+    response : float or None
+        Seconds from its arrival at the server until it was known what it matches; None where the server has
+        been started since.
+    ended : str or None
+        Why ``subscriptions[0]`` ended; then there is no event.
+    """
+
+    position: int
+    subscriptions: tuple[int, ...]
+    body: bytes
+    filter: str = ""
+    at: float = 0.0
+    response: float | None = None
+    ended: str | None = None

@@ -1,0 +1,92 @@
+"""Indexes beside the log, so that a start need not build them again.
+
+A folder per filter has an index by the position of the log that it holds at least. It may hold changes
+beyond: making them again does no harm. It is never newer than what the log knows to be settled.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Container
+from pathlib import Path
+
+from rtfilter.errors import SnapshotError
+from rtfilter.filter import EventFilter
+from rtfilter.service.match import Index
+from rtfilter.service.records import FilterInfo
+from rtfilter.store.log import Log
+from rtfilter.watch.metrics import Metrics
+
+_log = logging.getLogger(__name__)
+
+
+def name_of(info: FilterInfo) -> str:
+    """Of the folder of a filter."""
+    return f"{info.name}-{info.since}"
+
+
+def open_index(
+    root: Path, info: FilterInfo, log: Log, settled: int, metrics: Metrics | None
+) -> tuple[Index, bool]:
+    """The index of a filter as of the entry at `settled`, and whether one that was written helped."""
+    found = _newest(root / name_of(info), info, settled, metrics)
+    if found is None:
+        filter = EventFilter(info.schema, max_unbounded=None, metrics=metrics or False)
+        index = Index(info, filter)
+        index.change(log.at(settled, info.name, info.since))
+        return index, False
+    filter, position = found
+    index = Index(info, filter)
+    index.change(log.entries(position, settled, info.name))
+    return index, True
+
+
+def _newest(
+    folder: Path, info: FilterInfo, settled: int, metrics: Metrics | None
+) -> tuple[EventFilter, int] | None:
+    for position in sorted(positions(folder), reverse=True):
+        if position > settled:
+            continue
+        try:
+            found = EventFilter.load(folder / str(position), metrics=metrics or False)
+        except SnapshotError as error:
+            _log.warning("%s; it is built from the log", error)
+            continue
+        if found.schema == info.schema:
+            found.max_unbounded = None
+            return found, position
+    return None
+
+
+def positions(folder: Path) -> list[int]:
+    """Of the indexes in a folder."""
+    return [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
+
+
+def write(folder: Path, filter: EventFilter) -> Path:
+    """Write an index aside."""
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = folder / "new"
+    shutil.rmtree(aside, ignore_errors=True)
+    filter.save(aside)
+    return aside
+
+
+def keep(aside: Path, position: int) -> None:
+    """Have an index that was written aside used from now on, and remove others."""
+    folder = aside.parent
+    old = positions(folder)
+    if position in old:
+        shutil.rmtree(aside)
+        return
+    aside.rename(folder / str(position))
+    for one in old:
+        shutil.rmtree(folder / str(one), ignore_errors=True)
+
+
+def remove_others(root: Path, known: Container[str]) -> None:
+    """Remove the folders of filters that are there no more."""
+    for path in root.glob("*"):
+        if path.name not in known:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,160 @@
+"""Stage 3: into the log. What arrives while a transaction is written becomes the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from rtfilter.service.errors import BusyError, ConflictError
+from rtfilter.store.log import Log, Placed
+from rtfilter.store.tables import Entry, Key, Logged, Progress, Request
+
+MOST_WAITING: Final = 64 * 2**20
+"""Bytes of entries that may wait for their transaction."""
+TOGETHER: Final = 20_000
+"""Entries of a transaction, about; those beyond wait for the next one."""
+_T = TypeVar("_T")
+
+
+class _Asked(NamedTuple):
+    request: Request
+    size: int
+    answer: asyncio.Future[range]
+
+
+class Store:
+    """Writes to the log, many callers in one transaction.
+
+    Parameters
+    ----------
+    log : Log
+    stored : callable
+        Is told the new entries, in order of their positions, before any caller is.
+    progress : callable
+        Gives what is to be written beside them.
+    not_written : callable
+        Takes it back where that failed.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        stored: Callable[[list[Logged]], None],
+        progress: Callable[[], Progress],
+        not_written: Callable[[Progress], None],
+    ) -> None:
+        self._log, self._stored = log, stored
+        self._progress, self._not_written = progress, not_written
+        self._waiting: list[_Asked] = []
+        self._bytes = 0
+        self._news = asyncio.Event()
+        self._flushes: list[asyncio.Future[None]] = []
+        self._thread = ThreadPoolExecutor(1, "rtfilter-log")
+
+    async def put(self, entries: Sequence[Entry], key: Key | None = None) -> range:
+        """Return the positions of entries once they are durable: all of them, or an error and none.
+
+        Raises
+        ------
+        ConflictError
+            The key stands for another request, or what is to be changed is gone.
+        BusyError
+            Too much waits, or the log cannot be written.
+        """
+        size = sum(len(entry.body) + 100 for entry in entries)
+        if self._waiting and self._bytes + size > MOST_WAITING:
+            raise BusyError("too much waits to be written; try again", 1.0)
+        answer: asyncio.Future[range] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Asked(Request(entries, key), size, answer))
+        self._bytes += size
+        self._news.set()
+        return await answer
+
+    async def flush(self) -> None:
+        """Write the progress; returns once it is durable. Raises `BusyError`."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flushes.append(answer)
+        self._news.set()
+        await answer
+
+    async def change(self, work: Callable[..., _T], *given: Any) -> _T:
+        """Have other work done that writes, between transactions. Raises `BusyError`."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
+        except SQLAlchemyError as error:
+            raise _busy(error) from error
+
+    def nudge(self) -> None:
+        """Have the progress written soon."""
+        self._news.set()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait."""
+        return self._bytes
+
+    async def run(self) -> None:
+        """Write, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            asked = self._take()
+            flushes, self._flushes = self._flushes, []
+            progress = self._progress()
+            requests = [one.request for one in asked]
+            try:
+                placed = await loop.run_in_executor(self._thread, self._log.commit, requests, progress)
+            except SQLAlchemyError as error:
+                self._not_written(progress)
+                self._fail(asked, flushes, error)
+                continue
+            self._tell(asked, placed)
+            for flush in flushes:
+                if not flush.done():
+                    flush.set_result(None)
+
+    def _take(self) -> list[_Asked]:
+        count = entries = 0
+        while count < len(self._waiting) and (entries < TOGETHER):
+            entries += len(self._waiting[count].request.entries)
+            count += 1
+        asked, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._bytes -= sum(one.size for one in asked)
+        if self._waiting:
+            self._news.set()
+        return asked
+
+    def _tell(self, asked: list[_Asked], placed: list[Placed]) -> None:
+        new: list[Logged] = []
+        for one, place in zip(asked, placed, strict=True):
+            if place.new:
+                new += map(Logged, range(place.first, place.first + place.size), one.request.entries)
+        self._stored(new)
+        for one, place in zip(asked, placed, strict=True):
+            if one.answer.done():
+                continue
+            if place.error is not None:
+                one.answer.set_exception(ConflictError(str(place.error)))
+            else:
+                one.answer.set_result(range(place.first, place.first + place.size))
+
+    def _fail(self, asked: list[_Asked], flushes: list[asyncio.Future[None]], error: SQLAlchemyError) -> None:
+        answers: list[asyncio.Future[Any]] = [one.answer for one in asked]
+        for answer in [*answers, *flushes]:
+            if not answer.done():
+                answer.set_exception(_busy(error))
+
+    def close(self) -> None:
+        """Wait for the transaction that is being written."""
+        self._thread.shutdown()
+
+
+def _busy(error: SQLAlchemyError) -> BusyError:
+    made = BusyError("the log cannot be written; nothing of this request was kept", 1.0)
+    made.__cause__ = error
+    return made

@@ -1,0 +1,6 @@
+"""What survives the process, in SQLite or PostgreSQL."""
+
+from rtfilter.extras import needed
+
+with needed("service", "the server"):
+    import sqlalchemy as sqlalchemy

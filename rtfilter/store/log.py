@@ -1,0 +1,400 @@
+"""The log: events and changes of subscriptions in one order, and what has been acknowledged.
+
+What `Log.commit` returned survives a killed process. Everything else of the server is computed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import sqlalchemy as sql
+
+from rtfilter.errors import RTFilterError
+from rtfilter.store.database import writing
+from rtfilter.store.tables import (
+    BACKLOG,
+    FILTERS,
+    KEYS,
+    LOG,
+    MARKS,
+    STATE,
+    TABLES,
+    VERSION,
+    Entry,
+    Key,
+    Kind,
+    Logged,
+    Mark,
+    Progress,
+    Request,
+    Row,
+)
+
+PAGE: Final = 10_000
+"""Entries that are read at once."""
+_COLUMNS: Final = ("kind", "filter", "user", "body", "subscription", "at", "expires", "manner")
+_ENTRY: Final = (LOG.c.position, *(LOG.c[name] for name in _COLUMNS))
+_LIVE: Final = LOG.c.until.is_(None) & LOG.c.subscription.is_not(None)
+
+
+class RefusedError(RTFilterError):
+    """A request that the log does not take; the others of its transaction are not touched.
+
+    Parameters
+    ----------
+    message : str
+    """
+
+
+class VersionError(RTFilterError, ValueError):
+    """A database that was made by another version of rtfilter."""
+
+
+class Placed(NamedTuple):
+    """Where a request is in the log: `size` entries from `first` on, or why it is not.
+
+    Attributes
+    ----------
+    first, size : int
+    new : bool
+        False where its key was there: then it had been put in before.
+    error : RefusedError or None
+    """
+
+    first: int
+    size: int
+    new: bool
+    error: RefusedError | None = None
+
+
+class FilterRow(NamedTuple):
+    """A filter as it is kept; `since` is the position from which on it is there."""
+
+    name: str
+    since: int
+    schema: bytes
+    key: str | None
+
+
+class Log:
+    """The log in a database. One thread writes; others may read meanwhile.
+
+    Parameters
+    ----------
+    engine : sqlalchemy.Engine
+        Tables are made where there are none.
+
+    Attributes
+    ----------
+    head : int
+        The last position.
+
+    Raises
+    ------
+    VersionError
+    """
+
+    def __init__(self, engine: sql.Engine) -> None:
+        self._engine, self._writing = engine, writing(engine)
+        with self._writing.begin() as connection:
+            TABLES.create_all(connection)
+        state = self._state()
+        if state.setdefault("version", VERSION) != VERSION:
+            raise VersionError(
+                f"this database is of version {state['version']}, and this rtfilter uses {VERSION}; use the "
+                "rtfilter that made it, or another folder"
+            )
+        with self._writing.begin() as connection:
+            _put_state(connection, "version", VERSION)
+            last = connection.execute(sql.select(sql.func.max(LOG.c.position))).scalar() or 0
+        self.head = max(int(last), state.get("head", 0))
+        self._at = 0.0
+
+    def _state(self) -> dict[str, int]:
+        with self._engine.connect() as connection:
+            return {name: int(value) for name, value in connection.execute(sql.select(STATE))}
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def commit(self, requests: Sequence[Request], progress: Progress | None = None) -> list[Placed]:
+        """Put in requests and progress in one transaction; all of it is durable when this returns.
+
+        Raises
+        ------
+        sqlalchemy.exc.SQLAlchemyError
+            Nothing was written.
+        """
+        head, placed = self.head, []
+        with self._writing.begin() as connection:
+            rows: list[dict[str, Any]] = []
+            keys: dict[tuple[str, str], tuple[bytes, Placed]] = {}
+            for request in requests:
+                found = self._known(connection, request.key, keys)
+                if found is None:
+                    found = self._place(connection, request, head + 1, rows)
+                    if request.key is not None and found.error is None:
+                        keys[request.key[:2]] = request.key.request, found
+                        _insert(connection, KEYS, [{**request.key._asdict(), **_span(found)}])
+                    head += found.size if found.error is None else 0
+                placed.append(found)
+            _insert(connection, LOG, rows)
+            if progress is not None:
+                _put_progress(connection, progress)
+        self.head = head
+        return placed
+
+    def _known(
+        self, connection: sql.Connection, key: Key | None, keys: dict[tuple[str, str], tuple[bytes, Placed]]
+    ) -> Placed | None:
+        """Where the same request was put, in this transaction or before."""
+        if key is None:
+            return None
+        there = keys.get(key[:2])
+        if there is None:
+            asked = sql.select(KEYS.c.request, KEYS.c.first, KEYS.c["count"])
+            row = connection.execute(asked.where(KEYS.c.user == key.user, KEYS.c.key == key.key)).first()
+            if row is None:
+                return None
+            there = bytes(row[0]), Placed(int(row[1]), int(row[2]), False)
+        if there[0] != key.request:
+            error = RefusedError(f"the key {key.key!r} stands for another request; take a new one")
+            return Placed(0, 0, False, error)
+        return there[1]._replace(new=False)
+
+    def _place(
+        self, connection: sql.Connection, request: Request, first: int, rows: list[dict[str, Any]]
+    ) -> Placed:
+        """Make the rows of a request."""
+        made = []
+        for position, entry in enumerate(request.entries, first):
+            self._at = max(self._at, entry.at)  # a clock that is set back must not disorder the log
+            row = {name: getattr(entry, name) for name in _COLUMNS}
+            row |= {"position": position, "kind": str(entry.kind), "at": self._at, "until": None}
+            if entry.kind == Kind.SUBSCRIBE:
+                row["subscription"] = position
+            elif entry.kind != Kind.EVENT:
+                _insert(connection, LOG, rows)  # it may be among these
+                rows.clear()
+                if not _supersede(connection, entry, position):
+                    gone = RefusedError(f"there is no subscription {entry.subscription} any more")
+                    return Placed(0, 0, False, gone)
+                if entry.kind == Kind.UNSUBSCRIBE:
+                    row["until"] = position
+            made.append(row)
+        rows += made
+        return Placed(first, len(made), True)
+
+    def put_filter(self, name: str, schema: bytes, key: str | None) -> FilterRow:
+        """Keep a new filter, durably."""
+        made = FilterRow(name, self.head + 1, schema, key)
+        with self._writing.begin() as connection:
+            _insert(connection, FILTERS, [made._asdict()])
+            _put_state(connection, "head", self.head + 1)
+        self.head += 1
+        return made
+
+    def remove_filter(self, name: str) -> None:
+        """Forget a filter."""
+        with self._writing.begin() as connection:
+            connection.execute(sql.delete(FILTERS).where(FILTERS.c.name == name))
+
+    def trim(self, events: float, changes: int) -> int:
+        """Remove what is needed no more; returns how many entries.
+
+        Parameters
+        ----------
+        events : float
+            Events that arrived before this moment go, once they are settled and in no backlog's bounds.
+        changes : int
+            Changes that were superseded up to this position go.
+        """
+        with self._writing.begin() as connection:
+            _put_state(connection, "head", self.head)
+            settled = connection.execute(
+                sql.select(STATE.c.value).where(STATE.c.name == "settled")
+            ).scalar_one_or_none()
+            last = connection.execute(
+                sql.select(sql.func.max(LOG.c.position)).where(LOG.c.at < events)
+            ).scalar()
+            last = min(int(last or 0), int(settled or 0))
+            old = connection.execute(
+                sql.delete(LOG).where(LOG.c.subscription.is_(None), LOG.c.position <= last)
+            ).rowcount
+            connection.execute(sql.delete(KEYS).where(KEYS.c.first <= last))
+            superseded = LOG.c.subscription.is_not(None) & (LOG.c.until <= changes)
+            return old + connection.execute(sql.delete(LOG).where(superseded)).rowcount
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> int:
+        """As of the last `Progress`."""
+        return self._state().get("settled", 0)
+
+    def filters(self) -> list[FilterRow]:
+        """All filters."""
+        with self._engine.connect() as connection:
+            return [FilterRow(*row) for row in connection.execute(sql.select(FILTERS))]
+
+    def entries(self, after: int, upto: int | None = None, filter: str | None = None) -> Iterator[Logged]:
+        """Entries in order, above one position and up to another; of one filter, changes only."""
+        asked = sql.select(*_ENTRY)
+        if upto is not None:
+            asked = asked.where(LOG.c.position <= upto)
+        if filter is not None:
+            asked = asked.where(LOG.c.filter == filter, LOG.c.subscription.is_not(None))
+        return self._pages(asked, after)
+
+    def at(self, position: int, filter: str, since: int) -> Iterator[Logged]:
+        """The subscriptions of a filter as they were at a position that no `trim` has reached.
+
+        Those before `since` are of another filter that had the name.
+        """
+        asked = sql.select(*_ENTRY).where(
+            LOG.c.filter == filter,
+            LOG.c.subscription.is_not(None),
+            LOG.c.position <= position,
+            LOG.c.until.is_(None) | (LOG.c.until > position),
+        )
+        return self._pages(asked, since - 1)
+
+    def _pages(self, asked: sql.Select[Any], after: int) -> Iterator[Logged]:
+        while True:
+            page = asked.where(LOG.c.position > after).order_by(LOG.c.position).limit(PAGE)
+            with self._engine.connect() as connection:
+                rows = connection.execute(page).all()
+            for row in rows:
+                after = row[0]
+                yield _logged(row)
+            if len(rows) < PAGE:
+                return
+
+    def owners(self) -> Iterator[tuple[int, str, str, float | None, str | None]]:
+        """Of all subscriptions that are there: id, filter, user, when it ends, and how it delivers."""
+        columns = (LOG.c.subscription, LOG.c.filter, LOG.c.user, LOG.c.expires, LOG.c.manner)
+        with self._engine.connect() as connection:
+            for row in connection.execute(sql.select(*columns).where(_LIVE)):
+                yield tuple(row)
+
+    def subscriptions(
+        self,
+        *,
+        id: int | None = None,
+        user: str | None = None,
+        filter: str | None = None,
+        after: int = 0,
+        limit: int = PAGE,
+    ) -> list[Logged]:
+        """Subscriptions that are there, by id."""
+        asked = sql.select(*_ENTRY).where(_LIVE, LOG.c.subscription > after)
+        for column, value in ((LOG.c.subscription, id), (LOG.c.user, user), (LOG.c.filter, filter)):
+            if value is not None:
+                asked = asked.where(column == value)
+        with self._engine.connect() as connection:
+            rows = connection.execute(asked.order_by(LOG.c.subscription).limit(limit))
+            return [_logged(row) for row in rows]
+
+    def bodies(self, positions: Collection[int]) -> dict[int, Logged]:
+        """Events by position; those that were trimmed are left out."""
+        found: dict[int, Logged] = {}
+        ordered = sorted(positions)
+        with self._engine.connect() as connection:
+            for first in range(0, len(ordered), 500):
+                some = ordered[first : first + 500]
+                for row in connection.execute(sql.select(*_ENTRY).where(LOG.c.position.in_(some))):
+                    found[row[0]] = _logged(row)
+        return found
+
+    def events(
+        self, filter: str, *, user: str | None, since: float | None, until: float | None, after: int
+    ) -> Iterator[Logged]:
+        """Stored events of a filter above a position, of a time, in order."""
+        asked = sql.select(*_ENTRY).where(LOG.c.filter == filter, LOG.c.kind == str(Kind.EVENT))
+        if user is not None:
+            asked = asked.where(LOG.c.user == user)
+        if since is not None:
+            after = max(after, self._before(since))
+        if until is not None:
+            asked = asked.where(LOG.c.position <= self._before(until))
+        return self._pages(asked, after)
+
+    def _before(self, moment: float) -> int:
+        """The last position that arrived before a moment: `at` ascends with positions."""
+        low, high = 0, self.head
+        with self._engine.connect() as connection:
+            while low < high:
+                middle = (low + high + 1) // 2
+                asked = sql.select(LOG.c.position, LOG.c.at).where(LOG.c.position <= middle)
+                row = connection.execute(asked.order_by(LOG.c.position.desc()).limit(1)).first()
+                if row is None or row[1] < moment:
+                    low = middle
+                else:
+                    high = row[0] - 1
+        return low
+
+    def marks(self) -> dict[str, Mark]:
+        """What each user has acknowledged."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(sql.select(MARKS)).all()
+        return {user: Mark(low, frozenset(msgspec.json.decode(beyond))) for user, low, beyond in rows}
+
+    def backlog(self) -> Iterator[Row]:
+        """What waits for users, by user and number."""
+        asked = sql.select(BACKLOG).order_by(BACKLOG.c.user, BACKLOG.c.number)
+        with self._engine.connect() as connection:
+            for user, number, body in connection.execute(asked):
+                yield Row(user, number, msgspec.json.decode(body))
+
+    def close(self) -> None:
+        """Close the database."""
+        self._engine.dispose()
+
+
+def _logged(row: Any) -> Logged:
+    position, kind, *rest = row
+    return Logged(position, Entry(Kind(kind), *rest))
+
+
+def _insert(connection: sql.Connection, table: sql.Table, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        connection.execute(sql.insert(table), rows)
+
+
+def _span(placed: Placed) -> dict[str, int]:
+    return {"first": placed.first, "count": placed.size}
+
+
+def _supersede(connection: sql.Connection, entry: Entry, position: int) -> bool:
+    there = (LOG.c.subscription == entry.subscription) & LOG.c.until.is_(None)
+    return connection.execute(sql.update(LOG).where(there).values(until=position)).rowcount == 1
+
+
+def _put_state(connection: sql.Connection, name: str, value: int) -> None:
+    connection.execute(sql.delete(STATE).where(STATE.c.name == name))
+    connection.execute(sql.insert(STATE).values(name=name, value=value))
+
+
+def _put_progress(connection: sql.Connection, progress: Progress) -> None:
+    _put_state(connection, "settled", progress.settled)
+    if progress.marks:
+        users = [{"name": user} for user in progress.marks]
+        connection.execute(sql.delete(MARKS).where(MARKS.c.user == sql.bindparam("name")), users)
+        _insert(
+            connection,
+            MARKS,
+            [
+                {"user": user, "low": low, "beyond": msgspec.json.encode(sorted(beyond))}
+                for user, (low, beyond) in progress.marks.items()
+            ],
+        )
+    if progress.gone:
+        gone = [{"name": user, "which": number} for user, number in progress.gone]
+        this = (BACKLOG.c.user == sql.bindparam("name")) & (BACKLOG.c.number == sql.bindparam("which"))
+        connection.execute(sql.delete(BACKLOG).where(this), gone)
+    _insert(
+        connection,
+        BACKLOG,
+        [{"user": user, "number": n, "body": msgspec.json.encode(rest)} for user, n, rest in progress.rows],
+    )

@@ -1,0 +1,194 @@
+"""The tables of the log, and the records that are in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import sqlalchemy as sql
+
+VERSION: Final = 1
+"""Of the tables; a database of another version is refused."""
+TABLES = sql.MetaData()
+_Whole = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
+
+LOG = sql.Table(
+    "log",
+    TABLES,
+    sql.Column("position", _Whole, primary_key=True, autoincrement=False),
+    sql.Column("at", sql.Float, nullable=False),
+    sql.Column("kind", sql.Text, nullable=False),
+    sql.Column("filter", sql.Text, nullable=False),
+    sql.Column("user", sql.Text, nullable=False),
+    sql.Column("body", sql.LargeBinary, nullable=False),
+    sql.Column("subscription", _Whole),
+    sql.Column("until", _Whole),  # the position of the change that replaced or removed it
+    sql.Column("expires", sql.Float),
+    sql.Column("manner", sql.Text),
+)
+_live = LOG.c.until.is_(None) & LOG.c.subscription.is_not(None)
+for _name, _columns in {
+    "live": (LOG.c.subscription,),
+    "live_of_user": (LOG.c.user, LOG.c.subscription),
+}.items():
+    sql.Index(_name, *_columns, sqlite_where=_live, postgresql_where=_live)
+sql.Index(
+    "changes",
+    LOG.c.filter,
+    LOG.c.position,
+    sqlite_where=LOG.c.subscription.is_not(None),
+    postgresql_where=LOG.c.subscription.is_not(None),
+)
+KEYS = sql.Table(
+    "keys",
+    TABLES,
+    sql.Column("user", sql.Text, primary_key=True),
+    sql.Column("key", sql.Text, primary_key=True),
+    sql.Column("request", sql.LargeBinary, nullable=False),
+    sql.Column("first", _Whole, nullable=False),
+    sql.Column("count", _Whole, nullable=False),
+)
+MARKS = sql.Table(
+    "marks",
+    TABLES,
+    sql.Column("user", sql.Text, primary_key=True),
+    sql.Column("low", _Whole, nullable=False),
+    sql.Column("beyond", sql.LargeBinary, nullable=False),
+)
+BACKLOG = sql.Table(
+    "backlog",
+    TABLES,
+    sql.Column("user", sql.Text, primary_key=True),
+    sql.Column("number", _Whole, primary_key=True, autoincrement=False),
+    sql.Column("body", sql.LargeBinary, nullable=False),
+)
+FILTERS = sql.Table(
+    "filters",
+    TABLES,
+    sql.Column("name", sql.Text, primary_key=True),
+    sql.Column("since", _Whole, nullable=False),
+    sql.Column("schema", sql.LargeBinary, nullable=False),
+    sql.Column("key", sql.Text),
+)
+STATE = sql.Table(
+    "state",
+    TABLES,
+    sql.Column("name", sql.Text, primary_key=True),
+    sql.Column("value", _Whole, nullable=False),
+)
+
+
+class Kind(StrEnum):
+    """What an entry is."""
+
+    EVENT = "event"
+    SUBSCRIBE = "subscribe"
+    REPLACE = "replace"
+    UNSUBSCRIBE = "unsubscribe"
+
+
+class Entry(NamedTuple):
+    """What is to be put into the log.
+
+    Attributes
+    ----------
+    kind : Kind
+    filter, user : str
+        The name of the filter; who publishes, or whose subscription it is.
+    body : bytes
+        JSON.
+    subscription : int or None
+        Of a change; None for a new subscription, whose id is its position.
+    at : float
+        When it arrived, in seconds since 1970.
+    expires : float or None
+        When a subscription ends by itself.
+    manner : str or None
+        How its deliveries are sent, as JSON; None for each at once.
+    arrived : float or None
+        The same moment by `time.perf_counter`, of this process.
+    """
+
+    kind: Kind
+    filter: str
+    user: str
+    body: bytes
+    subscription: int | None = None
+    at: float = 0.0
+    expires: float | None = None
+    manner: str | None = None
+    arrived: float | None = None
+
+
+class Logged(NamedTuple):
+    """An entry at its position."""
+
+    position: int
+    entry: Entry
+
+
+class Mark(NamedTuple):
+    """What a user has acknowledged: every event up to `low`, and those in `beyond`, which are above it."""
+
+    low: int = 0
+    beyond: frozenset[int] = frozenset()
+
+
+class Key(NamedTuple):
+    """What a repeated request is known by.
+
+    Attributes
+    ----------
+    user, key : str
+    request : bytes
+        A hash of the request; another request with the same key is refused.
+    """
+
+    user: str
+    key: str
+    request: bytes
+
+
+class Request(NamedTuple):
+    """Entries that are put in together: all, or none."""
+
+    entries: Sequence[Entry]
+    key: Key | None = None
+
+
+class Row(NamedTuple):
+    """Deliveries of one user and batch.
+
+    Attributes
+    ----------
+    user : str
+    number : int
+        Of this user's rows.
+    deliveries : sequence of (int, sequence of int, str or None)
+        The position of an event and the subscriptions that match it; or of the end of a subscription, and
+        why it ended.
+    """
+
+    user: str
+    number: int
+    deliveries: Sequence[tuple[int, Sequence[int], str | None]]
+
+
+class Progress(NamedTuple):
+    """How far deliveries have come.
+
+    Attributes
+    ----------
+    settled : int
+        Of all entries up to this position it is known what they match, and `rows` have it.
+    marks : mapping of str to Mark
+    rows : sequence of Row
+    gone : sequence of (str, int)
+        Rows, by user and number, that are needed no more.
+    """
+
+    settled: int
+    marks: Mapping[str, Mark] = {}
+    rows: Sequence[Row] = ()
+    gone: Sequence[tuple[str, int]] = ()

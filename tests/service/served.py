@@ -1,0 +1,55 @@
+"""A pipeline on a database of its own, for tests."""
+
+import asyncio
+import json
+
+from rtfilter import Schema
+from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.records import Wish
+from rtfilter.service.roles import Identity, Role
+from rtfilter.store.database import engine
+from rtfilter.store.log import Log
+
+SCHEMA = Schema({"price": float, "symbol": str})
+ADMIN = Identity("root", frozenset(Role))
+ANN, BOB = (Identity(name, frozenset({Role.SUBSCRIBER})) for name in ("ann", "bob"))
+CARL = Identity("carl", frozenset({Role.PUBLISHER}))
+
+
+def served(path, *scripts, key="symbol", url=None, **more):
+    """Run each script with a pipeline of its own, all with the same database."""
+
+    async def run(script):
+        log = Log(engine(url or f"sqlite:///{path}/log.sqlite"))
+        pipeline = Pipeline(log, path, **more)
+        await pipeline.start()
+        try:
+            await pipeline.add_filter(ADMIN, "default", SCHEMA, key)
+            return await script(pipeline)
+        finally:
+            assert pipeline.healthy
+            await pipeline.stop()
+
+    return [asyncio.run(run(script)) for script in scripts]
+
+
+def events(pipeline, *prices, symbol=None):
+    """Events as they are published."""
+    rows = [{"price": price} if symbol is None else {"price": price, "symbol": symbol} for price in prices]
+    return pipeline.parse("default").lines(b"\n".join(json.dumps(row).encode() for row in rows))
+
+
+async def publish(pipeline, *prices, symbol=None, who=CARL, key=None):
+    """Publish, and wait until it is known what matches."""
+    places = await pipeline.publish(who, "default", events(pipeline, *prices, symbol=symbol), key)
+    await pipeline.settled(places[-1])
+    return places
+
+
+async def subscribe(pipeline, where, who=ANN, **more):
+    return await pipeline.subscribe(who, "default", Wish(where, **more))
+
+
+def pairs(pipeline, who):
+    """What waits for a user: (position, subscription)."""
+    return {(one.position, id) for one in pipeline.pending(who) for id in one.subscriptions}

@@ -1,0 +1,224 @@
+"""The log, on SQLite and on PostgreSQL."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+import sqlalchemy
+
+import postgresql
+from rtfilter.store.database import engine, hold
+from rtfilter.store.log import Log, VersionError
+from rtfilter.store.tables import Entry, Key, Kind, Mark, Progress, Request, Row
+
+
+@pytest.fixture(scope="module")
+def server():
+    with postgresql.server() as dsn:
+        options = dict(part.split("=") for part in dsn.split())
+        yield f"postgresql+psycopg://rtfilter@/{options['dbname']}?host={options['host']}"
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param(
+            "postgresql",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(not postgresql.HERE, reason="PostgreSQL's server is not here"),
+            ],
+        ),
+    ]
+)
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/log.sqlite"
+        return
+    found = request.getfixturevalue("server")
+    made = sqlalchemy.create_engine(found)
+    with made.begin() as connection:
+        connection.execute(sqlalchemy.text("DROP SCHEMA public CASCADE; CREATE SCHEMA public"))
+    made.dispose()
+    yield found
+
+
+@pytest.fixture
+def opened(url):
+    with closing(Log(engine(url))) as log:
+        yield log
+
+
+def event(body=b"{}", user="ann", filter="f", at=0.0):
+    return Entry(Kind.EVENT, filter, user, body, at=at)
+
+
+def sub(user="ann", filter="f", **more):
+    return Entry(Kind.SUBSCRIBE, filter, user, b'{"where": "a > 1"}', **more)
+
+
+def gone(id):
+    return Entry(Kind.UNSUBSCRIBE, "f", "ann", b'{"reason": "removed"}', id)
+
+
+def put(log, *entries, key=None):
+    (placed,) = log.commit([Request(entries, key)])
+    assert placed.error is None
+    return placed.first
+
+
+def test_what_is_committed_is_there_after_opening_it_again(url):
+    log = Log(engine(url))
+    put(log, event(b"a", at=5.0), sub(expires=9.0, manner="{}"), event(b"c"))
+    row = Row("ann", 1, [(1, (2,), None)])
+    log.commit([], Progress(3, {"ann": Mark(2, frozenset({5}))}, [row]))
+    log.close()
+    log = Log(engine(url))
+    assert [(one.position, one.entry.body) for one in log.entries(0)][::2] == [(1, b"a"), (3, b"c")]
+    assert [one.entry.at for one in log.entries(0)] == [5.0, 5.0, 5.0]
+    assert list(log.owners()) == [(2, "f", "ann", 9.0, "{}")]
+    assert (log.head, log.settled, log.marks()) == (3, 3, {"ann": Mark(2, frozenset({5}))})
+    assert [tuple(one) for one in log.backlog()] == [("ann", 1, [[1, [2], None]])]
+    log.commit([], Progress(4, {"ann": Mark(4)}, [], [("ann", 1)]))
+    assert (list(log.backlog()), log.marks(), log.settled) == ([], {"ann": Mark(4)}, 4)
+    log.close()
+
+
+def test_a_key_stands_for_one_request_of_its_user(opened):
+    asked = Request([event(b"a"), event(b"b")], Key("ann", "k", b"1"))
+    first, again = opened.commit([asked, asked])
+    assert ((first.first, first.size, first.new), again) == ((1, 2, True), first._replace(new=False))
+    again, other = opened.commit([asked, asked._replace(key=Key("ann", "k", b"2"))])
+    assert again == first._replace(new=False)
+    assert "'k' stands for another request" in str(other.error)
+    (bobs,) = opened.commit([asked._replace(key=Key("bob", "k", b"1"))])
+    assert (bobs.first, bobs.new) == (3, True)
+    assert [one.position for one in opened.entries(0)] == [1, 2, 3, 4]
+
+
+def test_a_transaction_is_all_or_nothing(opened):
+    bad = Request([event(None)])
+    with pytest.raises(sqlalchemy.exc.IntegrityError):
+        opened.commit([Request([event()], Key("ann", "k", b"1")), bad], Progress(1, {"ann": Mark(3)}))
+    assert (list(opened.entries(0)), opened.marks(), opened.head) == ([], {}, 0)
+    assert put(opened, event()) == 1
+
+
+def test_a_refused_request_leaves_the_others_of_its_transaction(opened):
+    id = put(opened, sub())
+    placed = opened.commit([Request([gone(id)]), Request([gone(id)]), Request([event()])])
+    assert [(one.first, one.error is None) for one in placed] == [(2, True), (0, False), (3, True)]
+    assert [one.position for one in opened.entries(0)] == [1, 2, 3]
+
+
+def test_subscriptions_are_as_they_were_at_a_position(opened):
+    first, second = put(opened, sub()), put(opened, sub())
+    replaced = put(opened, Entry(Kind.REPLACE, "f", "ann", b"new", first))
+    removed = put(opened, gone(second))
+
+    def at(position):
+        return {one.entry.subscription: one.position for one in opened.at(position, "f", 0)}
+
+    assert at(second) == {first: first, second: second}
+    assert at(replaced) == {first: replaced, second: second}
+    assert at(removed) == {first: replaced}
+    assert {one.position for one in opened.entries(0, filter="f")} == {first, second, replaced, removed}
+    assert [one.position for one in opened.entries(first, replaced, "f")] == [second, replaced]
+    opened.trim(0.0, replaced)
+    assert at(replaced) == {first: replaced, second: second}
+    opened.trim(0.0, removed)
+    assert [one.position for one in opened.entries(0)] == [replaced]
+
+
+def test_subscriptions_are_listed_in_pages(opened):
+    ids = [put(opened, sub(user)) for user in ("ann", "bob", "ann", "ann")]
+    other = put(opened, sub("ann", "g"))
+
+    def listed(**asked):
+        return [one.entry.subscription for one in opened.subscriptions(**asked)]
+
+    assert listed(user="ann") == [ids[0], *ids[2:], other]
+    assert listed(user="ann", filter="f", after=ids[0], limit=1) == [ids[2]]
+    assert (listed(id=ids[1]), listed(id=99)) == ([ids[1]], [])
+
+
+def test_events_are_found_by_time(opened):
+    for at in range(1, 21):
+        put(opened, event(at=float(at // 2), filter="fg"[at % 2]))
+
+    def times(since, until):
+        return [one.entry.at for one in opened.events("f", user=None, since=since, until=until, after=0)]
+
+    for since in (None, 0.0, 3.0, 3.5, 10.0, 11.0):
+        for until in (None, 0.0, 3.0, 3.5, 10.0, 11.0):
+            wanted = [float(at) for at in range(1, 11)]
+            low, high = since if since is not None else -1, until if until is not None else 99
+            assert times(since, until) == [at for at in wanted if low <= at < high], (since, until)
+
+
+def test_positions_are_never_used_again(url):
+    log = Log(engine(url))
+    put(log, event(), event(), event())
+    log.commit([], Progress(3))
+    assert log.trim(1.0, 3) == 3
+    log.close()
+    log = Log(engine(url))
+    assert put(log, event()) == 4
+    log.close()
+
+
+def test_what_is_not_settled_is_not_trimmed(opened):
+    put(opened, event(), event())
+    opened.commit([], Progress(1))
+    assert opened.trim(1.0, 5) == 1
+
+
+def test_filters_are_kept(opened):
+    put(opened, event())
+    made = opened.put_filter("f", b"[]", "a")
+    assert (made.since, opened.filters()) == (2, [made])
+    assert put(opened, event()) == 3
+    opened.remove_filter("f")
+    assert opened.filters() == []
+
+
+def test_another_version_is_refused(url):
+    Log(engine(url)).close()
+    made = engine(url)
+    with made.begin() as connection:
+        connection.execute(sqlalchemy.text("UPDATE state SET value = 99 WHERE name = 'version'"))
+    with pytest.raises(VersionError, match="of version 99"):
+        Log(made)
+    made.dispose()
+
+
+def test_pages_are_read_one_after_the_other(opened, monkeypatch):
+    monkeypatch.setattr("rtfilter.store.log.PAGE", 2)
+    put(opened, *(event(b"%d" % i) for i in range(5)))
+    assert [one.entry.body for one in opened.entries(0)] == [b"0", b"1", b"2", b"3", b"4"]
+    assert [*opened.bodies([1, 4, 9])] == [1, 4]
+
+
+@pytest.mark.parametrize(("power", "wanted"), [(False, 1), (True, 2)])
+def test_sqlite_is_set_up(tmp_path, power, wanted):
+    made = engine(f"sqlite:///{tmp_path}/log.sqlite", power)
+    with made.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == wanted
+    with closing(sqlite3.connect(tmp_path / "log.sqlite")) as other:
+        assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    made.dispose()
+
+
+def test_a_database_of_postgresql_has_one_server(url):
+    first, second = engine(url), engine(url)
+    held = hold(first)
+    assert held is not None
+    other = hold(second)
+    assert (other is None) == url.startswith("postgresql")
+    held.close()
+    first.dispose()
+    if other is None:
+        other = hold(second)
+    assert other is not None
+    other.close()
+    second.dispose()
