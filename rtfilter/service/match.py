@@ -48,10 +48,11 @@ class Index:
     def __init__(self, info: FilterInfo, filter: EventFilter) -> None:
         self.info, self.filter, self.ordered = info, filter, 0
 
-    def change(self, changes: Iterable[Logged]) -> None:
-        """Make changes. Those that are made already do no harm."""
+    def change(self, changes: Iterable[Logged]) -> int:
+        """Make changes; returns how many there were. Those that are made already do no harm."""
         new: dict[int, Any] = {}
-        for position, entry in changes:
+        count = 0
+        for count, (position, entry) in enumerate(changes, 1):
             if entry.kind == Kind.SUBSCRIBE and position not in self.filter:
                 new[position] = msgspec.json.decode(entry.body)["where"]
                 continue
@@ -69,6 +70,7 @@ class Index:
             except RTFilterError:  # it was checked before it was stored
                 _log.exception("the change at position %d cannot be made; it is left out", position)
         self._add(new)
+        return count
 
     def _add(self, new: dict[int, Any]) -> None:
         if new:

@@ -41,7 +41,7 @@ class Keeping(NamedTuple):
 
     retention: float = 7 * 86_400.0
     redeliver: float = 30.0
-    changes: int = 100_000
+    changes: int = 50_000
 
 
 class Minder:
@@ -72,12 +72,13 @@ class Minder:
         self._keeping, self._clock = keeping, clock
         self.changes = self.written = 0
         self._background: set[asyncio.Task[None]] = set()
-        self._writing: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+        self._ending = False
 
     async def run(self) -> None:
         """Look after them, for ever."""
         trimmed = 0.0
-        while True:
+        while not self._ending:
             await asyncio.sleep(TICK)
             moment = self._clock()
             self._deliver.tick(moment)
@@ -86,8 +87,8 @@ class Minder:
                 self._soon(self._store.put([change]))
             if self._match.settled > self.written:
                 self._store.nudge()
-            if self.changes >= self._keeping.changes and (self._writing is None or self._writing.done()):
-                self._writing = self._soon(self.write_indexes())
+            if self.changes >= self._keeping.changes and not self._writing.locked():
+                self._soon(self.write_indexes())
             if time.monotonic() - trimmed > TRIM:
                 trimmed = time.monotonic()
                 self._soon(self._trim(moment))
@@ -108,15 +109,16 @@ class Minder:
 
     async def write_indexes(self) -> None:
         """Write the indexes of all filters beside the log."""
-        before = self.changes
-        for index in list(self._indexes.values()):
-            folder = self._folder / snapshots.name_of(index.info)
-            position = self._match.settled
-            aside = await asyncio.to_thread(snapshots.write, folder, index.filter)
-            await self._match.reached(self._match.taken)  # the index may hold all of these already
-            await self._store.flush()
-            snapshots.keep(aside, position)
-        self.changes -= before
+        async with self._writing:
+            before = self.changes
+            for index in list(self._indexes.values()):
+                folder = self._folder / snapshots.name_of(index.info)
+                position = self._match.settled
+                aside = await asyncio.to_thread(snapshots.write, folder, index.filter)
+                await self._match.reached(self._match.taken)  # the index may hold all of these already
+                await self._store.flush()
+                snapshots.keep(aside, position)
+            self.changes -= before
 
     async def _trim(self, moment: float) -> None:
         known = {snapshots.name_of(index.info) for index in self._indexes.values()}
@@ -128,7 +130,8 @@ class Minder:
             _log.info("removed %d entries from the log", count)
 
     async def end(self) -> None:
-        """Write what a start would otherwise compute."""
+        """Write what a start would otherwise compute; `run` ends, too."""
+        self._ending = True
         for task in list(self._background):
             await asyncio.wait([task])
         try:

@@ -52,6 +52,8 @@ from rtfilter.watch.metrics import Metrics
 
 MOST_UNMATCHED: Final = 200_000
 """Entries that may wait to be matched."""
+MOST_UNMADE: Final = 50_000
+"""Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
 MOST_KEY: Final = 200
 """Characters of an idempotency key."""
 MOST_FILTERS: Final = 1000
@@ -130,9 +132,9 @@ class Pipeline:
         log, settled = self._log, self._log.settled
         for name, since, schema, key in log.filters():
             info = FilterInfo(name, Schema.from_json(msgspec.json.decode(schema)), key, since)
-            index, kept = snapshots.open_index(self._folder, info, log, settled, self._metrics)
+            index, changes = snapshots.open_index(self._folder, info, log, settled, self._metrics)
             self._add(index)
-            self._minder.changes += 0 if kept else len(index.filter)
+            self._minder.changes += changes
         for id, filter, user, expires, manner in log.owners():
             if filter not in self._indexes or id < self._indexes[filter].info.since:
                 continue  # asked for while its filter was removed
@@ -144,7 +146,9 @@ class Pipeline:
         events = log.bodies({position for row in rows for position, _, _ in row.deliveries})
         for row in rows:
             self.deliver.restore(row, events)
-        return list(log.entries(settled))
+        left = list(log.entries(settled))
+        self._minder.changes += sum(entry.kind != Kind.EVENT for _, entry in left)
+        return left
 
     def _add(self, index: Index) -> None:
         self._indexes[index.info.name] = index
@@ -362,6 +366,8 @@ class Pipeline:
         if self._owners.of_user[who.user] + len(wishes) > most:
             raise TooManyError(f"a user may have {most} subscriptions at most")
         wrong = await self.beside(check, wishes, index)
+        while self._match.waiting > MOST_UNMADE:
+            await asyncio.sleep(0.01)
         self._index(filter)  # it may have been removed meanwhile
         at, arrived = self._clock(), time.perf_counter()
         good = [wish for row, wish in enumerate(wishes) if row not in wrong]

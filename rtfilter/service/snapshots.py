@@ -28,18 +28,16 @@ def name_of(info: FilterInfo) -> str:
 
 def open_index(
     root: Path, info: FilterInfo, log: Log, settled: int, metrics: Metrics | None
-) -> tuple[Index, bool]:
-    """The index of a filter as of the entry at `settled`, and whether one that was written helped."""
+) -> tuple[Index, int]:
+    """The index of a filter as of the entry at `settled`, and how many changes no written index has."""
     found = _newest(root / name_of(info), info, settled, metrics)
     if found is None:
         filter = EventFilter(info.schema, max_unbounded=None, metrics=metrics or False)
         index = Index(info, filter)
-        index.change(log.at(settled, info.name, info.since))
-        return index, False
+        return index, index.change(log.at(settled, info.name, info.since))
     filter, position = found
     index = Index(info, filter)
-    index.change(log.entries(position, settled, info.name))
-    return index, True
+    return index, index.change(log.entries(position, settled, info.name))
 
 
 def _newest(
