@@ -52,7 +52,8 @@ class Index:
         """Make changes; returns how many there were. Those that are made already do no harm."""
         new: dict[int, Any] = {}
         count = 0
-        for count, (position, entry) in enumerate(changes, 1):
+        for position, entry in changes:
+            count += 1
             if entry.kind == Kind.SUBSCRIBE and position not in self.filter:
                 new[position] = msgspec.json.decode(entry.body)["where"]
                 continue

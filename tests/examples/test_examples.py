@@ -19,6 +19,8 @@ SAYS = {
     "replay_with_plot.py": (["replay.png"], "picture in replay.png"),
     "spark_job.py": (["."], "4,950 matches in "),
     "own_matcher.py": ([], "matches [0 1]"),
+    "own_pipeline.py": ([], "to bob: s2 is at 1.5"),
+    "topics.py": ([], "sports/football/results -> all sports, football, results of all sports"),
 }
 MARKS = {"spark_job.py": [*spark_cases.marks, pytest.mark.slow]}
 #: Examples with a test of their own.

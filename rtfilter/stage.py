@@ -1,0 +1,83 @@
+"""The match step for a pipeline of your own: an event goes in, and comes out with its recipients.
+
+The thesis on the Matching Tree and Counting describes such a server: authenticate, parse, store, determine
+the recipients, send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from rtfilter.errors import UnknownSubscriptionError
+from rtfilter.filter import EventFilter
+from rtfilter.predicates.parse import Source
+
+R = TypeVar("R", bound=Hashable)
+
+
+class Handled(NamedTuple, Generic[R]):
+    """An event, and who is to have it.
+
+    Attributes
+    ----------
+    event : object
+        As it was given.
+    recipients : tuple
+        Each once, in the order of the ids of their subscriptions.
+    """
+
+    event: Any
+    recipients: tuple[R, ...]
+
+
+class RecipientStage(Generic[R]):
+    """Knows whose subscriptions are whose, and finds the recipients of events. For one thread at a time.
+
+    Parameters
+    ----------
+    filter : EventFilter
+        Others may use it as well; their subscriptions have no recipient here.
+    receiving : callable, optional
+        Whether a recipient is there just now; those that are not are left out. By default all are.
+
+    Examples
+    --------
+    >>> from rtfilter import EventFilter, Schema
+    >>> stage = RecipientStage(EventFilter(Schema({"price": float})))
+    >>> id = stage.subscribe("ann", "price > 10")
+    >>> stage.handle({"price": 12.0}).recipients
+    ('ann',)
+    """
+
+    def __init__(self, filter: EventFilter, receiving: Callable[[R], bool] | None = None) -> None:
+        self.filter = filter
+        self._receiving = receiving
+        self._owners: dict[Any, R] = {}
+
+    def subscribe(self, recipient: R, predicate: Source) -> Any:
+        """Add a subscription of a recipient; returns its id. Raises `PredicateError`."""
+        id = self.filter.subscribe(predicate)
+        self._owners[id] = recipient
+        return id
+
+    def unsubscribe(self, id: Any) -> None:
+        """Remove a subscription. Raises `UnknownSubscriptionError`."""
+        if self._owners.pop(id, None) is None:
+            raise UnknownSubscriptionError(id)
+        self.filter.unsubscribe(id)
+
+    def handle(self, event: Any) -> Handled[R]:
+        """Return an event with its recipients. Raises `EventError`."""
+        return Handled(event, self._recipients(self.filter.match(event).tolist()))
+
+    def handle_batch(self, events: Sequence[Any]) -> Iterator[Handled[R]]:
+        """Give events with their recipients, each as soon as it is known. Raises `EventError`."""
+        for row, ids, _ in self.filter.stream(events):
+            yield Handled(events[row], self._recipients(ids.tolist()))
+
+    def _recipients(self, ids: Iterable[Any]) -> tuple[R, ...]:
+        found = dict.fromkeys(self._owners[id] for id in sorted(ids) if id in self._owners)
+        if self._receiving is None:
+            return tuple(found)
+        return tuple(one for one in found if self._receiving(one))
