@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any, Final, NamedTuple, overload
 from uuid import uuid4
 
@@ -67,6 +68,8 @@ class Conversation:
         self._number = 0
         self._credit: int | None = None
         self._caught_up = False
+        self._heard = 0.0
+        self._earliest = float("inf")  # when something is sent again
         self._clock = pipeline.deliver.clock
 
     # -- deliveries ------------------------------------------------------------------------------------------
@@ -95,7 +98,9 @@ class Conversation:
         before = [self._pipeline.deliver.note_sent(self.who.user, one.position) for one in deliveries]
         self._number += 1
         wait = self._pipeline.keeping.redeliver * 2 ** min(max(before), MOST_AGAIN)
-        self._sent[self._number] = _Sent([one.position for one in deliveries], self._clock() + wait)
+        again = self._clock() + wait
+        self._sent[self._number] = _Sent([one.position for one in deliveries], again)
+        self._earliest = min(self._earliest, again)
         if self._credit is not None:
             self._credit -= 1
         first = deliveries[0]
@@ -114,12 +119,15 @@ class Conversation:
 
     def tick(self, now: float) -> None:
         """Send again what was not acknowledged in time."""
+        if now < self._earliest:
+            return
         late = [number for number, sent in self._sent.items() if sent.again <= now]
         again: list[int] = []
         for number in late:
             sent = self._sent[number]
             self._sent[number] = sent._replace(again=float("inf"))  # a late ACK of this number counts
             again += sent.positions
+        self._earliest = min((sent.again for sent in self._sent.values()), default=float("inf"))
         if again:
             self.send(sorted(set(again)))
 
@@ -128,6 +136,7 @@ class Conversation:
     async def hear(self, text: str | bytes) -> None:
         """Do what a message asks for, and answer it. Nothing is raised that a client could cause."""
         tag: Any = None
+        self._heard = perf_counter()
         try:
             message = msgspec.json.decode(text)
             if not isinstance(message, dict):
@@ -205,7 +214,7 @@ class Conversation:
         if not isinstance(events, list):
             raise DirectiveError('"events" is a list of objects')
         parsed = self._pipeline.parse(filter).objects(events)
-        return await self._pipeline.publish(who, filter, parsed, _text(message, "key", None))
+        return await self._pipeline.publish(who, filter, parsed, _text(message, "key", None), self._heard)
 
     def _get(self, who: Identity) -> int:
         """Have all sent that was not sent on this connection; returns how many these are."""

@@ -6,11 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rtfilter.service.backlog import Backlog, Bounds
 from rtfilter.service.records import Delivery
 from rtfilter.store.tables import Logged, Mark, Progress, Row
+
+SWEEP: Final = 10.0
+"""Seconds at most between two looks for deliveries that are too old."""
 
 
 class Owned(NamedTuple):
@@ -93,6 +96,7 @@ class Deliver:
         self._backlogs = {user: Backlog(bounds, mark) for user, mark in marks.items()}
         self._receivers: dict[str, list[Receiver]] = {}
         self._digests: dict[tuple[str, str], _Digest] = {}
+        self._swept = 0.0
         self._changed: set[str] = set()  # users whose progress is not written
         self._unwritten = Progress(0)  # what a failed transaction did not write
         self.counts: Counter[str] = Counter(delivered=0, redelivered=0, acknowledged=0, dropped=0, expired=0)
@@ -239,6 +243,9 @@ class Deliver:
                 self._receivers[user][-1].send(positions, digest=True)
         for receivers in list(self._receivers.values()):
             receivers[-1].tick(now)
+        if now - self._swept < min(self._bounds.age / 100, SWEEP):
+            return
+        self._swept = now
         for user, backlog in self._backlogs.items():
             expired = backlog.expire(moment)
             if expired:

@@ -102,7 +102,7 @@ async def _publish(filter: str, request: Request, who: Who, pipeline: Served) ->
 async def _pull(who: Who, pipeline: Served, after: int = 0) -> Response:
     found = [
         {"position": one.position, "subscriptions": one.subscriptions, "event": msgspec.Raw(one.body)}
-        for one in pipeline.pending(who, MOST_PULLED, after)
+        for one, _ in pipeline.pull(who, MOST_PULLED, after)
     ]
     return _answer({"deliveries": found}, 200)
 

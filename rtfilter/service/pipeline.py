@@ -93,6 +93,7 @@ class Pipeline:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.users: Authenticate = users or Open()
+        bounds = bounds._replace(age=min(bounds.age, keeping.retention))
         self.keeping, self._bounds, self._clock = keeping, bounds, clock
         self._log, self._folder, self._hook, self._metrics = log, folder / "indexes", hook, metrics
         self._owners = Owners()
@@ -100,7 +101,7 @@ class Pipeline:
         self._parsers: dict[str, Parse] = {}
         self.deliver = Deliver(self._owners, bounds, log.marks())
         self._match = Match(self._indexes, self.deliver.tell)
-        self._store = Store(log, self._stored, self._progress, self.deliver.not_written)
+        self._store = Store(log, self._stored, self._progress, self._not_written)
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
         self._minder = Minder(
             log,
@@ -216,6 +217,10 @@ class Pipeline:
         self._minder.written = self._match.settled
         return self.deliver.progress(self._match.settled)
 
+    def _not_written(self, progress: Progress) -> None:
+        self._minder.written = -1  # so that it is tried again
+        self.deliver.not_written(progress)
+
     # -- filters ---------------------------------------------------------------------------------------------
 
     def filters(self, who: Identity) -> list[FilterInfo]:
@@ -282,7 +287,12 @@ class Pipeline:
     # -- events ----------------------------------------------------------------------------------------------
 
     async def publish(
-        self, who: Identity, filter: str, events: Sequence[bytes], key: str | None = None
+        self,
+        who: Identity,
+        filter: str,
+        events: Sequence[bytes],
+        key: str | None = None,
+        arrived: float | None = None,
     ) -> list[int]:
         """Return the positions of events, once they are durable. For publishers.
 
@@ -292,8 +302,11 @@ class Pipeline:
             As `parse` returns them.
         key : str, optional
             Of this publisher: sent again, it stands for the same events.
+        arrived : float, optional
+            When they reached the server, by `time.perf_counter`, from which on response times count. By
+            default now.
         """
-        arrived = time.perf_counter()
+        arrived = time.perf_counter() if arrived is None else arrived
         who.require(Role.PUBLISHER)
         self._index(filter)
         self.users.admit(who, len(events))
@@ -434,11 +447,15 @@ class Pipeline:
 
     # -- deliveries ------------------------------------------------------------------------------------------
 
-    def pending(self, who: Identity, limit: int | None = None, after: int = 0) -> list[Delivery]:
-        """What the user has not acknowledged, by position, above one."""
+    def pending(self, who: Identity) -> list[Delivery]:
+        """What the user has not acknowledged, by position."""
         who.require(Role.SUBSCRIBER)
-        found = [one for one in self.deliver.pending(who.user) if one.position > after]
-        return sorted(found)[:limit]
+        return sorted(self.deliver.pending(who.user))
+
+    def pull(self, who: Identity, limit: int, after: int = 0) -> list[tuple[Delivery, int]]:
+        """The first of these above a position, as sent now, and how often each was sent before."""
+        found = [one for one in self.pending(who) if one.position > after][:limit]
+        return [(one, self.deliver.note_sent(who.user, one.position)) for one in found]
 
     async def acknowledge(self, who: Identity, positions: Iterable[int]) -> None:
         """Take deliveries of the user away, durably; others are left alone."""

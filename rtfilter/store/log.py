@@ -208,7 +208,7 @@ class Log:
         events : float
             Events that arrived before this moment go, once they are settled and in no backlog's bounds.
         changes : int
-            Changes that were superseded up to this position go.
+            Changes that were superseded up to this position go, once that is settled.
         """
         with self._writing.begin() as connection:
             _put_state(connection, "head", self.head)
@@ -223,6 +223,7 @@ class Log:
                 sql.delete(LOG).where(LOG.c.subscription.is_(None), LOG.c.position <= last)
             ).rowcount
             connection.execute(sql.delete(KEYS).where(KEYS.c.first <= last))
+            changes = min(changes, int(settled or 0))
             superseded = LOG.c.subscription.is_not(None) & (LOG.c.until <= changes)
             return old + connection.execute(sql.delete(LOG).where(superseded)).rowcount
 

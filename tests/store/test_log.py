@@ -124,8 +124,10 @@ def test_subscriptions_are_as_they_were_at_a_position(opened):
     assert at(removed) == {first: replaced}
     assert {one.position for one in opened.entries(0, filter="f")} == {first, second, replaced, removed}
     assert [one.position for one in opened.entries(first, replaced, "f")] == [second, replaced]
-    opened.trim(0.0, replaced)
+    opened.commit([], Progress(replaced))
+    opened.trim(0.0, removed)
     assert at(replaced) == {first: replaced, second: second}
+    opened.commit([], Progress(removed))
     opened.trim(0.0, removed)
     assert [one.position for one in opened.entries(0)] == [replaced]
 
