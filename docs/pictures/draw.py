@@ -67,10 +67,16 @@ def layers() -> str:
         [("experiments/", ["benchmarks, the paper's evaluation, peers; from a checkout only"], ORANGE)],
         [("cli", ["the command rtfilter"], BLUE)],
         [
+            ("service", ["the server, its doors"], BLUE),
+            ("client", ["of the server"], BLUE),
             ("spark", ["frames, shards, streams"], BLUE),
-            ("replay", ["workloads and their bursts"], BLUE),
+            ("replay", ["workloads"], BLUE),
         ],
-        [("asynchronous", ["AsyncFilter: the same for coroutines"], GREEN)],
+        [("store", ["the server's log: SQLite or PostgreSQL"], BLUE)],
+        [
+            ("asynchronous", ["AsyncFilter: the same for coroutines"], GREEN),
+            ("stage.py", ["the match step of other pipelines"], GREEN),
+        ],
         [("filter.py", ["EventFilter: what a program talks to"], GREEN)],
         [
             ("matching", ["the road of a batch, streams, the gate"], GREEN),
