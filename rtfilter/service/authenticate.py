@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from rtfilter.service.errors import NotAuthenticatedError
-from rtfilter.service.roles import Identity
+from rtfilter.service.roles import ALL, Identity, Role
 
+ADMIN: Final = "admin"
 MOST: Final = 200
 """Most characters of a name."""
 
@@ -31,13 +32,16 @@ class Authenticate(Protocol):
 
 
 class Open:
-    """Take everyone for who they say they are: for a server that only this machine can reach."""
+    """Take everyone for who they say they are: for a server that only this machine can reach.
+
+    The user ``admin`` has all roles, everyone else all but that of an admin.
+    """
 
     most_subscriptions = 10_000_000
 
     async def password(self, user: str, password: str) -> Identity:
         """As of `Authenticate`."""
-        return Identity(_name(user))
+        return Identity(_name(user), ALL if user == ADMIN else ALL - {Role.ADMIN})
 
     async def token(self, token: str) -> Identity:
         """As of `Authenticate`."""

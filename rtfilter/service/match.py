@@ -107,6 +107,7 @@ class Match:
         self._loop = asyncio.get_running_loop()
         self._known: deque[tuple[Logged, Sequence[int], float | None, Part]] = deque()
         self._woken = False
+        self._failed: BaseException | None = None
         self._moved = asyncio.Event()
 
     def put(self, logged: Iterable[Logged]) -> None:
@@ -136,6 +137,8 @@ class Match:
                 self.taken = batch[-1].position
                 indexes = dict(self._indexes)
                 await self._loop.run_in_executor(self._thread, self._work, batch, indexes)
+                if self._failed is not None:
+                    raise self._failed
                 self.settled = self.taken  # after all that the thread had the loop tell
                 self._moved.set()
 
@@ -193,8 +196,12 @@ class Match:
 
     def _drain(self) -> None:
         self._woken = False
-        while self._known:
-            self._tell(*self._known.popleft())
+        try:
+            while self._known:
+                self._tell(*self._known.popleft())
+        except BaseException as error:  # or the loop would go on, and the event be lost
+            self._failed = error
+            raise
 
     def close(self) -> None:
         """Wait for the batch that is being matched."""

@@ -15,6 +15,7 @@ from rtfilter.service.errors import (
     BusyError,
     ConflictError,
     NotAllowedError,
+    NotAuthenticatedError,
     RequestError,
     ServiceError,
     TooManyError,
@@ -453,6 +454,40 @@ def test_a_damaged_index_is_built_from_the_log(tmp_path, caplog):
     manifest.write_text("{")
     assert served(tmp_path, second) == [10]
     assert "it is built from the log" in caplog.text
+
+
+def test_a_stage_that_fails_is_seen_and_nothing_is_settled(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        await publish(pipeline, 0)
+        before = pipeline.counts["settled"]
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        pipeline.deliver._keep = lambda *_: 1 / 0
+        await pipeline.publish(CARL, "default", events(pipeline, 1))
+        assert isinstance(await pipeline.died(), ZeroDivisionError)
+        assert pipeline.counts["settled"] == before
+        return before
+
+    async def again(pipeline):
+        await publish(pipeline, 0)
+        return len(pairs(pipeline, ANN))
+
+    with pytest.raises(AssertionError):  # it is not healthy
+        served(tmp_path, script)
+    assert served(tmp_path, again) == [1]
+
+
+def test_without_users_everyone_is_who_they_say(tmp_path):
+    async def script(pipeline):
+        found = [await pipeline.users.password(name, "") for name in ("ann", "admin")]
+        assert [Role.ADMIN in one.roles for one in found] == [False, True]
+        for wrong in ("", "x" * 201, "a\nb"):
+            with pytest.raises(NotAuthenticatedError):
+                await pipeline.users.password(wrong, "")
+        with pytest.raises(NotAuthenticatedError, match="no users"):
+            await pipeline.users.token("rtf_1")
+
+    served(tmp_path, script)
 
 
 def test_errors_have_names():
