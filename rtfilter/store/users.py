@@ -1,0 +1,265 @@
+"""Users and their tokens, in a database that several processes use at the same time.
+
+Passwords are kept as argon2 hashes, tokens as SHA-256: nothing here is secret in clear. Every change moves a
+stamp, by which another process notices cheaply that it has to read again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import sqlalchemy as sql
+
+from rtfilter.errors import RTFilterError
+from rtfilter.store.database import writing
+from rtfilter.text import shown
+
+ADMIN: Final = "admin"
+"""The role that the first user has."""
+MOST_NAME: Final = 200
+"""Most characters of a name or label."""
+_MAKING: Final = 0x7274_6670  # the advisory lock of PostgreSQL, while the tables are made
+_TABLES = sql.MetaData()
+_Whole = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
+_ACCOUNTS = sql.Table(
+    "user_accounts",
+    _TABLES,
+    sql.Column("name", sql.Text, primary_key=True),
+    sql.Column("hash", sql.Text, nullable=False),
+    sql.Column("roles", sql.Text, nullable=False),  # with commas
+    sql.Column("made", sql.Float, nullable=False),
+    sql.Column("since", _Whole, nullable=False),
+)
+_TOKENS = sql.Table(
+    "user_tokens",
+    _TABLES,
+    sql.Column("id", _Whole, primary_key=True),
+    sql.Column("digest", sql.LargeBinary, nullable=False, unique=True),
+    sql.Column("owner", sql.Text, nullable=False, index=True),
+    sql.Column("label", sql.Text, nullable=False),
+    sql.Column("made", sql.Float, nullable=False),
+    sql.Column("expires", sql.Float),
+    sql.Column("revoked", sql.Float),
+    sqlite_autoincrement=True,
+)
+_STAMP = sql.Table("user_stamp", _TABLES, sql.Column("stamp", _Whole, nullable=False))
+
+
+class UsersError(RTFilterError, ValueError):
+    """A change of users or tokens that cannot be done; nothing of it was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user.
+
+    Attributes
+    ----------
+    name : str
+    hash : str
+        Of the password, by argon2.
+    roles : frozenset of str
+    made : float
+        Unix seconds.
+    since : int
+        The stamp at which the password was set: no two passwords have the same one.
+    """
+
+    name: str
+    hash: str = field(repr=False)
+    roles: frozenset[str]
+    made: float
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of a user; times in Unix seconds.
+
+    Attributes
+    ----------
+    id : int
+    digest : bytes
+        SHA-256 of the token.
+    user, label : str
+    made : float
+    expires, revoked : float or None
+    """
+
+    id: int
+    digest: bytes = field(repr=False)
+    user: str
+    label: str
+    made: float
+    expires: float | None
+    revoked: float | None
+
+    def good(self, now: float) -> bool:
+        """Whether it can be used."""
+        return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All users and the tokens that are not revoked, as of a stamp."""
+
+    stamp: int
+    accounts: dict[str, Account]
+    tokens: dict[bytes, Token] = field(repr=False)
+
+
+class Users:
+    """Users and tokens. From any thread.
+
+    Parameters
+    ----------
+    engine : sqlalchemy.Engine
+        Of `rtfilter.store.database.engine`. The tables are made where they are not there. Its errors show no
+        values from now on.
+    """
+
+    def __init__(self, engine: sql.Engine) -> None:
+        engine.hide_parameters = True
+        self._engine, self._writing = engine, writing(engine)
+        if not sql.inspect(engine).has_table(_STAMP.name):
+            with self._writing.begin() as connection:
+                if engine.dialect.name == "postgresql":
+                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_MAKING)))
+                _TABLES.create_all(connection)
+                if connection.execute(sql.select(_STAMP.c.stamp)).first() is None:
+                    connection.execute(sql.insert(_STAMP).values(stamp=0))
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def stamp(self) -> int:
+        """Another number after each change."""
+        with self._engine.connect() as connection:
+            return _stamp(connection)
+
+    def read(self) -> Known:
+        """Return all users, and the tokens that are not revoked."""
+        with self._engine.connect() as connection:
+            stamp = _stamp(connection)  # first: what changes in between is read again next time
+            accounts = {one.name: one for one in map(_account, connection.execute(sql.select(_ACCOUNTS)))}
+            live = sql.select(_TOKENS).where(_TOKENS.c.revoked.is_(None))
+            tokens = {one.digest: one for one in map(_token, connection.execute(live))}
+        return Known(stamp, accounts, tokens)
+
+    def tokens(self) -> list[Token]:
+        """All tokens, also those that were revoked, by id."""
+        with self._engine.connect() as connection:
+            return [_token(row) for row in connection.execute(sql.select(_TOKENS).order_by(_TOKENS.c.id))]
+
+    # -- changes; each raises UsersError ---------------------------------------------------------------------
+
+    def add(self, name: str, hash: str, roles: Collection[str]) -> None:
+        """Add a user. The first one has to be an admin."""
+        _check(name, "a user's name")
+        if not name or name != name.strip() or ":" in name:
+            raise UsersError("a user's name is not empty, and has no colon and no spaces around it")
+        with self._change() as (connection, stamp):
+            taken = sql.select(_ACCOUNTS.c.name).where(_ACCOUNTS.c.name == name)
+            if connection.execute(taken).first() is not None:
+                raise UsersError(f"there is a user {shown(name)} already; choose another name")
+            values = {"name": name, "hash": hash, "roles": _joined(roles), "made": time.time()}
+            connection.execute(sql.insert(_ACCOUNTS).values(**values, since=stamp))
+            if ADMIN not in roles:
+                _need_admin(connection, "the first user must be an admin: give the role admin")
+
+    def remove(self, name: str) -> None:
+        """Remove a user and the tokens, but not the last admin while there are other users."""
+        with self._change() as (connection, _):
+            _hit(connection.execute(sql.delete(_ACCOUNTS).where(_ACCOUNTS.c.name == name)), name)
+            connection.execute(sql.delete(_TOKENS).where(_TOKENS.c.owner == name))
+            _need_admin(connection, _LAST)
+
+    def set_roles(self, name: str, roles: Collection[str]) -> None:
+        """Give a user these roles and no others; one admin has to remain."""
+        self._update(name, roles=_joined(roles))
+
+    def set_password(self, name: str, hash: str) -> None:
+        """Give a user another password."""
+        self._update(name, True, hash=hash)
+
+    def rehash(self, account: Account, hash: str) -> None:
+        """Keep the same password with another hash, unless it was changed in the meantime."""
+        same = (_ACCOUNTS.c.name == account.name) & (_ACCOUNTS.c.since == account.since)
+        with self._change() as (connection, _):
+            connection.execute(sql.update(_ACCOUNTS).where(same).values(hash=hash))
+
+    def add_token(self, user: str, digest: bytes, label: str = "", expires: float | None = None) -> int:
+        """Add a token of a user; returns its id."""
+        _check(label, "a label")
+        with self._change() as (connection, _):
+            owner = sql.select(_ACCOUNTS.c.name).where(_ACCOUNTS.c.name == user)
+            if connection.execute(owner).first() is None:
+                raise UsersError(f"there is no user {shown(user)}")
+            values = {"digest": digest, "owner": user, "label": label, "made": time.time()}
+            put = connection.execute(sql.insert(_TOKENS).values(**values, expires=expires))
+            assert put.inserted_primary_key is not None
+            return int(put.inserted_primary_key[0])
+
+    def revoke(self, id: int) -> None:
+        """Let a token be good no more."""
+        with self._change() as (connection, _):
+            live = (_TOKENS.c.id == id) & _TOKENS.c.revoked.is_(None)
+            if not connection.execute(sql.update(_TOKENS).where(live).values(revoked=time.time())).rowcount:
+                raise UsersError(f"there is no token {id}, or it is revoked already")
+
+    def _update(self, name: str, moves: bool = False, **values: Any) -> None:
+        with self._change() as (connection, stamp):
+            if moves:
+                values["since"] = stamp
+            _hit(
+                connection.execute(sql.update(_ACCOUNTS).where(_ACCOUNTS.c.name == name).values(**values)),
+                name,
+            )
+            _need_admin(connection, _LAST)
+
+    @contextmanager
+    def _change(self) -> Iterator[tuple[sql.Connection, int]]:
+        """A transaction with a new stamp: changes wait for each other, since all of them write that row."""
+        with self._writing.begin() as connection:
+            connection.execute(sql.update(_STAMP).values(stamp=_STAMP.c.stamp + 1))
+            yield connection, _stamp(connection)
+
+
+_LAST: Final = "one admin has to remain while there are users: first give another user the role admin"
+
+
+def _stamp(connection: sql.Connection) -> int:
+    return int(connection.execute(sql.select(_STAMP.c.stamp)).scalar_one())
+
+
+def _account(row: Any) -> Account:
+    return Account(row.name, row.hash, frozenset(row.roles.split(",")), row.made, row.since)
+
+
+def _token(row: Any) -> Token:
+    return Token(row.id, bytes(row.digest), row.owner, row.label, row.made, row.expires, row.revoked)
+
+
+def _joined(roles: Collection[str]) -> str:
+    if not roles:
+        raise UsersError("a user needs a role")
+    return ",".join(sorted(set(roles)))
+
+
+def _check(text: str, what: str) -> None:
+    if len(text) > MOST_NAME or not text.isprintable():
+        raise UsersError(f"{what} has at most {MOST_NAME} characters, all of them printable")
+
+
+def _hit(result: sql.CursorResult[Any], name: str) -> None:
+    if not result.rowcount:
+        raise UsersError(f"there is no user {shown(name)}")
+
+
+def _need_admin(connection: sql.Connection, otherwise: str) -> None:
+    roles = [row.roles.split(",") for row in connection.execute(sql.select(_ACCOUNTS.c.roles))]
+    if roles and not any(ADMIN in one for one in roles):
+        raise UsersError(otherwise)
