@@ -1,0 +1,260 @@
+"""Who is let in, and how much they may do. Users and tokens may change in the database at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from rtfilter.service.access import tokens
+from rtfilter.service.access.passwords import Passwords, Remembered
+from rtfilter.service.access.rates import Bucket
+from rtfilter.service.authenticate import Open
+from rtfilter.service.errors import BusyError, NotAuthenticatedError, TooManyError
+from rtfilter.service.roles import Identity, Role
+from rtfilter.store.users import Account, Known, Users
+
+LOOK: Final = 1.0
+"""Seconds before the database is asked again whether users changed."""
+LOOK_FOR_NEW: Final = 0.05
+"""The same, for a name or token that may be new."""
+MOST_WAITING: Final = 64
+"""Passwords that wait to be verified; one is at a time."""
+MOST_BUCKETS: Final = 10_000
+"""Users of whom rates are kept, before those are forgotten who have rested."""
+WRONG: Final = "the user name, password or token is wrong, revoked or expired"
+
+
+class Limits(NamedTuple):
+    """What one user may have.
+
+    Attributes
+    ----------
+    subscriptions, connections : int
+    rate : float or None
+        Events a second that are published, over time; None for any.
+    burst : float or None
+        Events at once; None for ten seconds of `rate`.
+    """
+
+    subscriptions: int = 1_000_000
+    connections: int = 100
+    rate: float | None = None
+    burst: float | None = None
+
+
+class _Proven(Identity):
+    """An identity, and by what it was proved: a password, as `Account.since`, or a token, by its SHA-256."""
+
+    proof: int | bytes
+
+    @classmethod
+    def by(cls, account: Account, proof: int | bytes) -> _Proven:
+        made = cls(account.name, frozenset(Role(role) for role in account.roles))
+        made.proof = proof
+        return made
+
+
+class Access:
+    """Users, passwords, tokens and limits. For one event loop.
+
+    Parameters
+    ----------
+    users : Users
+        Read when made, and again soon after they changed.
+    limits : Limits
+    passwords : Passwords, optional
+    clock, wall : callable
+        Seconds: of any clock, and since 1970.
+    """
+
+    def __init__(
+        self,
+        users: Users,
+        limits: Limits = Limits(),  # noqa: B008  # immutable
+        passwords: Passwords | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.most_subscriptions, self._limits = limits.subscriptions, limits
+        self._users, self._passwords = users, passwords or Passwords()
+        self._clock, self._wall = clock, wall
+        self._remembered = Remembered(clock)
+        self._anyone = Open()
+        self._known: Known = users.read()
+        self._looked = clock()
+        self._looking: asyncio.Task[None] | None = None
+        self._had_users = bool(self._known.accounts)
+        self._hashing = ThreadPoolExecutor(1, "passwords")
+        self._waiting = 0
+        self._buckets: dict[str, Bucket] = {}
+        self._connections: Counter[str] = Counter()
+
+    def close(self) -> None:
+        """End its thread."""
+        self._hashing.shutdown(cancel_futures=True)
+
+    @property
+    def open(self) -> bool:
+        """Whether everyone is who they say they are: there never was a user since the server started."""
+        return not self._had_users
+
+    # -- who it is -------------------------------------------------------------------------------------------
+
+    async def password(self, user: str, password: str) -> Identity:
+        """Who this is.
+
+        Raises
+        ------
+        NotAuthenticatedError
+            There is no such user, or it is another password: that takes the same time.
+        BusyError
+            Too many passwords wait, or the database cannot be read.
+        """
+        await self._look(LOOK_FOR_NEW if self.open else LOOK)
+        if self.open:
+            return await self._anyone.password(user, password)
+        account = self._known.accounts.get(user)
+        if account is not None and self._remembered.right(user, account.since, password):
+            return _Proven.by(account, account.since)
+        await self._look(LOOK_FOR_NEW)
+        account = self._known.accounts.get(user)
+        right = await self._verified(account, password)
+        if account is None or not right:
+            raise NotAuthenticatedError(WRONG)
+        self._remembered.add(user, account.since, password)
+        return _Proven.by(account, account.since)
+
+    async def token(self, token: str) -> Identity:
+        """Who this is, by a token; raises as `password`."""
+        await self._look(LOOK_FOR_NEW if self.open else LOOK)
+        if self.open:
+            return await self._anyone.token(token)
+        digest = tokens.digest(token)
+        if digest not in self._known.tokens:
+            await self._look(LOOK_FOR_NEW)
+        account = self._owner(digest)
+        if account is None:
+            raise NotAuthenticatedError(WRONG)
+        return _Proven.by(account, digest)
+
+    def still(self, who: Identity) -> bool:
+        """Whether a user may stay connected: what proved it is good, with the same roles.
+
+        Changes count from about the second time on that this is asked, a second apart.
+        """
+        self._look_soon()
+        if not isinstance(who, _Proven):
+            return self.open
+        if isinstance(who.proof, bytes):
+            account = self._owner(who.proof)
+        else:
+            account = self._known.accounts.get(who.user)
+            if account is not None and account.since != who.proof:
+                return False
+        return account is not None and account.roles == who.roles
+
+    def _owner(self, digest: bytes) -> Account | None:
+        token = self._known.tokens.get(digest)
+        if token is None or not hmac.compare_digest(token.digest, digest) or not token.good(self._wall()):
+            return None
+        return self._known.accounts.get(token.user)
+
+    async def _verified(self, account: Account | None, password: str) -> bool:
+        if self._waiting >= MOST_WAITING:
+            raise BusyError("too many passwords wait to be verified; try again, or use a token", 1.0)
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._hashing, self._verify, account, password)
+        finally:
+            self._waiting -= 1
+
+    def _verify(self, account: Account | None, password: str) -> bool:
+        right = self._passwords.right(None if account is None else account.hash, password)
+        if right and account is not None:
+            renewed = self._passwords.renewed(account.hash, password)
+            if renewed is not None:
+                with suppress(SQLAlchemyError):  # the next time does it
+                    self._users.rehash(account, renewed)
+        return right
+
+    # -- changes in the database -----------------------------------------------------------------------------
+
+    async def _look(self, every: float) -> None:
+        """Read users again, if they changed and were not looked at for so many seconds."""
+        if self._clock() - self._looked < every:
+            return
+        try:
+            await asyncio.shield(self._task())
+        except SQLAlchemyError:
+            raise BusyError("the users cannot be read now; try again", 1.0) from None
+
+    def _look_soon(self) -> None:
+        if self._clock() - self._looked >= LOOK:
+            self._task().add_done_callback(_heard)
+
+    def _task(self) -> asyncio.Task[None]:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._read())
+        return self._looking
+
+    async def _read(self) -> None:
+        started = self._clock()
+        known = await asyncio.to_thread(self._changed)
+        if known is not None:
+            self._known = known
+            self._had_users = self._had_users or bool(known.accounts)
+        self._looked = started
+
+    def _changed(self) -> Known | None:
+        return None if self._users.stamp() == self._known.stamp else self._users.read()
+
+    # -- how much --------------------------------------------------------------------------------------------
+
+    def admit(self, who: Identity, events: int) -> None:
+        """Let a user publish so many events now.
+
+        Raises
+        ------
+        TooManyError
+            With the seconds to wait.
+        """
+        rate = self._limits.rate
+        if rate is None:
+            return
+        now = self._clock()
+        bucket = self._buckets.get(who.user)
+        if bucket is None:
+            if len(self._buckets) >= MOST_BUCKETS:
+                self._buckets = {user: one for user, one in self._buckets.items() if not one.full(now)}
+            burst = 10 * rate if self._limits.burst is None else self._limits.burst
+            bucket = self._buckets[who.user] = Bucket(rate, max(1.0, burst), now)
+        wait = bucket.take(events, now)
+        if wait:
+            raise TooManyError(f"more than {rate:g} events a second; wait and try again", wait)
+
+    @contextmanager
+    def connect(self, who: Identity) -> Iterator[None]:
+        """Count a connection of a user while it is open. Raises `TooManyError`."""
+        if self._connections[who.user] >= self._limits.connections:
+            raise TooManyError(f"more than {self._limits.connections} connections; close one")
+        self._connections[who.user] += 1
+        try:
+            yield
+        finally:
+            self._connections[who.user] -= 1
+            if not self._connections[who.user]:
+                del self._connections[who.user]
+
+
+def _heard(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()  # told to whoever comes in next

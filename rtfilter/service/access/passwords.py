@@ -1,0 +1,86 @@
+"""Passwords: hashed with argon2, and those that were right remembered for minutes as a keyed hash."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from rtfilter.extras import needed
+
+with needed("service", "the server"):
+    from argon2 import PasswordHasher
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+LEAST: Final = 8
+"""Fewest characters of a new password."""
+MOST: Final = 1000
+"""Most characters of a password."""
+REMEMBERED: Final = 300.0
+"""Seconds that a password which was right is not hashed again."""
+
+
+class Passwords:
+    """Hashes of passwords. From any thread; each call takes tens of milliseconds and megabytes.
+
+    Parameters
+    ----------
+    hasher : argon2.PasswordHasher, optional
+        By default the parameters that argon2-cffi recommends.
+    """
+
+    def __init__(self, hasher: PasswordHasher | None = None) -> None:
+        self._hasher = hasher or PasswordHasher()
+        self._nobodys = self._hasher.hash(secrets.token_bytes(16))
+
+    def hash(self, password: str) -> str:
+        """Hash a new password. Raises `ValueError`, without the password, where it is too short or long."""
+        if not LEAST <= len(password) <= MOST:
+            raise ValueError(f"a password has {LEAST} to {MOST} characters")
+        return self._hasher.hash(_encoded(password))
+
+    def right(self, hash: str | None, password: str) -> bool:
+        """Whether it is the password of this hash; None takes as long, and never is."""
+        try:
+            self._hasher.verify(hash or self._nobodys, _encoded(password[:MOST]))
+        except (VerificationError, InvalidHashError):
+            return False
+        return hash is not None and len(password) <= MOST
+
+    def renewed(self, hash: str, password: str) -> str | None:
+        """Hash a password that was right again, where its hash was made with other parameters."""
+        return self._hasher.hash(_encoded(password)) if self._hasher.check_needs_rehash(hash) else None
+
+
+class Remembered:
+    """Passwords that were right a moment ago: one of each user, in memory, as a hash with a random key.
+
+    Parameters
+    ----------
+    clock : callable
+        Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._key = clock, secrets.token_bytes(32)
+        self._right: dict[str, tuple[bytes, float]] = {}
+
+    def add(self, user: str, since: int, password: str) -> None:
+        """Remember a password that was right; `since` is of its `Account`."""
+        self._right[user] = self._hash(user, since, password), self._clock() + REMEMBERED
+
+    def right(self, user: str, since: int, password: str) -> bool:
+        """Whether it was right a moment ago."""
+        known, until = self._right.get(user, (b"", 0.0))
+        if until <= self._clock():
+            self._right.pop(user, None)
+            return False
+        return hmac.compare_digest(known, self._hash(user, since, password))
+
+    def _hash(self, user: str, since: int, password: str) -> bytes:
+        return hmac.digest(self._key, _encoded(f"{since}:{len(user)}:{user}:{password}"), "sha256")
+
+
+def _encoded(password: str) -> bytes:
+    return password.encode(errors="surrogatepass")
