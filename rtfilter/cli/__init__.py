@@ -23,6 +23,7 @@ COMMANDS = {
     "index": "build, describe and verify saved indexes",
     "explain": "why events do or do not match subscriptions, and by how much",
     "serve": "a server: subscribe, publish, deliver",
+    "users": "who may use a server: passwords, tokens, roles",
     "replay": "time bursts of a workload or of files, with an adaptive or a fixed plan",
     "grafana": "write a dashboard for Grafana, and what Prometheus needs for it",
     "warm": "compile all kernels now, for an image or a service without a home",

@@ -105,6 +105,7 @@ def test_the_examples_work_when_pasted(capsys, tmp_path):
 
 def write_files(folder):
     """The files that the examples name."""
+    (folder / "ann.password").write_text("correct horse\n")
     conditions = '{"id": 7, "where": "price < 10"}\n{"id": 8, "where": "symbol LIKE \'AC%\'"}\n'
     for name in ("alerts.jsonl", "subscriptions.jsonl"):
         (folder / name).write_text(conditions)
