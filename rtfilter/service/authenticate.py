@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
 from rtfilter.service.errors import NotAuthenticatedError
@@ -18,6 +19,10 @@ class Authenticate(Protocol):
     most_subscriptions: int
     """Of one user."""
 
+    @property
+    def open(self) -> bool:
+        """Whether there are no users, so that everyone is who they say they are."""
+
     async def password(self, user: str, password: str) -> Identity:
         """Who this is; `NotAuthenticatedError` where it is not."""
 
@@ -26,6 +31,9 @@ class Authenticate(Protocol):
 
     def admit(self, who: Identity, events: int) -> None:
         """Let a user publish so many events now; otherwise `TooManyError`."""
+
+    def connect(self, who: Identity) -> AbstractContextManager[None]:
+        """Count a connection while it is open; `TooManyError` where there are too many."""
 
     def still(self, who: Identity) -> bool:
         """Whether a user may stay connected."""
@@ -38,6 +46,7 @@ class Open:
     """
 
     most_subscriptions = 10_000_000
+    open = True
 
     async def password(self, user: str, password: str) -> Identity:
         """As of `Authenticate`."""
@@ -49,6 +58,10 @@ class Open:
 
     def admit(self, who: Identity, events: int) -> None:
         """As of `Authenticate`."""
+
+    def connect(self, who: Identity) -> AbstractContextManager[None]:
+        """As of `Authenticate`."""
+        return nullcontext()
 
     def still(self, who: Identity) -> bool:
         """As of `Authenticate`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import ExitStack
 from time import perf_counter
 from typing import Any, Final, NamedTuple, overload
 from uuid import uuid4
@@ -17,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError
-from rtfilter.service.errors import DirectiveError, ServiceError
+from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Delivery, Wish
 from rtfilter.service.roles import Identity
@@ -69,6 +70,7 @@ class Conversation:
         self._credit: int | None = None
         self._caught_up = False
         self._heard = 0.0
+        self._connection = ExitStack()
         self._earliest = float("inf")  # when something is sent again
         self._clock = pipeline.deliver.clock
 
@@ -160,7 +162,7 @@ class Conversation:
         """Do it; returns what the answer tells."""
         pipeline = self._pipeline
         if directive is Directive.CONNECT:
-            self.who = await self._identity(message)
+            self.who = await self._come_in(message)
             return {
                 "connection": str(uuid4()),
                 "user": self.who.user,
@@ -193,11 +195,15 @@ class Conversation:
                 return {"pending": self._get(who)}
         return {}
 
-    async def _identity(self, message: dict[str, Any]) -> Identity:
+    async def _come_in(self, message: dict[str, Any]) -> Identity:
         users = self._pipeline.users
         if "token" in message:
-            return await users.token(_text(message, "token"))
-        return await users.password(_text(message, "user"), _text(message, "password", ""))
+            who = await users.token(_text(message, "token"))
+        else:
+            who = await users.password(_text(message, "user"), _text(message, "password", ""))
+        self._connection.enter_context(users.connect(who))
+        self._pipeline.sessions.add(self)
+        return who
 
     async def _acknowledge(self, who: Identity, upto: int) -> None:
         if upto > self._number:
@@ -251,7 +257,15 @@ class Conversation:
         """The connection is gone. Subscriptions and backlog stay."""
         if self.who is not None:
             self._pipeline.deliver.stop(self.who.user, self)
+        self._pipeline.sessions.discard(self)
+        self._connection.close()
         self.state = State.DISCONNECTED
+
+    def expel(self) -> None:
+        """The user may not stay connected: say so, and have the door close."""
+        self._refuse(None, NotAuthenticatedError("what proved who you are is no longer good; connect again"))
+        self.outbox.put_nowait(None)
+        self.lost()
 
 
 def kind_of(error: RTFilterError) -> str:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -58,7 +58,18 @@ MOST_KEY: Final = 200
 """Characters of an idempotency key."""
 MOST_FILTERS: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+EXPEL: Final = 1.5
+"""Seconds between two looks whether all who are connected may stay."""
 _T = TypeVar("_T")
+
+
+class Session(Protocol):
+    """One that is connected."""
+
+    who: Identity | None
+
+    def expel(self) -> None:
+        """End it."""
 
 
 class Pipeline:
@@ -114,6 +125,8 @@ class Pipeline:
             keeping,
             clock,
         )
+        self.sessions: set[Session] = set()
+        """Those that are connected; they come and go by themselves."""
         self._tasks: list[asyncio.Task[None]] = []
         self._begun = 0
 
@@ -125,7 +138,7 @@ class Pipeline:
         self._match.settled = self._match.taken = self._log.settled
         self._match.put(logged)
         self._begun = logged[-1].position if logged else 0
-        runs = (self._store.run(), self._match.run(), self._minder.run())
+        runs = (self._store.run(), self._match.run(), self._minder.run(), self._expel())
         self._tasks = [asyncio.create_task(run) for run in runs]
 
     def _open(self) -> list[Logged]:
@@ -166,6 +179,14 @@ class Pipeline:
         self._match.close()
         self._beside.shutdown()
         self._log.close()
+
+    async def _expel(self) -> None:
+        """End the sessions of users who may not stay, for ever."""
+        while True:
+            await asyncio.sleep(EXPEL)
+            for session in list(self.sessions):
+                if session.who is not None and not self.users.still(session.who):
+                    session.expel()
 
     @property
     def healthy(self) -> bool:

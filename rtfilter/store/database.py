@@ -23,7 +23,7 @@ def engine(url: str, power: bool = False) -> sql.Engine:
         Whether a commit also survives a loss of power. SQLite is slower by one wait for the disk then;
         PostgreSQL always does what its own settings say.
     """
-    made = sql.create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+    made = sql.create_engine(url, hide_parameters=True, pool_pre_ping=not url.startswith("sqlite"))
     if made.dialect.name == "sqlite":
         durable = "FULL" if power else "NORMAL"
 

@@ -6,9 +6,12 @@ import json
 import pytest
 from served import ANN, events, publish, served, subscribe
 
+from rtfilter.service.access import Access, Limits
 from rtfilter.service.conversation import MOST_UNSENT, Conversation
 from rtfilter.service.minding import Keeping
 from rtfilter.service.session import TABLE, Directive, State
+from rtfilter.store.database import engine
+from rtfilter.store.users import Users
 
 
 async def say(session, directive, **more):
@@ -317,5 +320,40 @@ def test_a_wrong_user_is_refused_and_may_try_again(tmp_path):
             assert session.state is State.PRE_CONNECTED
         await say(session, "CONNECT", user="ann")
         assert session.state is State.CONNECTED
+
+    served(tmp_path, script)
+
+
+def test_who_may_not_stay_is_told_and_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.EXPEL", 0.02)
+
+    async def script(pipeline):
+        session = await connected(pipeline, "ann", "READY")
+        other = await connected(pipeline, "bob", "READY")
+        pipeline.users.still = lambda who: who.user != "ann"
+        while session in pipeline.sessions:
+            await asyncio.sleep(0.01)
+        message, end = [session.outbox.get_nowait() for _ in range(session.outbox.qsize())]
+        assert (json.loads(message)["kind"], end) == ("unauthenticated", None)
+        assert list(pipeline.deliver._receivers) == ["bob"]
+        assert pipeline.sessions == {other}
+        other.lost()
+        assert pipeline.sessions == set()
+
+    served(tmp_path, script)
+
+
+def test_connections_are_counted_while_they_are_open(tmp_path):
+    async def script(pipeline):
+        pipeline.users = Access(Users(engine(f"sqlite:///{tmp_path}/log.sqlite")), Limits(connections=2))
+        sessions = [await connected(pipeline) for _ in range(2)]
+        third = Conversation(pipeline)
+        (answer,) = await say(third, "CONNECT", user="ann")
+        assert (answer["kind"], third.state) == ("limit", State.PRE_CONNECTED)
+        await connected(pipeline, "bob")
+        sessions[0].lost()
+        sessions[0].lost()
+        assert (await say(third, "CONNECT", user="ann"))[0]["directive"] == "CONNECTED"
+        pipeline.users.close()
 
     served(tmp_path, script)
