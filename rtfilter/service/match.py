@@ -96,11 +96,13 @@ class Match:
         Of all entries up to this position it is known, and told, what they match.
     taken : int
         The last position of the batch that is being matched, or was last.
+    changes : int
+        Changes up to `settled` that no index has which was written beside the log; others lower it.
     """
 
     def __init__(self, indexes: Mapping[str, Index], tell: Tell, size: int = SIZE) -> None:
         self._indexes, self._tell, self._size = indexes, tell, size
-        self.settled = self.taken = 0
+        self.settled = self.taken = self.changes = 0
         self._waiting: deque[Logged] = deque()
         self._news = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "rtfilter-match")
@@ -140,6 +142,7 @@ class Match:
                 if self._failed is not None:
                     raise self._failed
                 self.settled = self.taken  # after all that the thread had the loop tell
+                self.changes += sum(entry.kind != Kind.EVENT for _, entry in batch)
                 self._moved.set()
 
     def _work(self, batch: list[Logged], indexes: dict[str, Index]) -> None:

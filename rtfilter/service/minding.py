@@ -49,8 +49,6 @@ class Minder:
 
     Attributes
     ----------
-    changes : int
-        Of subscriptions, since indexes were written last; others count them.
     written : int
         What was last written as settled; others set it.
     """
@@ -70,7 +68,7 @@ class Minder:
         self._log, self._store, self._match, self._deliver = log, store, match, deliver
         self._owners, self._indexes, self._folder = owners, indexes, folder
         self._keeping, self._clock = keeping, clock
-        self.changes = self.written = 0
+        self.written = 0
         self._background: set[asyncio.Task[None]] = set()
         self._writing = asyncio.Lock()
         self._ending = False
@@ -87,7 +85,7 @@ class Minder:
                 self._soon(self._store.put([change]))
             if self._match.settled > self.written:
                 self._store.nudge()
-            if self.changes >= self._keeping.changes and not self._writing.locked():
+            if self._match.changes >= self._keeping.changes and not self._writing.locked():
                 self._soon(self.write_indexes())
             if time.monotonic() - trimmed > TRIM:
                 trimmed = time.monotonic()
@@ -110,15 +108,15 @@ class Minder:
     async def write_indexes(self) -> None:
         """Write the indexes of all filters beside the log."""
         async with self._writing:
-            before = self.changes
+            before = self._match.changes
+            position = self._match.settled
             for index in list(self._indexes.values()):
                 folder = self._folder / snapshots.name_of(index.info)
-                position = self._match.settled
                 aside = await asyncio.to_thread(snapshots.write, folder, index.filter)
                 await self._match.reached(self._match.taken)  # the index may hold all of these already
                 await self._store.flush()
                 snapshots.keep(aside, position)
-            self.changes -= before
+            self._match.changes -= before
 
     async def _trim(self, moment: float) -> None:
         known = {snapshots.name_of(index.info) for index in self._indexes.values()}
@@ -135,7 +133,7 @@ class Minder:
         for task in list(self._background):
             await asyncio.wait([task])
         try:
-            if self.changes > FEW:
+            if self._match.changes > FEW:
                 await self.write_indexes()
             await self._store.flush()
         except (RTFilterError, OSError):

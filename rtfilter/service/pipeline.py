@@ -148,7 +148,7 @@ class Pipeline:
             info = FilterInfo(name, Schema.from_json(msgspec.json.decode(schema)), key, since)
             index, changes = snapshots.open_index(self._folder, info, log, settled, self._metrics)
             self._add(index)
-            self._minder.changes += changes
+            self._match.changes += changes
         for id, filter, user, expires, manner in log.owners():
             if filter not in self._indexes or id < self._indexes[filter].info.since:
                 continue  # asked for while its filter was removed
@@ -160,9 +160,7 @@ class Pipeline:
         events = log.bodies({position for row in rows for position, _, _ in row.deliveries})
         for row in rows:
             self.deliver.restore(row, events)
-        left = list(log.entries(settled))
-        self._minder.changes += sum(entry.kind != Kind.EVENT for _, entry in left)
-        return left
+        return list(log.entries(settled))
 
     def _add(self, index: Index) -> None:
         self._indexes[index.info.name] = index
@@ -218,7 +216,6 @@ class Pipeline:
         for position, entry in logged:
             if entry.kind == Kind.EVENT:
                 continue
-            self._minder.changes += 1
             id = position if entry.subscription is None else entry.subscription
             if entry.kind == Kind.UNSUBSCRIBE:
                 before = self._owners.drop(id)
