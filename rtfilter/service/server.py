@@ -11,7 +11,7 @@ import uvicorn
 
 from rtfilter.events.schema import Schema
 from rtfilter.service.conversation import DEFAULT
-from rtfilter.service.doors import MOST_BYTES, application
+from rtfilter.service.doors.http import MOST_BYTES, application
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import ALL, Identity
 from rtfilter.store.database import engine

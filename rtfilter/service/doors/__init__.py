@@ -1,0 +1,1 @@
+"""Doors: how the world talks to the pipeline."""

@@ -1,0 +1,152 @@
+"""Frames of a session over TCP: bytes in, frames out, no I/O.
+
+A frame is the length of what follows it, 4 bytes, the highest first; the directive, 1 byte; and a JSON object
+in UTF-8, which may be left out where it is empty. The length counts the directive and the JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rtfilter.service.errors import DirectiveError, ServiceError
+
+LENGTH: Final = 4
+"""Bytes of the length."""
+MOST_BYTES: Final = 16 * 2**20
+"""Of a frame, without its length."""
+
+
+class Asked(IntEnum):
+    """The directives of a client."""
+
+    CONNECT = 1
+    SUBSCRIBE = 2
+    UNSUBSCRIBE = 3
+    READY = 4
+    STOP = 5
+    GET = 6
+    DISCONNECT = 7
+    ACK = 8
+    CREDIT = 9
+    PUBLISH = 10
+
+
+class Told(IntEnum):
+    """The directives of the server."""
+
+    CONNECTED = 65
+    ACK = 66
+    ERROR = 67
+    EVENT = 68
+    DIGEST = 69
+    ENDED = 70
+
+
+class FrameError(ServiceError):
+    """Bytes that are no frame. What follows them cannot be understood, so the connection ends."""
+
+    kind = "frame"
+
+
+class Frame(NamedTuple):
+    """A frame; `body` is not looked into."""
+
+    directive: Asked | Told
+    body: bytes
+
+
+class Reader:
+    """Makes frames of bytes, however they are cut: `feed` some, then iterate over the frames they complete.
+
+    Once bytes were no frame, every iteration raises the same `FrameError`, and what is fed is dropped.
+
+    Parameters
+    ----------
+    side : type
+        Whose frames these are: `Asked` or `Told`.
+    most : int
+        Bytes of a frame, without its length. A longer one is refused when its length is known.
+    """
+
+    def __init__(self, side: type[Asked] | type[Told] = Asked, most: int = MOST_BYTES) -> None:
+        self._side, self._most = side, most
+        self._held = bytearray()
+        self._error: FrameError | None = None
+
+    @property
+    def held(self) -> int:
+        """Bytes of a frame that is not complete; after an iteration, never more than the most and a length."""
+        return len(self._held)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they came."""
+        if self._error is None:
+            self._held += data
+
+    def __iter__(self) -> Iterator[Frame]:
+        """The frames that are complete. Raises `FrameError` after the last one before what is none."""
+        while (frame := self._next()) is not None:
+            yield frame
+
+    def _next(self) -> Frame | None:
+        if self._error is not None:
+            raise self._error
+        held = self._held
+        if len(held) < LENGTH:
+            return None
+        length = int.from_bytes(held[:LENGTH], "big")
+        if not 1 <= length <= self._most:
+            self._refuse(f"a frame of {length} bytes: 1 to {self._most} are allowed, directive and JSON")
+        if len(held) == LENGTH:
+            return None
+        try:
+            directive = self._side(held[LENGTH])
+        except ValueError:
+            known = ", ".join(f"{one.value} {one.name}" for one in self._side)
+            self._refuse(f"{held[LENGTH]} is no directive; there are {known}")
+        if len(held) < LENGTH + length:
+            return None
+        body = bytes(held[LENGTH + 1 : LENGTH + length])
+        del held[: LENGTH + length]
+        return Frame(directive, body)
+
+    def _refuse(self, why: str) -> None:
+        self._held.clear()
+        self._error = FrameError(why)
+        raise self._error
+
+
+def write(directive: Asked | Told, body: bytes = b"") -> bytes:
+    """A frame as bytes."""
+    return (1 + len(body)).to_bytes(LENGTH, "big") + bytes((directive,)) + body
+
+
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def message_of(frame: Frame) -> bytes:
+    """What a client says in a frame, as a message for a `Conversation`.
+
+    Raises
+    ------
+    DirectiveError
+        The JSON has a directive of its own.
+    """
+    try:
+        said = _object.decode(frame.body or b"{}")
+    except (msgspec.DecodeError, RecursionError):
+        return frame.body  # the conversation says what is wrong with it
+    if "directive" in said:
+        raise DirectiveError('the directive is in the frame; leave "directive" out of its JSON')
+    return msgspec.json.encode({"directive": frame.directive.name, **said})
+
+
+def frame_of(message: bytes) -> bytes:
+    """A message of a `Conversation`, as a frame."""
+    said = _object.decode(message)
+    directive = msgspec.json.decode(said.pop("directive"), type=str)
+    return write(Told[directive], msgspec.json.encode(said) if said else b"")

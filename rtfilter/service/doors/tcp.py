@@ -1,0 +1,229 @@
+"""The door for sessions over TCP: each connection one conversation, in frames.
+
+Whatever ends a connection puts None into its outbox, so that what was to be sent before it still is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from ssl import SSLContext
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rtfilter.service.conversation import Conversation
+from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
+from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError
+from rtfilter.service.roles import Identity
+from rtfilter.service.session import State
+
+MOST_UNSENT: Final = 200
+"""Messages that wait to be sent, beyond which the peer is not listened to."""
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+"""A peer whose machine is gone is noticed after two minutes."""
+_log = logging.getLogger(__name__)
+
+
+class Patience(NamedTuple):
+    """Seconds that the door waits.
+
+    Attributes
+    ----------
+    connect : float
+        Until somebody has said who they are.
+    write : float
+        While a peer does not take a byte.
+    end : float
+        For a peer to take what was to be sent, and to close.
+    look : float
+        Between two looks at whether users may stay.
+    """
+
+    connect: float = 10.0
+    write: float = 30.0
+    end: float = 2.0
+    look: float = 3.0
+
+
+@asynccontextmanager
+async def listen(
+    make_conversation: Callable[[], Conversation],
+    host: str,
+    port: int,
+    ssl: SSLContext | None = None,
+    most_bytes: int = MOST_BYTES,
+    patience: Patience = Patience(),  # noqa: B008  # immutable
+    still: Callable[[Identity], bool] = lambda who: True,
+) -> AsyncIterator[tuple[str, int]]:
+    """Take connections, until the context ends: then all are closed in order.
+
+    Parameters
+    ----------
+    make_conversation : callable
+        Makes the conversation of a connection.
+    host, port
+        Where to listen; any free port with 0.
+    ssl : SSLContext, optional
+    most_bytes : int
+        Of a frame.
+    patience : Patience
+    still : callable
+        Whether a user may stay connected.
+
+    Yields
+    ------
+    (str, int)
+        The address.
+    """
+    peers: dict[_Peer, asyncio.Task[None]] = {}
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        peer = _Peer(make_conversation(), reader, writer, most_bytes, patience)
+        peers[peer] = task
+        try:
+            await peer.run()
+        finally:
+            del peers[peer]
+
+    async def look() -> None:
+        while True:
+            await asyncio.sleep(patience.look)
+            for peer in list(peers):
+                if peer.conversation.who is not None and not still(peer.conversation.who):
+                    peer.end(NotAuthenticatedError("this user or token is no longer allowed"))
+
+    handshake = None if ssl is None else patience.connect
+    server = await asyncio.start_server(accept, host, port, ssl=ssl, ssl_handshake_timeout=handshake)
+    looking = asyncio.create_task(look())
+    try:
+        yield server.sockets[0].getsockname()[:2]
+    finally:
+        looking.cancel()
+        server.close()
+        for peer in peers:
+            peer.end()
+        if peers:
+            _, late = await asyncio.wait(peers.values(), timeout=patience.end)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await server.wait_closed()
+
+
+class _Peer:
+    """One connection."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        most_bytes: int,
+        patience: Patience,
+    ) -> None:
+        self.conversation = conversation
+        self._reader, self._writer, self._patience = reader, writer, patience
+        self._frames = Reader(most=most_bytes)
+        self._room = asyncio.Event()
+        keep_alive(writer.get_extra_info("socket"))
+
+    def end(self, why: ServiceError | None = None) -> None:
+        """Close when what was to be sent is sent; say why, where it is the peer's fault."""
+        if why is not None:
+            self._refuse(why)
+        self.conversation.lost()
+        self.conversation.outbox.put_nowait(None)
+
+    async def run(self) -> None:
+        """Serve it until it is closed."""
+        reading = asyncio.create_task(self._read())
+        silent = asyncio.get_running_loop().call_later(self._patience.connect, self._heard)
+        try:
+            await self._write()
+            reading.cancel()
+            await asyncio.wait([reading])
+            await self._close()
+        except (OSError, TimeoutError):  # it is gone, or does not take its bytes
+            pass
+        finally:
+            silent.cancel()
+            reading.cancel()
+            self.conversation.lost()
+            self._writer.transport.abort()
+
+    def _heard(self) -> None:
+        if self.conversation.state is State.PRE_CONNECTED:
+            self.end(NotAuthenticatedError(f"no CONNECT within {self._patience.connect:g} seconds"))
+
+    async def _read(self) -> None:
+        """Hear what comes, one frame after another."""
+        conversation, why = self.conversation, None
+        try:
+            while conversation.state is not State.DISCONNECTED and (data := await self._reader.read(2**16)):
+                self._frames.feed(data)
+                for frame in self._frames:
+                    while conversation.outbox.qsize() >= MOST_UNSENT:
+                        self._room.clear()
+                        await self._room.wait()
+                    try:
+                        message = message_of(frame)
+                    except DirectiveError as error:
+                        self._refuse(error)
+                    else:
+                        await conversation.hear(message)
+        except FrameError as error:
+            why = error
+        except OSError:
+            pass
+        except Exception:
+            _log.exception("a connection is closed after an error of the server")
+        self.end(why)
+
+    async def _write(self) -> None:
+        """Send what is to be sent, until None."""
+        while (message := await self.conversation.outbox.get()) is not None:
+            self._writer.write(frame_of(message))
+            await self._taken()
+            self.conversation.sent()
+            self._room.set()
+
+    async def _taken(self) -> None:
+        """Wait while the peer has too much to take. Raises `TimeoutError` where it takes nothing."""
+        left = self._writer.transport.get_write_buffer_size()
+        while True:
+            try:
+                async with asyncio.timeout(self._patience.write):
+                    return await self._writer.drain()
+            except TimeoutError:
+                before, left = left, self._writer.transport.get_write_buffer_size()
+                if left >= before:
+                    raise
+
+    async def _close(self) -> None:
+        """Let the peer read to the end. Closed at once, it might lose it to what it is still sending."""
+        async with asyncio.timeout(self._patience.end):
+            if self._writer.can_write_eof():
+                self._writer.write_eof()
+                while await self._reader.read(2**16):
+                    pass
+            self._writer.close()
+            await self._writer.wait_closed()
+
+    def _refuse(self, why: ServiceError) -> None:
+        told = {"directive": "ERROR", "kind": why.kind, "error": str(why)}
+        self.conversation.outbox.put_nowait(msgspec.json.encode(told))
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Have a peer noticed that is gone without a word."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if hasattr(socket, name):  # as far as the system has it
+            with suppress(OSError):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
