@@ -56,21 +56,21 @@ def test_garbage_is_frames_or_one_error_however_it_is_cut(frames, garbage, cuts)
     data = b"".join(write(*frame) for frame in frames) + garbage
 
     def outcome(parts):
-        reader, found, error = Reader(most=MOST), [], None
+        reader, found, errors = Reader(most=MOST), [], set()
         for part in parts:
             reader.feed(part)
+            frames = iter(reader)
             try:
-                for frame in reader:
+                while (frame := next(frames, None)) is not None:
                     found.append(frame)
             except FrameError as why:
-                error = error or str(why)
-                assert reader.held == 0
-                assert error == str(why)
+                errors.add(str(why))
             assert reader.held <= LENGTH + MOST
-        return found, error
+        return found, errors
 
-    found, error = outcome([data])
-    assert (found, error) == outcome(pieces(data, cuts))
+    found, errors = outcome([data])
+    assert (found, errors) == outcome(pieces(data, cuts))
+    assert len(errors) <= 1
     assert found[: len(frames)] == frames
 
 
@@ -106,12 +106,6 @@ def test_what_is_no_frame_is_refused_before_its_rest_has_come(data, error):
 
 
 def test_every_directive_has_one_number():
-    assert [one.name for one in Asked] == ["CONNECT", "SUBSCRIBE", "UNSUBSCRIBE", "READY", "STOP", "GET"] + [
-        "DISCONNECT",
-        "ACK",
-        "CREDIT",
-        "PUBLISH",
-    ]
     assert {one.name for one in Asked} == set(Directive)
     assert not set(Asked) & set(Told)
 

@@ -79,7 +79,7 @@ class Reader:
 
     @property
     def held(self) -> int:
-        """Bytes of a frame that is not complete; after an iteration, never more than the most and a length."""
+        """Bytes that no frame is made of yet; after an iteration, less than a frame and its length."""
         return len(self._held)
 
     def feed(self, data: bytes) -> None:

@@ -18,7 +18,6 @@ import msgspec
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError
-from rtfilter.service.roles import Identity
 from rtfilter.service.session import State
 
 MOST_UNSENT: Final = 200
@@ -39,14 +38,11 @@ class Patience(NamedTuple):
         While a peer does not take a byte.
     end : float
         For a peer to take what was to be sent, and to close.
-    look : float
-        Between two looks at whether users may stay.
     """
 
     connect: float = 10.0
     write: float = 30.0
     end: float = 2.0
-    look: float = 3.0
 
 
 @asynccontextmanager
@@ -57,7 +53,6 @@ async def listen(
     ssl: SSLContext | None = None,
     most_bytes: int = MOST_BYTES,
     patience: Patience = Patience(),  # noqa: B008  # immutable
-    still: Callable[[Identity], bool] = lambda who: True,
 ) -> AsyncIterator[tuple[str, int]]:
     """Take connections, until the context ends: then all are closed in order.
 
@@ -71,8 +66,6 @@ async def listen(
     most_bytes : int
         Of a frame.
     patience : Patience
-    still : callable
-        Whether a user may stay connected.
 
     Yields
     ------
@@ -91,20 +84,11 @@ async def listen(
         finally:
             del peers[peer]
 
-    async def look() -> None:
-        while True:
-            await asyncio.sleep(patience.look)
-            for peer in list(peers):
-                if peer.conversation.who is not None and not still(peer.conversation.who):
-                    peer.end(NotAuthenticatedError("this user or token is no longer allowed"))
-
     handshake = None if ssl is None else patience.connect
     server = await asyncio.start_server(accept, host, port, ssl=ssl, ssl_handshake_timeout=handshake)
-    looking = asyncio.create_task(look())
     try:
         yield server.sockets[0].getsockname()[:2]
     finally:
-        looking.cancel()
         server.close()
         for peer in peers:
             peer.end()
