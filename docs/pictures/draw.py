@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from rtfilter.service.session import TABLE, State
+
 FONT = "font-family='Helvetica, Arial, sans-serif'"
 INK, GREY, BLUE, GREEN, ORANGE, WHITE = "#1c2b39", "#eef1f4", "#dbe9f6", "#dff0e0", "#fdebd3", "#ffffff"
 
@@ -230,7 +232,53 @@ def response() -> str:
     return picture(850, 240, "Mean response time of rtfilter and of rtree", *parts)
 
 
-PICTURES = {"layers.svg": layers, "road.svg": road, "response.svg": response}
+def session() -> str:
+    """The life cycle of a session: `rtfilter.service.session.TABLE`, each entry beside its arrow."""
+    places = {
+        State.PRE_CONNECTED: (20, 70),
+        State.CONNECTED: (330, 70),
+        State.RECEIVING: (660, 70),
+        State.DISCONNECTED: (330, 250),
+    }
+    width, height = 170, 54
+    parts = []
+    for state, (x, y) in places.items():
+        fill = {State.RECEIVING: GREEN, State.DISCONNECTED: WHITE}.get(state, GREY)
+        parts.append(box(x, y, width, height, state, fill=fill))
+    arrows: dict[tuple[State, State], list[str]] = {}
+    for state, row in TABLE.items():
+        for directive, following in row.items():
+            arrows.setdefault((state, following), []).append(directive)
+    for (state, following), directives in arrows.items():
+        (x, y), (to_x, to_y) = places[state], places[following]
+        if state is following:  # a loop above
+            top = y - 34
+            parts.append(arrow((x + 50, y), (x + 50, top), (x + width - 50, top), (x + width - 50, y)))
+            parts.append(text(x + width / 2, top - 8, ", ".join(directives), 12))
+        elif y == to_y:
+            shift = 0 if (following, state) not in arrows else -11 if x < to_x else 11
+            level = y + height / 2 + shift
+            begin, end = (x + width, to_x) if x < to_x else (x, to_x + width)
+            parts.append(arrow((begin, level), (end, level)))
+            label = level - 7 if shift <= 0 else level + 17
+            parts.append(text((begin + end) / 2, label, ", ".join(directives), 12))
+        else:
+            parts.append(arrow((x + width / 2, y + height), (to_x + width / 2, to_y)))
+            middle = (y + height + to_y) / 2 + 4
+            parts.append(text(x + width / 2 + 8, middle, ", ".join(directives), 12, anchor="start"))
+    low = places[State.DISCONNECTED][1] + height / 2
+    for state in (State.PRE_CONNECTED, State.RECEIVING):
+        x, y = places[state]
+        side = places[State.DISCONNECTED][0] + (0 if x < 300 else width)
+        parts.append(arrow((x + width / 2, y + height), (x + width / 2, low), (side, low), dashed=True))
+    x = places[State.CONNECTED][0] + 50
+    parts.append(arrow((x, 70 + height), (x, 250), dashed=True))
+    parts.append(text(20, 334, "dashed: the connection is lost, or closed by the server", 12, anchor="start"))
+    parts.append(text(20, 352, "all else is answered with ERROR; the state stays", 12, anchor="start"))
+    return picture(850, 366, "The life cycle of a session", *parts)
+
+
+PICTURES = {"layers.svg": layers, "road.svg": road, "response.svg": response, "session.svg": session}
 
 
 if __name__ == "__main__":
