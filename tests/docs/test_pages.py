@@ -59,7 +59,7 @@ def is_value(text):
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if blocks(page, "python") and page.name != "spark.md"],
+    [page for page in PAGES if blocks(page, "python") and page.name not in ("spark.md", "protocol.md")],
     ids=lambda page: page.relative_to(HOME).as_posix(),
 )
 def test_python_runs_in_its_order(page, capsys, tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from proofs import agreement, damage, gates, interrupts, kills, matchers, sequences
+from proofs import agreement, damage, frames, gates, interrupts, kills, matchers, sequences
 
 
 class Proof(NamedTuple):
@@ -26,5 +26,6 @@ PROOFS = {
     "interrupts": Proof(
         "a call that is interrupted is made or not made, and nobody waits", 300, interrupts.run
     ),
+    "frames": Proof("any bytes are frames or one error, however they are cut", 20_000, frames.run),
     "matchers": Proof("every matcher keeps the promises of the port", 60, matchers.run),
 }

@@ -1,0 +1,136 @@
+"""The page of the protocol, against a server."""
+
+import asyncio
+import json
+import re
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from test_pages import run
+
+from rtfilter import Schema
+from rtfilter.service.conversation import Conversation
+from rtfilter.service.doors.frames import MOST_BYTES, Asked, Reader, Told, write
+from rtfilter.service.doors.tcp import Patience, listen
+from rtfilter.service.minding import Keeping
+from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.roles import Identity
+from rtfilter.service.session import TABLE
+from rtfilter.store.database import engine
+from rtfilter.store.log import Log
+
+PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+VARYING = {"connection", "at", "response"}
+
+
+@contextmanager
+def server(path):
+    """A server in a thread; gives its address, and what waits until all events up to one are matched."""
+    found, over = [], []
+    begun = threading.Event()
+
+    async def serve():
+        pipeline = Pipeline(Log(engine(f"sqlite:///{path}/log.sqlite")), path, keeping=Keeping(redeliver=1.0))
+        await pipeline.start()
+        await pipeline.add_filter(Identity("root"), "default", Schema({"price": float, "symbol": str}))
+        end = asyncio.Event()
+        over.append((asyncio.get_running_loop(), end))
+        async with listen(
+            lambda: Conversation(pipeline), "127.0.0.1", 0, patience=Patience(end=0.1)
+        ) as place:
+            found.append((place, pipeline.settled))
+            begun.set()
+            await end.wait()
+        await pipeline.stop()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert begun.wait(10)
+    try:
+        loop, end = over[0]
+        address, settled = found[0]
+        yield address, lambda place: asyncio.run_coroutine_threadsafe(settled(place), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join()
+
+
+def alike(said):
+    """Without what is another value each time."""
+    if isinstance(said, dict):
+        return {name: type(one) if name in VARYING else alike(one) for name, one in said.items()}
+    return [alike(one) for one in said] if isinstance(said, list) else said
+
+
+def lines(block):
+    """(who, directive, body) of each line."""
+    split = (line.split(" ", 2) for line in block.strip().splitlines())
+    return [(who, directive, json.loads(body)) for who, directive, body in split]
+
+
+async def play(address, settle, block):
+    """Say what the client says, and compare what the server says; between two things said, in any order."""
+    reader, writer = await asyncio.open_connection(*address)
+    frames, heard, wanted = Reader(Told), [], []
+
+    async def check():
+        while len(heard) < len(wanted):
+            try:
+                frames.feed(await asyncio.wait_for(reader.read(2**16), 3))
+            except TimeoutError:
+                raise AssertionError(f"wanted {wanted}, heard {heard}") from None
+            heard.extend((one.directive.name, alike(json.loads(one.body or b"{}"))) for one in frames)
+        for one in wanted:
+            assert one in heard
+            heard.remove(one)
+            for place in one[1].get("positions", ()):
+                settle(place)
+        assert heard == []
+        wanted.clear()
+
+    try:
+        for who, directive, body in lines(block):
+            if who == "<":
+                wanted.append((directive, alike(body)))
+            else:
+                await check()
+                writer.write(write(Asked[directive], json.dumps(body).encode()))
+        await check()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.slow
+def test_the_conversations_go_as_shown_and_the_client_works(tmp_path, capsys):
+    with server(tmp_path) as (address, settle):
+        for block in re.findall(r"^```text\n([>].*?)^```$", PAGE, re.DOTALL | re.MULTILINE):
+            asyncio.run(play(address, settle, block))
+        (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+        run(block.replace("7410", str(address[1])), {}, capsys)
+
+
+def test_the_frame_is_as_shown():
+    (block,) = re.findall(r"^```text\n(00.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    shown = "".join(line[:48] for line in block.splitlines())
+    reader = Reader()
+    reader.feed(bytes.fromhex(shown))
+    assert list(reader) == [(Asked.SUBSCRIBE, b'{"where":"price > 100"}')]
+    assert write(Asked.READY).hex(" ") in PAGE
+    assert f"at most {MOST_BYTES}." in PAGE
+
+
+def test_the_numbers_are_as_shown():
+    shown = re.findall(r"\| ([A-Z]+) \| (\d+) (?=\|)", PAGE)
+    assert sorted(shown) == sorted((one.name, str(one.value)) for side in (Asked, Told) for one in side)
+
+
+def test_the_table_of_states_is_the_table():
+    shown = {}
+    for state, directives, following in re.findall(
+        r"^\| ([A-Z_]+) \| ([A-Z, ]+) \| ([A-Z]+) \|$", PAGE, re.M
+    ):
+        shown.setdefault(state, {}).update(dict.fromkeys(directives.split(", "), following))
+    assert shown == {state: row for state, row in TABLE.items() if row}
