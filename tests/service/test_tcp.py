@@ -229,7 +229,12 @@ def test_what_is_no_frame_is_answered_and_ends_the_connection(tmp_path, data, er
 
 @pytest.mark.parametrize(
     ("body", "error"),
-    [(b'{"directive": "READY"}', "leave"), (b"[]", "JSON object"), (b"{", "not JSON"), (b"\xff", "not JSON")],
+    [
+        (b'{"directive": "READY"}', "leave"),
+        (b"[]", "JSON object"),
+        (b"{", "not JSON"),
+        (b'{"\x82": 1}', "not JSON"),
+    ],
 )
 def test_a_wrong_body_is_answered_and_the_connection_stays(tmp_path, body, error):
     async def script(pipeline, connect, conversations):

@@ -134,10 +134,13 @@ def message_of(frame: Frame) -> bytes:
     Raises
     ------
     DirectiveError
-        The JSON has a directive of its own.
+        The JSON has a directive of its own, or is not UTF-8.
     """
     try:
+        frame.body.decode()  # what is decoded later does not say in one way that it is not
         said = _object.decode(frame.body or b"{}")
+    except UnicodeDecodeError as error:
+        raise DirectiveError(f"this is not JSON: {error}") from None
     except (msgspec.DecodeError, RecursionError):
         return frame.body  # the conversation says what is wrong with it
     if "directive" in said:
