@@ -147,7 +147,7 @@ class Conversation:
             directive = _directive(message.get("directive"))
             following = after(self.state, directive)
             told = await self._act(directive, message)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._refuse(tag, DirectiveError(f"this is not JSON: {error}"))
         except RTFilterError as error:
             self._refuse(tag, error)

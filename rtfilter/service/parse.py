@@ -64,7 +64,7 @@ class Parse:
 def _decoded(body: bytes, row: int | None) -> dict[str, Any]:
     try:
         event = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EventError(f"this is not JSON: {error}", row=row) from None
     _require_object(event, row)
     return event  # type: ignore[no-any-return]

@@ -283,6 +283,7 @@ def test_every_directive_in_every_state(tmp_path):
     [
         ("{", "this is not JSON"),
         ("[" * 100_000, "this is not JSON"),
+        (b'{"\x82": 1}', "this is not JSON"),
         ("[]", "a message is a JSON object"),
         ("{}", '"directive" is one of CONNECT'),
         ('{"directive": ["READY"]}', '"directive" is one of CONNECT'),

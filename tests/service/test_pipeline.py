@@ -157,10 +157,8 @@ def test_nothing_wrong_is_stored(tmp_path):
         for line, said in [
             (b"{", "event 1: this is not JSON"),
             (b"[]", "event 1: an event is a JSON object"),
-            (b'{"price": "x"}', None),
+            (b'{"\x82": 1}', "event 1: this is not JSON"),
         ]:
-            if said is None:
-                continue
             with pytest.raises(EventError, match=said):
                 parse.lines(b'{"price": 1}\n' + line)
         for wish, error in [

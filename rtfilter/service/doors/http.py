@@ -127,7 +127,7 @@ async def _body(request: Request) -> bytes:
 async def _json(request: Request) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(await _body(request))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"this is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise RequestError("the body is a JSON object")
