@@ -144,23 +144,22 @@ class Client:
                 await asyncio.wait([self._keeper])
             return False
         self._leaving = True
-        confirmed = False
+        request = _Request(Directive.DISCONNECT, {})
         try:
             if self._link is not None:
                 self._tell()
                 if self._link.protocol.expected is State.RECEIVING:
                     self._ask(_Request(Directive.STOP, {}, own=True))
-                request = _Request(Directive.DISCONNECT, {})
                 self._ask(request)
                 ends: list[asyncio.Future[Any]] = [request.answer, self._keeper]
                 await asyncio.wait(ends, timeout=LEAVING, return_when="FIRST_COMPLETED")
-                confirmed = request.answer.done() and request.answer.exception() is None
+            return request.answer.done() and request.answer.exception() is None
         finally:
+            request.answer.cancel()
             self._keeper.cancel()
             with suppress(asyncio.CancelledError):
                 await self._keeper
             self._end(ClosedError("the client is disconnected"))
-        return confirmed
 
     async def _keep(self, link: Link) -> None:
         """Stay connected until told otherwise."""

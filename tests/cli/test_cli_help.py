@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def examples(capsys, command):
 def words(line):
     """The arguments of each call of rtfilter in a line."""
     calls = re.split(r"&&|\|", line.partition(" > ")[0])
-    return [call.split()[1:] for call in calls if call.split()[0] == "rtfilter"]
+    return [shlex.split(call)[1:] for call in calls if call.split()[0] == "rtfilter"]
 
 
 @pytest.mark.parametrize("command", HELPS, ids=" ".join)

@@ -1,8 +1,8 @@
 """The client with asyncio, against a server that loses connections."""
 
 import asyncio
+import gc
 import random
-from contextlib import aclosing  # noqa: F401
 
 import pytest
 from fake_server import LOSSES, FakeServer, RefusalError
@@ -173,6 +173,17 @@ def test_disconnect_ends_the_loop():
         assert await client.disconnect() is False
 
     run(script)
+
+
+def test_who_leaves_a_server_that_has_gone_leaves_quietly(caplog):
+    async def script(server, client):
+        await client.begin()
+        asyncio.get_running_loop().call_soon(server.lose_all)
+        assert await client.disconnect() is False
+
+    run(script)
+    gc.collect()
+    assert not caplog.records
 
 
 def test_get_alone_brings_the_backlog_and_nothing_new():
