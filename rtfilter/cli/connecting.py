@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rtfilter.cli.terminal import CommandError
-from rtfilter.extras import needed
 
 if TYPE_CHECKING:
     from rtfilter.client import PlainClient
@@ -54,8 +53,8 @@ def connected(
     CommandError
         There is no server, or it refuses something.
     """
-    with needed("client", f"rtfilter {arguments.command}"):
-        from rtfilter.client import ClientError, RefusedError, connect_plain
+    from rtfilter.client import ClientError, RefusedError, connect_plain
+
     token = _token(arguments)
     try:
         with connect_plain(

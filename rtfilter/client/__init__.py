@@ -11,6 +11,12 @@
 All come back by themselves when the connection is lost.
 """
 
+from rtfilter.extras import needed
+
+with needed("client", "the client"):
+    import msgspec as msgspec
+    import websockets as websockets
+
 from rtfilter.client.client import Client
 from rtfilter.client.deliveries import Arrived, DeliveredEvent, Delivery
 from rtfilter.client.errors import ClientError, ClosedError, ProtocolError, RefusedError, UnreachableError
