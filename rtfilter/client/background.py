@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from rtfilter.client.errors import ClosedError
@@ -52,10 +52,18 @@ class Background:
         raise ClosedError("the client is disconnected")
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it there, and wait for it. Who is interrupted meanwhile cancels it."""
+        """Run it there, and wait for it. Who is interrupted meanwhile cancels it.
+
+        Raises
+        ------
+        ClosedError
+            The thread has ended.
+        """
         future = self.submit(work)
         try:
             return future.result()
+        except CancelledError:  # by `close`
+            raise ClosedError("the client is disconnected") from None
         except BaseException:
             future.cancel()
             raise

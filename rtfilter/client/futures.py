@@ -33,8 +33,9 @@ class ClientApi:
         self._handler: EventHandler | None = None
         self._on_error: ErrorHandler | None = None
         self._thread: threading.Thread | None = None
+        self._left = False
         try:
-            self._background.call(self._client.open())
+            self._background.call(self._client.session.open())
         except BaseException:
             self._background.close()
             raise
@@ -92,15 +93,17 @@ class ClientApi:
     def disconnect(self) -> Future[bool]:
         """Leave; subscriptions stay. Nothing more is possible with this client."""
         future = self._submit(self._client.disconnect())
+        self._left = True
         future.add_done_callback(lambda _: threading.Thread(target=self._background.close).start())
         return future
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        try:
+        if self._left:
+            work.close()
+            future: Future[T] = Future()
+            future.set_exception(ClosedError("the client is disconnected"))
+        else:
             future = self._background.submit(work)
-        except ClosedError as error:
-            future = Future()
-            future.set_exception(error)
         future.add_done_callback(self._look)
         return future
 
@@ -123,7 +126,7 @@ class ClientApi:
         """Call the handler with what comes, until the end."""
         while True:
             try:
-                item = self._background.call(self._client.next_item(endless=True))
+                item = self._background.call(self._client.session.next_item(endless=True))
             except ClosedError:
                 return
             except Exception as error:
@@ -140,4 +143,4 @@ class ClientApi:
                     self._background.submit(self._acknowledge(item))
 
     async def _acknowledge(self, item: Item) -> None:
-        self._client.acknowledge(item)
+        self._client.session.acknowledge(item)

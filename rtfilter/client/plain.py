@@ -50,7 +50,7 @@ class PlainClient:
         self._background = Background()
         weakref.finalize(self, self._background.close)
         try:
-            self._background.call(self._client.open())
+            self._background.call(self._client.session.open())
         except BaseException:
             self._background.close()
             raise
@@ -133,7 +133,7 @@ class PlainClient:
             Seconds without a delivery after which it ends; by default it goes on until `stop` or
             `disconnect`.
         """
-        self._background.call(self._client.begin())
+        self._background.call(self._client.session.begin())
         last: PlainDelivery | None = None
         while True:
             if last is not None and self._client.automatic:
@@ -147,13 +147,13 @@ class PlainClient:
     async def _next(self, timeout: float | None) -> Item | None:
         try:
             async with asyncio.timeout(timeout):
-                return await self._client.next_item()
+                return await self._client.session.next_item()
         except TimeoutError:
             return None
 
     def _acknowledge(self, item: Item) -> None:
         async def acknowledge() -> None:
-            self._client.acknowledge(item)
+            self._client.session.acknowledge(item)
 
         with suppress(ClosedError):  # then it will come again
             self._background.submit(acknowledge())

@@ -17,7 +17,7 @@ from rtfilter.client import (
     connect,
 )
 from rtfilter.client import (
-    client as module,
+    session as module,
 )
 
 
@@ -127,16 +127,16 @@ def test_manual_acknowledgement_in_any_order():
 def test_no_more_than_the_window_waits(window):
     async def script(server, client):
         await client.subscribe("price > 0")
-        await client.begin()
+        await client.session.begin()
         await server.publish(*range(1, 31))
-        await until(lambda: len(client._ledger) == window)
+        await until(lambda: len(client.session.ledger) == window)
         await asyncio.sleep(0.005)
-        assert server.delivered == len(client._ledger) == window
+        assert server.delivered == len(client.session.ledger) == window
         found = []
         async for delivery in client:
             found.append(delivery)
             await asyncio.sleep(0)
-            assert len(client._ledger) <= window
+            assert len(client.session.ledger) <= window
             assert server.sessions[0].credit <= window
             if len(found) == 30:
                 break
@@ -148,7 +148,7 @@ def test_no_more_than_the_window_waits(window):
 def test_stop_ends_the_loop_after_what_is_here():
     async def script(server, client):
         await client.subscribe("price > 0")
-        await client.begin()
+        await client.session.begin()
         await server.publish(1, 2)
         found = []
         async for delivery in client:
@@ -177,7 +177,7 @@ def test_disconnect_ends_the_loop():
 
 def test_who_leaves_a_server_that_has_gone_leaves_quietly(caplog):
     async def script(server, client):
-        await client.begin()
+        await client.session.begin()
         asyncio.get_running_loop().call_soon(server.lose_all)
         assert await client.disconnect() is False
 
@@ -194,7 +194,7 @@ def test_get_alone_brings_the_backlog_and_nothing_new():
         await server.publish(3)
         assert [(await client.receive()).event["price"] for _ in range(2)] == [1, 2]
         await asyncio.sleep(0.01)
-        assert not len(client._ledger)
+        assert not len(client.session.ledger)
 
     run(script)
 
@@ -274,7 +274,18 @@ def test_connections_lost_again_and_again(seed):
                 if price % 10 == 0:
                     await client.unsubscribe(await client.subscribe("price > 1000"))
 
+        async def pause():
+            for _ in range(8):
+                await asyncio.sleep(chance.random() / 100)
+                await client.stop()
+                await asyncio.sleep(chance.random() / 100)
+                await client.ready()
+
         async def listen():
+            while found != set(range(1, 41)):
+                await take_some()
+
+        async def take_some():
             async for delivery in client:
                 price = delivery.event["price"]
                 assert delivery.position not in acknowledged
@@ -292,7 +303,7 @@ def test_connections_lost_again_and_again(seed):
             for one in held:
                 await one.acknowledge()
 
-        await asyncio.gather(publish(), listen())
+        await asyncio.gather(publish(), listen(), pause())
         await all_is_acknowledged(server, client)
         assert [event["price"] for event in server.log] == list(range(1, 41))
         assert len(server.subscriptions) == 1
@@ -348,7 +359,7 @@ def test_who_cannot_connect_is_told_why():
             with pytest.raises(RefusedError) as told:
                 await connect(server.url, user="ann", password="wrong").open()
             assert told.value.kind == "unauthenticated"
-            assert "wrong" not in repr(connect(server.url, user="ann", password="wrong")._address)
+            assert "wrong" not in repr(connect(server.url, user="ann", password="wrong").session.address)
             assert server.connections == 1
 
     asyncio.run(main())
@@ -396,7 +407,7 @@ def test_a_busy_server_is_asked_again():
         server.lose_all()
         await client.subscribe("price > 0")
         with pytest.raises(RefusedError, match="too much waits"):
-            await client.begin()
+            await client.session.begin()
         await server.publish(1)
         assert prices(await take(client, 1)) == [1]
         await until(lambda: not server.pending("ann"))
@@ -416,7 +427,7 @@ def test_who_may_not_receive_is_told_in_the_loop():
 
 def test_what_is_refused_later_ends_the_client():
     async def script(server, client):
-        await client.begin()
+        await client.session.begin()
         server.refuse["READY"] = RefusalError("forbidden", "a subscriber may")
         server.lose_all()
         with pytest.raises(RefusedError, match="a subscriber may"):
@@ -480,7 +491,7 @@ def test_what_is_sent_again_while_the_program_works_on_it_is_not_handed_out_agai
         await found[0].acknowledge()
         await until(lambda: not server.pending("ann"))
         assert prices(found) == [2]
-        assert not len(client._ledger)
+        assert not len(client.session.ledger)
 
     run(script)
 
@@ -504,8 +515,8 @@ def test_arguments_that_cannot_be_used(options):
 
 
 def test_urls():
-    assert connect("http://localhost:8080/", user="a")._address.url == "ws://localhost:8080/session"
-    assert connect("wss://host/of/it", token="t")._address.url == "wss://host/of/it"
+    assert connect("http://localhost:8080/", user="a").session.address.url == "ws://localhost:8080/session"
+    assert connect("wss://host/of/it", token="t").session.address.url == "wss://host/of/it"
 
 
 def test_delays_grow_to_a_bound():

@@ -33,7 +33,7 @@ def test_with_asyncio(server):
             async for delivery in ann:
                 assert delivery.position not in found
                 found[delivery.position] = delivery
-                assert len(ann._ledger) <= 8
+                assert len(ann.session.ledger) <= 8
                 if len(found) == 100:
                     new = await ann.subscribe("price = 5.5")
                     await bob.publish({"price": 5.5})

@@ -212,6 +212,8 @@ def test_operations_return_futures_and_events_go_to_the_handler():
         assert [str(one) for one in errors[1:]] == ["this is no condition"]
         assert set(server.pending("ann")) == {1, 2, 3, 4}  # acknowledgements are cumulative: the first failed
         assert isinstance(client.subscribe("price > 5").exception(5), ClosedError)
+        assert isinstance(client.disconnect().exception(5), ClosedError)
+        assert [type(one) for one in errors[2:]] == [ClosedError, ClosedError]
 
 
 def test_the_end_of_the_connection_is_told_to_the_handler_of_errors():
