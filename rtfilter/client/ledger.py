@@ -8,9 +8,13 @@ which all is done.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from rtfilter.client.messages import Arrival, Digest, Ended, Event
 
+MOST_KEPT: Final = 10_000
+"""Acknowledgements of earlier connections that are remembered without the server's confirmation. It may have
+them, and then it never says so; or it was killed, and what they are about comes again at any later time."""
 Pair = tuple[int, int]
 """Position and subscription."""
 
@@ -73,7 +77,7 @@ class Ledger:
         """Another connection: what waits will come again. Returns the credit to give."""
         for left in (self._queue, self._waiting, self._open, self._numbers):
             left.clear()
-        self._done = dict.fromkeys(self._done, 0)
+        self._done = dict.fromkeys(list(self._done)[-MOST_KEPT:], 0)
         self._last = self._told = self._returned = 0
         return self.window
 
@@ -156,10 +160,3 @@ class Ledger:
     def confirmed(self, upto: int) -> None:
         """The server knows that all up to a number is acknowledged: it will not come again."""
         self._done = {pair: number for pair, number in self._done.items() if not 0 < number <= upto}
-
-    def resent(self, pending: int) -> bool:
-        """Whether all of a backlog has come on this connection. Then what has not come is settled."""
-        if self._last < pending:
-            return False
-        self._done = {pair: number for pair, number in self._done.items() if number}
-        return True

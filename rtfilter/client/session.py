@@ -79,8 +79,7 @@ class Session:
         self._requests: dict[int, _Request] = {}  # by tag
         self._tag = 0
         self._backlog = self._receiving = self._stopped = False  # what the program wants
-        self._gotten = self._counted = False  # whether GET was said, and answered, on this connection
-        self._pending: int | None = None  # deliveries that its first GET brings, until they are here
+        self._gotten = False  # whether GET was said on this connection
         self._news = asyncio.Event()
         self._telling: asyncio.TimerHandle | None = None
         self._leaving = False
@@ -191,8 +190,7 @@ class Session:
 
     def _settle_in(self, link: Link) -> None:
         """On a new connection: what was not answered, and what the program wants."""
-        self._link, self._pending, self._gotten = link, None, False
-        self._counted = False
+        self._link, self._gotten = link, False
         self.user, self.roles = link.connected.user, link.connected.roles
         credit = self.ledger.begin()
         waiting = [one for one in self._requests.values() if not one.own and not one.answer.done()]
@@ -284,18 +282,13 @@ class Session:
                 pass
             case _:
                 self.ledger.arrive(message)
-                if self._pending is not None and self.ledger.resent(self._pending):
-                    self._pending = None
                 self._news.set()
                 if self.ledger.untold:
                     self._tell_soon()
 
     def _confirmed(self, request: _Request, answer: Ack) -> None:
-        match request.directive:
-            case Directive.ACK:
-                self.ledger.confirmed(request.body["upto"])
-            case Directive.GET if not self._counted:
-                self._counted, self._pending = True, answer.pending
+        if request.directive is Directive.ACK:
+            self.ledger.confirmed(request.body["upto"])
         _answer(request, answer)
 
     def _refused(self, request: _Request, answer: Error) -> None:

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtfilter.client import ledger as module
 from rtfilter.client.ledger import Ledger
 from rtfilter.client.messages import Digest, DigestEvent, Ended, Event
 
@@ -103,8 +104,6 @@ def test_who_acknowledges_the_first_one_has_acknowledged_the_second():
     ledger.take()
     ledger.acknowledge(old)
     assert ledger.upto == 1
-    ledger.arrive(event(2, 6))
-    assert ledger.resent(2)
     ledger.begin()
     ledger.arrive(event(1, 5))
     assert len(ledger) == 0
@@ -147,9 +146,26 @@ def test_what_is_confirmed_is_forgotten():
     assert not ledger._done
     ledger.acknowledge(ledger.take())
     ledger.begin()
-    assert ledger._done
-    assert ledger.resent(0)
-    assert not ledger._done
+    assert len(ledger._done) == 1
+
+
+def test_only_so_many_acknowledgements_are_kept_without_confirmation(monkeypatch):
+    monkeypatch.setattr(module, "MOST_KEPT", 3)
+    ledger = filled(*range(1, 10))
+    while item := ledger.take():
+        ledger.acknowledge(item)
+    ledger.begin()
+    assert {position for position, _ in ledger._done} == {7, 8, 9}
+
+
+def test_what_was_acknowledged_is_not_handed_out_however_late_it_comes_again():
+    ledger = filled(5, 6)
+    ledger.acknowledge(ledger.take())
+    ledger.begin()  # the server was killed, and has not computed yet what was not acknowledged
+    ledger.arrive(event(1, 7))
+    ledger.begin()
+    ledger.arrive(event(1, 5))
+    assert len(ledger) == 0
 
 
 class Peer:
