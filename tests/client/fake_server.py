@@ -1,11 +1,14 @@
 """A server that remembers everything, and loses connections where it is told to."""
 
+import asyncio
 import json
-from contextlib import asynccontextmanager, suppress
+import threading
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
+from rtfilter.client.background import Background
 from rtfilter.service.session import Directive, State, after
 
 LOSSES = ("before", "unanswered", "answered")
@@ -138,7 +141,10 @@ class _Session:
             case "CONNECT":
                 if message.get("password") == "wrong":
                     raise RefusalError("unauthenticated", "wrong name, password or token")
-                self.user = message["user"]
+                server.credentials = {
+                    name: message[name] for name in message if name not in ("directive", "tag")
+                }
+                self.user = message.get("user", "of a token")
                 return {"connection": "c", "user": self.user, "roles": ["subscriber"]}
             case "SUBSCRIBE":
                 low = message["where"].removeprefix("price > ")
@@ -206,3 +212,29 @@ class _Session:
         if server.delivered in server.lose_deliveries:
             self.lose()
         return True
+
+
+@contextmanager
+def served():
+    """A server in a thread."""
+    server, background, over = FakeServer(), Background(), asyncio.Event()
+    there = threading.Event()
+
+    async def serve():
+        async with server.running():
+            there.set()
+            await over.wait()
+
+    running = background.submit(serve())
+    assert there.wait(5)
+    server.call = background.call
+    try:
+        yield server
+    finally:
+
+        async def end():
+            over.set()
+
+        background.call(end())
+        running.result(5)
+        background.close()

@@ -11,6 +11,7 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fake_server import served
 from real_server import ENVIRONMENT, RealServer
 
 from rtfilter.cli import FAILED, INTERRUPTED, PIPE_CLOSED, main
@@ -182,3 +183,35 @@ def test_the_end_of_a_subscription_is_told(server):
         assert re.match(r"rtfilter: subscription \d+ ended: ", program.stderr.readline())
         program.send_signal(signal.SIGINT)
         assert program.wait(20) == INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "said"),
+    [
+        (["--user", "ann"], {}, {"user": "ann", "password": ""}),
+        (
+            ["--user", "ann"],
+            {"RTFILTER_PASSWORD": "p", "RTFILTER_TOKEN": "t"},
+            {"user": "ann", "password": "p"},
+        ),
+        ([], {"RTFILTER_TOKEN": "t"}, {"token": "t"}),
+        (["--token-file", "FILE"], {"RTFILTER_TOKEN": "t", "RTFILTER_PASSWORD": "p"}, {"token": "of file"}),
+    ],
+)
+def test_who_asks(asked, tmp_path, monkeypatch, arguments, variables, said):
+    (tmp_path / "token").write_text("of file\n")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with served() as server:
+        given = [str(tmp_path / "token") if one == "FILE" else one for one in arguments]
+        code, lines, _ = asked("subscribe", "price > 1", *given, "--url", server.url)
+        assert (code, lines) == (0, ["1"])
+        assert server.credentials == said
+
+
+def test_wrong_credentials_are_told(asked, monkeypatch):
+    monkeypatch.setenv("RTFILTER_PASSWORD", "wrong")
+    with served() as server:
+        code, _, said = asked("listen", "--user", "ann", "--url", server.url)
+    assert code == FAILED
+    assert "see --user, --token-file, RTFILTER_TOKEN and RTFILTER_PASSWORD" in said

@@ -1,17 +1,15 @@
 """The client without asyncio, and the one with futures."""
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fake_server import FakeServer, RefusalError
+from fake_server import RefusalError, served
 
 from rtfilter.client import (
     ClientError,
@@ -22,38 +20,11 @@ from rtfilter.client import (
     connect_plain,
     get_client,
 )
-from rtfilter.client.background import Background
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr(backoff, "FIRST", 0.002)
-
-
-@contextmanager
-def served():
-    """A server in a thread."""
-    server, background, over = FakeServer(), Background(), asyncio.Event()
-    there = threading.Event()
-
-    async def serve():
-        async with server.running():
-            there.set()
-            await over.wait()
-
-    running = background.submit(serve())
-    assert there.wait(5)
-    server.call = background.call
-    try:
-        yield server
-    finally:
-
-        async def end():
-            over.set()
-
-        background.call(end())
-        running.result(5)
-        background.close()
 
 
 def threads():
