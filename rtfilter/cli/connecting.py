@@ -1,0 +1,92 @@
+"""The arguments that commands share which talk to a server: where it is, and who asks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rtfilter.cli.terminal import CommandError
+
+if TYPE_CHECKING:
+    from rtfilter.client import PlainClient
+
+URL = "RTFILTER_URL"
+TOKEN = "RTFILTER_TOKEN"
+PASSWORD = "RTFILTER_PASSWORD"
+WHO = f"""\
+Who you are: --token-file, or the environment variable {TOKEN}; or --user, with {PASSWORD}
+where the server has users. Secrets are no arguments, because others on this machine can see these.
+"""
+"""For descriptions."""
+
+
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """Declare --url, --user and --token-file."""
+    parser.add_argument(
+        "--url",
+        default=os.environ.get(URL, "ws://127.0.0.1:8080"),
+        help=f"of the server (default: {URL}, or ws://127.0.0.1:8080)",
+    )
+    parser.add_argument("--user", metavar="NAME", help="your name")
+    parser.add_argument("--token-file", metavar="FILE", help="holds your token")
+
+
+def add_filter(parser: argparse.ArgumentParser) -> None:
+    """Declare --filter."""
+    parser.add_argument(
+        "--filter", default="default", metavar="NAME", help="on the server (default: default)"
+    )
+
+
+@contextmanager
+def connected(
+    arguments: argparse.Namespace, acknowledge: Literal["automatic", "manual"] = "automatic"
+) -> Iterator[PlainClient]:
+    """Connect as the arguments say, and leave in the end.
+
+    Raises
+    ------
+    CommandError
+        There is no server, or it refuses something.
+    """
+    from rtfilter.client import ClientError, RefusedError, connect_plain
+
+    token = _token(arguments)
+    try:
+        with connect_plain(
+            arguments.url,
+            user=arguments.user if token is None else None,
+            password=os.environ.get(PASSWORD) if token is None else None,
+            token=token,
+            acknowledge=acknowledge,
+        ) as client:
+            yield client
+    except RefusedError as error:
+        raise CommandError(_explained(error.kind, str(error))) from None
+    except ClientError as error:
+        raise CommandError(str(error)) from None
+
+
+def _token(arguments: argparse.Namespace) -> str | None:
+    if arguments.token_file is not None:
+        if arguments.user is not None:
+            raise CommandError("give --user or --token-file: a token has a user already")
+        found = Path(arguments.token_file).read_text()
+        if not found.strip():
+            raise CommandError(f"{arguments.token_file} holds no token")
+        return found.strip()
+    if arguments.user is not None:
+        return None
+    if TOKEN in os.environ:
+        return os.environ[TOKEN]
+    raise CommandError(f"say who you are: --user NAME, --token-file FILE, or the variable {TOKEN}")
+
+
+def _explained(kind: str, message: str) -> str:
+    if kind == "unauthenticated":
+        return f"{message}; see --user, --token-file, {TOKEN} and {PASSWORD}"
+    return message

@@ -1,0 +1,82 @@
+"""``rtfilter publish``: the events of a file, to a server."""
+
+from __future__ import annotations
+
+import argparse
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from rtfilter.cli.connecting import WHO, add_filter, add_server, connected
+from rtfilter.cli.files import STDIN
+from rtfilter.cli.inputs import add_progress
+from rtfilter.cli.terminal import CommandError, progress_bar, say
+from rtfilter.text import numbered
+
+if TYPE_CHECKING:
+    from rtfilter.cli.frames import Frame
+    from rtfilter.client import PlainClient
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "Publish the events of a file. All are durable on the server when this ends with exit code 0.\n"
+        f"If the connection is lost, it goes on where it was, and no event is published twice.\n\n{WHO}"
+    )
+    parser.epilog = (
+        "events: .jsonl (each line a JSON object), .csv and .parquet, as rtfilter match reads them; without\n"
+        "FILE, or with -, JSON lines from standard input, which are published as they come.\n\n"
+        "examples:\n  rtfilter publish ticks.jsonl --user ann\n"
+        "  rtfilter publish ticks.csv --user ann --key monday\n"
+    )
+    parser.add_argument("file", metavar="FILE", nargs="?", default=STDIN, help="of events")
+    add_server(parser)
+    add_filter(parser)
+    parser.add_argument(
+        "--schema", metavar="FILE", help="JSON file of attribute types, for CSV; by default inferred"
+    )
+    parser.add_argument(
+        "--key",
+        metavar="NAME",
+        help="names this publication: the same file again under the same name is not published twice",
+    )
+    add_progress(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; returns 0."""
+    from rtfilter.cli.frames import open_frames
+
+    key = uuid4().hex if arguments.key is None else arguments.key
+    live = arguments.file == STDIN and arguments.key is None
+    frames, count = open_frames(arguments.file, arguments.schema, live), 0
+    with connected(arguments) as client, progress_bar("event", arguments.progress) as bar:
+        begun = perf_counter()
+        try:
+            for frame in frames:
+                _publish(client, frame, arguments.filter, f"{key} {count}")
+                count += len(frame.events)
+                bar.update(len(frame.events))
+        finally:
+            bar.close()
+            rate = count / max(perf_counter() - begun, 1e-9)
+            say(f"published {numbered(count, 'event')}, {rate:,.0f} a second")
+    return 0
+
+
+def _publish(client: PlainClient, frame: Frame, filter: str, key: str) -> None:
+    from rtfilter.client import RefusedError
+
+    while True:
+        try:
+            client.publish(frame.events, filter, key)
+        except RefusedError as error:
+            if error.retry_after is not None:  # too fast, or too much waits
+                sleep(error.retry_after)
+                continue
+            if error.row is None or not 0 <= error.row < len(frame.places):
+                raise
+            place = frame.places[error.row]
+            raise CommandError(f"{place}: {error}; this frame and what follows was not published") from None
+        return

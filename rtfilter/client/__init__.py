@@ -1,0 +1,43 @@
+"""Programs that subscribe to, publish to and hear from a server: ``rtfilter serve``.
+
+>>> import rtfilter.client
+>>> async def main():
+...     async with rtfilter.client.connect("ws://127.0.0.1:8080", user="ann", password="...") as client:
+...         await client.subscribe("price > 5")
+...         async for delivery in client:
+...             print(delivery.event)
+
+`connect` is for programs with asyncio, `connect_plain` for those without, and `get_client` returns futures.
+All come back by themselves when the connection is lost.
+"""
+
+from rtfilter.extras import needed
+
+with needed("client", "the client"):
+    import msgspec as msgspec
+    import websockets as websockets
+
+from rtfilter.client.client import Client
+from rtfilter.client.deliveries import Arrived, DeliveredEvent, Delivery
+from rtfilter.client.errors import ClientError, ClosedError, ProtocolError, RefusedError, UnreachableError
+from rtfilter.client.futures import ClientApi
+from rtfilter.client.opening import connect, connect_plain, get_client
+from rtfilter.client.plain import PlainClient, PlainDelivery
+
+__all__ = [
+    "Arrived",
+    "Client",
+    "ClientApi",
+    "ClientError",
+    "ClosedError",
+    "DeliveredEvent",
+    "Delivery",
+    "PlainClient",
+    "PlainDelivery",
+    "ProtocolError",
+    "RefusedError",
+    "UnreachableError",
+    "connect",
+    "connect_plain",
+    "get_client",
+]

@@ -1,0 +1,63 @@
+"""Where the server is, and who asks."""
+
+from __future__ import annotations
+
+import ssl as tls
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit, urlunsplit
+
+from rtfilter.client.errors import ClientError
+from rtfilter.text import shown
+
+_SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
+
+
+@dataclass(frozen=True)
+class Address:
+    """A server and a user of it.
+
+    Parameters
+    ----------
+    url : str
+        ``ws://host:port`` or ``wss://``; ``http`` and ``https`` mean the same. Without a path, it is the
+        server's ``/session``.
+    user, password : str, optional
+    token : str, optional
+        In their place.
+    ssl : ssl.SSLContext, optional
+        For ``wss``, where the server's certificate is not one that this machine trusts already.
+
+    Raises
+    ------
+    ClientError
+        The URL is none, or nobody is named.
+    """
+
+    url: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    ssl: tls.SSLContext | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            known = parts.scheme in _SCHEMES and parts.hostname and (parts.port is None or parts.port)
+        except ValueError:
+            known = False
+        if not known:
+            raise ClientError(f"{shown(self.url)} is not the URL of a server, such as ws://127.0.0.1:8080")
+        if parts.username is not None or parts.password is not None:
+            raise ClientError("give user and password beside the URL, not in it")
+        path = parts.path if parts.path not in ("", "/") else "/session"
+        full = urlunsplit((_SCHEMES[parts.scheme], parts.netloc, path, parts.query, ""))
+        object.__setattr__(self, "url", full)
+        if (self.user is None) == (self.token is None):
+            raise ClientError("say who you are: either user, with password, or token")
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """The body of CONNECT."""
+        if self.token is not None:
+            return {"token": self.token}
+        return {"user": self.user or "", "password": self.password or ""}

@@ -1,0 +1,229 @@
+"""The client with asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeVar
+from uuid import uuid4
+
+from rtfilter.client.address import Address
+from rtfilter.client.deliveries import Delivery
+from rtfilter.client.errors import ClientError, ProtocolError
+from rtfilter.client.protocol import Directive
+from rtfilter.client.session import Session
+
+WINDOW: Final = 256
+"""Deliveries that may wait in memory, by default."""
+PATIENCE: Final = 60.0
+"""Seconds for which a client tries to come back, by default."""
+Acknowledge = Literal["automatic", "manual"]
+
+T = TypeVar("T")
+
+
+class Client:
+    """A client for programs with asyncio, made by `connect`. It is used within one event loop.
+
+    Parameters
+    ----------
+    address : Address
+    window : int
+        Deliveries that may wait in memory, at least 1. The server sends no more before some are taken.
+    acknowledge : {"automatic", "manual"}
+        Automatic: when the loop comes back for the next delivery.
+    patience : float
+        Seconds after the loss of a connection until it gives up.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        window: int = WINDOW,
+        acknowledge: Acknowledge = "automatic",
+        patience: float = PATIENCE,
+    ) -> None:
+        if acknowledge not in ("automatic", "manual"):
+            raise ClientError('acknowledge is "automatic" or "manual"')
+        self.automatic: Final = acknowledge == "automatic"
+        self.session: Final = Session(address, window, patience)
+
+    async def open(self) -> Self:
+        """Connect, once; for programs that cannot use ``async with``. They call `disconnect` in the end.
+
+        Raises
+        ------
+        UnreachableError, RefusedError
+        """
+        await self.session.open()
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.disconnect()
+
+    @property
+    def user(self) -> str:
+        """Who the server takes this client for."""
+        return self.session.user
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What this user may do."""
+        return self.session.roles
+
+    async def subscribe(
+        self,
+        where: str | Mapping[str, Any],
+        *,
+        filter: str = "default",
+        metadata: Mapping[str, Any] | None = None,
+        ttl: float | None = None,
+        digest: float | None = None,
+        order: Literal["key"] | None = None,
+    ) -> int:
+        """Subscribe to the events that match. It also works while deliveries come; none is lost.
+
+        Parameters
+        ----------
+        where : str or dict
+            An SQL condition, or an event pattern.
+        filter : str
+            Name of the filter on the server.
+        metadata : dict, optional
+            Kept with the subscription.
+        ttl : float, optional
+            Seconds to live.
+        digest : float, optional
+            Seconds for which events are collected, to come as one delivery; by default each comes at once.
+        order : {"key"}, optional
+            Events with the same value of the filter's key come in the order they were published in.
+
+        Returns
+        -------
+        int
+            The id, once the subscription is durable.
+
+        Raises
+        ------
+        RefusedError
+            Such as of kind ``predicate``, with the place in the condition.
+        UnreachableError, ClosedError
+        """
+        body = {"where": where, "filter": filter, "metadata": metadata, "ttl": ttl, "digest": digest}
+        answer = await self.session.request(Directive.SUBSCRIBE, **body, order=order, key=uuid4().hex)
+        return _told(answer.subscription)
+
+    async def unsubscribe(self, id: int) -> bool:
+        """Remove a subscription, with what waits for it. Raises as `subscribe`.
+
+        Parameters
+        ----------
+        id : int
+        """
+        await self.session.request(Directive.UNSUBSCRIBE, subscription=id)
+        return True
+
+    async def publish(
+        self, events: Any | Sequence[Any], filter: str = "default", key: str | None = None
+    ) -> list[int]:
+        """Publish an event, or several.
+
+        Parameters
+        ----------
+        events : dict, or sequence of dict
+            What JSON can say: also dataclasses, times, `msgspec.Raw`.
+        filter : str
+            Name of the filter on the server.
+        key : str, optional
+            For whoever may publish the same again, say after a crash: under the same key it is one. When a
+            connection is lost, the client itself publishes again so that it is one.
+
+        Returns
+        -------
+        list of int
+            Positions in the server's log, once the events are durable.
+
+        Raises
+        ------
+        RefusedError
+            Nothing was published. Of kind ``event``, it has the `row`; of kind ``limit``, `retry_after`.
+        UnreachableError, ClosedError
+            Whether it was published is not known; with a key it can be published again.
+        """
+        several = isinstance(events, Sequence) and not isinstance(events, str | bytes)
+        body = {"events": events} if several else {"event": events}
+        answer = await self.session.request(Directive.PUBLISH, filter=filter, **body, key=key or uuid4().hex)
+        return _told(answer.positions)
+
+    async def ready(self) -> bool:
+        """Let deliveries come. Iterating says this, and `get`, by itself."""
+        return await self.session.ready()
+
+    async def stop(self) -> bool:
+        """Let no more deliveries come; a loop ends when it has taken what is here already."""
+        return await self.session.stop()
+
+    async def get(self) -> int:
+        """Ask for what was not acknowledged: returns the number of deliveries that will come."""
+        return await self.session.get()
+
+    async def disconnect(self) -> bool:
+        """Tell the last acknowledgements, and leave. Subscriptions stay; they collect what matches.
+
+        Returns
+        -------
+        bool
+            Whether the server has confirmed it.
+        """
+        return await self.session.disconnect()
+
+    def __aiter__(self) -> Deliveries:
+        return Deliveries(self)
+
+    async def receive(self) -> Delivery | None:
+        """Return the next delivery, None after `stop` and `disconnect`. Nothing is said to the server.
+
+        Raises
+        ------
+        UnreachableError, RefusedError
+            It has given up.
+        """
+        item = await self.session.next_item()
+        return None if item is None else Delivery(item, self.session.acknowledge)
+
+
+def _told(value: T | None) -> T:
+    if value is None:
+        raise ProtocolError("the server's answer lacks what was asked for")
+    return value
+
+
+class Deliveries:
+    """A loop over the deliveries of a client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._begun = client, False
+        self._last: Delivery | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        last, self._last = self._last, None
+        if last is not None:
+            await last.acknowledge()
+        if not self._begun:
+            await self._client.session.begin()
+            self._begun = True
+        delivery = await self._client.receive()
+        if delivery is None:
+            raise StopAsyncIteration
+        if self._client.automatic:
+            self._last = delivery
+        return delivery

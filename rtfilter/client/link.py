@@ -1,0 +1,120 @@
+"""One connection: a WebSocket on which a session is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as open_socket
+from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
+from websockets.frames import CloseCode
+
+from rtfilter.client.address import Address
+from rtfilter.client.errors import RefusedError, UnreachableError
+from rtfilter.client.messages import Connected, Error, Message
+from rtfilter.client.protocol import Directive, Protocol
+
+OPENING: Final = 10.0
+"""Seconds within which a connection and its session must be there."""
+MOST_BYTES: Final = 64 * 2**20
+"""Of one message of the server."""
+
+
+class Link:
+    """A connection with its protocol. What is to be sent waits in a queue, so that saying is never waiting.
+
+    Parameters
+    ----------
+    socket : websockets.asyncio.client.ClientConnection
+    protocol : Protocol
+        Whose CONNECT is confirmed.
+    """
+
+    def __init__(self, socket: ClientConnection, protocol: Protocol, connected: Connected) -> None:
+        self._socket, self.protocol, self.connected = socket, protocol, connected
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
+        self._why = ""
+        self.too_large = False
+        """Whether it was lost because a message was too large for the server."""
+
+    def send(self, message: bytes) -> None:
+        """Send it, after what waits already."""
+        self._outgoing.put_nowait(message)
+
+    async def run(self, hear: Callable[[Message], None]) -> str:
+        """Send and hear until the connection is lost; returns why. What `hear` raises goes on."""
+        writer = asyncio.create_task(self._write())
+        try:
+            while True:
+                hear(self.protocol.hear(await self._socket.recv()))
+        except ConnectionClosed as closed:
+            self.too_large = closed.rcvd is not None and closed.rcvd.code == CloseCode.MESSAGE_TOO_BIG
+            return self._why or str(closed)
+        finally:
+            writer.cancel()
+            with suppress(asyncio.CancelledError):
+                await writer
+            await self.close()
+
+    async def _write(self) -> None:
+        with suppress(ConnectionClosed):
+            while True:
+                await self._socket.send((await self._outgoing.get()).decode())
+
+    def drop(self, why: str) -> None:
+        """Lose the connection on purpose."""
+        self._why = why
+        self._socket.transport.abort()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._socket.close()
+
+
+async def join(address: Address) -> Link:
+    """Open a session.
+
+    Raises
+    ------
+    UnreachableError
+        Nobody answers, or not as this protocol would.
+    RefusedError
+        The server does not let this user in.
+    """
+    try:
+        async with asyncio.timeout(OPENING):
+            socket = await open_socket(
+                address.url,
+                ssl=address.ssl,
+                max_size=MOST_BYTES,
+                compression=None,
+                close_timeout=1,
+                open_timeout=None,
+            )
+            try:
+                return await _greet(socket, address)
+            except BaseException:
+                socket.transport.abort()  # do not wait for a server that does not answer
+                raise
+    except TimeoutError:
+        raise UnreachableError(f"{address.url} does not answer within {OPENING:g} s") from None
+    except InvalidURI as error:
+        raise UnreachableError(f"{address.url} is no URL of a server: {error}") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UnreachableError(f"{address.url} cannot be reached: {reason}; is the server started?") from None
+    except WebSocketException as error:
+        raise UnreachableError(f"{address.url} opens no session: {error}") from None
+
+
+async def _greet(socket: ClientConnection, address: Address) -> Link:
+    protocol = Protocol()
+    await socket.send(protocol.ask(Directive.CONNECT, 0, **address.credentials).decode())
+    answer = protocol.hear(await socket.recv())
+    if isinstance(answer, Error):
+        raise RefusedError(answer.error, answer.kind, answer.retry_after, answer.row)
+    assert isinstance(answer, Connected)
+    return Link(socket, protocol, answer)

@@ -1,0 +1,87 @@
+"""The messages of the server, as typed values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class _Message(msgspec.Struct, tag_field="directive", frozen=True):
+    """A JSON object whose ``directive`` tells which it is. Fields that are not known are left out."""
+
+
+class Connected(_Message, tag="CONNECTED", frozen=True):
+    """Answers CONNECT."""
+
+    connection: str
+    user: str = ""
+    roles: tuple[str, ...] = ()
+    tag: int | None = None
+
+
+class Ack(_Message, tag="ACK", frozen=True):
+    """Confirms every other directive; what it tells depends on which."""
+
+    tag: int | None = None
+    subscription: int | None = None
+    positions: list[int] | None = None
+    pending: int | None = None
+
+
+class Error(_Message, tag="ERROR", frozen=True):
+    """Nothing was done, and why."""
+
+    error: str
+    kind: str = "refused"
+    tag: int | None = None
+    retry_after: float | None = None
+    row: int | None = None
+
+
+class Event(_Message, tag="EVENT", frozen=True):
+    """A delivery of one event."""
+
+    number: int
+    position: int
+    subscriptions: tuple[int, ...]
+    event: dict[str, Any]
+    filter: str = "default"
+    at: float = 0.0
+    response: float | None = None
+    redelivered: int = 0
+
+
+class DigestEvent(msgspec.Struct, frozen=True):
+    """One of the events of a digest."""
+
+    position: int
+    event: dict[str, Any]
+    at: float = 0.0
+    subscriptions: tuple[int, ...] = ()
+
+
+class Digest(_Message, tag="DIGEST", frozen=True):
+    """A delivery of all events of some seconds."""
+
+    number: int
+    subscriptions: tuple[int, ...]
+    events: tuple[DigestEvent, ...]
+    filter: str = "default"
+    redelivered: int = 0
+
+
+class Ended(_Message, tag="ENDED", frozen=True):
+    """A subscription is no more."""
+
+    number: int
+    position: int
+    subscription: int
+    reason: str
+    filter: str = ""
+    redelivered: int = 0
+
+
+Arrival = Event | Digest | Ended
+"""What has a number, and is acknowledged."""
+Message = Connected | Ack | Error | Event | Digest | Ended

@@ -1,0 +1,161 @@
+"""One connection's directives, tags and states: no I/O, no clock.
+
+`Protocol.ask` makes a message, `Protocol.hear` understands one. The states are the server's; a directive is
+sent without waiting for the answer to the one before, because the server answers in order.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+
+from rtfilter.client.errors import ClientError, ProtocolError
+from rtfilter.client.messages import Ack, Connected, Error, Message
+from rtfilter.text import shown
+
+
+class State(StrEnum):
+    """Where a connection is."""
+
+    PRE_CONNECTED = "PRE_CONNECTED"
+    """The server does not know yet whose it is."""
+    CONNECTED = "CONNECTED"
+    RECEIVING = "RECEIVING"
+    DISCONNECTED = "DISCONNECTED"
+
+
+class Directive(StrEnum):
+    """What a client asks for."""
+
+    CONNECT = "CONNECT"
+    SUBSCRIBE = "SUBSCRIBE"
+    UNSUBSCRIBE = "UNSUBSCRIBE"
+    READY = "READY"
+    STOP = "STOP"
+    GET = "GET"
+    DISCONNECT = "DISCONNECT"
+    ACK = "ACK"
+    CREDIT = "CREDIT"
+    PUBLISH = "PUBLISH"
+
+
+_ALWAYS = {Directive.ACK, Directive.CREDIT, Directive.PUBLISH}
+_CONNECTED = _ALWAYS | {Directive.SUBSCRIBE, Directive.UNSUBSCRIBE, Directive.GET}
+TABLE: Final[dict[State, dict[Directive, State]]] = {
+    State.PRE_CONNECTED: {Directive.CONNECT: State.CONNECTED},
+    State.CONNECTED: {
+        **dict.fromkeys(_CONNECTED, State.CONNECTED),
+        Directive.READY: State.RECEIVING,
+        Directive.DISCONNECT: State.DISCONNECTED,
+    },
+    State.RECEIVING: {**dict.fromkeys(_ALWAYS, State.RECEIVING), Directive.STOP: State.CONNECTED},
+    State.DISCONNECTED: {},
+}
+"""What is allowed in a state, and the state once it is confirmed."""
+
+
+def encoded(value: object) -> msgspec.Raw:
+    """Return a value as JSON, for the body of a message.
+
+    Raises
+    ------
+    ClientError
+        JSON cannot say it.
+    """
+    try:
+        text = msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ClientError(f"this cannot be written as JSON: {error}") from None
+    if b"null" in text and not _finite(value):  # it would be written as null
+        raise ClientError("JSON has no NaN and no infinity; leave out what is not known")
+    return msgspec.Raw(text)
+
+
+def _finite(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_finite, value))
+    return not isinstance(value, float) or isfinite(value)
+
+
+_DECODER: Final = msgspec.json.Decoder(Message)
+
+
+class Protocol:
+    """What was asked and answered on one connection.
+
+    Attributes
+    ----------
+    state : State
+        By what is confirmed.
+    expected : State
+        Once all that was asked is confirmed.
+    """
+
+    def __init__(self) -> None:
+        self.state = self.expected = State.PRE_CONNECTED
+        self._asked: dict[int, Directive] = {}
+
+    def allows(self, directive: Directive) -> bool:
+        """Whether a directive may be asked now."""
+        return directive in TABLE[self.expected]
+
+    def ask(self, directive: Directive, tag: int, **body: Any) -> bytes:
+        """Return the message of a directive.
+
+        Parameters
+        ----------
+        directive : Directive
+        tag : int
+            Comes back with the answer; another one for each message without an answer.
+        **body
+            What the directive needs; None is left out.
+
+        Raises
+        ------
+        ClientError
+            Its state does not allow it.
+        """
+        following = TABLE[self.expected].get(directive)
+        if following is None:
+            raise ClientError(f"{directive} is not possible when {self.expected}")
+        given = {name: value for name, value in body.items() if value is not None}
+        message = msgspec.json.encode({"directive": directive.value, "tag": tag, **given})
+        self._asked[tag] = directive
+        self.expected = following
+        return message
+
+    def hear(self, text: str | bytes) -> Message:
+        """Return what the server says, and follow it.
+
+        Raises
+        ------
+        ProtocolError
+            It is not understood, or answers what was not asked.
+        """
+        try:
+            message: Message = _DECODER.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ProtocolError(f"the server sent {shown(text)}, which is not understood: {error}") from None
+        if isinstance(message, Connected | Ack | Error):
+            self._follow(message)
+        return message
+
+    def _follow(self, answer: Connected | Ack | Error) -> None:
+        if isinstance(answer, Error) and answer.tag is None:
+            raise ProtocolError(f"the server did not understand this client: {answer.error}")
+        directive = self._asked.pop(answer.tag, None) if answer.tag is not None else None
+        if directive is None or isinstance(answer, Connected) != (
+            directive is Directive.CONNECT and not isinstance(answer, Error)
+        ):
+            raise ProtocolError(f"the server answered what was not asked: {shown(answer)}")
+        if isinstance(answer, Error):
+            self.expected = self.state
+            for other in self._asked.values():
+                self.expected = TABLE[self.expected].get(other, self.expected)
+        else:
+            self.state = TABLE[self.state][directive]

@@ -1,0 +1,393 @@
+"""A user's session, over as many connections as it takes.
+
+`Session` keeps a connection, and makes another when it is lost. It knows what was asked and not answered,
+what the program wants (the backlog, new deliveries), and which deliveries are where; on each new connection
+it says what follows from these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Final
+
+from rtfilter.client.address import Address
+from rtfilter.client.backoff import delay
+from rtfilter.client.errors import ClientError, ClosedError, RefusedError, UnreachableError
+from rtfilter.client.ledger import Item, Ledger
+from rtfilter.client.link import Link, join
+from rtfilter.client.messages import Ack, Connected, Error, Message
+from rtfilter.client.protocol import Directive, State, encoded
+
+SOON: Final = 0.02
+"""Seconds within which acknowledgements are told."""
+LEAVING: Final = 5.0
+"""Seconds within which the server should confirm DISCONNECT."""
+STEADY: Final = 5.0
+"""Seconds after which a connection counts as a good one."""
+PAUSING: Final = frozenset({Directive.SUBSCRIBE, Directive.UNSUBSCRIBE, Directive.GET})
+"""What is not allowed while deliveries come; the client stops them for it, and lets them come again."""
+LASTING: Final = frozenset({Directive.PUBLISH, Directive.SUBSCRIBE, Directive.UNSUBSCRIBE})
+"""What is asked again on the next connection. The others are about the connection itself."""
+
+
+class _Request:
+    """Something asked, until it is answered. `own`: by the client itself, nobody waits for the answer."""
+
+    def __init__(self, directive: Directive, body: dict[str, Any], own: bool = False) -> None:
+        self.directive, self.body, self.own = directive, body, own
+        self.answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+        self.asked, self.since = 0, monotonic()
+
+
+def _answer(request: _Request, answer: Ack) -> None:
+    if not request.answer.done():  # its caller may have been cancelled
+        request.answer.set_result(answer)
+
+
+def _fail(request: _Request, error: ClientError) -> None:
+    if not request.answer.done() and not request.own:
+        request.answer.set_exception(error)
+
+
+class Session:
+    """A session. It is used within one event loop.
+
+    Parameters
+    ----------
+    address : Address
+    window : int
+        Deliveries that may wait in memory, at least 1.
+    patience : float
+        Seconds after the loss of a connection until it gives up.
+
+    Attributes
+    ----------
+    ledger : Ledger
+    user, roles : str, tuple of str
+        Who the server takes this client for, and what it may do.
+    """
+
+    def __init__(self, address: Address, window: int, patience: float) -> None:
+        if window < 1:
+            raise ClientError("a window has room for at least 1 delivery")
+        self.address, self._patience, self.ledger = address, patience, Ledger(window)
+        self.user, self.roles = "", tuple[str, ...]()
+        self._link: Link | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._requests: dict[int, _Request] = {}  # by tag
+        self._tag = 0
+        self._backlog = self._receiving = self._stopped = False  # what the program wants
+        self._gotten = False  # whether GET was said on this connection
+        self._news = asyncio.Event()
+        self._telling: asyncio.TimerHandle | None = None
+        self._leaving = False
+        self._error: ClientError | None = None
+
+    # -- its life --------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect, once.
+
+        Raises
+        ------
+        UnreachableError, RefusedError
+        """
+        if self._keeper is not None or self._error is not None:
+            raise ClientError("a client is opened once")
+        link = await join(self.address)
+        self._settle_in(link)
+        self._keeper = asyncio.create_task(self._keep(link))
+
+    async def disconnect(self) -> bool:
+        """Tell the last acknowledgements, and leave. Subscriptions stay; they collect what matches.
+
+        Returns
+        -------
+        bool
+            Whether the server has confirmed it.
+        """
+        if self._leaving or self._keeper is None or self._keeper.done():
+            self._leaving = True
+            if self._keeper is not None:
+                await asyncio.wait([self._keeper])
+            return False
+        self._leaving = True
+        request = _Request(Directive.DISCONNECT, {})
+        try:
+            if self._link is not None:
+                self._tell()
+                if self._is_receiving:
+                    self._ask(_Request(Directive.STOP, {}, own=True))
+                self._ask(request)
+                ends: list[asyncio.Future[Any]] = [request.answer, self._keeper]
+                await asyncio.wait(ends, timeout=LEAVING, return_when="FIRST_COMPLETED")
+            return request.answer.done() and request.answer.exception() is None
+        finally:
+            request.answer.cancel()
+            self._keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._keeper
+            self._end(ClosedError("the client is disconnected"))
+
+    async def _keep(self, link: Link) -> None:
+        """Stay connected until told otherwise."""
+        tries = 0
+        try:
+            while True:
+                since = monotonic()
+                reason = await link.run(self._hear)
+                self._link = None
+                if self._leaving:
+                    return
+                self._give_up_some(link)
+                tries = 0 if monotonic() - since > STEADY else tries
+                link, tries = await self._again(reason, tries)
+                self._settle_in(link)
+        except ClientError as error:
+            self._end(error)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._end(ClientError(f"the client has failed: {error!r}"))
+            raise
+        finally:
+            self._link = None
+
+    async def _again(self, reason: str, tries: int) -> tuple[Link, int]:
+        """Connect until it works, for as long as there is patience."""
+        end = monotonic() + self._patience
+        wait = delay(tries)
+        while True:
+            if monotonic() + wait > end:
+                raise UnreachableError(
+                    f"the connection was lost ({reason}), and could not be made again within "
+                    f"{self._patience:g} s"
+                )
+            await asyncio.sleep(wait)
+            tries += 1
+            try:
+                return await join(self.address), tries
+            except UnreachableError as error:
+                reason, wait = str(error), delay(tries)
+            except RefusedError as error:
+                if not error.passing:
+                    raise
+                reason, wait = str(error), max(delay(tries), error.retry_after or 0)
+
+    def _give_up_some(self, link: Link) -> None:
+        """Fail what breaks each connection on which it is said, or might."""
+        for tag, request in list(self._requests.items()):
+            error: ClientError | None = None
+            if link.too_large and request.directive is Directive.PUBLISH:
+                error = RefusedError("more events at once than the server takes; send fewer", "too-large")
+            elif request.asked > 2 and monotonic() - request.since > self._patience:
+                error = UnreachableError(f"the connection was lost {request.asked} times before the answer")
+            if error is not None:
+                del self._requests[tag]
+                _fail(request, error)
+
+    def _settle_in(self, link: Link) -> None:
+        """On a new connection: what was not answered, and what the program wants."""
+        self._link, self._gotten = link, False
+        self.user, self.roles = link.connected.user, link.connected.roles
+        credit = self.ledger.begin()
+        waiting = [one for one in self._requests.values() if not one.own and not one.answer.done()]
+        self._requests.clear()
+        self._ask(_Request(Directive.CREDIT, {"more": credit}, own=True))
+        for request in waiting:
+            if request.directive in LASTING:
+                self._ask(request)
+        asked = {request.directive: request for request in waiting if request.directive not in LASTING}
+        again = self._receiving or (self._backlog and not self._stopped)
+        for directive, wanted in ((Directive.GET, again), (Directive.READY, self._receiving)):
+            if wanted or directive in asked:
+                self._ask(asked.get(directive) or _Request(directive, {}, own=True))
+        for request in waiting:
+            if request.directive is Directive.STOP or (
+                request.directive not in LASTING and asked[request.directive] is not request
+            ):
+                _answer(request, Ack(pending=0))
+
+    def _end(self, error: ClientError) -> None:
+        """Nothing more will come: everybody who waits is told."""
+        self._error = self._error or error
+        self._link = None
+        if self._telling is not None:
+            self._telling.cancel()
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            _fail(request, self._error)
+        self._news.set()
+
+    # -- asking and hearing ------------------------------------------------------------------------------
+
+    def _ask(self, request: _Request) -> None:
+        """Say it now, or on the next connection."""
+        if self._error is not None:
+            raise self._error
+        self._tag += 1
+        if self._link is not None:
+            self._link.send(self._link.protocol.ask(request.directive, self._tag, **request.body))
+            request.asked += 1
+            self._gotten = self._gotten or request.directive is Directive.GET
+        self._requests[self._tag] = request
+
+    async def request(self, directive: Directive, **body: Any) -> Ack:
+        """Ask, and wait for the answer, over as many connections as it takes.
+
+        Parameters
+        ----------
+        directive : Directive
+        **body
+            What it needs; None is left out.
+
+        Raises
+        ------
+        RefusedError, UnreachableError, ClosedError
+        ClientError
+            JSON cannot say the body.
+        """
+        if self._leaving:
+            raise ClosedError("the client is disconnected")
+        given = {name: encoded(value) for name, value in body.items() if value is not None}
+        request = _Request(directive, given)
+        if directive in PAUSING and self._is_receiving:
+            self._ask(_Request(Directive.STOP, {}, own=True))
+            self._ask(request)
+            if not self._gotten:  # what matches meanwhile is in the backlog, which READY has sent after GET
+                self._ask(_Request(Directive.GET, {}, own=True))
+            self._ask(_Request(Directive.READY, {}, own=True))
+        else:
+            self._ask(request)
+        return await request.answer
+
+    @property
+    def _is_receiving(self) -> bool:
+        """Whether deliveries come, once all that was asked is confirmed."""
+        return self._link is not None and self._link.protocol.expected is State.RECEIVING
+
+    def _hear(self, message: Message) -> None:
+        match message:
+            case Ack():
+                request = self._requests.pop(message.tag or 0, None)
+                if request is not None:
+                    self._confirmed(request, message)
+            case Error():
+                request = self._requests.pop(message.tag or 0, None)
+                if request is not None:
+                    self._refused(request, message)
+            case Connected():
+                pass
+            case _:
+                self.ledger.arrive(message)
+                self._news.set()
+                if self.ledger.untold:
+                    self._tell_soon()
+
+    def _confirmed(self, request: _Request, answer: Ack) -> None:
+        if request.directive is Directive.ACK:
+            self.ledger.confirmed(request.body["upto"])
+        _answer(request, answer)
+
+    def _refused(self, request: _Request, answer: Error) -> None:
+        error = RefusedError(answer.error, answer.kind, answer.retry_after, answer.row)
+        if request.directive is Directive.UNSUBSCRIBE and request.asked > 1 and answer.kind == "unknown":
+            _answer(request, Ack())  # the first time it was done, and the answer was lost
+        elif not request.own:
+            _fail(request, error)
+        elif not error.passing:
+            raise error
+        elif self._link is not None:
+            self._link.drop(str(error))  # and begin again, after a while
+
+    # -- what the program wants ------------------------------------------------------------------------------
+
+    async def ready(self) -> bool:
+        """Let deliveries come. Iterating says this, and `get`, by itself."""
+        if not self._receiving:
+            self._receiving, self._stopped = True, False
+            try:
+                if self._backlog and not self._gotten:
+                    await self.request(Directive.GET)
+                if not self._is_receiving:  # it may be so already on a new connection
+                    await self.request(Directive.READY)
+            except RefusedError:
+                self._receiving = False
+                raise
+        return True
+
+    async def stop(self) -> bool:
+        """Let no more deliveries come; a loop ends when it has taken what is here already."""
+        self._receiving = False
+        if self._is_receiving:
+            await self.request(Directive.STOP)
+        self._stopped = True
+        self._news.set()
+        return True
+
+    async def get(self) -> int:
+        """Ask for what was not acknowledged: returns the number of deliveries that will come."""
+        self._backlog, self._stopped = True, False
+        try:
+            return (await self.request(Directive.GET)).pending or 0
+        except RefusedError:
+            self._backlog = False
+            raise
+
+    async def begin(self) -> None:
+        """Have the backlog and what is new come, unless they do already."""
+        if not self._receiving:
+            await self.get()
+            await self.ready()
+
+    # -- deliveries ------------------------------------------------------------------------------------------
+
+    async def next_item(self, endless: bool = False) -> Item | None:
+        """Return the next delivery, None after `disconnect`, and after `stop` unless endless.
+
+        Raises
+        ------
+        UnreachableError, RefusedError
+            It has given up.
+        """
+        while True:
+            if isinstance(self._error, ClosedError):
+                return None
+            if self._error is not None:
+                raise self._error
+            item = self.ledger.take()
+            if item is not None:
+                self._tell_soon()
+                return item
+            if self._stopped and not endless:
+                return None
+            self._news.clear()
+            await self._news.wait()
+
+    def acknowledge(self, item: Item) -> None:
+        """Acknowledge what `next_item` returned."""
+        self.ledger.acknowledge(item)
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        """Tell acknowledgements and credit: at once where there are many, otherwise a moment later."""
+        if self._link is not None and not self._leaving:
+            self._say_due(max(1, self.ledger.window // 4))
+            if self._telling is None and self.ledger.untold:
+                self._telling = asyncio.get_running_loop().call_later(SOON, self._tell)
+
+    def _tell(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+        self._telling = None
+        if self._link is not None:
+            self._say_due(1)
+
+    def _say_due(self, least: int) -> None:
+        upto, credit = self.ledger.due(least)
+        if upto:
+            self._ask(_Request(Directive.ACK, {"upto": upto}, own=True))
+        if credit:
+            self._ask(_Request(Directive.CREDIT, {"more": credit}, own=True))

@@ -1,0 +1,217 @@
+"""``rtfilter subscribe``, ``publish`` and ``listen``, with the real server."""
+
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fake_server import served
+from real_server import ENVIRONMENT, RealServer
+
+from rtfilter.cli import FAILED, INTERRUPTED, PIPE_CLOSED, main
+from rtfilter.client import connect_plain
+
+ROWS = [{"symbol": f"S{i}", "price": float(i)} for i in range(10)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = RealServer(tmp_path_factory.mktemp("served"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def asked(server, monkeypatch, capsys):
+    """Run a command; its exit code, lines and messages."""
+    monkeypatch.setenv("RTFILTER_URL", server.url)
+    monkeypatch.delenv("RTFILTER_TOKEN", raising=False)
+
+    def ask(*arguments):
+        code = main([*map(str, arguments)])
+        said = capsys.readouterr()
+        return code, said.out.splitlines(), said.err
+
+    return ask
+
+
+def started(server, *arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "rtfilter", *arguments, "--url", server.url],
+        text=True,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def written(folder, form):
+    path = folder / f"ticks.{form}"
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    match form:
+        case "jsonl":
+            path.write_text(lines)
+        case "jsonl.gz":
+            path.write_bytes(gzip.compress(lines.encode()))
+        case "csv":
+            path.write_text("symbol,price\n" + "".join(f"{row['symbol']},{row['price']}\n" for row in ROWS))
+        case "parquet":
+            pq.write_table(pa.Table.from_pylist(ROWS), path)
+    return path
+
+
+@pytest.mark.parametrize("form", ["jsonl", "jsonl.gz", "csv", "parquet"])
+def test_subscribe_publish_listen(asked, tmp_path, form):
+    user = f"ann-{form}"
+    code, (id,), _ = asked("subscribe", "price > 7", "--user", user, "--metadata", '{"to": "x"}')
+    assert code == 0
+    code, lines, said = asked("publish", written(tmp_path, form), "--user", "bob")
+    assert (code, lines) == (0, [])
+    assert re.search(r"published 10 events, [0-9,]+ a second", said)
+    assert "%|" not in said  # no progress where nobody looks
+    code, lines, _ = asked("listen", "--user", user, "--count", "1", "--no-acknowledge")
+    assert (code, len(lines)) == (0, 1)
+    code, lines, said = asked("listen", "--user", user, "--count", "2")
+    found = [json.loads(line) for line in lines]
+    assert [one["event"] for one in found] == ROWS[8:]
+    assert all(one["subscriptions"] == [int(id)] and one["filter"] == "default" for one in found)
+    assert found[0]["redelivered"] == 1
+    assert "redelivered" not in found[1] or found[1]["redelivered"] == 1
+    assert asked("subscribe", "--remove", id, "--user", user)[0] == 0
+    with connect_plain(os.environ["RTFILTER_URL"], user=user) as client:
+        assert client.get() == 0
+
+
+def test_a_named_publication_is_one(asked, tmp_path):
+    path = written(tmp_path, "jsonl")
+    with connect_plain(os.environ["RTFILTER_URL"], user="bob") as client:
+        assert asked("publish", path, "--user", "bob", "--key", "monday")[0] == 0
+        (first,) = client.publish({"price": 1.0})
+        assert asked("publish", path, "--user", "bob", "--key", "monday")[0] == 0
+        (second,) = client.publish({"price": 1.0})
+    assert second == first + 1
+
+
+def test_a_pipe_is_published_as_it_comes(server):
+    with connect_plain(server.url, user="pipe") as client:
+        id = client.subscribe("price > 100")
+        deliveries = client.deliveries(timeout=20)
+        with started(server, "publish", "--user", "bob", stdin=subprocess.PIPE) as program:
+            for price in (101.0, 102.0):
+                program.stdin.write(json.dumps({"price": price}) + "\n")
+                program.stdin.flush()
+                assert next(deliveries).event == {"price": price}
+            program.stdin.write("nonsense\n")
+            program.stdin.close()
+            assert program.wait(20) == FAILED
+            said = program.stderr.read()
+        assert "published 2 events" in said
+        assert "error: <stdin>:3: not JSON" in said
+        client.unsubscribe(id)
+
+
+def test_a_bad_event_is_told_with_its_line(asked, tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"price": 1}\n\n{"price": 1e400}\n')
+    code, _, said = asked("publish", path, "--user", "bob")
+    assert code == FAILED
+    assert "JSON has no NaN and no infinity" in said
+    assert "published 0 events" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["subscribe", "price >", "--user", "ann"], "    price >\n"),
+        (["subscribe", "price > 1"], "say who you are: --user NAME, --token-file FILE"),
+        (["subscribe", "--remove", "123456", "--user", "ann"], "no subscription 123456"),
+        (["publish", "absent.jsonl", "--user", "ann"], "absent.jsonl: No such file"),
+        (["listen", "--user", "ann", "--url", "ws://127.0.0.1:9"], "cannot be reached"),
+        (["listen", "--user", "ann", "--url", "nowhere"], "'nowhere' is not the URL of a server"),
+        (["listen", "--user", "ann", "--token-file", "t"], "give --user or --token-file"),
+        (["listen", "--token-file", "absent"], "absent: No such file"),
+        (["publish", "--filter", "other", "--user", "ann", "FILE"], "other"),
+    ],
+)
+def test_errors_are_clear(asked, tmp_path, arguments, message):
+    path = str(written(tmp_path, "jsonl"))
+    code, lines, said = asked(*[path if one == "FILE" else one for one in arguments])
+    assert (code, lines) == (FAILED, [])
+    assert message in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--ttl", "0"], ["--digest", "x"], ["--metadata", "[]"], ["--metadata", "{"]]
+)
+def test_arguments_that_cannot_be_used(asked, arguments):
+    code, _, said = asked("subscribe", "price > 1", "--user", "ann", *arguments)
+    assert code == 2
+    assert "error: argument" in said
+
+
+def test_interrupts_and_closed_pipes_are_clean(server):
+    with connect_plain(server.url, user="eve") as client:
+        id = client.subscribe("price > 200")
+        for end in (INTERRUPTED, PIPE_CLOSED):
+            with started(server, "listen", "--user", "eve") as program:
+                client.publish({"price": 201.0})
+                assert json.loads(program.stdout.readline())["event"] == {"price": 201.0}
+                if end == INTERRUPTED:
+                    program.send_signal(signal.SIGINT)
+                else:
+                    program.stdout.close()
+                    client.publish({"price": 202.0})
+                assert program.wait(20) == end
+                said = program.stderr.read()
+            assert said == ("rtfilter: interrupted\n" if end == INTERRUPTED else "")
+        assert [one.event["price"] for one in client.deliveries(timeout=0.5)][-1] == 202.0  # nobody had it
+        client.unsubscribe(id)
+
+
+def test_the_end_of_a_subscription_is_told(server):
+    with connect_plain(server.url, user="ted") as client:
+        client.subscribe("price > 300", ttl=0.2)
+    with started(server, "listen", "--user", "ted") as program:
+        assert re.match(r"rtfilter: subscription \d+ ended: ", program.stderr.readline())
+        program.send_signal(signal.SIGINT)
+        assert program.wait(20) == INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "said"),
+    [
+        (["--user", "ann"], {}, {"user": "ann", "password": ""}),
+        (
+            ["--user", "ann"],
+            {"RTFILTER_PASSWORD": "p", "RTFILTER_TOKEN": "t"},
+            {"user": "ann", "password": "p"},
+        ),
+        ([], {"RTFILTER_TOKEN": "t"}, {"token": "t"}),
+        (["--token-file", "FILE"], {"RTFILTER_TOKEN": "t", "RTFILTER_PASSWORD": "p"}, {"token": "of file"}),
+    ],
+)
+def test_who_asks(asked, tmp_path, monkeypatch, arguments, variables, said):
+    (tmp_path / "token").write_text("of file\n")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with served() as server:
+        given = [str(tmp_path / "token") if one == "FILE" else one for one in arguments]
+        code, lines, _ = asked("subscribe", "price > 1", *given, "--url", server.url)
+        assert (code, lines) == (0, ["1"])
+        assert server.credentials == said
+
+
+def test_wrong_credentials_are_told(asked, monkeypatch):
+    monkeypatch.setenv("RTFILTER_PASSWORD", "wrong")
+    with served() as server:
+        code, _, said = asked("listen", "--user", "ann", "--url", server.url)
+    assert code == FAILED
+    assert "see --user, --token-file, RTFILTER_TOKEN and RTFILTER_PASSWORD" in said

@@ -1,0 +1,141 @@
+"""The clients with the real server."""
+
+import asyncio
+import threading
+
+import pytest
+from real_server import RealServer
+
+from rtfilter.client import RefusedError, connect, connect_plain, get_client
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = RealServer(tmp_path_factory.mktemp("served"))
+    yield server
+    server.kill()
+
+
+def test_with_asyncio(server):
+    async def main():
+        async with (
+            connect(server.url, user="ann", window=8) as ann,
+            connect(server.url, user="bob") as bob,
+            asyncio.timeout(20),
+        ):
+            low = await ann.subscribe("price < 5", metadata={"to": "ann@example.org"})
+            high = await ann.subscribe({"price": [{"numeric": [">", 8]}]})
+            prices = [float(i % 10) for i in range(300)]
+            positions = await bob.publish([{"price": price} for price in prices], key="today")
+            assert await bob.publish([{"price": price} for price in prices], key="today") == positions
+            expected = {at for at, price in zip(positions, prices, strict=True) if price < 5 or price > 8}
+            found = {}
+            async for delivery in ann:
+                assert delivery.position not in found
+                found[delivery.position] = delivery
+                assert len(ann.session.ledger) <= 8
+                if len(found) == 100:
+                    new = await ann.subscribe("price = 5.5")
+                    await bob.publish({"price": 5.5})
+                if len(found) == len(expected) + 1:
+                    await delivery.acknowledge()
+                    break
+            assert {at for at, one in found.items() if one.subscriptions != (new,)} == expected
+            assert {one.subscriptions for one in found.values()} == {(low,), (high,), (new,)}
+            assert all(one.response > 0 and one.events[0].at > 1.7e9 for one in found.values())
+            assert await ann.stop()
+            await asyncio.sleep(0.05)
+            assert await ann.get() == 0
+            for id in (low, high, new):
+                assert await ann.unsubscribe(id)
+            with pytest.raises(RefusedError) as told:
+                await ann.unsubscribe(low)
+            assert told.value.kind == "unknown"
+            with pytest.raises(RefusedError) as told:
+                await bob.publish([{"price": 1.0}, 5])
+            assert (told.value.kind, told.value.row) == ("event", 1)
+
+    asyncio.run(main())
+
+
+def test_a_digest_and_an_end_of_life(server):
+    with connect_plain(server.url, user="carl") as client:
+        digest = client.subscribe("price > 0", digest=1)
+        short = client.subscribe("price < 0", ttl=0.3)
+        deliveries = client.deliveries(timeout=10)
+        for price in (1.0, 2.0, 3.0):
+            client.publish({"price": price})
+        first, second = next(deliveries), next(deliveries)
+        together, ended = (first, second) if first.ended is None else (second, first)
+        assert [one.body["price"] for one in together.events] == [1.0, 2.0, 3.0]
+        assert together.subscriptions == (digest,)
+        assert ended.subscriptions == (short,)
+        assert ended.ended
+        assert client.unsubscribe(digest)
+
+
+def test_with_futures(server):
+    client, got, there = get_client("dora", "", server.url), [], threading.Event()
+
+    def take(delivery):
+        got.append(delivery.event["symbol"])
+        if len(got) == 2:
+            there.set()
+
+    client.set_event_received_handler(take)
+    id = client.subscribe("symbol LIKE 'AC%'").result(10)
+    with connect_plain(server.url, user="bob") as bob:
+        bob.publish({"symbol": "ACME"})
+        assert client.get().result(10)
+        assert client.ready().result(10)
+        bob.publish([{"symbol": "other"}, {"symbol": "ACID"}])
+        assert there.wait(10)
+    assert got == ["ACME", "ACID"]
+    assert client.stop_sending().result(10)
+    assert client.unsubscribe(id).result(10)
+    assert client.disconnect().result(10)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_and_comes_back_is_not_noticed(tmp_path):
+    server = RealServer(tmp_path)
+
+    async def main():
+        async with asyncio.timeout(60):
+            ann = await connect(server.url, user="ann", window=16).open()
+            bob = await connect(server.url, user="bob").open()
+            await ann.subscribe("price >= 0")
+            positions, found = [], {}
+
+            async def publish():
+                for price in range(300):
+                    positions.extend(await bob.publish({"price": float(price)}))
+
+            async def listen():
+                async for delivery in ann:
+                    if delivery.position in found:
+                        assert delivery.redelivered
+                    found[delivery.position] = delivery.event["price"]
+                    if set(found) >= set(positions) and len(positions) == 300:
+                        await delivery.acknowledge()
+                        return
+
+            async def kill():
+                for _ in range(3):
+                    await asyncio.sleep(0.3)
+                    server.kill()
+                    await asyncio.to_thread(server.start)
+
+            await asyncio.gather(publish(), listen(), kill())
+            assert [found[at] for at in positions] == [float(price) for price in range(300)]
+            assert len(found) == 300
+            await asyncio.sleep(0.1)
+            assert await ann.stop()
+            assert await ann.get() == 0
+            await ann.disconnect()
+            await bob.disconnect()
+
+    try:
+        asyncio.run(main())
+    finally:
+        server.kill()

@@ -1,0 +1,204 @@
+"""The client without asyncio, and the one with futures."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from fake_server import RefusalError, served
+
+from rtfilter.client import (
+    ClientError,
+    ClosedError,
+    RefusedError,
+    UnreachableError,
+    backoff,
+    connect_plain,
+    get_client,
+)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(backoff, "FIRST", 0.002)
+
+
+def threads():
+    return [one for one in threading.enumerate() if one.name.startswith("rtfilter")]
+
+
+def test_subscribe_publish_iterate():
+    with served() as server:
+        with connect_plain(server.url, user="ann") as client:
+            id = client.subscribe("price > 5")
+            assert client.publish([{"price": 7}, {"price": 8}]) == [1, 2]
+            assert [one.event["price"] for one in client.deliveries(timeout=0.05)] == [7, 8]
+            assert client.unsubscribe(id)
+            assert (client.user, client.roles) == ("ann", ("subscriber",))
+        assert server.pending("ann") == {}
+        with pytest.raises(ClosedError):
+            client.publish({"price": 7})
+        assert list(map(len, [threads()])) == [1]  # the server's
+
+
+def test_manual_acknowledgement_and_a_lost_connection():
+    with served() as server, connect_plain(server.url, user="ann", acknowledge="manual") as client:
+        client.subscribe("price > 5")
+        client.publish([{"price": 7}, {"price": 8}])
+        first, second = client.deliveries(timeout=0.05)
+
+        async def lose():
+            server.lose_all()
+
+        server.call(lose())
+        (again, _) = client.deliveries(timeout=0.1)
+        assert (again.position, again.redelivered > 0) == (first.position, True)
+        second.acknowledge()
+        first.acknowledge()
+        client.disconnect()
+        assert server.pending("ann") == {}
+
+
+def test_who_cannot_connect_is_told_and_leaves_no_thread():
+    before = len(threads())
+    with pytest.raises(UnreachableError):
+        connect_plain("ws://127.0.0.1:9", user="ann")
+    with pytest.raises(UnreachableError):
+        get_client("ann", "secret", "ws://127.0.0.1:9")
+    assert len(threads()) == before
+
+
+def test_another_thread_may_stop_the_loop():
+    with served() as server, connect_plain(server.url, user="ann") as client:
+        threading.Timer(0.02, client.stop).start()
+        assert list(client) == []
+
+
+PROGRAM = """
+import sys
+import rtfilter.client
+try:
+    with rtfilter.client.connect_plain(sys.argv[1], user="ann") as client:
+        client.subscribe("price > 0")
+        print("ready", flush=True)
+        for delivery in client:
+            print(delivery.event["price"], flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_interrupts_end_it_at_once():
+    with served() as server:
+        program = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, server.url],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+        with program:
+            assert program.stdout.readline() == "ready\n"
+            server.call(server.publish(5))
+            assert program.stdout.readline() == "5\n"
+            program.send_signal(signal.SIGINT)
+            assert program.stdout.read() == "interrupted\n"
+            assert program.wait(5) == 0
+        assert server.heard[-1] == "DISCONNECT"
+
+
+def interrupted_at(seconds, url):
+    """Interrupt this thread's client after so long."""
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    found = []
+    try:
+        timer.start()
+        with connect_plain(url, user="ann", window=2) as client:
+            while True:
+                client.subscribe("price > 1000")
+                found += [one.position for one in client.deliveries(timeout=0.001)]
+    finally:
+        timer.cancel()
+
+
+@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals")
+def test_interrupts_at_any_moment_leave_nothing_behind():
+    with served() as server:
+        server.subscriptions[1] = "ann", 0
+        before = len(threads())
+        for turn in range(12):
+            server.call(server.publish(*range(1, 5)))
+            with pytest.raises(KeyboardInterrupt):
+                interrupted_at(turn * 0.002, server.url)
+            end = time.monotonic() + 5
+            while len(threads()) > before and time.monotonic() < end:
+                time.sleep(0.005)
+            assert len(threads()) == before
+        with connect_plain(server.url, user="ann") as client:
+            list(client.deliveries(timeout=0.05))
+        assert server.pending("ann") == {}
+
+
+# -- futures -----------------------------------------------------------------------------------------------
+
+
+def test_operations_return_futures_and_events_go_to_the_handler():
+    with served() as server:
+        client = get_client("ann", "secret", server.url)
+        got, errors, there = [], [], threading.Event()
+
+        def take(delivery):
+            got.append(delivery.event["price"])
+            if got == [6]:
+                got.append("failed")
+                raise ValueError("once")
+            if got[-1] == 9:
+                there.set()
+
+        with pytest.raises(ClientError, match="set_event_received_handler comes before ready"):
+            client.ready()
+        with pytest.raises(ClientError, match="comes before get"):
+            client.get()
+        client.set_event_received_handler(take)
+        client.set_server_response_exception_handler(errors.append)
+        id = client.subscribe("price > 5").result(5)
+        assert id == 1
+        assert client.get().result(5) is True
+        assert client.ready().result(5) is True
+        server.call(server.publish(6, 7))
+        assert client.stop_sending().result(5) is True
+        server.call(server.publish(8))
+        assert client.ready().result(5) is True
+        server.call(server.publish(9))
+        assert there.wait(5)
+        assert got == [6, "failed", 7, 8, 9]
+        assert list(map(str, errors)) == ["once"]
+        refused = client.subscribe("nonsense")
+        assert isinstance(refused.exception(5), RefusedError)
+        assert client.unsubscribe(id).result(5) is True
+        assert client.disconnect().result(5) is True
+        assert [str(one) for one in errors[1:]] == ["this is no condition"]
+        assert set(server.pending("ann")) == {1, 2, 3, 4}  # acknowledgements are cumulative: the first failed
+        assert isinstance(client.subscribe("price > 5").exception(5), ClosedError)
+        assert isinstance(client.disconnect().exception(5), ClosedError)
+        assert [type(one) for one in errors[2:]] == [ClosedError, ClosedError]
+
+
+def test_the_end_of_the_connection_is_told_to_the_handler_of_errors():
+    with served() as server:
+        client = get_client("ann", "secret", server.url)
+        told = threading.Event()
+        client.set_event_received_handler(print)
+        client.set_server_response_exception_handler(lambda error: told.set())
+        client.ready().result(5)
+        server.refuse["CONNECT"] = RefusalError("unauthenticated", "no")
+
+        async def lose():
+            server.lose_all()
+
+        server.call(lose())
+        assert told.wait(5)
+        client.disconnect()
