@@ -4,36 +4,66 @@ from __future__ import annotations
 
 import argparse
 
-from rtfilter.cli.arguments import port
+from rtfilter.cli.arguments import port, positive
 from rtfilter.cli.schemas import read_schema
 from rtfilter.cli.terminal import CommandError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
+    """Declare the arguments of the command: `schema`, and all of `rtfilter.service.settings.Settings`."""
     parser.description = (
-        "Serve subscriptions, events and deliveries over HTTP and WebSocket, to programs on this machine.\n"
-        "Everyone is taken for who they say they are."
+        "Serve subscriptions, events and deliveries over HTTP, WebSocket and TCP.\n"
+        "Without users, the server listens for this machine only; see rtfilter users --help."
     )
     parser.epilog = (
+        "Each flag but --schema is also a variable of the environment, such as RTFILTER_DATA; a flag counts\n"
+        "more.\n\n"
         "examples:\n  rtfilter serve --data alerts --schema schema.json\n  rtfilter serve --data alerts\n"
     )
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder with all that is kept")
-    parser.add_argument("--schema", metavar="FILE", help="attributes and types, at the first start")
-    parser.add_argument(
-        "--port", type=port, default=8080, help="0 for any that is free (default: %(default)s)"
+    add = parser.add_argument
+    add("--data", metavar="DIR", help="folder with all that is kept")
+    add("--schema", metavar="FILE", help='attributes and types of the filter "default", at the first start')
+    doors = parser.add_argument_group("doors")
+    add = doors.add_argument
+    add("--host", metavar="NAME", help="where to listen (default: 127.0.0.1)")
+    add("--port", type=port, help="of HTTP and WebSocket, 0 for any that is free (default: 8080)")
+    add("--tcp-port", type=port, metavar="PORT", help="of sessions over TCP (default: none)")
+    add("--certificate", metavar="FILE", help="for TLS, as PEM")
+    add("--certificate-key", metavar="FILE", help="the key of the certificate, as PEM")
+    kept = parser.add_argument_group("what is kept")
+    add = kept.add_argument
+    add("--database", metavar="URL", help="postgresql+psycopg://user@host/name (default: SQLite in DIR)")
+    add("--durability", metavar="WHAT", help="process, or power: what an answer survives (default: process)")
+    add("--retention", metavar="SECONDS", help="how long events stay in the log (default: 7 days)")
+    add(
+        "--backlog-count", type=positive, metavar="N", help="deliveries that wait for a user (default: 10000)"
     )
+    add("--backlog-bytes", type=positive, metavar="N", help="their bytes (default: 64 MiB)")
+    add("--backlog-age", metavar="SECONDS", help="how long they wait (default: 1 day)")
+    add(
+        "--backlog-policy",
+        metavar="WHAT",
+        help="beyond that: drop-oldest, drop-newest, or refuse publishers (default: drop-oldest)",
+    )
+    add("--redeliver", metavar="SECONDS", help="until a delivery is sent again, first time (default: 30)")
+    limits = parser.add_argument_group("limits")
+    add = limits.add_argument
+    add("--body", type=positive, metavar="BYTES", help="of a request (default: 16 MiB)")
+    add("--frame", type=positive, metavar="BYTES", help="of a message of a session (default: 1 MiB)")
+    add("--nesting", type=positive, metavar="N", help="how deep JSON may nest (default: 64)")
+    add("--subscriptions", type=positive, metavar="N", help="of a user (default: 1000000)")
+    add("--connections", type=positive, metavar="N", help="of a user (default: 100)")
+    add("--rate", metavar="N", help="events a second that a user may publish (default: any)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0."""
-    from pathlib import Path
-
+    """Run the command; returns 0, or 1 where the server had to end."""
     from rtfilter.service.server import DataError, serve
+    from rtfilter.service.settings import SettingsError, settings
 
+    flags = {name: value for name, value in vars(arguments).items() if name not in ("command", "schema")}
     schema = None if arguments.schema is None else read_schema(arguments.schema)
     try:
-        serve(Path(arguments.data), schema, arguments.port)
-    except DataError as error:
+        return serve(settings(**flags), schema)
+    except (DataError, SettingsError) as error:
         raise CommandError(str(error)) from None
-    return 0

@@ -1,48 +1,51 @@
-"""The server: a folder with its data, and a socket."""
+"""The server: a folder with its data, a database, and sockets."""
 
 from __future__ import annotations
 
-import json
+import asyncio
+import logging
+import signal
 import socket
-from contextlib import AbstractContextManager, nullcontext
+import ssl
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
+from importlib import import_module
 from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.events.schema import Schema
-from rtfilter.service.conversation import DEFAULT
-from rtfilter.service.doors.http import MOST_BYTES, application
+from rtfilter.service.authenticate import Authenticate, Open
+from rtfilter.service.conversation import DEFAULT, Conversation
+from rtfilter.service.doors.http import application
+from rtfilter.service.doors.metrics import registry
+from rtfilter.service.doors.patience import Http, Sessions
+from rtfilter.service.doors.routes import Limits
+from rtfilter.service.errors import ConflictError
+from rtfilter.service.logs import configure
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import ALL, Identity
-from rtfilter.store.database import engine
+from rtfilter.service.settings import Settings
+from rtfilter.store.database import engine, hold
 from rtfilter.store.log import Log
+
+END_WITHIN: Final = 5.0
+"""Seconds that connections are given when the server ends."""
+_log = logging.getLogger(__name__)
 
 
 class DataError(ValueError):
-    """A folder of data that cannot be served."""
-
-
-def settled_schema(folder: Path, schema: Schema | None) -> Schema:
-    """The schema of a folder: the one that was given first, and is kept there.
-
-    Raises
-    ------
-    DataError
-        There is none, or another.
-    """
-    path = folder / "schema.json"
-    if path.exists():
-        kept = Schema.from_json(json.loads(path.read_text()))
-        if schema is not None and schema != kept:
-            raise DataError(f"{path} is another schema; leave out --schema, or use another folder")
-        return kept
-    if schema is None:
-        raise DataError(f"{folder} has no schema yet: give one with --schema, such as {{'price': 'float'}}")
-    folder.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".new")
-    aside.write_text(json.dumps(schema.to_json()))
-    aside.replace(path)
-    return schema
+    """The server cannot serve what it is given."""
 
 
 def locked(folder: Path) -> AbstractContextManager[object]:
@@ -56,27 +59,230 @@ def locked(folder: Path) -> AbstractContextManager[object]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise DataError(f"another server uses {folder}") from None
+        raise DataError(f"another server uses {folder}; use that one, or another folder") from None
     return file
 
 
-def serve(folder: Path, schema: Schema | None, port: int) -> None:
-    """Serve a folder on the loopback until interrupted.
+def serve(settings: Settings, schema: Schema | None = None) -> int:
+    """Serve until a signal tells to end; returns the exit code.
+
+    Parameters
+    ----------
+    settings : Settings
+    schema : Schema, optional
+        Of the filter that is meant where none is named.
+
+    Returns
+    -------
+    int
+        0 after SIGTERM or SIGINT; 1 where a stage of the pipeline has failed, which the log tells.
 
     Raises
     ------
     DataError, OSError
     """
-    schema = settled_schema(folder, schema)
-    with locked(folder), socket.create_server(("127.0.0.1", port)) as listening:
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    configure()
+    settings.data.mkdir(parents=True, exist_ok=True)
+    with locked(settings.data), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(settings, schema))
 
-        async def make() -> Pipeline:
-            pipeline = Pipeline(Log(engine(f"sqlite:///{folder / 'log.sqlite'}")), folder)
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # on Windows
+        return asyncio.new_event_loop
+    return new_event_loop
+
+
+class Opened(NamedTuple):
+    """A server that listens."""
+
+    settings: Settings
+    pipeline: Pipeline
+    port: int
+    end: Callable[[], None]
+    """To be called on the event loop."""
+
+
+async def _serve(
+    settings: Settings, schema: Schema | None, told: Callable[[Opened], None] | None = None
+) -> int:
+    """Open the doors once the pipeline runs, and tell so; returns as `serve` does."""
+    tls = _tls(settings)
+    async with AsyncExitStack() as stack:
+        pipeline = await stack.enter_async_context(_running(settings))
+        _require_users(settings, pipeline.users)
+        await _add_default(pipeline, schema)
+        listening = stack.enter_context(_listening(settings.host, settings.port))
+        if settings.tcp_port is not None:
+            await stack.enter_async_context(_tcp(settings, pipeline, tls))
+        limits = Limits(settings.body, settings.nesting)
+        app = application(pipeline, registry(pipeline), limits, settings.loopback)
+        server = _Server(_config(app, settings))
+        (told or _greet)(Opened(settings, pipeline, listening.getsockname()[1], server.end))
+        watch = asyncio.create_task(_watch(pipeline, server))
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            watch.cancel()
+        return 1 if server.failed else 0
+
+
+def _tcp(
+    settings: Settings, pipeline: Pipeline, tls: ssl.SSLContext | None
+) -> AbstractAsyncContextManager[Any]:
+    """The door of sessions over TCP."""
+    door = import_module("rtfilter.service.doors.tcp")
+    host, port = _bare(settings.host), settings.tcp_port
+    made: AbstractAsyncContextManager[Any] = door.listen(
+        lambda: Conversation(pipeline), host, port, ssl=tls, most_bytes=settings.frame
+    )
+    return made
+
+
+@asynccontextmanager
+async def _running(settings: Settings) -> AsyncIterator[Pipeline]:
+    """The pipeline, from its start to its end."""
+    try:
+        made = engine(settings.url, settings.durability == "power")
+        holding = hold(made)
+        if holding is None:
+            raise DataError("another server uses the database; use that one, or another database")
+        with holding:
+            pipeline = Pipeline(
+                Log(made),
+                settings.data,
+                _users(settings),
+                settings.bounds,
+                settings.keeping,
+            )
             await pipeline.start()
-            await pipeline.add_filter(Identity("", ALL), DEFAULT, schema)
-            return pipeline
+            try:
+                yield pipeline
+            finally:
+                await pipeline.stop()
+    except SQLAlchemyError as error:
+        raise DataError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
 
-        app = application(make, lambda: print(f"serving {folder} at {address}", flush=True))
-        config = uvicorn.Config(app, log_level="warning", ws="websockets-sansio", ws_max_size=MOST_BYTES)
-        uvicorn.Server(config).run(sockets=[listening])
+
+def _users(settings: Settings) -> Authenticate:
+    return Open()
+
+
+def _require_users(settings: Settings, users: Authenticate) -> None:
+    """Let other machines in only where the server can tell users apart."""
+    if users.open and not settings.loopback:
+        raise DataError(
+            f"there are no users, so the server does not listen on {settings.host}: first "
+            f"rtfilter users --data {settings.data} add NAME --role admin; or leave out --host"
+        )
+
+
+async def _add_default(pipeline: Pipeline, schema: Schema | None) -> None:
+    """The filter that is meant where none is named."""
+    everyone = Identity("", ALL)
+    if schema is None:
+        return
+    try:
+        await pipeline.add_filter(everyone, DEFAULT, schema)
+    except ConflictError:
+        raise DataError(
+            f"the filter {DEFAULT!r} has another schema already; leave out --schema, or use another folder"
+        ) from None
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    """Raises `DataError` where the files do not do."""
+    if settings.certificate is None or settings.certificate_key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.certificate, settings.certificate_key, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        raise DataError(f"--certificate and --certificate-key cannot be used: {error}") from None
+    return context
+
+
+def _bare(host: str) -> str:
+    """An address of IPv6 without its brackets."""
+    return host.removeprefix("[").removesuffix("]")
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    host = _bare(host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        raise DataError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
+
+
+def _config(app: Any, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=Http,
+        ws=Sessions,
+        ws_max_size=settings.frame,
+        ws_per_message_deflate=False,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=int(END_WITHIN),
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=None if settings.certificate_key is None else str(settings.certificate_key),
+    )
+
+
+class _Server(uvicorn.Server):
+    """Ends at a signal as if it were told to; `failed` says that it had to."""
+
+    failed = False
+
+    def end(self) -> None:
+        """End soon."""
+        self.should_exit = True
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take the signals that end a server; a second SIGINT does not wait."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+
+async def _watch(pipeline: Pipeline, server: _Server) -> None:
+    """End the server when a stage ends: it would answer, and deliver nothing."""
+    error = await pipeline.died()
+    _log.critical("a stage of the pipeline has failed; the server ends", exc_info=error)
+    server.failed = True
+    server.end()
+
+
+def _greet(opened: Opened) -> None:
+    settings, data = opened.settings, opened.settings.data
+    scheme = "http" if settings.certificate is None else "https"
+    host = f"[{_bare(settings.host)}]" if ":" in settings.host else settings.host
+    lines = [f"serving {data} at {scheme}://{host}:{opened.port}"]
+    if settings.tcp_port is not None:
+        lines.append(f"sessions over TCP at {host}:{settings.tcp_port}")
+    if not opened.pipeline.filters(Identity("", ALL)):
+        lines.append("there is no filter yet: give --schema FILE, or PUT /filters/NAME")
+    if opened.pipeline.users.open:
+        lines.append(
+            "there are no users: everyone is who they say they are, and admin may do all; to change that:"
+        )
+        lines.append(f"  rtfilter users --data {data} add NAME --role admin")
+        lines.append(f"  rtfilter users --data {data} token NAME")
+    print("\n".join(lines), flush=True)
+    if not settings.loopback and settings.certificate is None:
+        _log.warning("passwords and tokens come in clear: give --certificate, or put a proxy before it")

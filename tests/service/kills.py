@@ -192,7 +192,7 @@ class Checker:
             }
             end = time.monotonic() + 20
             while True:
-                _, answer = self.server.ask("GET", "/deliveries", user)
+                _, answer = self.server.ask("GET", "/deliveries?limit=1000", user)
                 there = {(one["position"], id) for one in answer["deliveries"] for id in one["subscriptions"]}
                 if due <= there or len(answer["deliveries"]) == 1000 or time.monotonic() > end:
                     break

@@ -1,0 +1,88 @@
+"""Who may come in: names and tokens of users; and no pages of other hosts, which a browser would let in."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rtfilter.service.authenticate import Authenticate
+from rtfilter.service.doors.problems import HostError, OriginError, told
+from rtfilter.service.errors import NotAuthenticatedError
+from rtfilter.service.roles import Identity
+
+HOW: Final = "say who you are: curl --user NAME:PASSWORD, or the header Authorization: Bearer TOKEN"
+
+
+async def identity(users: Authenticate, header: str | None) -> Identity:
+    """Who asks, by the header Authorization. Raises `NotAuthenticatedError`."""
+    scheme, _, given = (header or "").partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return await users.token(given.strip())
+        case "basic":
+            try:
+                name, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+            except (binascii.Error, UnicodeDecodeError, ValueError):
+                raise NotAuthenticatedError(HOW) from None
+            return await users.password(name, password)
+    raise NotAuthenticatedError(HOW)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's own, for itself."""
+    host = host.removeprefix("[").removesuffix("]").rstrip(".").lower()
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+class Gate:
+    """Lets no request in that a page of another host has a browser send.
+
+    Parameters
+    ----------
+    app : ASGI application
+    loopback : bool
+        Whether the server listens for this machine only. A page whose own name its owner has pointed at the
+        loopback would be of the same host to the browser; so, only names of the loopback are answered to.
+    """
+
+    def __init__(self, app: ASGIApp, loopback: bool) -> None:
+        self._app, self._loopback = app, loopback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] in ("http", "websocket"):
+            try:
+                self._check(Headers(scope=scope))
+            except (HostError, OriginError) as error:
+                await told(error).response()(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _check(self, headers: Headers) -> None:
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if self._loopback and not is_loopback(_name(host)):
+            raise HostError("this server listens for this machine only; call it localhost or 127.0.0.1")
+        if origin is not None and _authority(origin) != host.lower():
+            raise OriginError("a page of another host asks; programs send no header Origin")
+
+
+def _name(host: str) -> str:
+    """A host without its port."""
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdecimal() else host
+
+
+def _authority(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""

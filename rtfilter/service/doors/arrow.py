@@ -1,0 +1,122 @@
+"""Events from a stream of Arrow's, which may come from anyone: nothing is unpacked that could become huge."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from rtfilter.errors import EventError
+from rtfilter.service.doors.problems import MediaTypeError
+from rtfilter.service.errors import TooLargeError
+
+WIDEST: Final = 2**24
+"""Bytes that the values of a dictionary column may take once they are written out."""
+_RECORD_BATCH, _DICTIONARY_BATCH = 3, 2  # types of messages, in Arrow's Message.fbs
+
+
+def rows(body: bytes, most: int) -> list[dict[str, Any]]:
+    """Return the rows of a stream, at most `most`.
+
+    Raises
+    ------
+    EventError
+        It is damaged.
+    MediaTypeError
+        There is no pyarrow; or it has compressed buffers, or columns of kinds that no event has.
+    TooLargeError
+    """
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError:
+        raise MediaTypeError("this server does not read Arrow: pip install 'rtree-filter[arrow]'") from None
+    found: list[dict[str, Any]] = []
+    try:
+        _require_uncompressed(pa, body)
+        with pa.ipc.open_stream(body) as stream:
+            for field in stream.schema:
+                _require_usable(pa, field.name, field.type, top=True)
+            for batch in stream:
+                if len(found) + len(batch) > most:
+                    raise TooLargeError(f"a request has at most {most} events; send several")
+                batch.validate(full=True)
+                _require_narrow(pa, batch)
+                found += (
+                    pa.Table.from_batches([batch]).cast(_readable(pa, batch.schema), safe=False).to_pylist()
+                )
+    except (pa.ArrowException, struct.error, ValueError, OverflowError, OSError) as error:
+        if isinstance(error, EventError):
+            raise
+        raise EventError(f"this is no stream of Arrow's: {error}") from None
+    return found
+
+
+def _require_usable(pa: Any, name: str, kind: Any, top: bool = False) -> None:
+    """Whether each value takes bytes of the stream."""
+    types = pa.types
+    if types.is_struct(kind):
+        for field in kind:
+            _require_usable(pa, f"{name}.{field.name}", field.type)
+    elif types.is_list(kind) or types.is_large_list(kind) or (top and types.is_dictionary(kind)):
+        _require_usable(pa, name, kind.value_type)
+    elif not (
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_timestamp(kind)
+        or types.is_date(kind)
+        or (top and types.is_null(kind))
+    ):
+        raise MediaTypeError(f"the column {name!r} is of the type {kind}, which no event has; leave it out")
+
+
+def _readable(pa: Any, schema: Any) -> Any:
+    """The types with which Python gets datetimes that it can hold."""
+    for at, field in enumerate(schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            schema = schema.set(at, field.with_type(pa.timestamp("us", field.type.tz)))
+    return schema
+
+
+def _require_narrow(pa: Any, batch: Any) -> None:
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type) and len(column) * column.dictionary.nbytes > WIDEST:
+            longest = max((len(str(one)) for one in column.dictionary.to_pylist()), default=0)
+            if len(column) * longest > WIDEST:
+                raise TooLargeError("the values of a column take too much; send several streams")
+
+
+def _require_uncompressed(pa: Any, body: bytes) -> None:
+    reader = pa.ipc.MessageReader.open_stream(body)
+    while True:
+        try:
+            message = reader.read_next_message()
+        except StopIteration:
+            return
+        if _is_compressed(message.metadata.to_pybytes()):
+            raise MediaTypeError("this stream has compressed buffers; send it without compression")
+
+
+def _is_compressed(message: bytes) -> bool:
+    """Whether a message says that its buffers are compressed: read from its flatbuffer."""
+
+    def field(table: int, number: int) -> int:
+        """Where a field is; 0 where it is absent."""
+        (back,) = struct.unpack_from("<i", message, table)
+        (size,) = struct.unpack_from("<H", message, table - back)
+        place = 4 + 2 * number
+        offset = struct.unpack_from("<H", message, table - back + place)[0] if place < size else 0
+        return table + int(offset) if offset else 0
+
+    def follow(at: int) -> int:
+        return at + int(struct.unpack_from("<I", message, at)[0])
+
+    root = follow(0)
+    kind, header = field(root, 1), field(root, 2)
+    if not kind or not header or message[kind] not in (_RECORD_BATCH, _DICTIONARY_BATCH):
+        return False
+    batch = follow(header)
+    if message[kind] == _DICTIONARY_BATCH:
+        batch = follow(field(batch, 1))
+    return field(batch, 3) != 0

@@ -1,0 +1,176 @@
+"""The doors that control the server: filters, subscriptions, statistics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from rtfilter.errors import RTFilterError
+from rtfilter.events.schema import Schema
+from rtfilter.service.doors import bodies, models, problems, routes
+from rtfilter.service.doors.bodies import JSON, LINES
+from rtfilter.service.doors.problems import MediaTypeError, Problem
+from rtfilter.service.doors.routes import After, Id, IdempotencyKey, Limit, Limits, Name, Served, Who
+from rtfilter.service.errors import RequestError, TooLargeError, UnknownError
+from rtfilter.service.records import Wish
+
+_LINES: Final = '{"where": "price > 100"}\n{"where": "price < 10", "digest": 60}\n'
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {"schema": {"$ref": "#/components/schemas/SubscriptionWanted"}},
+            LINES[0]: {
+                "schema": {"type": "string", "description": "A subscription on each line."},
+                "examples": {"lines": {"value": _LINES}},
+            },
+        },
+    },
+}
+
+
+async def list_filters(who: Who, pipeline: Served) -> models.FiltersShown:
+    """All filters, by name."""
+    return models.FiltersShown(filters=[models.FilterShown.of(one) for one in pipeline.filters(who)])
+
+
+async def show_filter(name: Name, who: Who, pipeline: Served) -> models.FilterShown:
+    """One filter."""
+    for one in pipeline.filters(who):
+        if one.name == name:
+            return models.FilterShown.of(one)
+    raise UnknownError(f"there is no filter {name!r}")
+
+
+async def add_filter(
+    name: Name, wanted: models.FilterWanted, who: Who, pipeline: Served
+) -> models.FilterShown:
+    """Add a filter. The same one again is what is there already; another one is refused. For admins."""
+    try:
+        schema = Schema.from_json(wanted.attributes)
+    except (ValueError, TypeError) as error:
+        raise RequestError(f"schema: {error}") from None
+    return models.FilterShown.of(await pipeline.add_filter(who, name, schema, wanted.key))
+
+
+async def remove_filter(name: Name, who: Who, pipeline: Served) -> None:
+    """Remove a filter with its subscriptions. For admins."""
+    await pipeline.remove_filter(who, name)
+
+
+async def subscribe(
+    request: Request,
+    response: Response,
+    name: Name,
+    who: Who,
+    pipeline: Served,
+    idempotency_key: IdempotencyKey = None,
+) -> models.Subscribed | models.Report:
+    """Subscribe: once with a JSON object, or many times with JSON lines, of which the good ones are kept."""
+    body, limits = request.state.body, request.app.state.limits
+    kind = bodies.media_type(request)
+    if kind == JSON:
+        wish = _wish(body, limits)
+        id = await pipeline.subscribe(who, name, wish, idempotency_key)
+        response.status_code, response.headers["location"] = 201, f"/subscriptions/{id}"
+        return models.Subscribed(subscription=id)
+    if kind not in LINES:
+        raise MediaTypeError(f"the header Content-Type is needed: {JSON} or {LINES[0]}")
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    if len(lines) > bodies.MOST_EVENTS:
+        raise TooLargeError(f"a request has at most {bodies.MOST_EVENTS} lines; send several")
+    rows: list[models.Row | Wish] = [_wish_or_problem(line, row, limits) for row, line in enumerate(lines)]
+    wishes = [(row, one) for row, one in enumerate(rows) if isinstance(one, Wish)]
+    made = await pipeline.subscribe_many(who, name, [wish for _, wish in wishes], idempotency_key)
+    report = [one if isinstance(one, models.Row) else models.Row() for one in rows]
+    for (row, _), one in zip(wishes, made, strict=True):
+        report[row] = _problem_row(one, row) if isinstance(one, Exception) else models.Row(subscription=one)
+    return models.Report(rows=report)
+
+
+def _wish(line: bytes, limits: Limits) -> Wish:
+    bodies.require_shallow(line, limits.nesting)
+    bodies.decoded(line)  # tells best what is no JSON
+    try:
+        return models.SubscriptionWanted.model_validate_json(line).wish()
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from None
+
+
+def _wish_or_problem(line: bytes, row: int, limits: Limits) -> Wish | models.Row:
+    try:
+        return _wish(line, limits)
+    except (RTFilterError, RequestValidationError) as error:
+        return _problem_row(error, row)
+
+
+def _problem_row(error: Exception, row: int) -> models.Row:
+    return models.Row(problem=Problem(**{**problems.told(error).document, "row": row}))
+
+
+async def list_subscriptions(
+    request: Request,
+    who: Who,
+    pipeline: Served,
+    filter: Annotated[str | None, Query(description="Of one filter.", examples=["default"])] = None,
+    user: Annotated[str | None, Query(description="Of another user; for admins.")] = None,
+    everyone: Annotated[bool, Query(description="Of all users; for admins.")] = False,
+    after: After = 0,
+    limit: Limit = 100,
+) -> models.SubscriptionsShown:
+    """The user's own subscriptions, by id."""
+    found = await pipeline.subscriptions(who, filter, after, limit, user, everyone)
+    link = routes.link(request, found[-1].id) if len(found) == limit else None
+    shown = [models.SubscriptionShown.of(one) for one in found]
+    return models.SubscriptionsShown(subscriptions=shown, next=link)
+
+
+async def show_subscription(id: Id, who: Who, pipeline: Served) -> models.SubscriptionShown:
+    """One subscription."""
+    return models.SubscriptionShown.of(await pipeline.subscription(who, id))
+
+
+async def replace(id: Id, wanted: models.SubscriptionWanted, who: Who, pipeline: Served) -> None:
+    """Replace a subscription. What it matched before is still delivered."""
+    await pipeline.replace(who, id, wanted.wish())
+
+
+async def unsubscribe(id: Id, who: Who, pipeline: Served) -> None:
+    """Remove a subscription, with its deliveries."""
+    await pipeline.unsubscribe(who, id)
+
+
+async def statistics(who: Who, pipeline: Served) -> dict[str, Any]:
+    """Of the user; for admins also of the server and its filters."""
+    return dict(await pipeline.statistics(who))
+
+
+def doors() -> APIRouter:
+    """All of these doors."""
+    router = routes.router()
+    add = router.add_api_route
+    add("/filters", list_filters, methods=["GET"])
+    add("/filters/{filter}", add_filter, methods=["PUT"])
+    add("/filters/{filter}", show_filter, methods=["GET"])
+    add("/filters/{filter}", remove_filter, methods=["DELETE"], status_code=204, response_class=Response)
+    add(
+        "/filters/{filter}/subscriptions",
+        subscribe,
+        methods=["POST"],
+        response_model=models.Subscribed | models.Report,
+        response_model_exclude_none=True,
+        responses={
+            200: {"model": models.Report, "description": "What became of each line"},
+            201: {"model": models.Subscribed, "description": "Subscribed"},
+        },
+        openapi_extra=_BODY,
+    )
+    add("/subscriptions", list_subscriptions, methods=["GET"])
+    add("/subscriptions/{id}", show_subscription, methods=["GET"])
+    add("/subscriptions/{id}", replace, methods=["PUT"], status_code=204, response_class=Response)
+    add("/subscriptions/{id}", unsubscribe, methods=["DELETE"], status_code=204, response_class=Response)
+    add("/statistics", statistics, methods=["GET"])
+    return router

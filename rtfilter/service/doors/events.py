@@ -1,0 +1,174 @@
+"""The doors on the path of events: publish, query, match, explain; deliveries. JSON is msgspec's alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+
+from rtfilter.service.doors import bodies, models, routes
+from rtfilter.service.doors.bodies import ARROW, JSON, LINES
+from rtfilter.service.doors.problems import MediaTypeError
+from rtfilter.service.doors.routes import After, IdempotencyKey, Limit, Name, Served, Who
+from rtfilter.service.records import Delivery, StoredEvent
+
+Moment = Annotated[float | None, Query(allow_inf_nan=False, description="Seconds since 1970.")]
+_encode: Final = msgspec.json.Encoder().encode
+_EVENT: Final = {"price": 120.5, "symbol": "ACME"}
+_TWO: Final = '{"price": 120.5, "symbol": "ACME"}\n{"price": 7, "symbol": "INITECH"}\n'
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {
+                "schema": {"type": "object", "description": "One event."},
+                "examples": {"one": {"value": _EVENT}},
+            },
+            LINES[0]: {
+                "schema": {"type": "string", "description": "An event on each line."},
+                "examples": {"lines": {"value": _TWO}},
+            },
+            ARROW: {"schema": {"type": "string", "format": "binary", "description": "Arrow's IPC stream."}},
+        },
+    }
+}
+_ACKNOWLEDGED: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {
+                "schema": {"$ref": "#/components/schemas/Published"},
+                "examples": {"two": {"value": {"positions": [3, 4]}}},
+            }
+        },
+    }
+}
+
+
+class Acknowledgement(msgspec.Struct, forbid_unknown_fields=True):
+    """Positions of deliveries that have arrived."""
+
+    positions: Annotated[
+        list[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]], msgspec.Meta(max_length=bodies.MOST_EVENTS)
+    ]
+
+
+def _answer(content: object, status: int = 200) -> Response:
+    return Response(_encode(content), status, media_type=JSON)
+
+
+async def _read_events(request: Request, name: str) -> list[bytes]:
+    parse = request.app.state.pipeline.parse(name)
+    return await bodies.events(request, request.state.body, parse, request.app.state.limits.nesting)
+
+
+async def publish(
+    request: Request, name: Name, who: Who, pipeline: Served, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Publish events. The answer comes once they are durable, with the position of each."""
+    events = await _read_events(request, name)
+    arrived = request.state.arrived
+    return _answer({"positions": await pipeline.publish(who, name, events, idempotency_key, arrived)}, 202)
+
+
+async def query(
+    request: Request,
+    name: Name,
+    who: Who,
+    pipeline: Served,
+    where: Annotated[str | None, Query(description="SQL or a pattern.", examples=["price > 100"])] = None,
+    since: Moment = None,
+    until: Moment = None,
+    after: After = 0,
+    limit: Limit = 100,
+) -> Response:
+    """Stored events by predicate and time of arrival. Who does not subscribe gets the own ones."""
+    wanted = bodies.decoded(where.encode(), dict) if where and where.lstrip().startswith("{") else where
+    found, following = await pipeline.query(who, name, wanted, since, until, after, limit)
+    link = None if following is None else routes.link(request, following)
+    return _answer({"events": [_stored(one) for one in found], "next": link})
+
+
+def _stored(one: StoredEvent) -> dict[str, Any]:
+    return {"position": one.position, "at": one.at, "user": one.user, "event": msgspec.Raw(one.body)}
+
+
+async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Response:
+    """Which of the user's own subscriptions match each event; nothing is stored or delivered."""
+    events = await _read_events(request, name)
+    return _answer({"matches": await pipeline.match(who, name, events)})
+
+
+async def explain(
+    request: Request, name: Name, question: models.Question, who: Who, pipeline: Served
+) -> models.Reasons:
+    """Why a subscription matches an event or not."""
+    event = pipeline.parse(name).one(_encode(question.event))
+    found = await pipeline.explain(who, name, event, question.subscription)
+    return models.Reasons(matched=found.matched, report=str(found).splitlines())
+
+
+async def pull(
+    request: Request, who: Who, pipeline: Served, after: After = 0, limit: Limit = 100
+) -> Response:
+    """What the user has not acknowledged, by position."""
+    found = pipeline.pull(who, limit, after)
+    link = routes.link(request, found[-1][0].position) if len(found) == limit else None
+    return _answer({"deliveries": [_delivery(one, before) for one, before in found], "next": link})
+
+
+def _delivery(one: Delivery, before: int) -> dict[str, Any]:
+    if one.ended is not None:
+        return {"position": one.position, "ended": one.subscriptions[0], "reason": one.ended, "at": one.at}
+    return {
+        "position": one.position,
+        "subscriptions": one.subscriptions,
+        "filter": one.filter,
+        "event": msgspec.Raw(one.body),
+        "at": one.at,
+        "response": one.response,
+        "redelivered": before,
+    }
+
+
+async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:
+    """Acknowledge deliveries by their positions: they do not come again. Others are left alone."""
+    if bodies.media_type(request) != JSON:
+        raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
+    asked = bodies.decoded(request.state.body, Acknowledgement)
+    await pipeline.acknowledge(who, asked.positions)
+    return Response(status_code=204)
+
+
+def doors() -> APIRouter:
+    """All of these doors."""
+    router = routes.router()
+    add = router.add_api_route
+    of = "/filters/{filter}"
+    add(
+        f"{of}/events",
+        publish,
+        methods=["POST"],
+        status_code=202,
+        responses={202: {"model": models.Published, "description": "They are durable"}},
+        openapi_extra=_BODY,
+    )
+    add(f"{of}/events", query, methods=["GET"], responses={200: {"model": models.EventsShown}})
+    add(
+        f"{of}/match",
+        match,
+        methods=["POST"],
+        responses={200: {"model": models.Matches}},
+        openapi_extra=_BODY,
+    )
+    add(f"{of}/explain", explain, methods=["POST"])
+    add("/deliveries", pull, methods=["GET"], responses={200: {"model": models.DeliveriesShown}})
+    add(
+        "/acknowledgements",
+        acknowledge,
+        methods=["POST"],
+        status_code=204,
+        openapi_extra=_ACKNOWLEDGED,
+    )
+    return router

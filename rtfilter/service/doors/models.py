@@ -1,0 +1,212 @@
+"""What the control doors take and answer, as OpenAPI shows it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from rtfilter.service.doors.problems import Problem
+from rtfilter.service.records import FilterInfo, Subscription, Wish
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Id = Annotated[int, Field(ge=1, lt=2**63)]
+
+
+class _Given(BaseModel):
+    """What is unknown is refused, not overlooked."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class FilterWanted(_Given):
+    """A filter: a named schema, that is a type of events."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"schema": {"price": "float", "symbol": "str"}, "key": "symbol"}],
+        }
+    )
+    attributes: Any = Field(
+        alias="schema",
+        json_schema_extra={"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]},
+        description='Attribute to type: "int", "float", "str", "bool", "timestamp"; or an object with '
+        "`type`, `low` and `high`.",
+    )
+    key: str | None = Field(
+        default=None, description="The attribute that tells whose event it is, such as a truck or a symbol."
+    )
+
+
+class FilterShown(BaseModel):
+    """A filter that is there."""
+
+    name: str
+    attributes: list[dict[str, Any]] = Field(alias="schema")
+    key: str | None
+
+    @classmethod
+    def of(cls, info: FilterInfo) -> FilterShown:
+        """Show one."""
+        return cls(name=info.name, schema=info.schema.to_json(), key=info.key)
+
+
+class FiltersShown(BaseModel):
+    """All filters, by name."""
+
+    filters: list[FilterShown]
+
+
+class SubscriptionWanted(_Given):
+    """A subscription, as it is asked for."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"where": "price > 100 AND symbol = 'ACME'", "metadata": {"color": "red"}, "ttl": 86400},
+                {"where": {"symbol": ["ACME"]}, "digest": 60},
+            ]
+        }
+    )
+    where: Any = Field(
+        description="An SQL condition, or an event pattern.",
+        json_schema_extra={"anyOf": [{"type": "string"}, {"type": "object"}]},
+    )
+    metadata: dict[str, JsonValue] | None = Field(default=None, description="To keep beside it.")
+    ttl: Seconds | None = Field(default=None, description="Seconds after which it ends by itself.")
+    digest: Seconds | None = Field(
+        default=None, description="Deliveries come together, every so many seconds."
+    )
+    order: Literal["key"] | None = Field(
+        default=None, description="Events of one key come in published order; the filter has a key then."
+    )
+
+    def wish(self) -> Wish:
+        """The same, for the pipeline."""
+        return Wish(self.where, self.metadata, self.ttl, self.digest, self.order)
+
+
+class SubscriptionShown(BaseModel):
+    """A subscription that is there."""
+
+    subscription: int = Field(description="Its id.")
+    filter: str
+    user: str
+    where: str | dict[str, Any]
+    metadata: dict[str, Any] | None
+    ttl: float | None
+    digest: float | None
+    order: str | None
+    since: float = Field(description="When it was made or last replaced, in seconds since 1970.")
+    expires: float | None = Field(description="When it ends by itself, in seconds since 1970.")
+
+    @classmethod
+    def of(cls, one: Subscription) -> SubscriptionShown:
+        """Show one."""
+        wish = one.wish._asdict()
+        return cls(
+            subscription=one.id,
+            filter=one.filter,
+            user=one.user,
+            since=one.since,
+            expires=one.expires,
+            **wish,
+        )
+
+
+class SubscriptionsShown(BaseModel):
+    """A page of subscriptions."""
+
+    subscriptions: list[SubscriptionShown]
+    next: str | None = Field(description="Link to the next page, where there may be one.")
+
+
+class Subscribed(BaseModel):
+    """A new subscription."""
+
+    subscription: int = Field(description="Its id.")
+
+
+class Row(BaseModel):
+    """What became of one of many subscriptions."""
+
+    subscription: int | None = Field(default=None, description="Its id, where it was made.")
+    problem: Problem | None = Field(default=None, description="What is wrong, where it was not.")
+
+
+class Report(BaseModel):
+    """What became of many subscriptions, in their order."""
+
+    rows: list[Row]
+
+
+class Published(BaseModel):
+    """Positions of events in the log."""
+
+    positions: list[int]
+
+
+class StoredShown(BaseModel):
+    """A stored event."""
+
+    position: int
+    at: float = Field(description="When it arrived, in seconds since 1970.")
+    user: str = Field(description="Who published it.")
+    event: dict[str, Any]
+
+
+class EventsShown(BaseModel):
+    """A page of stored events."""
+
+    events: list[StoredShown]
+    next: str | None = Field(description="Link to the next page, where there is one.")
+
+
+class DeliveryShown(BaseModel):
+    """An event for the user. For a subscription that ended there are `ended` and `reason` instead."""
+
+    position: int
+    subscriptions: list[int] | None = Field(default=None, description="The user's that match it.")
+    filter: str | None = None
+    event: dict[str, Any] | None = None
+    at: float = Field(description="When it arrived, in seconds since 1970.")
+    response: float | None = Field(default=None, description="Seconds until it was known what it matches.")
+    redelivered: int | None = Field(default=None, description="Times that it was sent before.")
+    ended: int | None = Field(default=None, description="The subscription that ended.")
+    reason: str | None = Field(default=None, description="Why.")
+
+
+class DeliveriesShown(BaseModel):
+    """A page of deliveries, by position."""
+
+    deliveries: list[DeliveryShown]
+    next: str | None = Field(description="Link to the next page, where there may be one.")
+
+
+class Matches(BaseModel):
+    """Ids of subscriptions, for each event."""
+
+    matches: list[list[int]]
+
+
+class Question(_Given):
+    """Why a subscription matches an event or not."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"event": {"price": 120.5, "symbol": "ACME"}, "subscription": 2}]}
+    )
+    event: dict[str, JsonValue]
+    subscription: Id
+
+
+class Reasons(BaseModel):
+    """Why a subscription matches an event or not."""
+
+    matched: bool
+    report: list[str] = Field(description="A line for each constraint.")
+
+
+class Health(BaseModel):
+    """Whether the server works, or is ready."""
+
+    status: Literal["ok", "starting", "failed"]

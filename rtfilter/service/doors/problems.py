@@ -1,0 +1,168 @@
+"""Errors as problem documents (RFC 9457)."""
+
+from __future__ import annotations
+
+import logging
+import math
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+
+from rtfilter.errors import EventError, PredicateError, RTFilterError, UnknownSubscriptionError
+from rtfilter.service.errors import ServiceError
+
+MEDIA: Final = "application/problem+json"
+CHALLENGE: Final = 'Basic realm="rtfilter", charset="UTF-8", Bearer realm="rtfilter"'
+TITLES: Final = {
+    "request": "The request is not understood",
+    "json": "The body is not JSON",
+    "predicate": "The predicate cannot be used",
+    "event": "The event cannot be used",
+    "media-type": "The body is of a type that the server does not read",
+    "unauthenticated": "It is not known who asks",
+    "forbidden": "The user's roles do not allow it",
+    "unknown": "There is no such thing",
+    "method": "The path has no such method",
+    "conflict": "It contradicts what is there",
+    "too-large": "It is longer than the server takes",
+    "limit": "It is more than the user may have",
+    "busy": "The server cannot take it now",
+    "host": "The server does not answer to this host name",
+    "origin": "Pages of other hosts may not use the server",
+    "internal": "The server failed",
+}
+"""By kind."""
+_log = logging.getLogger(__name__)
+
+
+class MediaTypeError(ServiceError):
+    """A body of a type that the server does not read."""
+
+    kind = "media-type"
+    status = 415
+
+
+class NotJSONError(ServiceError):
+    """A body that is not JSON, or nested too deeply."""
+
+    kind = "json"
+    status = 400
+
+
+class HostError(ServiceError):
+    """The request is meant for another host."""
+
+    kind = "host"
+    status = 421
+
+
+class OriginError(ServiceError):
+    """A browser sends it for a page of another host."""
+
+    kind = "origin"
+    status = 403
+
+
+class Problem(BaseModel):
+    """What is wrong (RFC 9457)."""
+
+    type: str = Field(description="Of the kind; programs can compare it.", examples=["/problems/predicate"])
+    title: str
+    status: int
+    detail: str
+    row: int | None = Field(default=None, description="Which of several, from 0.")
+    attribute: str | None = Field(default=None, description="Name of an attribute of the filter.")
+    position: int | None = Field(default=None, description="Place in the SQL text, from 0.")
+
+
+class Told(NamedTuple):
+    """An error as clients are told of it."""
+
+    document: dict[str, Any]
+    headers: dict[str, str]
+
+    def response(self) -> Response:
+        """The answer that says so."""
+        body = msgspec.json.encode(self.document)
+        return Response(body, self.document["status"], self.headers, media_type=MEDIA)
+
+
+def told(error: Exception) -> Told:
+    """Return what clients are told of an error: nothing of the server's inside."""
+    match error:
+        case ServiceError():
+            headers = {"www-authenticate": CHALLENGE} if error.status == 401 else {}
+            if error.retry_after is not None:
+                headers["retry-after"] = str(math.ceil(error.retry_after))
+            return _told(error.kind, error.status, str(error), headers)
+        case PredicateError():
+            places: dict[str, Any] = {
+                "row": error.row,
+                "attribute": error.attribute,
+                "position": error.position,
+            }
+            return _told("predicate", 422, error.message, **places)
+        case EventError():
+            return _told("event", 422, error.message, row=error.row, attribute=error.attribute)
+        case UnknownSubscriptionError():
+            return _told("unknown", 404, str(error))
+        case RTFilterError():
+            return _told("request", 422, str(error))
+        case RequestValidationError():
+            return _invalid(error)
+        case HTTPException():
+            return _of_http(error)
+        case SQLAlchemyError():
+            detail = "the database does not answer; nothing of this request was kept"
+            return _told("busy", 503, detail, {"retry-after": "1"})
+        case _:
+            return _told("internal", 500, "the server failed; its log says why")
+
+
+def _told(kind: str, status: int, detail: str, headers: dict[str, str] | None = None, **more: object) -> Told:
+    title = TITLES.get(kind, HTTPStatus(status).phrase)
+    known = {name: value for name, value in more.items() if value is not None}
+    document = {"type": f"/problems/{kind}", "title": title, "status": status, "detail": detail, **known}
+    return Told(document, headers or {})
+
+
+def _invalid(error: RequestValidationError) -> Told:
+    """Of the checks of the control doors. What was given is not repeated: it may be long, or a secret."""
+    found = error.errors()
+    if any(one["type"] == "json_invalid" for one in found):
+        return _told(
+            "json", 400, f"this is not JSON: {found[0].get('ctx', {}).get('error', found[0]['msg'])}"
+        )
+    shown = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found[:5]]
+    if len(found) > len(shown):
+        shown.append(f"and {len(found) - len(shown)} more")
+    return _told("request", 422, "; ".join(shown))
+
+
+def _of_http(error: HTTPException) -> Told:
+    """Of the framework: paths and methods that are not there."""
+    kind = {404: "unknown", 405: "method"}.get(error.status_code, "request")
+    detail = {
+        404: "there is nothing at this path; /openapi.json tells what there is",
+        405: "the path has other methods; /openapi.json tells which",
+    }.get(error.status_code, str(error.detail))
+    return _told(kind, error.status_code, detail, dict(error.headers or {}))
+
+
+async def answer(request: Request, error: Exception) -> Response:
+    """Answer a request with what went wrong."""
+    if isinstance(error, SQLAlchemyError):
+        _log.error("the database fails: %s", type(error).__name__, exc_info=error)
+    return told(error).response()
+
+
+def install(app: FastAPI) -> None:
+    """Have every error of an application answered with a problem document."""
+    for kind in (RTFilterError, RequestValidationError, HTTPException, SQLAlchemyError, Exception):
+        app.add_exception_handler(kind, answer)

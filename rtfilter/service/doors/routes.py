@@ -1,0 +1,108 @@
+"""What the doors of HTTP have in common: who comes, bodies within limits, pages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, Security
+from fastapi.openapi.models import HTTPBase
+from fastapi.routing import APIRoute
+from fastapi.security.base import SecurityBase
+from starlette.types import Message
+
+from rtfilter.service.doors import bodies
+from rtfilter.service.doors.admission import identity
+from rtfilter.service.doors.bodies import JSON
+from rtfilter.service.doors.problems import MediaTypeError
+from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.roles import Identity
+
+MOST_OF_A_PAGE: Final = 1000
+
+
+class Limits(NamedTuple):
+    """Of one request.
+
+    Attributes
+    ----------
+    body : int
+        Bytes.
+    nesting : int
+        Of objects and arrays in JSON.
+    """
+
+    body: int = 16 * 2**20
+    nesting: int = 64
+
+
+class Door(APIRoute):
+    """Asks who comes, then reads the body within the limits, before anything looks at it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """As of FastAPI."""
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            request.state.arrived = time.perf_counter()
+            state, pipeline = request.app.state, request.app.state.pipeline
+            request.state.who = await identity(pipeline.users, request.headers.get("authorization"))
+            if request.method not in ("POST", "PUT"):
+                return await handle(request)
+            request.state.body = body = await bodies.whole(request, state.limits.body)
+            if self.body_field is not None:
+                if bodies.media_type(request) != JSON:
+                    raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
+                bodies.require_shallow(body, state.limits.nesting)
+
+            async def again() -> Message:
+                return {"type": "http.request", "body": body, "more_body": False}
+
+            return await handle(Request(request.scope, again))
+
+        return handled
+
+
+class _Scheme(SecurityBase):
+    """A way to say who asks, for OpenAPI alone: `Door` looks at it."""
+
+    def __init__(self, scheme: str) -> None:
+        self.scheme_name, self.model = scheme, HTTPBase(scheme=scheme)
+
+    async def __call__(self) -> None:
+        """Let everyone pass."""
+
+
+def _pipeline(request: Request) -> Pipeline:
+    found: Pipeline = request.app.state.pipeline
+    return found
+
+
+def _who(request: Request) -> Identity:
+    found: Identity = request.state.who
+    return found
+
+
+Served = Annotated[Pipeline, Depends(_pipeline)]
+Who = Annotated[Identity, Depends(_who)]
+Name = Annotated[str, Path(alias="filter", description="Name of a filter.", examples=["default"])]
+Id = Annotated[int, Path(ge=1, lt=2**63, description="Id of a subscription.", examples=[2])]
+After = Annotated[int, Query(ge=0, lt=2**63, description="What comes after this one.", examples=[0])]
+Limit = Annotated[int, Query(ge=1, le=MOST_OF_A_PAGE, description="How many at most.", examples=[100])]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(description="A request that is sent again with the same key is done once.", examples=["order-7"]),
+]
+
+
+def router() -> APIRouter:
+    """For paths that ask who comes."""
+    return APIRouter(route_class=Door, dependencies=[Security(_Scheme("basic")), Security(_Scheme("bearer"))])
+
+
+def link(request: Request, after: int) -> str:
+    """Link to what comes after."""
+    asked = {name: value for name, value in request.query_params.items() if name != "after"}
+    return f"{request.url.path}?{urlencode({**asked, 'after': after})}"

@@ -1,0 +1,84 @@
+"""The door of sessions over WebSocket: each message one directive."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from rtfilter.service.conversation import Conversation
+from rtfilter.service.session import State
+
+CONNECT_WITHIN: Final = 10.0
+"""Seconds until a peer must have said who it is."""
+SEND_WITHIN: Final = 30.0
+"""Seconds in which a peer must take a message."""
+LOOK_AGAIN: Final = 3.0
+"""Seconds between two looks at whether a user may still be connected."""
+POLICY: Final = 1008
+"""Of WebSocket's codes for closing, the one that says that a rule was broken."""
+
+
+class _Closed(Exception):  # noqa: N818  # it is no error
+    """The session is over; says why, if the peer is to know."""
+
+    def __init__(self, reason: str = "", code: int = 1000) -> None:
+        super().__init__(reason)
+        self.reason, self.code = reason, code
+
+
+async def session(socket: WebSocket) -> None:
+    """Hold one session, until one of the two ends it."""
+    await socket.accept()
+    conversation = Conversation(socket.app.state.pipeline)
+    works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say, _watch)]
+    try:
+        done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+        with suppress(WebSocketDisconnect, TimeoutError, RuntimeError):  # gone, or it takes nothing
+            await _end(socket, done)
+    finally:
+        conversation.lost()
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
+
+
+async def _end(socket: WebSocket, done: set[asyncio.Task[None]]) -> None:
+    for work in done:
+        try:
+            work.result()
+        except _Closed as closed:
+            async with asyncio.timeout(1):
+                await socket.close(closed.code, closed.reason)
+            return
+
+
+async def _hear(socket: WebSocket, conversation: Conversation) -> None:
+    try:
+        async with asyncio.timeout(CONNECT_WITHIN) as patience:
+            while True:
+                message = await socket.receive()
+                if message["type"] == "websocket.disconnect":
+                    raise WebSocketDisconnect(message["code"])
+                await conversation.hear(message.get("text") or message.get("bytes") or b"")
+                if conversation.state is not State.PRE_CONNECTED:
+                    patience.reschedule(None)
+    except TimeoutError:
+        raise _Closed(f"say CONNECT within {CONNECT_WITHIN:.0f} seconds", POLICY) from None
+
+
+async def _say(socket: WebSocket, conversation: Conversation) -> None:
+    while (message := await conversation.outbox.get()) is not None:
+        async with asyncio.timeout(SEND_WITHIN):
+            await socket.send_text(message.decode())
+        conversation.sent()
+    raise _Closed
+
+
+async def _watch(socket: WebSocket, conversation: Conversation) -> None:
+    users = socket.app.state.pipeline.users
+    while conversation.who is None or users.still(conversation.who):
+        await asyncio.sleep(LOOK_AGAIN)
+    raise _Closed("the user may not be connected any more", POLICY)

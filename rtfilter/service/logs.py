@@ -1,0 +1,49 @@
+"""The log of the server for people and machines, on standard error: lines of JSON where it is no terminal.
+
+No secrets are in it: no bodies, no headers, no query strings.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final
+
+import structlog
+
+LEVELS: Final = {"sqlalchemy.engine": logging.WARNING, "uvicorn.error": logging.WARNING}
+"""What says less than the rest."""
+
+
+def configure() -> None:
+    """Have all that is logged in this process written in one form."""
+    console = sys.stderr.isatty()
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: list[structlog.typing.Processor]
+    if console:
+        last = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    else:
+        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    for name, level in LEVELS.items():
+        logging.getLogger(name).setLevel(level)

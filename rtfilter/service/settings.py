@@ -1,0 +1,129 @@
+"""What the server is told: by flags of ``rtfilter serve``, or else by variables ``RTFILTER_...``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from rtfilter.service.backlog import Bounds, Policy
+from rtfilter.service.doors.admission import is_loopback
+from rtfilter.service.minding import Keeping
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+Count = Annotated[int, Field(ge=1, le=10**12)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_BOUNDS, _KEEPING = Bounds(), Keeping()
+
+
+class SettingsError(ValueError):
+    """What the server is told does not do."""
+
+
+class Settings(BaseSettings):
+    """What the server is told.
+
+    Attributes
+    ----------
+    data : Path
+        Folder with all that is kept.
+    database : str or None
+        As of SQLAlchemy, ``postgresql+psycopg://user@host/name``; None for SQLite in the folder.
+    host, port : str, int
+        Where HTTP and WebSocket are; port 0 for any that is free.
+    tcp_port : int or None
+        Where sessions over TCP are, if at all.
+    certificate, certificate_key : Path or None
+        For TLS, as PEM.
+    durability : "process" or "power"
+        What the loss of which an answer survives.
+    body, frame : int
+        Most bytes of the body of a request, and of a message of a session.
+    nesting : int
+        How deep JSON may nest.
+    subscriptions, connections : int
+        Most of one user.
+    rate : float or None
+        Most events a second that one user publishes, over time.
+    backlog_count, backlog_bytes, backlog_age, backlog_policy
+        See `Bounds`.
+    retention, redeliver : float
+        Seconds; see `Keeping`.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="RTFILTER_", extra="forbid", env_ignore_empty=True)
+
+    data: Path
+    database: SecretStr | None = None
+    host: str = Field(default="127.0.0.1", min_length=1)
+    port: Port = 8080
+    tcp_port: Port | None = None
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    durability: Literal["process", "power"] = "process"
+    body: Count = 16 * 2**20
+    frame: Count = 2**20
+    nesting: Annotated[int, Field(ge=1, le=500)] = 64
+    subscriptions: Count = 1_000_000
+    connections: Count = 100
+    rate: Seconds | None = None
+    backlog_count: Count = _BOUNDS[0]
+    backlog_bytes: Count = _BOUNDS[1]
+    backlog_age: Seconds = _BOUNDS[2]
+    backlog_policy: Policy = _BOUNDS[3]
+    retention: Seconds = _KEEPING.retention
+    redeliver: Seconds = _KEEPING.redeliver
+
+    @model_validator(mode="after")
+    def _check(self) -> Settings:
+        if (self.certificate is None) != (self.certificate_key is None):
+            raise ValueError("certificate and certificate_key belong together: give both")
+        return self
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return is_loopback(self.host)
+
+    @property
+    def url(self) -> str:
+        """Of the database."""
+        if self.database is not None:
+            return self.database.get_secret_value()
+        return f"sqlite:///{self.data / 'log.sqlite'}"
+
+    @property
+    def bounds(self) -> Bounds:
+        """Of each user's backlog."""
+        return Bounds(self.backlog_count, self.backlog_bytes, self.backlog_age, self.backlog_policy)
+
+    @property
+    def keeping(self) -> Keeping:
+        """How long what is kept."""
+        return Keeping(self.retention, self.redeliver)
+
+
+def settings(**flags: Any) -> Settings:
+    """Return the settings by flags, where these are not None, and by the environment.
+
+    Raises
+    ------
+    SettingsError
+        Says which one is wrong, by its name as a flag.
+    """
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        raise SettingsError("; ".join(_said(one["loc"], one["msg"]) for one in error.errors())) from None
+
+
+def _said(place: tuple[int | str, ...], message: str) -> str:
+    message = message.removeprefix("Value error, ")
+    if not place:
+        return message
+    name = str(place[0])
+    if name == "data" and message == "Field required":
+        return "a folder for the data is needed: --data DIR"
+    return f"--{name.replace('_', '-')}, or RTFILTER_{name.upper()}: {message}"

@@ -1,0 +1,87 @@
+"""Streams of Arrow's, good and bad."""
+
+import io
+from datetime import UTC, datetime
+
+import pytest
+
+from rtfilter.errors import EventError
+from rtfilter.service.doors import arrow
+from rtfilter.service.doors.problems import MediaTypeError
+from rtfilter.service.errors import TooLargeError
+
+pa = pytest.importorskip("pyarrow")
+KIND = "application/vnd.apache.arrow.stream"
+
+
+def stream(table, **options):
+    found = io.BytesIO()
+    with pa.ipc.new_stream(found, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, max_chunksize=2)
+    return found.getvalue()
+
+
+def test_rows_are_events():
+    at = datetime(2024, 5, 31, 12, tzinfo=UTC)
+    table = pa.table(
+        {
+            "price": [1.5, None, 3.0],
+            "at": pa.array([at] * 3, pa.timestamp("ns", "UTC")),
+            "tags": [["a"], [], None],
+            "inner": [{"x": 1}, {"x": 2}, None],
+            "symbol": pa.array(["a", "b", "a"]).dictionary_encode(),
+        }
+    )
+    found = arrow.rows(stream(table), 3)
+    assert found[0] == {"price": 1.5, "at": at, "tags": ["a"], "inner": {"x": 1}, "symbol": "a"}
+    assert [row["price"] for row in found] == [1.5, None, 3.0]
+
+
+def test_they_are_published(server):
+    answer = server.ask("POST", "/filters/default/events", stream(pa.table({"price": [1, 2]})), kind=KIND)
+    assert (answer.status, len(answer.body["positions"])) == (202, 2)
+    answer = server.ask(
+        "POST", "/filters/default/events", stream(pa.table({"price": [1, float("nan")]})), kind=KIND
+    )
+    assert (answer.status, answer.body["type"], answer.body["row"]) == (422, "/problems/event", 1)
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_nothing_compressed_is_unpacked(compression, encoded):
+    column = pa.array(["x" * 1000] * 2)
+    table = pa.table({"x": column.dictionary_encode() if encoded else column})
+    with pytest.raises(MediaTypeError, match="without compression"):
+        arrow.rows(stream(table, compression=compression), 10)
+
+
+def test_what_takes_no_bytes_but_becomes_huge_is_refused(monkeypatch):
+    for column in (
+        pa.FixedSizeListArray.from_arrays(pa.nulls(4), 2),
+        pa.array([[None]], pa.list_(pa.null())),
+        pa.RunEndEncodedArray.from_arrays(pa.array([10], pa.int32()), pa.array(["x"])),
+    ):
+        with pytest.raises(MediaTypeError, match="leave it out"):
+            arrow.rows(stream(pa.table({"x": column})), 100)
+    with pytest.raises(TooLargeError, match="at most 3 events"):
+        arrow.rows(stream(pa.table({"x": pa.nulls(4)})), 3)
+    monkeypatch.setattr(arrow, "WIDEST", 1000)
+    with pytest.raises(TooLargeError, match="values of a column"):
+        arrow.rows(stream(pa.table({"x": pa.array(["x" * 600] * 2).dictionary_encode()})), 10)
+
+
+def test_what_is_damaged_is_refused():
+    good = stream(pa.table({"x": ["a", "b"], "y": [1.0, 2.0]}))
+    for at in range(0, len(good), 7):
+        for bad in (good[:at], good[:at] + b"\xff\xff\xff\x7f" + good[at + 4 :]):
+            try:
+                found = arrow.rows(bad, 100)
+            except (EventError, MediaTypeError, TooLargeError):
+                continue
+            assert all(isinstance(row, dict) for row in found)
+
+
+def test_without_pyarrow_it_is_said_so(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(MediaTypeError, match="pip install"):
+        arrow.rows(b"", 1)

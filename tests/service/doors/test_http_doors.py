@@ -1,0 +1,188 @@
+"""What the doors of HTTP answer, each with its status."""
+
+import pytest
+
+EVENTS = "/filters/default/events"
+SUBSCRIPTIONS = "/filters/default/subscriptions"
+LINES = "application/x-ndjson"
+
+
+def subscribe(server, where, user="ann", **more):
+    answer = server.ask("POST", SUBSCRIPTIONS, {"where": where, **more}, user=user)
+    assert answer.status == 201, answer.body
+    server.settle()
+    return answer.body["subscription"]
+
+
+def publish(server, *events, user="carl"):
+    positions = []
+    for event in events:
+        answer = server.ask("POST", EVENTS, event, user=user)
+        assert answer.status == 202, answer.body
+        positions += answer.body["positions"]
+    server.settle()
+    return positions
+
+
+def test_an_event_comes_until_it_is_acknowledged(server):
+    id = subscribe(server, "price > 100", user="one")
+    (position,) = publish(server, {"price": 120.5, "symbol": "ACME"})
+    (delivery,) = server.ask("GET", "/deliveries", user="one").body["deliveries"]
+    assert delivery["response"] > 0
+    assert delivery["at"] > 1.7e9
+    del delivery["response"], delivery["at"]
+    assert delivery == {
+        "position": position,
+        "subscriptions": [id],
+        "filter": "default",
+        "event": {"price": 120.5, "symbol": "ACME"},
+        "redelivered": 0,
+    }
+    assert server.ask("GET", "/deliveries", user="one").body["deliveries"][0]["redelivered"] == 1
+    answer = server.ask("POST", "/acknowledgements", {"positions": [position, 999]}, user="one")
+    assert (answer.status, answer.bytes) == (204, b"")
+    assert server.ask("GET", "/deliveries", user="one").body == {"deliveries": [], "next": None}
+
+
+def test_deliveries_have_pages(server):
+    subscribe(server, "symbol = 'paged'", user="two")
+    positions = publish(server, *[{"symbol": "paged"}] * 5)
+    found, path = [], "/deliveries?limit=2"
+    while path is not None:
+        page = server.ask("GET", path, user="two").body
+        found.append([one["position"] for one in page["deliveries"]])
+        path = page["next"]
+    assert found == [positions[:2], positions[2:4], positions[4:]]
+
+
+def test_stored_events_have_pages_and_are_found_by_predicate_and_time(server):
+    positions = publish(server, *({"price": price, "symbol": "stored"} for price in range(5)))
+    found, path = [], f"{EVENTS}?where=symbol+%3D+'stored'+AND+price+%3E+0&limit=3"
+    while path is not None:
+        page = server.ask("GET", path).body
+        found += page["events"]
+        path = page["next"]
+    assert [one["position"] for one in found] == positions[1:]
+    assert found[0]["event"] == {"price": 1, "symbol": "stored"}
+    assert found[0]["user"] == "carl"
+    pattern = '{"symbol":["stored"]}'.replace("{", "%7B").replace("}", "%7D").replace('"', "%22")
+    at = found[1]["at"]
+    again = server.ask("GET", f"{EVENTS}?where={pattern}&since={at!r}").body["events"]
+    assert [one["position"] for one in again] == [one["position"] for one in found if one["at"] >= at]
+    assert server.ask("GET", f"{EVENTS}?where={pattern}&until=1").body == {"events": [], "next": None}
+
+
+def test_a_subscription_is_shown_replaced_and_removed(server):
+    id = subscribe(server, "price > 1", user="three", metadata={"a": [1]}, ttl=1000, digest=5)
+    path = f"/subscriptions/{id}"
+    shown = server.ask("GET", path, user="three").body
+    assert shown["expires"] == pytest.approx(shown["since"] + 1000)
+    assert {
+        name: shown[name] for name in ("subscription", "filter", "user", "where", "metadata", "digest")
+    } == {
+        "subscription": id,
+        "filter": "default",
+        "user": "three",
+        "where": "price > 1",
+        "metadata": {"a": [1]},
+        "digest": 5.0,
+    }
+    assert server.ask("PUT", path, {"where": {"price": [7]}}, user="three").status == 204
+    shown = server.ask("GET", path, user="three").body
+    assert (shown["where"], shown["metadata"], shown["expires"]) == ({"price": [7]}, None, None)
+    assert server.ask("DELETE", path, user="three").status == 204
+    assert server.ask("GET", path, user="three").status == 404
+    assert server.ask("DELETE", path, user="three").status == 404
+
+
+def test_subscriptions_have_pages(server):
+    ids = [subscribe(server, f"price > {i}", user="four") for i in range(5)]
+    found, path = [], "/subscriptions?limit=2&filter=default"
+    while path is not None:
+        page = server.ask("GET", path, user="four").body
+        found.append([one["subscription"] for one in page["subscriptions"]])
+        path = page["next"]
+    assert found == [ids[:2], ids[2:4], ids[4:]]
+    assert (
+        server.ask("GET", "/subscriptions?user=four&limit=1", user="admin")
+        .body["next"]
+        .endswith(f"user=four&limit=1&after={ids[0]}")
+    )
+
+
+def test_many_subscriptions_are_reported_row_by_row(server):
+    rows = ['{"where": "price > 1"}\n', '{"where": 7}', "{", '{"wher": 1}']
+    rows += ['{"where": "prize > 1"}', '{"where": "symbol = 1"}', ""]
+    lines = "\n".join(rows).encode()
+    answer = server.ask("POST", SUBSCRIPTIONS, lines, kind=LINES, user="six")
+    assert answer.status == 200
+    rows = answer.body["rows"]
+    made = [row["subscription"] for row in rows if "subscription" in row]
+    listed = server.ask("GET", "/subscriptions", user="six").body["subscriptions"]
+    assert [one["subscription"] for one in listed] == made
+    assert [
+        (at, row["problem"]["type"], row["problem"]["row"]) for at, row in enumerate(rows) if "problem" in row
+    ] == [
+        (1, "/problems/request", 1),
+        (2, "/problems/json", 2),
+        (3, "/problems/request", 3),
+        (4, "/problems/predicate", 4),
+        (5, "/problems/predicate", 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [(EVENTS, {"price": 1}), (SUBSCRIPTIONS, {"where": "price > 5000"})]
+)
+def test_a_request_that_is_repeated_with_its_key_is_done_once(server, path, body):
+    first, again = (server.ask("POST", path, body, user="seven", Idempotency_Key="k" + path) for _ in "12")
+    assert first.body == again.body
+    other = server.ask(
+        "POST", path, dict.fromkeys(body, "price > 1"), user="seven", Idempotency_Key="k" + path
+    )
+    assert other.status in (409, 422)
+
+
+def test_matching_asks_without_storing(server):
+    id = subscribe(server, "price > 100", user="eight")
+    head = server.pipeline.counts["head"]
+    found = server.ask(
+        "POST", "/filters/default/match", b'{"price": 7}\n{"price": 101}', kind=LINES, user="eight"
+    )
+    assert id in found.body["matches"][1]
+    assert id not in found.body["matches"][0]
+    assert server.pipeline.counts["head"] == head
+
+
+def test_explaining_says_what_is_missing(server):
+    id = subscribe(server, "price > 100", user="nine")
+    asked = {"event": {"price": 90}, "subscription": id}
+    found = server.ask("POST", "/filters/default/explain", asked, user="nine").body
+    assert found["matched"] is False
+    assert any("too low by 10" in line for line in found["report"])
+
+
+def test_filters_are_added_shown_and_removed(server):
+    path = "/filters/trucks"
+    asked = {"schema": {"speed": "float", "truck": {"type": "int", "low": 0}}, "key": "truck"}
+    added = server.ask("PUT", path, asked, user="admin")
+    assert added.status == 200
+    assert server.ask("GET", path).body == added.body == server.ask("PUT", path, asked, user="admin").body
+    assert added.body["name"] == "trucks"
+    assert [one["name"] for one in added.body["schema"]] == ["speed", "truck"]
+    assert {"default", "trucks"} <= {one["name"] for one in server.ask("GET", "/filters").body["filters"]}
+    assert server.ask("PUT", path, {"schema": {"speed": "int"}}, user="admin").status == 409
+    assert server.ask("DELETE", path, user="admin").status == 204
+    assert server.ask("GET", path).status == 404
+
+
+def test_the_server_tells_how_it_is(server):
+    assert server.ask("GET", "/healthz", user=None).body == {"status": "ok"}
+    assert server.ask("GET", "/readyz", user=None).body == {"status": "ok"}
+    assert server.ask("GET", "/statistics").body["user"] == "ann"
+    lines = server.ask("GET", "/metrics", user=None).bytes.decode().splitlines()
+    counted = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert counted["rtfilter_service_ready"] == "1.0"
+    assert "rtfilter_service_delivered_total" in counted
+    assert float(counted["rtfilter_service_head"]) == server.pipeline.counts["head"]
+    assert not any("user=" in name or "ann" in name for name in counted)

@@ -1,0 +1,100 @@
+"""Every example of the OpenAPI document, asked of a server."""
+
+import json
+import re
+
+import pytest
+
+from rtfilter.service.doors import models
+from service.running import running
+
+ORDER = ["put", "post", "get", "delete"]
+
+
+@pytest.fixture(scope="module")
+def documented(tmp_path_factory):
+    """A server with the subscription, as the examples have them; and the document."""
+    with running(tmp_path_factory.mktemp("documented"), schema=None) as server:
+        document = server.ask("GET", "/openapi.json", user=None).body
+        wanted = document["components"]["schemas"]["FilterWanted"]["examples"][0]
+        assert server.ask("PUT", "/filters/default", wanted, user="admin").status == 200
+        made = server.ask("POST", "/filters/default/subscriptions", {"where": "price > 100"}, user="admin")
+        assert made.body == {"subscription": 2}
+        server.settle()
+        yield server, document
+
+
+def resolved(document, schema):
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return document["components"]["schemas"][name] if name else schema
+
+
+def bodies(document, operation):
+    """Type and value of each example of a body."""
+    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+        examples = [one["value"] for one in content.get("examples", {}).values()]
+        examples += resolved(document, content["schema"]).get("examples", [])
+        for value in examples:
+            yield kind, value.encode() if isinstance(value, str) else json.dumps(value).encode()
+        assert examples or kind == "application/vnd.apache.arrow.stream", (kind, operation["operationId"])
+
+
+def requests(document):
+    """Of each path and method: path with query, body, type, headers, statuses."""
+    operations = [
+        (method, path, operation)
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+    ]
+    for method, path, operation in sorted(operations, key=lambda one: (ORDER.index(one[0]), -len(one[1]))):
+        query, headers = [], {}
+        for parameter in operation.get("parameters", []):
+            given = parameter["schema"].get("examples") or [None]
+            if parameter["in"] == "path":
+                path = path.replace(f"{{{parameter['name']}}}", str(given[0]))
+            elif parameter["in"] == "query" and given[0] is not None:
+                query.append(f"{parameter['name']}={str(given[0]).replace(' ', '+').replace('>', '%3E')}")
+            elif parameter["in"] == "header" and given[0] is not None:
+                headers[parameter["name"]] = given[0]
+        path += "?" + "&".join(query) if query else ""
+        good = {int(status) for status in operation["responses"] if re.fullmatch("2..", status)}
+        for kind, body in list(bodies(document, operation)) or [(None, None)]:
+            own = {**headers, **({"idempotency-key": repr(body)} if "idempotency-key" in headers else {})}
+            yield method.upper(), path, body, kind, own, good
+
+
+def test_every_example_is_answered_as_documented(documented):
+    server, document = documented
+    asked = list(requests(document))
+    assert len(asked) > 20
+    for method, path, body, kind, headers, good in asked:
+        answer = server.ask(method, path, body, kind=kind, user="admin", **headers)
+        assert answer.status in good, (method, path, body, answer.status, answer.body)
+        assert "{" not in path
+
+
+def test_all_that_is_served_is_documented_with_its_errors(documented):
+    _, document = documented
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            assert "application/problem+json" in operation["responses"]["default"]["content"], path
+            assert "422" not in operation["responses"]
+            assert operation["description"]
+            secured = {name for one in operation.get("security", []) for name in one}
+            assert secured == (set() if path in ("/healthz", "/readyz", "/metrics") else {"basic", "bearer"})
+    assert document["info"]["version"]
+
+
+def test_pages_are_answered_as_their_models_say(documented):
+    server, _ = documented
+    server.ask("PUT", "/filters/pages", {"schema": {"price": "float"}}, user="admin")
+    server.ask("POST", "/filters/pages/subscriptions", {"where": "price > 100"}, user="admin")
+    server.ask("POST", "/filters/pages/events", {"price": 101})
+    server.settle()
+    for path, model in [
+        ("/filters/pages/events", models.EventsShown),
+        ("/deliveries", models.DeliveriesShown),
+    ]:
+        answer = server.ask("GET", path, user="admin")
+        assert b'"price": 101' in answer.bytes
+        assert model.model_validate_json(answer.bytes, strict=True, extra="forbid")

@@ -1,0 +1,35 @@
+"""What the server logs, for machines."""
+
+import json
+import logging
+
+import pytest
+
+from rtfilter.service import logs
+
+
+@pytest.fixture
+def _restored():
+    root = logging.getLogger()
+    before = root.handlers[:], root.level, {name: logging.getLogger(name).level for name in logs.LEVELS}
+    yield
+    root.handlers[:], level, levels = before
+    root.setLevel(level)
+    for name, one in levels.items():
+        logging.getLogger(name).setLevel(one)
+
+
+@pytest.mark.usefixtures("_restored")
+def test_each_line_is_json_and_shows_no_values_of_variables(capsys):
+    logs.configure()
+    password = "secret"
+    try:
+        raise ValueError(len(password))
+    except ValueError:
+        logging.getLogger("rtfilter.service.x").exception("it %s", "failed")
+    (line,) = capsys.readouterr().err.splitlines()
+    found = json.loads(line)
+    assert (found["event"], found["level"], found["logger"]) == ("it failed", "error", "rtfilter.service.x")
+    assert "ValueError: 6" in found["exception"]
+    assert "secret" not in found["exception"].replace('password = "secret"', "")
+    assert found["timestamp"].endswith("Z")

@@ -1,0 +1,142 @@
+"""How the server starts and ends."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from http.client import HTTPException
+
+import pytest
+from websockets.sync.client import connect
+
+from rtfilter import Schema
+from rtfilter.service import server as module
+from rtfilter.service.server import DataError
+from service.running import running
+
+
+def test_another_schema_is_refused_and_none_is_the_same(tmp_path):
+    with running(tmp_path) as server:
+        first = server.ask("GET", "/filters").body
+    with running(tmp_path, schema=None) as server:
+        assert server.ask("GET", "/filters").body == first
+    with pytest.raises(DataError, match="another schema already"), running(tmp_path, Schema({"x": int})):
+        pass
+
+
+def test_without_users_it_listens_for_this_machine_only(tmp_path):
+    with (
+        pytest.raises(DataError, match=r"no users.*users --data .* add NAME"),
+        running(tmp_path, host="0.0.0.0"),
+    ):
+        pass
+
+
+def test_a_port_that_is_taken_is_told(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(DataError, match=f"cannot listen on 127.0.0.1, port {port}"):
+            module._listening("127.0.0.1", port)
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
+def test_it_listens_on_the_loopback_of_ipv6(tmp_path):
+    with running(tmp_path, host="::1") as server, socket.create_connection(("::1", server.port)) as link:
+        link.sendall(b"GET /healthz HTTP/1.1\r\nHost: [::1]\r\n\r\n")
+        assert link.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_it_ends_by_itself_where_a_stage_has_died(tmp_path, caplog):
+    with running(tmp_path, ended=1) as server:
+        server.run(cancel(server.pipeline))
+        while True:
+            with suppress(OSError, HTTPException):
+                assert server.ask("GET", "/healthz").status == 503
+                continue
+            break
+    assert "a stage of the pipeline has failed" in caplog.text
+
+
+async def cancel(pipeline):
+    pipeline._tasks[0].cancel()
+
+
+def test_a_database_that_cannot_be_used_is_told_without_its_password(tmp_path):
+    url = "postgresql+psycopg://ann:secret@127.0.0.1:1/none"
+    with (
+        pytest.raises(DataError, match="the database cannot be used") as refused,
+        running(tmp_path, database=url),
+    ):
+        pass
+    assert "secret" not in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl")
+    folder = tmp_path_factory.mktemp("certificate")
+    key, file = folder / "key.pem", folder / "certificate.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    command = ["openssl", "req", "-x509", *kind, "-keyout", str(key), "-out", str(file), *subject]
+    subprocess.run(command, check=True, capture_output=True)
+    return {"certificate": file, "certificate_key": key}
+
+
+def test_it_speaks_tls(tmp_path, certificate):
+    import ssl
+
+    with running(tmp_path, **certificate) as server:
+        assert server.ask("GET", "/healthz").status == 200
+        context = ssl.create_default_context(cafile=certificate["certificate"])
+        with connect(f"wss://localhost:{server.port}/session", ssl=context, close_timeout=0.1) as socket:
+            socket.send('{"directive": "CONNECT", "user": "ann"}')
+            assert '"CONNECTED"' in socket.recv(timeout=10)
+
+
+def test_a_certificate_that_cannot_be_used_is_told(tmp_path, certificate):
+    wrong = {"certificate": certificate["certificate_key"], "certificate_key": certificate["certificate_key"]}
+    with pytest.raises(DataError, match="--certificate"), running(tmp_path, **wrong):
+        pass
+
+
+def start(folder, *more):
+    schema = folder / "schema.json"
+    schema.write_text('{"price": "float"}')
+    command = ["serve", "--data", str(folder / "data"), "--schema", str(schema), "--port", "0", *more]
+    return subprocess.Popen(
+        [sys.executable, "-m", "rtfilter", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_good_order(tmp_path, number):
+    server = start(tmp_path)
+    line = server.stdout.readline()
+    port = line.strip().rpartition(":")[2]
+    with connect(f"ws://127.0.0.1:{port}/session", close_timeout=0.5) as socket:
+        socket.send('{"directive": "CONNECT", "user": "ann"}')
+        assert "CONNECTED" in socket.recv(timeout=10)
+        second = start(tmp_path)
+        said, error = second.communicate(timeout=30)
+        assert (second.returncode, said) == (2, "")
+        assert "another server uses" in error
+        os.kill(server.pid, number)
+        with suppress(Exception):
+            socket.recv(timeout=10)
+    out, err = server.stdout.read(), server.stderr.read()
+    server.wait(30)
+    server.stdout.close()
+    server.stderr.close()
+    assert server.returncode == 0, err
+    assert "rtfilter users --data" in out
+    assert "token NAME" in out
+    assert "Traceback" not in err
