@@ -9,7 +9,7 @@ import msgspec
 from fastapi import Request
 
 from rtfilter.service.doors import arrow
-from rtfilter.service.doors.problems import MediaTypeError, NotJSONError
+from rtfilter.service.doors.problems import MediaTypeError, NotJSONError, SilentError
 from rtfilter.service.errors import RequestError, TooLargeError
 from rtfilter.service.parse import Parse
 
@@ -33,7 +33,7 @@ async def whole(request: Request, most: int) -> bytes:
         More than `most` bytes; no more than that is taken in.
     MediaTypeError
         It is compressed.
-    RequestError
+    SilentError
         It does not arrive.
     """
     if request.headers.get("content-encoding", "identity") != "identity":
@@ -48,7 +48,7 @@ async def whole(request: Request, most: int) -> bytes:
             async with asyncio.timeout(SILENT):
                 part = await anext(parts, None)
         except TimeoutError:
-            raise RequestError(f"nothing more of the body came for {SILENT:.0f} seconds") from None
+            raise SilentError(f"nothing more of the body came for {SILENT:.0f} seconds") from None
         if part is None:
             return bytes(found)
         found += part

@@ -151,6 +151,7 @@ def doors() -> APIRouter:
         publish,
         methods=["POST"],
         status_code=202,
+        route_class_override=routes.QuickDoor,
         responses={202: {"model": models.Published, "description": "They are durable"}},
         openapi_extra=_BODY,
     )

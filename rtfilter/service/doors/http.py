@@ -43,7 +43,7 @@ def application(pipeline: Pipeline, metrics: CollectorRegistry, limits: Limits, 
     )
     app.state.pipeline, app.state.limits, app.state.metrics = pipeline, limits, metrics
     problems.install(app)
-    for router in (control.doors(), events.doors(), _open_doors()):
+    for router in (events.doors(), control.doors(), _open_doors()):  # those asked most come first
         app.include_router(router)
     app.add_api_websocket_route("/session", session)
     plain = app.openapi

@@ -30,6 +30,7 @@ TITLES: Final = {
     "unknown": "There is no such thing",
     "method": "The path has no such method",
     "conflict": "It contradicts what is there",
+    "silent": "The request does not arrive",
     "too-large": "It is longer than the server takes",
     "limit": "It is more than the user may have",
     "busy": "The server cannot take it now",
@@ -53,6 +54,13 @@ class NotJSONError(ServiceError):
 
     kind = "json"
     status = 400
+
+
+class SilentError(ServiceError):
+    """A body of which nothing more comes."""
+
+    kind = "silent"
+    status = 408
 
 
 class HostError(ServiceError):

@@ -46,16 +46,13 @@ class Door(APIRoute):
         handle = super().get_route_handler()
 
         async def handled(request: Request) -> Response:
-            request.state.arrived = time.perf_counter()
-            state, pipeline = request.app.state, request.app.state.pipeline
-            request.state.who = await identity(pipeline.users, request.headers.get("authorization"))
-            if request.method not in ("POST", "PUT"):
+            body = await _enter(request)
+            if body is None:
                 return await handle(request)
-            request.state.body = body = await bodies.whole(request, state.limits.body)
             if self.body_field is not None:
                 if bodies.media_type(request) != JSON:
                     raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
-                bodies.require_shallow(body, state.limits.nesting)
+                bodies.require_shallow(body, request.app.state.limits.nesting)
 
             async def again() -> Message:
                 return {"type": "http.request", "body": body, "more_body": False}
@@ -63,6 +60,32 @@ class Door(APIRoute):
             return await handle(Request(request.scope, again))
 
         return handled
+
+
+class QuickDoor(Door):
+    """A door of one filter whose function checks all by itself: FastAPI only documents what it takes."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """As of FastAPI."""
+
+        async def handled(request: Request) -> Response:
+            await _enter(request)
+            name, key = request.path_params["filter"], request.headers.get("idempotency-key")
+            answer: Response = await self.endpoint(request, name, _who(request), _pipeline(request), key)
+            return answer
+
+        return handled
+
+
+async def _enter(request: Request) -> bytes | None:
+    """Ask who comes, and then read the body, where there may be one."""
+    state, app = request.state, request.app.state
+    state.arrived = time.perf_counter()
+    state.who = await identity(app.pipeline.users, request.headers.get("authorization"))
+    if request.method not in ("POST", "PUT"):
+        return None
+    state.body = body = await bodies.whole(request, app.limits.body)
+    return body
 
 
 class _Scheme(SecurityBase):
