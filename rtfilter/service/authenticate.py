@@ -16,8 +16,6 @@ MOST: Final = 200
 class Authenticate(Protocol):
     """What the doors and the pipeline need to know of users; `rtfilter.service.access` has the real one."""
 
-    open: bool
-    """Whether there are no users, and everyone is who they say they are."""
     most_subscriptions: int
     """Of one user."""
 
@@ -47,7 +45,6 @@ class Open:
     The user ``admin`` has all roles, everyone else all but that of an admin.
     """
 
-    open = True
     most_subscriptions = 10_000_000
     open = True
 

@@ -25,7 +25,9 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.events.schema import Schema
-from rtfilter.service.authenticate import Authenticate, Open
+from rtfilter.service.access import Access
+from rtfilter.service.access import Limits as UserLimits
+from rtfilter.service.authenticate import Authenticate
 from rtfilter.service.conversation import DEFAULT, Conversation
 from rtfilter.service.doors.http import application
 from rtfilter.service.doors.metrics import registry
@@ -38,6 +40,7 @@ from rtfilter.service.roles import ALL, Identity
 from rtfilter.service.settings import Settings
 from rtfilter.store.database import engine, hold
 from rtfilter.store.log import Log
+from rtfilter.store.users import Users
 
 END_WITHIN: Final = 5.0
 """Seconds that connections are given when the server ends."""
@@ -82,7 +85,7 @@ def serve(settings: Settings, schema: Schema | None = None) -> int:
     DataError, OSError
     """
     configure()
-    settings.data.mkdir(parents=True, exist_ok=True)
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(settings.data), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(settings, schema))
 
@@ -101,6 +104,7 @@ class Opened(NamedTuple):
     settings: Settings
     pipeline: Pipeline
     port: int
+    tcp_port: int | None
     end: Callable[[], None]
     """To be called on the event loop."""
 
@@ -115,12 +119,13 @@ async def _serve(
         _require_users(settings, pipeline.users)
         await _add_default(pipeline, schema)
         listening = stack.enter_context(_listening(settings.host, settings.port))
+        tcp_port = None
         if settings.tcp_port is not None:
-            await stack.enter_async_context(_tcp(settings, pipeline, tls))
+            _, tcp_port = await stack.enter_async_context(_tcp(settings, pipeline, tls))
         limits = Limits(settings.body, settings.nesting)
         app = application(pipeline, registry(pipeline), limits, settings.loopback)
         server = _Server(_config(app, settings))
-        (told or _greet)(Opened(settings, pipeline, listening.getsockname()[1], server.end))
+        (told or _greet)(Opened(settings, pipeline, listening.getsockname()[1], tcp_port, server.end))
         watch = asyncio.create_task(_watch(pipeline, server))
         try:
             await server.serve(sockets=[listening])
@@ -131,11 +136,11 @@ async def _serve(
 
 def _tcp(
     settings: Settings, pipeline: Pipeline, tls: ssl.SSLContext | None
-) -> AbstractAsyncContextManager[Any]:
+) -> AbstractAsyncContextManager[tuple[str, int]]:
     """The door of sessions over TCP."""
     door = import_module("rtfilter.service.doors.tcp")
     host, port = _bare(settings.host), settings.tcp_port
-    made: AbstractAsyncContextManager[Any] = door.listen(
+    made: AbstractAsyncContextManager[tuple[str, int]] = door.listen(
         lambda: Conversation(pipeline), host, port, ssl=tls, most_bytes=settings.frame
     )
     return made
@@ -150,24 +155,18 @@ async def _running(settings: Settings) -> AsyncIterator[Pipeline]:
         if holding is None:
             raise DataError("another server uses the database; use that one, or another database")
         with holding:
-            pipeline = Pipeline(
-                Log(made),
-                settings.data,
-                _users(settings),
-                settings.bounds,
-                settings.keeping,
-            )
+            log = Log(made)
+            limits = UserLimits(settings.subscriptions, settings.connections, settings.rate)
+            users = Access(Users(made), limits)
+            pipeline = Pipeline(log, settings.data, users, settings.bounds, settings.keeping)
             await pipeline.start()
             try:
                 yield pipeline
             finally:
                 await pipeline.stop()
+                users.close()
     except SQLAlchemyError as error:
         raise DataError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
-
-
-def _users(settings: Settings) -> Authenticate:
-    return Open()
 
 
 def _require_users(settings: Settings, users: Authenticate) -> None:
@@ -273,8 +272,8 @@ def _greet(opened: Opened) -> None:
     scheme = "http" if settings.certificate is None else "https"
     host = f"[{_bare(settings.host)}]" if ":" in settings.host else settings.host
     lines = [f"serving {data} at {scheme}://{host}:{opened.port}"]
-    if settings.tcp_port is not None:
-        lines.append(f"sessions over TCP at {host}:{settings.tcp_port}")
+    if opened.tcp_port is not None:
+        lines.append(f"sessions over TCP at {host}:{opened.tcp_port}")
     if not opened.pipeline.filters(Identity("", ALL)):
         lines.append("there is no filter yet: give --schema FILE, or PUT /filters/NAME")
     if opened.pipeline.users.open:

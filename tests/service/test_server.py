@@ -1,5 +1,6 @@
 """How the server starts and ends."""
 
+import base64
 import os
 import shutil
 import signal
@@ -14,7 +15,10 @@ from websockets.sync.client import connect
 
 from rtfilter import Schema
 from rtfilter.service import server as module
+from rtfilter.service.access.passwords import Passwords
 from rtfilter.service.server import DataError
+from rtfilter.store.database import engine
+from rtfilter.store.users import Users
 from service.running import running
 
 
@@ -140,3 +144,22 @@ def test_a_signal_ends_it_in_good_order(tmp_path, number):
     assert "rtfilter users --data" in out
     assert "token NAME" in out
     assert "Traceback" not in err
+
+
+def test_with_users_it_listens_where_it_is_told(tmp_path):
+    database = engine(f"sqlite:///{tmp_path}/log.sqlite")
+    Users(database).add("ann", Passwords().hash("the password"), ["admin"])
+    database.dispose()
+    with running(tmp_path, host="0.0.0.0", rate=1, connections=1) as server:
+        assert server.ask("GET", "/filters", Host="example.org").status == 401
+        header = "Basic " + base64.b64encode(b"ann:the password").decode()
+        assert server.ask("GET", "/filters", user=None, Authorization=header).status == 200
+        lines = b'{"price": 1}\n' * 11
+        statuses = []
+        for _ in "12":
+            answer = server.ask(
+                "POST", "/filters/default/events", lines, kind="application/x-ndjson", Authorization=header
+            )
+            statuses.append(answer.status)
+        assert statuses == [202, 429]
+        assert int(answer.headers["retry-after"]) > 0

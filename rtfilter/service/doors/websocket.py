@@ -15,8 +15,6 @@ CONNECT_WITHIN: Final = 10.0
 """Seconds until a peer must have said who it is."""
 SEND_WITHIN: Final = 30.0
 """Seconds in which a peer must take a message."""
-LOOK_AGAIN: Final = 3.0
-"""Seconds between two looks at whether a user may still be connected."""
 POLICY: Final = 1008
 """Of WebSocket's codes for closing, the one that says that a rule was broken."""
 
@@ -33,7 +31,7 @@ async def session(socket: WebSocket) -> None:
     """Hold one session, until one of the two ends it."""
     await socket.accept()
     conversation = Conversation(socket.app.state.pipeline)
-    works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say, _watch)]
+    works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say)]
     try:
         done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
         with suppress(WebSocketDisconnect, TimeoutError, RuntimeError):  # gone, or it takes nothing
@@ -75,10 +73,3 @@ async def _say(socket: WebSocket, conversation: Conversation) -> None:
             await socket.send_text(message.decode())
         conversation.sent()
     raise _Closed
-
-
-async def _watch(socket: WebSocket, conversation: Conversation) -> None:
-    users = socket.app.state.pipeline.users
-    while conversation.who is None or users.still(conversation.who):
-        await asyncio.sleep(LOOK_AGAIN)
-    raise _Closed("the user may not be connected any more", POLICY)

@@ -60,16 +60,6 @@ def test_a_message_that_is_too_long_ends_the_session(server):
         assert closed(socket)[0] == 1009
 
 
-def test_a_user_who_may_not_stay_is_sent_away(server, monkeypatch):
-    monkeypatch.setattr(websocket, "LOOK_AGAIN", 0.01)
-    monkeypatch.setattr(server.pipeline.users, "still", lambda who: who.user != "gone", raising=False)
-    with link(server) as stays, link(server) as goes:
-        say(stays, "CONNECT", user="here")
-        say(goes, "CONNECT", user="gone")
-        assert closed(goes)[0] == websocket.POLICY
-        assert say(stays, "READY")["directive"] == "ACK"
-
-
 def test_a_peer_that_takes_nothing_is_let_go_and_what_it_did_not_take_waits(server, monkeypatch):
     monkeypatch.setattr(websocket, "SEND_WITHIN", 0.2)
     with link(server, max_queue=1) as socket:

@@ -1,0 +1,121 @@
+"""Every door of HTTP, for every role, the right owner and the wrong one."""
+
+import pytest
+
+from rtfilter.service.access import tokens
+from rtfilter.store.database import engine
+from rtfilter.store.users import Users
+from service.running import running
+
+ROLES = {
+    "root": ["admin"],
+    "ann": ["subscriber"],
+    "bob": ["subscriber"],
+    "carl": ["publisher"],
+}
+LINES = "application/x-ndjson"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """A server with users; and the token of each."""
+    folder = tmp_path_factory.mktemp("guarded")
+    database = engine(f"sqlite:///{folder}/log.sqlite")
+    users, made = Users(database), {}
+    for name, roles in ROLES.items():
+        users.add(name, "no password", roles)
+        made[name] = tokens.new()
+        users.add_token(name, tokens.digest(made[name]))
+    database.dispose()
+    with running(folder) as server:
+
+        def ask(user, method, path, body=None, **more):
+            header = {} if user is None else {"Authorization": f"Bearer {made[user]}"}
+            return server.ask(method, path, body, user=None, **header, **more)
+
+        ask.server, ask.port = server, server.port
+        yield ask
+
+
+@pytest.fixture
+def own(guarded):
+    """A subscription of ann's, with a delivery."""
+    made = guarded("ann", "POST", "/filters/default/subscriptions", {"where": "price > 100"})
+    assert guarded("carl", "POST", "/filters/default/events", {"price": 101}).status == 202
+    guarded.server.settle()
+    yield made.body["subscription"]
+    guarded("root", "DELETE", f"/subscriptions/{made.body['subscription']}")
+
+
+# Who asks: nobody, root, ann (whose subscription it is), bob, carl.
+TABLE = [
+    ("GET", "/healthz", None, (200, 200, 200, 200, 200)),
+    ("GET", "/readyz", None, (200, 200, 200, 200, 200)),
+    ("GET", "/openapi.json", None, (200, 200, 200, 200, 200)),
+    ("GET", "/metrics", None, (401, 200, 403, 403, 403)),
+    ("GET", "/nothing", None, (404, 404, 404, 404, 404)),
+    ("GET", "/filters", None, (401, 200, 200, 200, 200)),
+    ("GET", "/filters/default", None, (401, 200, 200, 200, 200)),
+    ("PUT", "/filters/more", {"schema": {"x": "int"}}, (401, 200, 403, 403, 403)),
+    ("DELETE", "/filters/none", None, (401, 404, 403, 403, 403)),
+    ("POST", "/filters/default/events", {"price": 1}, (401, 202, 403, 403, 202)),
+    ("GET", "/filters/default/events", None, (401, 200, 200, 200, 200)),
+    ("POST", "/filters/default/match", {"price": 1}, (401, 200, 200, 200, 403)),
+    ("POST", "/filters/default/explain", {"event": {}, "subscription": "OWN"}, (401, 200, 200, 404, 403)),
+    ("POST", "/filters/default/subscriptions", {"where": "price > 1e9"}, (401, 201, 201, 201, 403)),
+    ("GET", "/subscriptions", None, (401, 200, 200, 200, 200)),
+    ("GET", "/subscriptions?user=ann", None, (401, 200, 403, 403, 403)),
+    ("GET", "/subscriptions?everyone=true", None, (401, 200, 403, 403, 403)),
+    ("GET", "/subscriptions/OWN", None, (401, 200, 200, 404, 404)),
+    ("PUT", "/subscriptions/OWN", {"where": "price > 100"}, (401, 204, 204, 404, 403)),
+    ("DELETE", "/subscriptions/OWN", None, (401, 204, 204, 404, 404)),
+    ("GET", "/deliveries", None, (401, 200, 200, 200, 403)),
+    ("POST", "/acknowledgements", {"positions": []}, (401, 204, 204, 204, 403)),
+    ("GET", "/statistics", None, (401, 200, 200, 200, 200)),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "statuses"), TABLE, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize("number", range(5), ids=["nobody", *ROLES])
+def test_a_door_is_open_to_those_who_may(guarded, own, number, method, path, body, statuses):
+    user = [None, *ROLES][number]
+    if isinstance(body, dict) and "subscription" in body:
+        body = {**body, "subscription": own}
+    answer = guarded(user, method, path.replace("OWN", str(own)), body)
+    assert answer.status == statuses[number], answer.body
+    if answer.status == 401:
+        assert answer.body["type"] == "/problems/unauthenticated"
+
+
+def test_every_documented_door_is_in_the_table(guarded):
+    document = guarded(None, "GET", "/openapi.json").body
+    documented = {
+        (method.upper(), path.replace("{id}", "OWN").replace("{filter}", "default"))
+        for path, item in document["paths"].items()
+        for method in item
+    }
+    tried = {(method, path.partition("?")[0]) for method, path, _, _ in TABLE}
+    tried |= {("PUT", "/filters/default"), ("DELETE", "/filters/default")}  # tried with other names
+    assert documented - tried == set()
+
+
+def test_nobody_learns_of_anothers_subscriptions_and_deliveries(guarded, own):
+    seen = guarded("ann", "GET", "/deliveries?limit=1000").body["deliveries"]
+    assert own in {id for one in seen for id in one.get("subscriptions", [])}
+    assert guarded("bob", "GET", "/deliveries").body["deliveries"] == []
+    listed = guarded("bob", "GET", "/subscriptions").body["subscriptions"]
+    assert {one["user"] for one in listed} <= {"bob"}
+    assert guarded("bob", "POST", "/filters/default/match", {"price": 101}).body == {"matches": [[]]}
+    positions = [one["position"] for one in seen]
+    assert guarded("bob", "POST", "/acknowledgements", {"positions": positions}).status == 204
+    assert guarded("ann", "GET", "/deliveries").body["deliveries"]
+    theirs, nobodys = (guarded("bob", "GET", f"/subscriptions/{id}").body for id in (own, 10**9))
+    assert theirs == {**nobodys, "detail": nobodys["detail"].replace(str(10**9), str(own))}
+    assert "server" not in guarded("bob", "GET", "/statistics").body
+
+
+def test_a_publisher_reads_back_its_own_events_only(guarded, own):
+    assert guarded("root", "POST", "/filters/default/events", {"price": 5}).status == 202
+    for user, users in (("ann", {"root", "carl"}), ("carl", {"carl"})):
+        found = guarded(user, "GET", "/filters/default/events?limit=1000").body["events"]
+        assert {one["user"] for one in found} == users
