@@ -1,15 +1,21 @@
-"""What uvicorn leaves open: connections of peers that send nothing, or take nothing, are closed."""
+"""What uvicorn leaves open: peers that send nothing, take nothing, or send headers without end are closed."""
 
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from rtfilter.service.doors.problems import HeadersError, MalformedError, told
+from rtfilter.service.errors import ServiceError
+
 SILENT: Final = 30.0
 """Seconds without a byte, in either way, that a peer is waited for."""
+MOST_HEADERS: Final = 64 * 2**10
+"""Bytes of the headers of a request, about."""
 CLOSE_WITHIN: Final = 10.0
 """Seconds that the last bytes of a session may take."""
 
@@ -20,13 +26,40 @@ class Http(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to watch."""
         super().connection_made(transport)
-        self._heard, self._before = 0, (0, 0)
+        self._heard, self._before, self._headers = 0, (0, 0), 0
         self.loop.call_later(SILENT, self._look)
 
     def data_received(self, data: bytes) -> None:
         """Take note of it."""
         self._heard += 1
         super().data_received(data)
+        if self._headers >= 0:
+            self._headers += len(data)
+            if self._headers > MOST_HEADERS:
+                self._refuse(HeadersError(f"headers have at most {MOST_HEADERS} bytes"))
+
+    def on_message_begin(self) -> None:
+        """Headers begin."""
+        self._headers = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Headers have come."""
+        self._headers = -1
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that this is no HTTP."""
+        self._refuse(MalformedError("this is no request of HTTP/1.1"))
+
+    def _refuse(self, error: ServiceError) -> None:
+        if self.transport.is_closing():
+            return
+        document = told(error).response()
+        head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nconnection: close\r\n"
+        lines = b"".join(b"%s: %s\r\n" % one for one in document.raw_headers)
+        self.transport.write(head.encode() + lines + b"\r\n" + bytes(document.body))
+        self.transport.close()
 
     def _look(self) -> None:
         transport = self.transport

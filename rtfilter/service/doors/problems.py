@@ -22,6 +22,7 @@ CHALLENGE: Final = 'Basic realm="rtfilter", charset="UTF-8", Bearer realm="rtfil
 TITLES: Final = {
     "request": "The request is not understood",
     "json": "The body is not JSON",
+    "malformed": "It is no HTTP",
     "predicate": "The predicate cannot be used",
     "event": "The event cannot be used",
     "media-type": "The body is of a type that the server does not read",
@@ -54,6 +55,20 @@ class NotJSONError(ServiceError):
 
     kind = "json"
     status = 400
+
+
+class MalformedError(ServiceError):
+    """What comes is no HTTP."""
+
+    kind = "malformed"
+    status = 400
+
+
+class HeadersError(ServiceError):
+    """Headers that are longer than the server takes."""
+
+    kind = "too-large"
+    status = 431
 
 
 class SilentError(ServiceError):
