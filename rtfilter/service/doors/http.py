@@ -38,6 +38,7 @@ def application(pipeline: Pipeline, metrics: CollectorRegistry, limits: Limits, 
         description="Errors are problem documents (RFC 9457). Sessions are at `/session`, over WebSocket.",
         docs_url=None,  # pages that would load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         responses={"default": {"model": problems.Problem, "description": "What is wrong"}},
     )

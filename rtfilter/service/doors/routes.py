@@ -53,6 +53,7 @@ class Door(APIRoute):
                 if bodies.media_type(request) != JSON:
                     raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
                 bodies.require_shallow(body, request.app.state.limits.nesting)
+                bodies.decoded(body)  # Python's own reader takes NaN, 1e999, and halves of characters
 
             async def again() -> Message:
                 return {"type": "http.request", "body": body, "more_body": False}
