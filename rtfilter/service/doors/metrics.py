@@ -11,9 +11,7 @@ from prometheus_client.registry import Collector
 
 from rtfilter.service.pipeline import Pipeline
 
-RISING: Final = frozenset(
-    {"published", "delivered", "redelivered", "dropped", "expired", "acknowledged", "ended"}
-)
+RISING: Final = frozenset({"delivered", "redelivered", "acknowledged", "dropped", "expired"})
 """Counts that only rise; all others are the state of the moment."""
 
 

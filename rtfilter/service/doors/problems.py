@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError, UnknownSubscriptionError
-from rtfilter.service.errors import ServiceError
+from rtfilter.service.errors import ServiceError, TooLargeError
 
 MEDIA: Final = "application/problem+json"
 CHALLENGE: Final = 'Basic realm="rtfilter", charset="UTF-8", Bearer realm="rtfilter"'
@@ -64,10 +64,9 @@ class MalformedError(ServiceError):
     status = 400
 
 
-class HeadersError(ServiceError):
+class HeadersError(TooLargeError):
     """Headers that are longer than the server takes."""
 
-    kind = "too-large"
     status = 431
 
 
@@ -158,10 +157,6 @@ def _told(kind: str, status: int, detail: str, headers: dict[str, str] | None = 
 def _invalid(error: RequestValidationError) -> Told:
     """Of the checks of the control doors. What was given is not repeated: it may be long, or a secret."""
     found = error.errors()
-    if any(one["type"] == "json_invalid" for one in found):
-        return _told(
-            "json", 400, f"this is not JSON: {found[0].get('ctx', {}).get('error', found[0]['msg'])}"
-        )
     shown = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found[:5]]
     if len(found) > len(shown):
         shown.append(f"and {len(found) - len(shown)} more")
