@@ -18,7 +18,8 @@ from uuid import uuid4
 import msgspec
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError
-from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError
+from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, NotJSONError, ServiceError
+from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Delivery, Wish
 from rtfilter.service.roles import Identity
@@ -53,6 +54,8 @@ class Conversation:
     Parameters
     ----------
     pipeline : Pipeline
+    nesting : int
+        How deep a message may nest.
 
     Attributes
     ----------
@@ -60,8 +63,8 @@ class Conversation:
     who : Identity or None
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline, self.state = pipeline, State.PRE_CONNECTED
+    def __init__(self, pipeline: Pipeline, nesting: int = 64) -> None:
+        self._pipeline, self.state, self._nesting = pipeline, State.PRE_CONNECTED, nesting
         self.who: Identity | None = None
         self.outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._due: deque[_Due] = deque()
@@ -70,6 +73,7 @@ class Conversation:
         self._credit: int | None = None
         self._caught_up = False
         self._heard = 0.0
+        self._read = asyncio.Event()
         self._connection = ExitStack()
         self._earliest = float("inf")  # when something is sent again
         self._clock = pipeline.deliver.clock
@@ -83,6 +87,7 @@ class Conversation:
 
     def sent(self) -> None:
         """The door has sent one message."""
+        self._read.set()
         if self._due and self.outbox.qsize() < MOST_UNSENT // 2:
             self._flush()
 
@@ -114,6 +119,12 @@ class Conversation:
             ended = {"position": first.position, "subscription": first.subscriptions[0]}
             self._put("ENDED", number=self._number, **ended, reason=first.ended)
 
+    async def room(self) -> None:
+        """Wait while a peer asks and does not read what it is answered."""
+        while self.outbox.qsize() >= 2 * MOST_UNSENT:
+            self._read.clear()
+            await self._read.wait()
+
     def unacknowledged(self) -> list[int]:
         """The positions that were sent, or were to be, in order."""
         sent = {position for one in self._sent.values() for position in one.positions}
@@ -140,6 +151,7 @@ class Conversation:
         tag: Any = None
         self._heard = perf_counter()
         try:
+            require_shallow(text.encode() if isinstance(text, str) else text, self._nesting)
             message = msgspec.json.decode(text)
             if not isinstance(message, dict):
                 raise DirectiveError('a message is a JSON object, such as {"directive": "READY"}')
@@ -148,7 +160,7 @@ class Conversation:
             following = after(self.state, directive)
             told = await self._act(directive, message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            self._refuse(tag, DirectiveError(f"this is not JSON: {error}"))
+            self._refuse(tag, NotJSONError(f"this is not JSON: {error}"))
         except RTFilterError as error:
             self._refuse(tag, error)
         else:

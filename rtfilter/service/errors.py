@@ -38,6 +38,12 @@ class RequestError(ServiceError):
     status = 422
 
 
+class NotJSONError(ServiceError):
+    """What is not JSON, or nests too deeply."""
+
+    kind = "json"
+
+
 class NotAuthenticatedError(ServiceError):
     """Nobody knows who asks: a wrong name, password or token; nobody is told which."""
 

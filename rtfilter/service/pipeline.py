@@ -22,9 +22,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from rtfilter.errors import RTFilterError
+from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.events.schema import Schema
-from rtfilter.filter import EventFilter
 from rtfilter.predicates.explain import Explanation
 from rtfilter.service import reading, snapshots
 from rtfilter.service.authenticate import Authenticate, Open
@@ -60,6 +59,7 @@ MOST_FILTERS: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 EXPEL: Final = 1.5
 """Seconds between two looks whether all who are connected may stay."""
+MakeMetrics = Callable[[FilterInfo], Metrics | None]
 _T = TypeVar("_T")
 
 
@@ -86,8 +86,8 @@ class Pipeline:
     keeping : Keeping
     hook : callable, optional
         Adds to each event; see `Parse`.
-    metrics : Metrics, optional
-        Of all filters.
+    metrics : callable
+        Makes the metrics of a filter; by default it has none.
     clock : callable
         Seconds since 1970.
     """
@@ -100,7 +100,7 @@ class Pipeline:
         bounds: Bounds = Bounds(),  # noqa: B008  # immutable
         keeping: Keeping = Keeping(),  # noqa: B008
         hook: Hook | None = None,
-        metrics: Metrics | None = None,
+        metrics: MakeMetrics = lambda info: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.users: Authenticate = users or Open()
@@ -128,7 +128,7 @@ class Pipeline:
         self.sessions: set[Session] = set()
         """Those that are connected; they come and go by themselves."""
         self._tasks: list[asyncio.Task[None]] = []
-        self._begun = 0
+        self._begun = self._changed = 0
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Pipeline:
         log, settled = self._log, self._log.settled
         for name, since, schema, key in log.filters():
             info = FilterInfo(name, Schema.from_json(msgspec.json.decode(schema)), key, since)
-            index, changes = snapshots.open_index(self._folder, info, log, settled, self._metrics)
+            index, changes = snapshots.open_index(self._folder, info, log, settled, self._metrics(info))
             self._add(index)
             self._match.changes += changes
         for id, filter, user, expires, manner in log.owners():
@@ -216,6 +216,7 @@ class Pipeline:
         for position, entry in logged:
             if entry.kind == Kind.EVENT:
                 continue
+            self._changed = position
             id = position if entry.subscription is None else entry.subscription
             if entry.kind == Kind.UNSUBSCRIBE:
                 before = self._owners.drop(id)
@@ -275,9 +276,7 @@ class Pipeline:
             )
             if name not in self._indexes:
                 info = FilterInfo(name, schema, key, row.since)
-                self._add(
-                    Index(info, EventFilter(schema, max_unbounded=None, metrics=self._metrics or False))
-                )
+                self._add(Index(info, snapshots.empty(info, self._metrics(info))))
         found = self._indexes[name].info
         if (found.schema, found.key) != (schema, key):
             raise ConflictError(f"there is a filter {name!r} with another schema or key; take another name")
@@ -357,6 +356,8 @@ class Pipeline:
     async def match(self, who: Identity, filter: str, events: Sequence[bytes]) -> list[list[int]]:
         """Ids of the user's own subscriptions that each event matches; of all, for admins."""
         who.require(Role.SUBSCRIBER)
+        self.users.admit(who, len(events))
+        await self.settled(self._changed)
         found = await self.beside(reading.match, self._index(filter).filter, events)
         if Role.ADMIN in who.roles:
             return found
@@ -367,6 +368,7 @@ class Pipeline:
         who.require(Role.SUBSCRIBER)
         if not self._owns(who, id) or self._owners[id].filter != filter:
             raise UnknownError(f"there is no subscription {id}")
+        await self.settled(self._changed)
         return await self.beside(reading.explain, self._index(filter).filter, event, id)
 
     def _owns(self, who: Identity, id: int) -> bool:
@@ -383,9 +385,9 @@ class Pipeline:
         PredicateError, RequestError, TooManyError, UnknownError
         """
         (found,) = await self.subscribe_many(who, filter, [wish], key)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(found, int):
+            return found
+        raise _lone(found)
 
     async def subscribe_many(
         self, who: Identity, filter: str, wishes: Sequence[Wish], key: str | None = None
@@ -441,7 +443,7 @@ class Pipeline:
         owned = self._owners[id]
         wrong = await self.beside(check, [wish], self._index(owned.filter))
         if wrong:
-            raise wrong[0]
+            raise _lone(wrong[0])
         at, arrived = self._clock(), time.perf_counter()
         await self._store.put([entry_of(Kind.REPLACE, owned.filter, owned.user, wish, at, arrived, id)])
 
@@ -514,6 +516,14 @@ class Pipeline:
                 lambda: {name: reading.statistics(index.filter) for name, index in indexes.items()}
             )
         return found
+
+
+def _lone(error: RTFilterError) -> RTFilterError:
+    """An error of the only row."""
+    if isinstance(error, PredicateError):
+        error.row = None
+        error.show_row()
+    return error
 
 
 def _key(who: Identity, key: str | None, parts: Iterable[bytes]) -> Key | None:

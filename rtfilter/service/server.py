@@ -17,7 +17,6 @@ from contextlib import (
     contextmanager,
     nullcontext,
 )
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,12 +24,14 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.events.schema import Schema
+from rtfilter.filter import EventFilter
 from rtfilter.service.access import Access
 from rtfilter.service.access import Limits as UserLimits
 from rtfilter.service.authenticate import Authenticate
 from rtfilter.service.conversation import DEFAULT, Conversation
+from rtfilter.service.doors import tcp
 from rtfilter.service.doors.http import application
-from rtfilter.service.doors.metrics import registry
+from rtfilter.service.doors.metrics import Counts, FilterMetrics
 from rtfilter.service.doors.patience import Http, Sessions
 from rtfilter.service.doors.routes import Limits
 from rtfilter.service.errors import ConflictError
@@ -115,7 +116,9 @@ async def _serve(
     """Open the doors once the pipeline runs, and tell so; returns as `serve` does."""
     tls = _tls(settings)
     async with AsyncExitStack() as stack:
-        pipeline = await stack.enter_async_context(_running(settings))
+        metrics = FilterMetrics()
+        pipeline = await stack.enter_async_context(_running(settings, metrics))
+        metrics.registry.register(Counts(pipeline))
         _require_users(settings, pipeline.users)
         await _add_default(pipeline, schema)
         listening = stack.enter_context(_listening(settings.host, settings.port))
@@ -123,7 +126,7 @@ async def _serve(
         if settings.tcp_port is not None:
             _, tcp_port = await stack.enter_async_context(_tcp(settings, pipeline, tls))
         limits = Limits(settings.body, settings.nesting)
-        app = application(pipeline, registry(pipeline), limits, settings.loopback)
+        app = application(pipeline, metrics.registry, limits, settings.loopback)
         server = _Server(_config(app, settings))
         (told or _greet)(Opened(settings, pipeline, listening.getsockname()[1], tcp_port, server.end))
         watch = asyncio.create_task(_watch(pipeline, server))
@@ -138,16 +141,18 @@ def _tcp(
     settings: Settings, pipeline: Pipeline, tls: ssl.SSLContext | None
 ) -> AbstractAsyncContextManager[tuple[str, int]]:
     """The door of sessions over TCP."""
-    door = import_module("rtfilter.service.doors.tcp")
-    host, port = _bare(settings.host), settings.tcp_port
-    made: AbstractAsyncContextManager[tuple[str, int]] = door.listen(
-        lambda: Conversation(pipeline), host, port, ssl=tls, most_bytes=settings.frame
+    assert settings.tcp_port is not None
+    return tcp.listen(
+        lambda: Conversation(pipeline, settings.nesting),
+        _bare(settings.host),
+        settings.tcp_port,
+        ssl=tls,
+        most_bytes=settings.frame,
     )
-    return made
 
 
 @asynccontextmanager
-async def _running(settings: Settings) -> AsyncIterator[Pipeline]:
+async def _running(settings: Settings, metrics: FilterMetrics) -> AsyncIterator[Pipeline]:
     """The pipeline, from its start to its end."""
     try:
         made = engine(settings.url, settings.durability == "power")
@@ -158,7 +163,10 @@ async def _running(settings: Settings) -> AsyncIterator[Pipeline]:
             log = Log(made)
             limits = UserLimits(settings.subscriptions, settings.connections, settings.rate)
             users = Access(Users(made), limits)
-            pipeline = Pipeline(log, settings.data, users, settings.bounds, settings.keeping)
+            pipeline = Pipeline(
+                log, settings.data, users, settings.bounds, settings.keeping, metrics=metrics.of
+            )
+            await asyncio.to_thread(_warm)
             await pipeline.start()
             try:
                 yield pipeline
@@ -167,6 +175,17 @@ async def _running(settings: Settings) -> AsyncIterator[Pipeline]:
                 users.close()
     except SQLAlchemyError as error:
         raise DataError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
+
+
+def _warm() -> None:
+    """Load the kernels, or compile them, so that the first event need not wait for it."""
+    filter = EventFilter(Schema({"x": float, "s": str}))
+    filter.subscribe_many(["x > 1", "s = 'a'"])
+    filter.update(0, "x > 2")
+    events: list[dict[str, object]] = [{"x": 1.5}, {"s": "a"}]
+    list(filter.stream(events))
+    filter.match_batch(events)
+    filter.unsubscribe(0)
 
 
 def _require_users(settings: Settings, users: Authenticate) -> None:

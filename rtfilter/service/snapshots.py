@@ -26,23 +26,25 @@ def name_of(info: FilterInfo) -> str:
     return f"{info.name}-{info.since}"
 
 
+def empty(info: FilterInfo, metrics: Metrics | None) -> EventFilter:
+    """An empty filter. How many subscriptions nothing bounds is looked at before they are stored."""
+    return EventFilter(info.schema, max_unbounded=None, metrics=metrics or False)
+
+
 def open_index(
     root: Path, info: FilterInfo, log: Log, settled: int, metrics: Metrics | None
 ) -> tuple[Index, int]:
     """The index of a filter as of the entry at `settled`, and how many changes no written index has."""
-    found = _newest(root / name_of(info), info, settled, metrics)
+    found = _newest(root / name_of(info), settled, metrics)
     if found is None:
-        filter = EventFilter(info.schema, max_unbounded=None, metrics=metrics or False)
-        index = Index(info, filter)
+        index = Index(info, empty(info, metrics))
         return index, index.change(log.at(settled, info.name, info.since))
     filter, position = found
     index = Index(info, filter)
     return index, index.change(log.entries(position, settled, info.name))
 
 
-def _newest(
-    folder: Path, info: FilterInfo, settled: int, metrics: Metrics | None
-) -> tuple[EventFilter, int] | None:
+def _newest(folder: Path, settled: int, metrics: Metrics | None) -> tuple[EventFilter, int] | None:
     for position in sorted(positions(folder), reverse=True):
         if position > settled:
             continue
@@ -51,9 +53,8 @@ def _newest(
         except SnapshotError as error:
             _log.warning("%s; it is built from the log", error)
             continue
-        if found.schema == info.schema:
-            found.max_unbounded = None
-            return found, position
+        found.max_unbounded = None
+        return found, position
     return None
 
 

@@ -63,8 +63,7 @@ def test_a_digest_and_an_end_of_life(server):
         digest = client.subscribe("price > 0", digest=1)
         short = client.subscribe("price < 0", ttl=0.3)
         deliveries = client.deliveries(timeout=10)
-        for price in (1.0, 2.0, 3.0):
-            client.publish({"price": price})
+        client.publish([{"price": price} for price in (1.0, 2.0, 3.0)])
         first, second = next(deliveries), next(deliveries)
         together, ended = (first, second) if first.ended is None else (second, first)
         assert [one.body["price"] for one in together.events] == [1.0, 2.0, 3.0]

@@ -9,8 +9,9 @@ import msgspec
 from fastapi import Request
 
 from rtfilter.service.doors import arrow
-from rtfilter.service.doors.problems import MediaTypeError, NotJSONError, SilentError
-from rtfilter.service.errors import RequestError, TooLargeError
+from rtfilter.service.doors.problems import MediaTypeError, SilentError
+from rtfilter.service.errors import NotJSONError, RequestError, TooLargeError
+from rtfilter.service.nesting import require_shallow
 from rtfilter.service.parse import Parse
 
 JSON: Final = "application/json"
@@ -76,34 +77,8 @@ def decoded(body: bytes, kind: Any = Any) -> Any:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise RequestError(str(error)) from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotJSONError(f"this is not JSON: {error}") from None
-
-
-def require_shallow(body: bytes, most: int) -> None:
-    """Refuse JSON, or lines of it, that nests deeper than `most`. Raises `NotJSONError`."""
-    if _brackets(body) <= most:
-        return
-    for line in body.splitlines() if b"\n" in body else [body]:
-        if _brackets(line) > most and _depth(line) > most:
-            raise NotJSONError(f"objects and arrays may nest {most} deep at most")
-
-
-def _brackets(text: bytes) -> int:
-    return text.count(b"{") + text.count(b"[")
-
-
-def _depth(text: bytes) -> int:
-    """How deep brackets nest, of those outside of strings."""
-    depth = deepest = 0
-    for part in text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]:
-        for sign in part:
-            if sign in b"{[":
-                depth += 1
-                deepest = max(deepest, depth)
-            elif sign in b"}]":
-                depth -= 1
-    return deepest
 
 
 async def events(request: Request, body: bytes, parse: Parse, nesting: int) -> list[bytes]:

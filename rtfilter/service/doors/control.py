@@ -15,6 +15,7 @@ from rtfilter.service.doors.bodies import JSON, LINES
 from rtfilter.service.doors.problems import MediaTypeError, Problem
 from rtfilter.service.doors.routes import After, Id, IdempotencyKey, Limit, Limits, Name, Served, Who
 from rtfilter.service.errors import RequestError, TooLargeError, UnknownError
+from rtfilter.service.nesting import require_shallow
 from rtfilter.service.records import Wish
 
 _LINES: Final = '{"where": "price > 100"}\n{"where": "price < 10", "digest": 60}\n'
@@ -92,7 +93,7 @@ async def subscribe(
 
 
 def _wish(line: bytes, limits: Limits) -> Wish:
-    bodies.require_shallow(line, limits.nesting)
+    require_shallow(line, limits.nesting)
     bodies.decoded(line)  # tells best what is no JSON
     try:
         return models.SubscriptionWanted.model_validate_json(line).wish()

@@ -10,6 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.records import FilterInfo
+from rtfilter.watch.metrics import Metrics
 
 RISING: Final = frozenset({"delivered", "redelivered", "acknowledged", "dropped", "expired"})
 """Counts that only rise; all others are the state of the moment."""
@@ -38,9 +40,21 @@ class Counts(Collector):
         )
 
 
-def registry(pipeline: Pipeline) -> CollectorRegistry:
-    """All metrics of a server: its own, and those of the process."""
-    made = CollectorRegistry()
-    made.register(Counts(pipeline))
-    ProcessCollector(registry=made)
-    return made
+class FilterMetrics:
+    """Of all filters of a server, in one registry with those of the process.
+
+    Attributes
+    ----------
+    registry : CollectorRegistry
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+
+    def of(self, info: FilterInfo) -> Metrics:
+        """New metrics for a filter."""
+        try:
+            return Metrics(self.registry, info.name)
+        except ValueError:  # those of a filter that had the name are still there
+            return Metrics(self.registry, f"{info.name}-{info.since}")

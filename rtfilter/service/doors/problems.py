@@ -50,13 +50,6 @@ class MediaTypeError(ServiceError):
     status = 415
 
 
-class NotJSONError(ServiceError):
-    """A body that is not JSON, or nested too deeply."""
-
-    kind = "json"
-    status = 400
-
-
 class MalformedError(ServiceError):
     """What comes is no HTTP."""
 

@@ -17,6 +17,7 @@ from rtfilter.service.doors import bodies
 from rtfilter.service.doors.admission import identity
 from rtfilter.service.doors.bodies import JSON
 from rtfilter.service.doors.problems import MediaTypeError
+from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity
 
@@ -52,7 +53,7 @@ class Door(APIRoute):
             if self.body_field is not None:
                 if bodies.media_type(request) != JSON:
                     raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
-                bodies.require_shallow(body, request.app.state.limits.nesting)
+                require_shallow(body, request.app.state.limits.nesting)
                 bodies.decoded(body)  # Python's own reader takes NaN, 1e999, and halves of characters
 
             async def again() -> Message:

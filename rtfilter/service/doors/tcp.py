@@ -20,8 +20,6 @@ from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError
 from rtfilter.service.session import State
 
-MOST_UNSENT: Final = 200
-"""Messages that wait to be sent, beyond which the peer is not listened to."""
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """A peer whose machine is gone is noticed after two minutes."""
 _log = logging.getLogger(__name__)
@@ -114,7 +112,6 @@ class _Peer:
         self.conversation = conversation
         self._reader, self._writer, self._patience = reader, writer, patience
         self._frames = Reader(most=most_bytes)
-        self._room = asyncio.Event()
         keep_alive(writer.get_extra_info("socket"))
 
     def end(self, why: ServiceError | None = None) -> None:
@@ -152,9 +149,7 @@ class _Peer:
             while conversation.state is not State.DISCONNECTED and (data := await self._reader.read(2**16)):
                 self._frames.feed(data)
                 for frame in self._frames:
-                    while conversation.outbox.qsize() >= MOST_UNSENT:
-                        self._room.clear()
-                        await self._room.wait()
+                    await conversation.room()
                     try:
                         message = message_of(frame)
                     except DirectiveError as error:
@@ -175,7 +170,6 @@ class _Peer:
             self._writer.write(frame_of(message))
             await self._taken()
             self.conversation.sent()
-            self._room.set()
 
     async def _taken(self) -> None:
         """Wait while the peer has too much to take. Raises `TimeoutError` where it takes nothing."""

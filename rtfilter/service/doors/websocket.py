@@ -30,7 +30,8 @@ class _Closed(Exception):  # noqa: N818  # it is no error
 async def session(socket: WebSocket) -> None:
     """Hold one session, until one of the two ends it."""
     await socket.accept()
-    conversation = Conversation(socket.app.state.pipeline)
+    state = socket.app.state
+    conversation = Conversation(state.pipeline, state.limits.nesting)
     works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say)]
     try:
         done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
@@ -57,6 +58,7 @@ async def _hear(socket: WebSocket, conversation: Conversation) -> None:
     try:
         async with asyncio.timeout(CONNECT_WITHIN) as patience:
             while True:
+                await conversation.room()
                 message = await socket.receive()
                 if message["type"] == "websocket.disconnect":
                     raise WebSocketDisconnect(message["code"])
