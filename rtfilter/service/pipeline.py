@@ -136,6 +136,9 @@ class Pipeline:
         """Open the indexes, and compute anew, from the log, what is not in it."""
         logged = await self.beside(self._open)
         self._match.settled = self._match.taken = self._log.settled
+        for position, entry in logged:
+            if entry.kind == Kind.UNSUBSCRIBE:
+                self._tell_end(position, entry)
         self._match.put(logged)
         self._begun = logged[-1].position if logged else 0
         runs = (self._store.run(), self._match.run(), self._minder.run(), self._expel())
@@ -221,9 +224,7 @@ class Pipeline:
             if entry.kind == Kind.UNSUBSCRIBE:
                 before = self._owners.drop(id)
                 self.deliver.forget(entry.user, id)
-                reason = msgspec.json.decode(entry.body)["reason"]
-                if reason != REMOVED or self.deliver.receives(entry.user):
-                    self.deliver.end(position, entry.at, entry.filter, entry.user, id, reason)
+                self._tell_end(position, entry)
                 ordered = False
             else:
                 owned = owned_of(entry.filter, entry.user, entry.expires, entry.manner)
@@ -231,6 +232,12 @@ class Pipeline:
             if entry.filter in self._indexes:
                 self._indexes[entry.filter].ordered += ordered - (before is not None and before.ordered)
         self._match.put(logged)
+
+    def _tell_end(self, position: int, entry: Entry) -> None:
+        reason = msgspec.json.decode(entry.body)["reason"]
+        if reason != REMOVED or self.deliver.receives(entry.user):
+            assert entry.subscription is not None
+            self.deliver.end(position, entry.at, entry.filter, entry.user, entry.subscription, reason)
 
     def _progress(self) -> Progress:
         self._minder.written = self._match.settled
@@ -480,7 +487,9 @@ class Pipeline:
     async def acknowledge(self, who: Identity, positions: Iterable[int]) -> None:
         """Take deliveries of the user away, durably; others are left alone."""
         who.require(Role.SUBSCRIBER)
-        self.deliver.acknowledge(who.user, positions)
+        taken = list(positions)
+        await self.settled(min(max(taken, default=0), self._begun))  # it may be one of an earlier run
+        self.deliver.acknowledge(who.user, taken)
         await self._store.flush()
 
     # -- statistics ------------------------------------------------------------------------------------------

@@ -24,7 +24,10 @@ from rtfilter.service.errors import (
 from rtfilter.service.minding import Keeping
 from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
+from rtfilter.service.subscriptions import removal_of
+from rtfilter.store.database import engine
 from rtfilter.store.log import Log
+from rtfilter.store.tables import Entry, Kind, Request
 
 
 async def change(pipeline, rng, steps, rules, wanted):
@@ -491,3 +494,37 @@ def test_without_users_everyone_is_who_they_say(tmp_path):
 def test_errors_have_names():
     kinds = [kind.kind for kind in ServiceError.__subclasses__()]
     assert len(set(kinds)) == len(kinds)
+
+
+def without_progress(path, *entries):
+    """Put entries into the log as a server does that is killed before it has matched them."""
+    log = Log(engine(f"sqlite:///{path}/log.sqlite"))
+    placed = [log.commit([Request([entry])])[0].first for entry in entries]
+    log.close()
+    return placed
+
+
+def test_the_end_of_a_subscription_is_told_also_where_the_server_was_killed(tmp_path):
+    async def subscribed(pipeline):
+        return await subscribe(pipeline, "price > 1", ttl=1000.0)
+
+    async def told(pipeline):
+        return [(one.position, one.subscriptions, one.ended) for one in pipeline.pending(ANN)]
+
+    (id,) = served(tmp_path, subscribed)
+    (place,) = without_progress(tmp_path, removal_of(id, "default", "ann", "expired", 2e9, 0.0))
+    assert served(tmp_path, told, told) == [[(place, (id,), "expired")]] * 2
+
+
+def test_what_an_earlier_run_delivered_is_acknowledged_before_it_is_known_again(tmp_path):
+    async def subscribed(pipeline):
+        await subscribe(pipeline, "price > 1")
+
+    async def acknowledged(pipeline):
+        await pipeline.acknowledge(ANN, [place])
+        await pipeline.settled(place)
+        return pairs(pipeline, ANN)
+
+    served(tmp_path, subscribed)
+    (place,) = without_progress(tmp_path, Entry(Kind.EVENT, "default", "carl", b'{"price": 2}'))
+    assert served(tmp_path, acknowledged) == [set()]
