@@ -208,7 +208,8 @@ class Log:
         events : float
             Events that arrived before this moment go, once they are settled and in no backlog's bounds.
         changes : int
-            Changes that were superseded up to this position go, once that is settled.
+            Changes that were superseded up to this position go, once that is settled; ends of subscriptions
+            stay as long as events, since users may have to be told.
         """
         with self._writing.begin() as connection:
             _put_state(connection, "head", self.head)
@@ -225,6 +226,7 @@ class Log:
             connection.execute(sql.delete(KEYS).where(KEYS.c.first <= last))
             changes = min(changes, int(settled or 0))
             superseded = LOG.c.subscription.is_not(None) & (LOG.c.until <= changes)
+            superseded &= (LOG.c.kind != str(Kind.UNSUBSCRIBE)) | (LOG.c.position <= last)
             return old + connection.execute(sql.delete(LOG).where(superseded)).rowcount
 
     # -- reading ---------------------------------------------------------------------------------------------

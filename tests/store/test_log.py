@@ -129,6 +129,8 @@ def test_subscriptions_are_as_they_were_at_a_position(opened):
     assert at(replaced) == {first: replaced, second: second}
     opened.commit([], Progress(removed))
     opened.trim(0.0, removed)
+    assert [one.position for one in opened.entries(0)] == [replaced, removed], "its user may have to be told"
+    opened.trim(1.0, removed)
     assert [one.position for one in opened.entries(0)] == [replaced]
 
 
