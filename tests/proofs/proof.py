@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from proofs import agreement, damage, frames, gates, interrupts, kills, matchers, sequences
+from proofs import agreement, damage, frames, gates, interrupts, kills, matchers, sequences, servers
 
 
 class Proof(NamedTuple):
@@ -28,4 +28,7 @@ PROOFS = {
     ),
     "frames": Proof("any bytes are frames or one error, however they are cut", 20_000, frames.run),
     "matchers": Proof("every matcher keeps the promises of the port", 60, matchers.run),
+    "service-kills": Proof(
+        "a killed server loses, misdirects and repeats nothing that it should not", 20, servers.run
+    ),
 }

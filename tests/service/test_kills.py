@@ -1,12 +1,23 @@
-"""What was acknowledged survives `kill -9`, and reaches whom it should."""
+"""What was acknowledged survives `kill -9`; and the checker that says so finds faults."""
 
 import pytest
 
-from service import kills
+from service.kills import FaultError, run
+from service.kills.started import FAULTS, POINTS
+
+pytestmark = pytest.mark.slow
+NEEDED = {"settled_too_early": "after the commit", "end_not_told": "in the commit"}
+"""Where the server has to be killed so that a fault shows soon."""
 
 
-@pytest.mark.slow
-def test_nothing_is_lost_or_misdirected_where_the_server_is_killed(tmp_path):
-    done = kills.run(tmp_path, 3, seed=1)
-    assert done.events
-    assert done.delivered
+@pytest.mark.parametrize("point", POINTS)
+def test_nothing_is_lost_where_the_server_is_killed_at(point, tmp_path):
+    done = run(tmp_path, 2, seed=POINTS.index(point), kill_at=point)
+    assert done[f"killed {point}"]
+    assert done["deliveries"]
+
+
+@pytest.mark.parametrize("fault", [fault.__name__ for fault in FAULTS])
+def test_the_checker_finds(fault, tmp_path):
+    with pytest.raises(FaultError):
+        run(tmp_path, 4, seed=1, fault=fault, kill_at=NEEDED.get(fault))

@@ -1,0 +1,22 @@
+"""A server whose process is killed, under publishers and subscribers."""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import postgresql
+from service.kills import run as kill
+
+KILLS = 10
+"""Of a case."""
+
+
+def run(seed: int) -> Counter[str]:
+    """Kill a server ten times; on SQLite or PostgreSQL alternately, and so are every tenth seeds."""
+    with tempfile.TemporaryDirectory() as folder:
+        if (seed + seed // 10) % 2 == 0 or not postgresql.HERE:
+            return kill(Path(folder), KILLS, seed) + Counter({"kills on SQLite": KILLS})
+        with postgresql.server() as dsn:
+            options = dict(part.split("=") for part in dsn.split())
+            url = f"postgresql+psycopg://{options['user']}@/{options['dbname']}?host={options['host']}"
+            return kill(Path(folder), KILLS, seed, url) + Counter({"kills on PostgreSQL": KILLS})
