@@ -6,7 +6,11 @@ from service.kills import FaultError, run
 from service.kills.started import FAULTS, POINTS
 
 pytestmark = pytest.mark.slow
-NEEDED = {"settled_too_early": "after the commit", "end_not_told": "in the commit"}
+NEEDED = {
+    "settled_too_early": "after the commit:40",
+    "end_not_told": "in the commit:40",
+    "index_alone": "before an index is written:2",
+}
 """Where the server has to be killed so that a fault shows soon."""
 
 

@@ -173,15 +173,19 @@ class Knowledge:
     # -- what is delivered -----------------------------------------------------------------------------------
 
     def check(self, user, message):
-        """Hold a delivery, or the end of a subscription, against all that is known."""
+        """Hold a delivery, or the end of a subscription, against all that is known.
+
+        Returns the subscription that has ended, or None. Once all that was sent before has been taken, it
+        is to be marked as `told`.
+        """
         with self.lock:
             place = message["position"]
             if place in self.acknowledged[user]:
                 raise FaultError(f"{place} was acknowledged by {user}, and is delivered: {message}")
             self.seen[user].add(place)
             if "reason" in message:
-                self._check_end(user, message.get("ended", message.get("subscription")), message["reason"])
-                return
+                id = message.get("ended", message.get("subscription"))
+                return self._check_end(user, id, message["reason"])
             serial = message["event"]["serial"]
             if serial not in self.publish_of:
                 raise FaultError(f"{message} was never published")
@@ -194,6 +198,7 @@ class Knowledge:
             for one in self.subscriptions[user]:
                 if one.id not in ids and self.must(serial, one):
                     raise FaultError(f"{message} leaves out subscription {one}")
+            return None
 
     def _check_pair(self, user, id, serial, message):
         one = self.by_id.get(id)
@@ -219,14 +224,15 @@ class Knowledge:
             for version in one.versions
         ):
             raise FaultError(f"{id} has ended too early, being {reason}: {one}")
-        one.told = True
+        return one
 
     def check_backlog(self, user, there):
         """Hold all that is left against all that must be; `there` are the messages."""
         with self.lock:
             found = {(one["position"], id) for one in there for id in one.get("subscriptions", ())}
-            for message in there:
-                self.check(user, message)
+            for ended in [self.check(user, message) for message in there]:
+                if ended:
+                    ended.told = True
             done = self.acknowledged[user] | self.perhaps[user]
             due = {
                 (self.position_of[serial], one.id)

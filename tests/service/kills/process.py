@@ -49,7 +49,7 @@ class Server:
         more = {"KILL_AT": kill_at, "FAULT": fault, "PYTHONPATH": f"{_TESTS}{os.pathsep}{_TESTS.parent}"}
         self.errors = (folder / "errors.txt").open("a")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "service.kills.started", "serve", *map(str, flags)],
+            [sys.executable, "-P", Path(__file__).with_name("started.py"), "serve", *map(str, flags)],
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,

@@ -27,7 +27,7 @@ def run(folder, kills, seed, url=None, kill_at=None, fault=None):
     url : str, optional
         Of the database; SQLite by default.
     kill_at : str, optional
-        One of `POINTS`, for all kills; otherwise random ones and random moments.
+        One of `POINTS`, with a number if that matters, for all kills; otherwise random ones and moments.
     fault : str, optional
         Of `started`, that the server has.
 
@@ -70,7 +70,7 @@ def run(folder, kills, seed, url=None, kill_at=None, fault=None):
 def _how(chance, kill_at):
     """The point with its number, or None, and the delay."""
     if kill_at is not None:
-        return f"{kill_at}:{chance.choice([1, 2, 3])}", LONGEST
+        return kill_at if ":" in kill_at else f"{kill_at}:{chance.choice([1, 2, 3])}", LONGEST
     if chance.random() < 0.4:
         return f"{chance.choice(POINTS)}:{chance.choice([1, 2, 5, 20])}", 1.2
     if chance.random() < 0.25:

@@ -115,6 +115,9 @@ class Subscriber(Worker):
         """Ask again, then receive."""
         self._ready = False
         self.repeat()
+        left = self.known.seen[self.name] - self.known.acknowledged[self.name]
+        if left and self.random.random() < 0.3:
+            self.surely(lambda: self._post(left, False))
         self._connect()
 
     def _connect(self):
@@ -141,7 +144,8 @@ class Subscriber(Worker):
         if message["position"] in self._numbers.values() and message.get("redelivered") == 0:
             raise FaultError(f"{message} comes again as if it came first")
         self._numbers[number] = message["position"]
-        self.known.check(self.name, message)
+        if ended := self.known.check(self.name, message):
+            ended.told = True
 
     def step(self):
         steps = {
@@ -300,8 +304,10 @@ class Subscriber(Worker):
     # -- pulling ---------------------------------------------------------------------------------------------
 
     def _pull(self):
-        for message in self.backlog(20):
-            self.known.check(self.name, message)
+        ended = [self.known.check(self.name, message) for message in self.backlog(20)]
+        self._barrier()  # what the session was sent before
+        for one in filter(None, ended):
+            one.told = True
 
     def backlog(self, limit):
         """All deliveries that wait, page by page."""
