@@ -80,9 +80,9 @@ class Minder:
             await asyncio.sleep(TICK)
             moment = self._clock()
             self._deliver.tick(moment)
-            for id, (user, filter, *_) in self._owners.ended(moment):
+            for id, (user, filter, expires, *_) in self._owners.ended(moment):
                 change = removal_of(id, filter, user, "expired", moment, time.perf_counter())
-                self._soon(self._store.put([change]))
+                self._soon(self._store.put([change._replace(expires=expires)]))
             if self._match.settled > self.written:
                 self._store.nudge()
             if self._match.changes >= self._keeping.changes and not self._writing.locked():

@@ -371,6 +371,8 @@ def _span(placed: Placed) -> dict[str, int]:
 
 def _supersede(connection: sql.Connection, entry: Entry, position: int) -> bool:
     there = (LOG.c.subscription == entry.subscription) & LOG.c.until.is_(None)
+    if entry.kind == Kind.UNSUBSCRIBE and entry.expires is not None:
+        there &= LOG.c.expires == entry.expires  # or it was replaced meanwhile, and lives on
     return connection.execute(sql.update(LOG).where(there).values(until=position)).rowcount == 1
 
 

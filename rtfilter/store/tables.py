@@ -103,7 +103,7 @@ class Entry(NamedTuple):
     at : float
         When it arrived, in seconds since 1970.
     expires : float or None
-        When a subscription ends by itself.
+        When a subscription ends by itself. An end that has it is refused where it is another time by now.
     manner : str or None
         How its deliveries are sent, as JSON; None for each at once.
     arrived : float or None

@@ -134,6 +134,18 @@ def test_subscriptions_are_as_they_were_at_a_position(opened):
     assert [one.position for one in opened.entries(0)] == [replaced]
 
 
+def test_what_was_replaced_does_not_end_at_the_time_it_had_before(opened):
+    def end(expires):
+        return opened.commit([Request([gone(first)._replace(expires=expires)])])[0].error
+
+    first = put(opened, sub(expires=5.25))
+    put(opened, Entry(Kind.REPLACE, "f", "ann", b"new", first, expires=7.25))
+    assert end(5.25) is not None
+    assert [one.position for one in opened.subscriptions()] == [first + 1]
+    assert end(7.25) is None
+    assert opened.subscriptions() == []
+
+
 def test_subscriptions_are_listed_in_pages(opened):
     ids = [put(opened, sub(user)) for user in ("ann", "bob", "ann", "ann")]
     other = put(opened, sub("ann", "g"))
