@@ -12,7 +12,7 @@ demo: .venv/installed ## replay bursts of 12-d events and of flights, with table
 	$(BIN)/python -m experiments demo --out $(OUT)
 
 serve-demo: .venv/installed ## a server, a publisher of real flights, three subscribers; 20 seconds
-	$(BIN)/python examples/serve_demo.py
+	$(BIN)/python scripts/serve_demo.py
 
 check: ready ## what to run at every change: style, types, layers, unit tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"

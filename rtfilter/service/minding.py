@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from rtfilter.errors import RTFilterError
 from rtfilter.service import snapshots
 from rtfilter.service.deliver import Deliver
+from rtfilter.service.errors import ConflictError
 from rtfilter.service.match import Index, Match
 from rtfilter.service.subscriptions import Owners, removal_of
 from rtfilter.service.writing import Store
@@ -97,6 +98,8 @@ class Minder:
         async def run() -> None:
             try:
                 await work
+            except ConflictError:
+                pass  # it has been done already, or is not to be done any more
             except (RTFilterError, OSError):
                 _log.warning("something could not be written; it is tried again later", exc_info=True)
 

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
+from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.service.access import Access
@@ -183,7 +184,9 @@ def _warm() -> None:
     filter.subscribe_many(["x > 1", "s = 'a'"])
     filter.update(0, "x > 2")
     events: list[dict[str, object]] = [{"x": 1.5}, {"s": "a"}]
-    list(filter.stream(events))
+    for group in (None, 1):
+        filter.controller = FixedPlan(0, group)
+        list(filter.stream(events))
     filter.match_batch(events)
     filter.unsubscribe(0)
 

@@ -108,15 +108,20 @@ class Store:
             progress = self._progress()
             requests = [one.request for one in asked]
             try:
-                placed = await loop.run_in_executor(self._thread, self._log.commit, requests, progress)
+                missed, placed = await loop.run_in_executor(self._thread, self._commit, requests, progress)
             except SQLAlchemyError as error:
                 self._not_written(progress)
                 self._fail(asked, flushes, error)
                 continue
+            self._stored(missed)
             self._tell(asked, placed)
             for flush in flushes:
                 if not flush.done():
                     flush.set_result(None)
+
+    def _commit(self, requests: list[Request], progress: Progress) -> tuple[list[Logged], list[Placed]]:
+        missed = self._log.missed()
+        return missed, self._log.commit(requests, progress)
 
     def _take(self) -> list[_Asked]:
         count = entries = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 import sqlalchemy as sql
@@ -50,17 +51,22 @@ def _begin(connection: sql.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def hold(engine: sql.Engine) -> sql.Connection | None:
+def hold(engine: sql.Engine, patience: float = 5.0) -> sql.Connection | None:
     """Keep other servers out of a database of PostgreSQL until the connection is closed.
 
-    Returns None where another one is in, and for SQLite a connection that holds nothing: there, the folder
+    Returns None where another one is in for so many seconds (PostgreSQL takes a moment to see that a server
+    was killed), and for SQLite a connection that holds nothing: there, the folder
     has a lock.
     """
     connection = engine.connect()
-    if engine.dialect.name == "postgresql":
+    end = time.monotonic() + patience
+    while engine.dialect.name == "postgresql":
         got = connection.execute(sql.select(sql.func.pg_try_advisory_lock(LOCK))).scalar()
         connection.commit()
-        if not got:
+        if got:
+            break
+        if time.monotonic() >= end:
             connection.close()
             return None
+        time.sleep(0.1)
     return connection

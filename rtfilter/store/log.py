@@ -111,6 +111,7 @@ class Log:
             last = connection.execute(sql.select(sql.func.max(LOG.c.position))).scalar() or 0
         self.head = max(int(last), state.get("head", 0))
         self._at = 0.0
+        self._in_doubt = False
 
     def _state(self) -> dict[str, int]:
         with self._engine.connect() as connection:
@@ -124,9 +125,12 @@ class Log:
         Raises
         ------
         sqlalchemy.exc.SQLAlchemyError
-            Nothing was written.
+            Nothing was written, unless the connection was lost at the last moment; `missed` tells.
         """
+        if self._in_doubt:
+            raise RuntimeError("a commit has failed: ask `missed` first")
         head, placed = self.head, []
+        self._in_doubt = True
         with self._writing.begin() as connection:
             rows: list[dict[str, Any]] = []
             keys: dict[tuple[str, str], tuple[bytes, Placed]] = {}
@@ -142,8 +146,18 @@ class Log:
             _insert(connection, LOG, rows)
             if progress is not None:
                 _put_progress(connection, progress)
-        self.head = head
+        self.head, self._in_doubt = head, False
         return placed
+
+    def missed(self) -> list[Logged]:
+        """After a failed commit: what was committed all the same, where only the answer was lost."""
+        if not self._in_doubt:
+            return []
+        found = list(self.entries(self.head))
+        if found:
+            self.head = found[-1].position
+        self._in_doubt = False
+        return found
 
     def _known(
         self, connection: sql.Connection, key: Key | None, keys: dict[tuple[str, str], tuple[bytes, Placed]]

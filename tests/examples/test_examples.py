@@ -18,12 +18,11 @@ SAYS = {
     "rules_from_database.py": ([], "then [3, 4]"),
     "replay_with_plot.py": (["replay.png"], "picture in replay.png"),
     "spark_job.py": (["."], "4,950 matches in "),
-    "serve_demo.py": (["60"], "60 flights in "),
     "own_matcher.py": ([], "matches [0 1]"),
     "own_pipeline.py": ([], "to bob: s2 is at 1.5"),
     "topics.py": ([], "sports/football/results -> all sports, football, results of all sports"),
 }
-MARKS = {"spark_job.py": [*spark_cases.marks, pytest.mark.slow], "serve_demo.py": [pytest.mark.slow]}
+MARKS = {"spark_job.py": [*spark_cases.marks, pytest.mark.slow]}
 #: Examples with a test of their own.
 OTHERS = {"load_rules.py", "load_rules_data.py"}
 

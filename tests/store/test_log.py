@@ -1,7 +1,7 @@
 """The log, on SQLite and on PostgreSQL."""
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 import sqlalchemy
@@ -101,7 +101,37 @@ def test_a_transaction_is_all_or_nothing(opened):
     with pytest.raises(sqlalchemy.exc.IntegrityError):
         opened.commit([Request([event()], Key("ann", "k", b"1")), bad], Progress(1, {"ann": Mark(3)}))
     assert (list(opened.entries(0)), opened.marks(), opened.head) == ([], {}, 0)
+    assert opened.missed() == []
     assert put(opened, event()) == 1
+
+
+def test_what_was_committed_without_an_answer_is_told(opened, monkeypatch):
+    """As if the connection were lost after the commit."""
+    put(opened, event(b"a"))
+
+    def lost(*_):
+        raise sqlalchemy.exc.OperationalError("", {}, Exception())
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rtfilter.store.log.Placed", lost)
+        with pytest.raises(sqlalchemy.exc.OperationalError):
+            put(opened, event(b"b"))
+    assert opened.missed() == []
+    plain = opened._writing.begin
+
+    @contextmanager
+    def committed_and_lost():
+        with plain() as connection:
+            yield connection
+        lost()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(opened._writing, "begin", committed_and_lost)
+        with pytest.raises(sqlalchemy.exc.OperationalError):
+            opened.commit([Request([event(b"c")])])
+    assert [(one.position, one.entry.body) for one in opened.missed()] == [(2, b"c")]
+    assert opened.missed() == []
+    assert put(opened, event(b"d")) == 3
 
 
 def test_a_refused_request_leaves_the_others_of_its_transaction(opened):
@@ -229,7 +259,7 @@ def test_a_database_of_postgresql_has_one_server(url):
     first, second = engine(url), engine(url)
     held = hold(first)
     assert held is not None
-    other = hold(second)
+    other = hold(second, 0.2)
     assert (other is None) == url.startswith("postgresql")
     held.close()
     first.dispose()
