@@ -202,7 +202,12 @@ def test_the_installed_package_is_complete(installed, tmp_path):
     found = json.loads(run(installed, Path(__file__).with_name("import_everything.py"), cwd=tmp_path))
     assert Path(found["file"]).is_relative_to(installed.parents[1])
     assert found["others"] == []
-    assert set(found["missing"]) == {"rtfilter.client", "rtfilter.service", "rtfilter.spark"}
+    assert set(found["missing"]) == {
+        "rtfilter.client",
+        "rtfilter.service",
+        "rtfilter.spark",
+        "rtfilter.store",
+    }
     version = run(installed.with_name("rtfilter"), "--version", cwd=tmp_path)
     assert version == f"rtfilter {rtfilter.__version__}\n"
 
