@@ -22,7 +22,7 @@ from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, NotJS
 from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Delivery, Wish
-from rtfilter.service.roles import Identity
+from rtfilter.service.roles import Identity, Role
 from rtfilter.service.session import Directive, State, after
 
 MOST_UNSENT: Final = 100
@@ -199,6 +199,8 @@ class Conversation:
                 self._credit = min((self._credit or 0) + more, 2**53)
             case Directive.PUBLISH:
                 return {"positions": await self._publish(who, message)}
+            case Directive.READY:
+                who.require(Role.SUBSCRIBER)
             case Directive.STOP:
                 pipeline.deliver.stop(who.user, self)
                 self._due.clear()

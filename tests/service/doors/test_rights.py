@@ -1,8 +1,15 @@
-"""Every door of HTTP, for every role, the right owner and the wrong one."""
+"""Every door, for every role, the right owner and the wrong one."""
+
+import json
+import socket
+from contextlib import contextmanager
 
 import pytest
+from websockets.sync.client import connect
 
 from rtfilter.service.access import tokens
+from rtfilter.service.doors import frames
+from rtfilter.service.session import Directive
 from rtfilter.store.database import engine
 from rtfilter.store.users import Users
 from service.running import running
@@ -27,13 +34,13 @@ def guarded(tmp_path_factory):
         made[name] = tokens.new()
         users.add_token(name, tokens.digest(made[name]))
     database.dispose()
-    with running(folder) as server:
+    with running(folder, tcp_port=0) as server:
 
         def ask(user, method, path, body=None, **more):
             header = {} if user is None else {"Authorization": f"Bearer {made[user]}"}
             return server.ask(method, path, body, user=None, **header, **more)
 
-        ask.server, ask.port = server, server.port
+        ask.server, ask.tokens = server, made
         yield ask
 
 
@@ -119,3 +126,77 @@ def test_a_publisher_reads_back_its_own_events_only(guarded, own):
     for user, users in (("ann", {"root", "carl"}), ("carl", {"carl"})):
         found = guarded(user, "GET", "/filters/default/events?limit=1000").body["events"]
         assert {one["user"] for one in found} == users
+
+
+# What a session of each is answered: root, ann (whose subscription it is), bob, carl.
+DIRECTIVES = [
+    (Directive.SUBSCRIBE, {"where": "price > 1e9"}, ("ACK", "ACK", "ACK", "forbidden")),
+    (Directive.UNSUBSCRIBE, {"subscription": "OWN"}, ("ACK", "ACK", "unknown", "unknown")),
+    (Directive.PUBLISH, {"event": {"price": 1}}, ("ACK", "forbidden", "forbidden", "ACK")),
+    (Directive.GET, {}, ("ACK", "ACK", "ACK", "forbidden")),
+    (Directive.READY, {}, ("ACK", "ACK", "ACK", "forbidden")),
+    (Directive.ACK, {"upto": 0}, ("ACK", "ACK", "ACK", "forbidden")),
+    (Directive.CREDIT, {"more": 1}, ("ACK", "ACK", "ACK", "ACK")),
+    (Directive.STOP, {}, ("directive",) * 4),
+    (Directive.CONNECT, {"user": "ann", "password": "no password"}, ("directive",) * 4),
+    (Directive.DISCONNECT, {}, ("ACK",) * 4),
+]
+
+
+def test_every_directive_is_in_the_table():
+    assert {directive for directive, _, _ in DIRECTIVES} == set(Directive)
+
+
+@contextmanager
+def over_websocket(server):
+    """Says a message over WebSocket, and returns what comes."""
+    with connect(f"ws://127.0.0.1:{server.port}/session") as link:
+
+        def say(message):
+            link.send(json.dumps(message))
+            return json.loads(link.recv(timeout=10))
+
+        yield say
+
+
+@contextmanager
+def over_tcp(server):
+    """The same over TCP."""
+    with socket.create_connection(("127.0.0.1", server.opened.tcp_port), timeout=10) as link:
+        reader = frames.Reader(frames.Told)
+
+        def say(message):
+            directive = frames.Asked[message.pop("directive")]
+            link.sendall(frames.write(directive, json.dumps(message).encode()))
+            while not (came := list(reader)):
+                reader.feed(link.recv(4096))
+            return {"directive": frames.Told(came[0].directive).name, **json.loads(came[0].body or b"{}")}
+
+        yield say
+
+
+@pytest.mark.parametrize("door", [over_websocket, over_tcp])
+@pytest.mark.parametrize("number", range(4), ids=[*ROLES])
+@pytest.mark.parametrize(("directive", "more", "answers"), DIRECTIVES, ids=lambda one: str(one)[:20])
+def test_a_session_does_what_its_user_may(guarded, own, door, number, directive, more, answers):
+    if "subscription" in more:
+        more = {"subscription": own}
+    with door(guarded.server) as say:
+        assert (
+            say({"directive": "CONNECT", "token": guarded.tokens[[*ROLES][number]]})["directive"]
+            == "CONNECTED"
+        )
+        answer = say({"directive": str(directive), **more})
+    told = answer["kind"] if answer["directive"] == "ERROR" else answer["directive"]
+    assert told == answers[number], answer
+
+
+@pytest.mark.parametrize("door", [over_websocket, over_tcp])
+@pytest.mark.parametrize(
+    "given", [{"user": "ann"}, {"user": "ann", "password": "wrong"}, {"token": "rtf_x"}, {}]
+)
+def test_nobody_comes_in_without_proof(guarded, door, given):
+    with door(guarded.server) as say:
+        assert say({"directive": "CONNECT", **given})["directive"] == "ERROR"
+        answer = say({"directive": "GET"})
+        assert (answer["directive"], answer["kind"]) == ("ERROR", "directive")
