@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
@@ -32,6 +33,13 @@ class Authenticate(Protocol):
     def admit(self, who: Identity, events: int) -> None:
         """Let a user publish so many events now; otherwise `TooManyError`."""
 
+    @property
+    def gone(self) -> Collection[str]:
+        """Users that were removed, whose subscriptions and deliveries are still to be removed."""
+
+    async def forgotten(self, user: str) -> None:
+        """Nothing is left of such a user; `BusyError` where that cannot be noted."""
+
     def connect(self, who: Identity) -> AbstractContextManager[None]:
         """Count a connection while it is open; `TooManyError` where there are too many."""
 
@@ -47,6 +55,7 @@ class Open:
 
     most_subscriptions = 10_000_000
     open = True
+    gone: Collection[str] = ()
 
     async def password(self, user: str, password: str) -> Identity:
         """As of `Authenticate`."""
@@ -57,6 +66,9 @@ class Open:
         raise NotAuthenticatedError("this server has no users and so no tokens; say a user name")
 
     def admit(self, who: Identity, events: int) -> None:
+        """As of `Authenticate`."""
+
+    async def forgotten(self, user: str) -> None:
         """As of `Authenticate`."""
 
     def connect(self, who: Identity) -> AbstractContextManager[None]:

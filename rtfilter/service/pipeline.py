@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -182,12 +183,27 @@ class Pipeline:
         self._log.close()
 
     async def _expel(self) -> None:
-        """End the sessions of users who may not stay, for ever."""
+        """End the sessions of users who may not stay, and remove what those had who are gone; for ever."""
         while True:
             await asyncio.sleep(EXPEL)
             for session in list(self.sessions):
                 if session.who is not None and not self.users.still(session.who):
                     session.expel()
+            for user in list(self.users.gone):
+                with suppress(BusyError):  # then the next time
+                    await self._forget(user)
+
+    async def _forget(self, user: str) -> None:
+        """Remove all subscriptions and deliveries of a user: another one may get the name."""
+        mine = [(id, owned.filter) for id, owned in self._owners.items() if owned.user == user]
+        ends = (self.remove(id, filter, user, "its user was removed") for id, filter in mine)
+        for ended in await asyncio.gather(*ends, return_exceptions=True):
+            if isinstance(ended, Exception) and not isinstance(ended, ConflictError):
+                raise ended
+        await self.settled(self._log.head)
+        self.deliver.acknowledge(user, [one.position for one in self.deliver.pending(user)])
+        await self._store.flush()
+        await self.users.forgotten(user)
 
     @property
     def healthy(self) -> bool:

@@ -46,6 +46,7 @@ _TOKENS = sql.Table(
     sql.Column("revoked", sql.Float),
     sqlite_autoincrement=True,
 )
+_GONE = sql.Table("user_gone", _TABLES, sql.Column("name", sql.Text, primary_key=True))
 _STAMP = sql.Table("user_stamp", _TABLES, sql.Column("stamp", _Whole, nullable=False))
 
 
@@ -105,11 +106,15 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """All users and the tokens that are not revoked, as of a stamp."""
+    """All users and the tokens that are not revoked, as of a stamp.
+
+    `gone` are users that were removed, and whose subscriptions and deliveries are still to be removed.
+    """
 
     stamp: int
     accounts: dict[str, Account]
     tokens: dict[bytes, Token] = field(repr=False)
+    gone: frozenset[str] = frozenset()
 
 
 class Users:
@@ -147,7 +152,8 @@ class Users:
             accounts = {one.name: one for one in map(_account, connection.execute(sql.select(_ACCOUNTS)))}
             live = sql.select(_TOKENS).where(_TOKENS.c.revoked.is_(None))
             tokens = {one.digest: one for one in map(_token, connection.execute(live))}
-        return Known(stamp, accounts, tokens)
+            gone = frozenset(connection.execute(sql.select(_GONE.c.name)).scalars())
+        return Known(stamp, accounts, tokens, gone)
 
     def tokens(self) -> list[Token]:
         """All tokens, also those that were revoked, by id."""
@@ -165,17 +171,31 @@ class Users:
             taken = sql.select(_ACCOUNTS.c.name).where(_ACCOUNTS.c.name == name)
             if connection.execute(taken).first() is not None:
                 raise UsersError(f"there is a user {shown(name)} already; choose another name")
+            if connection.execute(sql.select(_GONE.c.name).where(_GONE.c.name == name)).first() is not None:
+                raise UsersError(
+                    f"a user {shown(name)} was removed, and the server has still to remove what they had; "
+                    "start it, or wait a moment"
+                )
             values = {"name": name, "hash": hash, "roles": _joined(roles), "made": time.time()}
             connection.execute(sql.insert(_ACCOUNTS).values(**values, since=stamp))
             if ADMIN not in roles:
                 _need_admin(connection, "the first user must be an admin: give the role admin")
 
     def remove(self, name: str) -> None:
-        """Remove a user and the tokens, but not the last admin while there are other users."""
+        """Remove a user and the tokens, but not the last admin while there are other users.
+
+        The server removes what the user had; until then nobody else can have the name.
+        """
         with self._change() as (connection, _):
             _hit(connection.execute(sql.delete(_ACCOUNTS).where(_ACCOUNTS.c.name == name)), name)
             connection.execute(sql.delete(_TOKENS).where(_TOKENS.c.owner == name))
+            connection.execute(sql.insert(_GONE).values(name=name))
             _need_admin(connection, _LAST)
+
+    def forgotten(self, name: str) -> None:
+        """Nothing is left of a user who was removed: the name is free."""
+        with self._change() as (connection, _):
+            connection.execute(sql.delete(_GONE).where(_GONE.c.name == name))
 
     def set_roles(self, name: str, roles: Collection[str]) -> None:
         """Give a user these roles and no others; one admin has to remain."""

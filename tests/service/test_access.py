@@ -182,7 +182,11 @@ def test_a_token_expires(access, users, clock):
     [
         lambda users: users.remove("bob"),
         lambda users: users.set_roles("bob", ["subscriber"]),
-        lambda users: (users.remove("bob"), users.add("bob", "other", ["publisher"])),
+        lambda users: (
+            users.remove("bob"),
+            users.forgotten("bob"),
+            users.add("bob", "other", ["publisher"]),
+        ),
     ],
     ids=["removed", "other roles", "another of this name"],
 )

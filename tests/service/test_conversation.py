@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from served import ANN, events, publish, served, subscribe
+from served import ANN, BOB, events, publish, served, subscribe
 
 from rtfilter.service.access import Access, Limits
 from rtfilter.service.conversation import MOST_UNSENT, Conversation
@@ -358,3 +358,32 @@ def test_connections_are_counted_while_they_are_open(tmp_path):
         pipeline.users.close()
 
     served(tmp_path, script)
+
+
+def test_who_comes_with_the_name_of_a_removed_user_finds_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.EXPEL", 0.02)
+    monkeypatch.setattr("rtfilter.service.access.authenticate.LOOK", 0.01)
+
+    async def script(pipeline):
+        users = Users(engine(f"sqlite:///{tmp_path}/log.sqlite"))
+        users.add("root", "h", ["admin"])
+        users.add("ann", "h", ["subscriber"])
+        pipeline.users = Access(users)
+        await subscribe(pipeline, "price > 0")
+        kept = await subscribe(pipeline, "price > 0", BOB)
+        await publish(pipeline, 1)
+        users.remove("ann")
+        while users.read().gone:
+            await asyncio.sleep(0.01)
+        assert list(pipeline._owners) == [kept]
+        await publish(pipeline, 2)
+        users.add("ann", "h", ["subscriber"])
+        assert pipeline.pending(ANN) == []
+        assert len(pipeline.pending(BOB)) == 2
+        pipeline.users.close()
+
+    async def again(pipeline):
+        await publish(pipeline, 3)
+        return len(pipeline.pending(ANN)), len(pipeline.pending(BOB))
+
+    assert served(tmp_path, script, again)[1] == (0, 3)

@@ -121,8 +121,13 @@ def test_a_user_who_comes_again_is_another_one_without_tokens(users):
     users.add_token("ann", b"d")
     first = users.read().accounts["ann"]
     users.remove("ann")
+    assert users.read().gone == {"ann"}
+    with pytest.raises(UsersError, match="still to remove what they had"):
+        users.add("ann", "h", ADMIN)
+    users.forgotten("ann")
     users.add("ann", "h", ADMIN)
     known = users.read()
+    assert known.gone == set()
     assert known.accounts["ann"].since != first.since
     assert known.tokens == {}
     users.rehash(first, "of the old password")

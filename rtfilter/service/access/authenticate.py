@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
@@ -105,6 +105,20 @@ class Access:
     def open(self) -> bool:
         """Whether everyone is who they say they are: there never was a user since the server started."""
         return not self._had_users
+
+    @property
+    def gone(self) -> Collection[str]:
+        """As of `Authenticate`. A new one is seen about the second time on that this is asked."""
+        self._look_soon()
+        return self._known.gone
+
+    async def forgotten(self, user: str) -> None:
+        """As of `Authenticate`."""
+        try:
+            await asyncio.to_thread(self._users.forgotten, user)
+            self._known = await asyncio.to_thread(self._users.read)
+        except SQLAlchemyError:
+            raise BusyError("the users cannot be changed now; try again", 1.0) from None
 
     # -- who it is -------------------------------------------------------------------------------------------
 
