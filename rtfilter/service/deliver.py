@@ -128,8 +128,8 @@ class Deliver:
             if owned is not None and (owned.expires is None or entry.at < owned.expires):
                 of.setdefault(owned.user, []).append(id)
         for user, mine in of.items():
-            if part is not Part.ALL and any(owners[id].ordered for id in mine) != (part is Part.IN_TURN):
-                continue
+            if part is Part.AT_ONCE and any(owners[id].ordered for id in mine):
+                continue  # in turn, all are told who do not know it: subscriptions may have changed meanwhile
             delivery = Delivery(position, tuple(sorted(mine)), entry.body, entry.filter, entry.at, response)
             if self._keep(user, delivery):
                 self._push(user, delivery)

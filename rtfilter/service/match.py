@@ -172,7 +172,7 @@ class Match:
             events: list[Any] = [msgspec.json.decode(one.entry.body) for one in batch]
             turns = None
             if index.info.key is not None and index.ordered:
-                turns = Turns([event.get(index.info.key) for event in events])
+                turns = Turns([_key(event, index.info.key) for event in events])
             for row, ids, _ in index.filter.stream(events):
                 known = perf_counter()
                 if turns is None:
@@ -209,3 +209,9 @@ class Match:
     def close(self) -> None:
         """Wait for the batch that is being matched."""
         self._thread.shutdown()
+
+
+def _key(event: dict[str, Any], name: str) -> Any:
+    """Whose event it is; None where it is not of exactly one, such as where it has a list."""
+    found = event.get(name)
+    return found if isinstance(found, str | int | float) else None

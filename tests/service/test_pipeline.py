@@ -11,6 +11,7 @@ from rtfilter import Schema
 from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.service.backlog import Bounds, Policy
+from rtfilter.service.deliver import Deliver, Owned, Part
 from rtfilter.service.errors import (
     BusyError,
     ConflictError,
@@ -27,7 +28,7 @@ from rtfilter.service.roles import Identity, Role
 from rtfilter.service.subscriptions import removal_of
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
-from rtfilter.store.tables import Entry, Kind, Request
+from rtfilter.store.tables import Entry, Kind, Logged, Request
 
 
 async def change(pipeline, rng, steps, rules, wanted):
@@ -528,3 +529,27 @@ def test_what_an_earlier_run_delivered_is_acknowledged_before_it_is_known_again(
     served(tmp_path, subscribed)
     (place,) = without_progress(tmp_path, Entry(Kind.EVENT, "default", "carl", b'{"price": 2}'))
     assert served(tmp_path, acknowledged) == [set()]
+
+
+def test_an_event_with_a_list_as_its_key_is_of_no_one_key(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0", order="key")
+        event = pipeline.parse("default").one(b'{"price": 1, "symbol": ["A", "B"]}')
+        place, after = await pipeline.publish(CARL, "default", [event, *events(pipeline, 2)])
+        await asyncio.wait_for(pipeline.settled(after), 2)
+        return [one.position for one in pipeline.pending(ANN)] == [place, after]
+
+    assert served(tmp_path, script) == [True]
+
+
+def test_who_no_longer_asks_for_order_between_two_parts_loses_nothing():
+    owners = {1: Owned("ann", "default", ordered=True), 2: Owned("ann", "default")}
+    deliver = Deliver(owners)
+    event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
+    deliver.tell(event, [1, 2], None, Part.AT_ONCE)
+    del owners[1]
+    deliver.tell(event, [1, 2], None, Part.IN_TURN)
+    assert [(one.position, one.subscriptions) for one in deliver.pending("ann")] == [(7, (2,))]
+    deliver.acknowledge("ann", [7])
+    deliver.tell(event, [1, 2], None, Part.IN_TURN)
+    assert not deliver.pending("ann")
