@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from rtfilter.errors import RTFilterError
 from rtfilter.service import snapshots
-from rtfilter.service.deliver import Deliver
-from rtfilter.service.errors import ConflictError
+from rtfilter.service.deliver import Deliver, Owned
+from rtfilter.service.errors import BusyError, ConflictError
 from rtfilter.service.match import Index, Match
 from rtfilter.service.subscriptions import Owners, removal_of
 from rtfilter.service.writing import Store
@@ -22,6 +22,8 @@ TICK: Final = 0.1
 """Seconds between two looks."""
 TRIM: Final = 60.0
 """Seconds after which the log is trimmed again."""
+RETRY: Final = 1.0
+"""Seconds after which the end of a subscription that could not be written is tried again."""
 FEW: Final = 1000
 """Changes up to which no index is written when the server ends."""
 _log = logging.getLogger(__name__)
@@ -81,9 +83,8 @@ class Minder:
             await asyncio.sleep(TICK)
             moment = self._clock()
             self._deliver.tick(moment)
-            for id, (user, filter, expires, *_) in self._owners.ended(moment):
-                change = removal_of(id, filter, user, "expired", moment, time.perf_counter())
-                self._soon(self._store.put([change._replace(expires=expires)]))
+            for id, owned in self._owners.ended(moment):
+                self._soon(self._expire(id, owned, moment))
             if self._match.settled > self.written:
                 self._store.nudge()
             if self._match.changes >= self._keeping.changes and not self._writing.locked():
@@ -91,6 +92,15 @@ class Minder:
             if time.monotonic() - trimmed > TRIM:
                 trimmed = time.monotonic()
                 self._soon(self._trim(moment))
+
+    async def _expire(self, id: int, owned: Owned, moment: float) -> None:
+        change = removal_of(id, owned.filter, owned.user, "expired", moment, time.perf_counter())
+        try:
+            await self._store.put([change._replace(expires=owned.expires)])
+        except BusyError:
+            await asyncio.sleep(RETRY)
+            self._owners.ends_again(id)
+            raise
 
     def _soon(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
         """Do it beside the rest; what fails comes again with the next start or round."""

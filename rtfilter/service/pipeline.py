@@ -310,8 +310,9 @@ class Pipeline:
         who.require(Role.ADMIN)
         index = self._index(name)
         del self._indexes[name], self._parsers[name]  # nothing is taken in for it from here on
-        mine = [(id, owned.user) for id, owned in self._owners.items() if owned.filter == name]
         try:
+            await self._store.put([])  # after this, those that were being put in are known
+            mine = [(id, owned.user) for id, owned in self._owners.items() if owned.filter == name]
             ends = (self.remove(id, name, user, "its filter was removed") for id, user in mine)
             await asyncio.gather(*ends)
             await self._store.change(self._log.remove_filter, name)

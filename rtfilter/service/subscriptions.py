@@ -66,6 +66,12 @@ class Owners(dict[int, Owned]):
             if owned is not None and owned.expires == expires:
                 yield id, owned
 
+    def ends_again(self, id: int) -> None:
+        """Have a subscription be among `ended` once more: its end could not be written."""
+        owned = self.get(id)
+        if owned is not None and owned.expires is not None:
+            heapq.heappush(self._ends, (owned.expires, id))
+
 
 def owned_of(filter: str, user: str, expires: float | None, manner: str | None) -> Owned:
     """What the log says of a subscription."""

@@ -10,6 +10,7 @@ from served import ADMIN, ANN, BOB, CARL, events, pairs, publish, served, subscr
 from rtfilter import Schema
 from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.errors import EventError, PredicateError
+from rtfilter.service import minding
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.deliver import Deliver, Owned, Part
 from rtfilter.service.errors import (
@@ -553,3 +554,38 @@ def test_who_no_longer_asks_for_order_between_two_parts_loses_nothing():
     deliver.acknowledge("ann", [7])
     deliver.tell(event, [1, 2], None, Part.IN_TURN)
     assert not deliver.pending("ann")
+
+
+def test_a_subscription_on_its_way_goes_with_its_filter(tmp_path):
+    async def script(pipeline):
+        asked = asyncio.create_task(subscribe(pipeline, "price > 0"))
+        while not pipeline._store.waiting:  # until it waits to be written
+            await asyncio.sleep(0)
+        await pipeline.remove_filter(ADMIN, "default")
+        id = await asked
+        return id in pipeline._owners, await pipeline.subscriptions(ANN)
+
+    assert served(tmp_path, script) == [(False, [])]
+
+
+def test_an_end_that_could_not_be_written_is_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(minding, "RETRY", 0.01)
+    plain, failures = Log.commit, []
+
+    def commit(log, requests, progress=None):
+        if not failures and any(one.kind == Kind.UNSUBSCRIBE for asked in requests for one in asked.entries):
+            failures.append(1)
+            raise sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
+        return plain(log, requests, progress)
+
+    monkeypatch.setattr(Log, "commit", commit)
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0", ttl=0.01)
+        async with asyncio.timeout(2):
+            while not pipeline.pending(ANN):
+                await asyncio.sleep(0.02)
+        return pipeline.pending(ANN)[0].ended
+
+    assert served(tmp_path, script) == ["expired"]
+    assert failures
