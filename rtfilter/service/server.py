@@ -181,9 +181,11 @@ async def _running(settings: Settings, metrics: FilterMetrics) -> AsyncIterator[
 def _warm() -> None:
     """Load the kernels, or compile them, so that the first event need not wait for it."""
     filter = EventFilter(Schema({"x": float, "s": str}))
+    filter.subscribe("x > 1 AND s = 'a'")  # as one alone, and below in bulk
+    events: list[dict[str, object]] = [{"x": 1.5, "s": "a"}, {"s": "a"}]
+    list(filter.stream(events[:1]))
     filter.subscribe_many(["x > 1", "s = 'a'"])
     filter.update(0, "x > 2")
-    events: list[dict[str, object]] = [{"x": 1.5}, {"s": "a"}]
     for group in (None, 1):
         filter.controller = FixedPlan(0, group)
         list(filter.stream(events))
