@@ -7,6 +7,7 @@ A schema file holds what `rtfilter.events.schema.Schema.from_json` reads, such a
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -37,14 +38,28 @@ def read_schema(path: str) -> Schema:
     CommandError
         It holds no schema; names the attribute.
     """
+    with open(path, "rb") as stream:
+        return _parsed(stream.read(), path)
+
+
+def given_schema(text: str) -> Schema:
+    """Return the schema that an argument is, where it is JSON; else that of the file which it names.
+
+    Raises as `read_schema`.
+    """
+    if text.lstrip().startswith(("{", "[")):
+        return _parsed(os.fsencode(text), "--schema")
+    return read_schema(text)
+
+
+def _parsed(text: bytes, name: str) -> Schema:
     from rtfilter.events.schema import Schema
 
-    with open(path, "rb") as stream:
-        data = parse_json(stream.read(), place(path), object_pairs_hook=lambda pairs: _unique(pairs, path))
+    data = parse_json(text, place(name), object_pairs_hook=lambda pairs: _unique(pairs, name))
     try:
         return Schema.from_json(data)
     except ValueError as error:
-        raise CommandError(f"{path}: {error}") from None
+        raise CommandError(f"{name}: {error}") from None
 
 
 def _unique(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:

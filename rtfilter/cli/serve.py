@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rtfilter.cli.arguments import port, positive
-from rtfilter.cli.schemas import read_schema
+from rtfilter.cli.schemas import given_schema
 from rtfilter.cli.terminal import CommandError
 
 
@@ -18,11 +18,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Each flag but --schema is also a variable of the environment, such as RTFILTER_DATA; a flag counts\n"
         "more.\n\n"
-        "examples:\n  rtfilter serve --data alerts --schema schema.json\n  rtfilter serve --data alerts\n"
+        "examples:\n"
+        '  rtfilter serve --data alerts --schema \'{"symbol": "str", "price": "float"}\'\n'
+        "  rtfilter serve --data alerts --schema schema.json\n"
+        "  rtfilter serve --data alerts\n"
     )
     add = parser.add_argument
     add("--data", metavar="DIR", help="folder with all that is kept")
-    add("--schema", metavar="FILE", help='attributes and types of the filter "default", at the first start')
+    add(
+        "--schema",
+        metavar="SCHEMA",
+        help='attributes and types of the filter "default", at the first start: JSON, or a file of it',
+    )
     doors = parser.add_argument_group("doors")
     add = doors.add_argument
     add("--host", metavar="NAME", help="where to listen (default: 127.0.0.1)")
@@ -62,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rtfilter.service.settings import SettingsError, settings
 
     flags = {name: value for name, value in vars(arguments).items() if name not in ("command", "schema")}
-    schema = None if arguments.schema is None else read_schema(arguments.schema)
+    schema = None if arguments.schema is None else given_schema(arguments.schema)
     try:
         return serve(settings(**flags), schema)
     except (DataError, SettingsError) as error:

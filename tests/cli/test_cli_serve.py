@@ -1,0 +1,46 @@
+"""What ``rtfilter serve`` hands to the server."""
+
+import pytest
+
+from rtfilter import Schema
+from rtfilter.cli import FAILED, main
+from rtfilter.service import server
+
+TEXT = '{"symbol": "str", "price": "float"}'
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Schemas that a server was started with."""
+    found = []
+    monkeypatch.setattr(server, "serve", lambda settings, schema: found.append(schema) or 0)
+    return found
+
+
+def test_a_schema_is_given_as_a_file_as_json_or_not_at_all(served, tmp_path):
+    file = tmp_path / "schema.json"
+    file.write_text(TEXT)
+    for given in (
+        ["--schema", str(file)],
+        ["--schema", TEXT],
+        ["--schema", '[{"name": "x", "type": "int"}]'],
+        [],
+    ):
+        assert main(["serve", "--data", str(tmp_path), *given]) == 0
+    named = Schema({"symbol": str, "price": float})
+    assert served == [named, named, Schema({"x": int}), None]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"price": "flot"}', "--schema: attribute 'price': the type 'flot' is unknown"),
+        ('{"price": "float"', "--schema: not JSON"),
+        ('{"price": "float", "price": "int"}', "--schema: 'price' occurs twice"),
+        ("missing.json", "missing.json: No such file"),
+    ],
+)
+def test_a_schema_that_does_not_do_is_told(served, tmp_path, capsys, text, said):
+    assert main(["serve", "--data", str(tmp_path), "--schema", text]) == FAILED
+    assert said in capsys.readouterr().err
+    assert served == []
