@@ -12,12 +12,13 @@ from test_pages import run
 
 from rtfilter import Schema
 from rtfilter.service.conversation import Conversation
-from rtfilter.service.doors.frames import MOST_BYTES, Asked, Reader, Told, write
+from rtfilter.service.doors.frames import Asked, Reader, Told, write
 from rtfilter.service.doors.tcp import Patience, listen
 from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity
 from rtfilter.service.session import TABLE
+from rtfilter.service.settings import Settings
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 
@@ -119,7 +120,7 @@ def test_the_frame_is_as_shown():
     reader.feed(bytes.fromhex(shown))
     assert list(reader) == [(Asked.SUBSCRIBE, b'{"where":"price > 100"}')]
     assert write(Asked.READY).hex(" ") in PAGE
-    assert f"at most {MOST_BYTES}." in PAGE
+    assert f"at most {Settings.model_fields['frame'].default}, unless" in PAGE
 
 
 def test_the_numbers_are_as_shown():
