@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rtfilter.store.users import Users
 
 ROLES = ("publisher", "subscriber", "admin")
+DATA = "RTFILTER_DATA"
 DATABASE = "RTFILTER_DATABASE"
 DAY = 86_400
 
@@ -39,7 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  rtfilter users --data alerts remove bob\n\n"
         f"Where the server's database is another one, give it in the variable {DATABASE}."
     )
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the server")
+    folder = os.environ.get(DATA) or None
+    parser.add_argument(
+        "--data",
+        default=folder,
+        required=folder is None,
+        metavar="DIR",
+        help=f"folder of the server (default: {DATA})",
+    )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def action(name: str, summary: str, user: bool = True) -> argparse.ArgumentParser:

@@ -125,6 +125,16 @@ def test_a_database_that_is_not_there_is_told_without_its_password(run, monkeypa
     assert "no address of a database" in run("list", fails=True)
 
 
+def test_the_folder_may_be_in_the_variable_that_the_server_reads(run, data, monkeypatch, capsys):
+    run("add", "ann", "--role", "admin")
+    monkeypatch.setenv("RTFILTER_DATA", str(data))
+    assert main(["users", "list"]) == 0
+    assert capsys.readouterr().out.startswith("ann  admin")
+    monkeypatch.setenv("RTFILTER_DATA", "")
+    assert main(["users", "list"]) == FAILED
+    assert "--data" in capsys.readouterr().err
+
+
 def test_a_server_that_runs_takes_it(run, data):
     run("add", "ann", "--role", "admin")
     made = engine(f"sqlite:///{data}/log.sqlite")
