@@ -11,9 +11,11 @@ import pytest
 from test_pages import run
 
 from rtfilter import Schema
+from rtfilter.service import errors
 from rtfilter.service.conversation import Conversation
-from rtfilter.service.doors.frames import Asked, Reader, Told, write
+from rtfilter.service.doors.frames import Asked, FrameError, Reader, Told, write
 from rtfilter.service.doors.tcp import Patience, listen
+from rtfilter.service.errors import ServiceError
 from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity
@@ -135,3 +137,11 @@ def test_the_table_of_states_is_the_table():
     ):
         shown.setdefault(state, {}).update(dict.fromkeys(directives.split(", "), following))
     assert shown == {state: row for state, row in TABLE.items() if row}
+
+
+def test_the_kinds_of_errors_are_those_of_sessions():
+    shown = re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\| (`.*?) \|", PAGE, re.M)))
+    kinds = {
+        one.kind for one in vars(errors).values() if isinstance(one, type) and issubclass(one, ServiceError)
+    }
+    assert sorted(shown) == sorted(kinds - {ServiceError.kind} | {FrameError.kind, "predicate", "event"})
