@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+import postgresql
 from rtfilter.service import authenticate, pipeline, subscriptions
 from rtfilter.service.doors import bodies, patience, routes, websocket
 from rtfilter.service.settings import Settings
@@ -36,20 +37,20 @@ class Shown(NamedTuple):
     lines: list[str]
 
 
-def shown():
-    """All commands that need a server and no more than that, in their order."""
+def shown(postgresql=False):
+    """The commands with a database of PostgreSQL, or all others, in their order."""
     for block in re.findall(r"^```console\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE):
-        if "postgresql" in block:
+        if ("postgresql" in block) != postgresql:
             continue
         for command, lines in re.findall(r"^\$ ((?:.*\\\n)*.*)\n((?:[^$].*\n)*)", block, re.MULTILINE):
-            if not command.startswith(("pip ", "openssl ")):
+            if not command.startswith(("pip ", "openssl ", "export ")):
                 yield Shown(command, lines.splitlines())
 
 
 class Reader:
     """Follows the page in a folder, with other ports."""
 
-    def __init__(self, folder, ports):
+    def __init__(self, folder, ports, **more):
         self.folder, self._ports, self._server = folder, ports, None
         programs = folder / "programs"
         programs.mkdir()
@@ -64,6 +65,7 @@ class Reader:
             "CURL_HOME": str(folder),
             "RTFILTER_PORT": ports["8080"],
             "RTFILTER_URL": f"ws://127.0.0.1:{ports['8080']}",
+            **more,
         }
 
     def here(self, text):
@@ -139,31 +141,49 @@ def free():
 
 
 @contextmanager
-def reading(folder):
-    reader = Reader(folder, {"8080": free(), "8443": free()})
+def reading(folder, **more):
+    reader = Reader(folder, {"8080": free(), "8443": free()}, **more)
     (program,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     (folder / "alert.py").write_text(reader.here(program))
-    (folder / "bob.password").write_text("a password of bob's\n")
-    (certificate,) = re.findall(r"^\$ (openssl (?:.*\\\n)*.*)", PAGE, re.MULTILINE)
-    subprocess.run(["bash", "-c", certificate], cwd=folder, check=True, capture_output=True)
+    for user in ("ann", "bob"):
+        (folder / f"{user}.password").write_text(f"a password of {user}'s\n")
     try:
         yield reader
     finally:
         reader.end()
 
 
+def follow(reader, commands):
+    """Do what the page says; it has to answer as the page shows."""
+    for one in commands:
+        if one.command.startswith("rtfilter serve"):
+            said = reader.serve(one)
+        elif "-m websockets" in one.command:
+            said = reader.talk(one)
+        else:
+            said = reader.ask(one)
+        assert alike(said) == alike(map(reader.here, one.lines)), one.command
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("openssl")), reason="no curl or openssl")
 def test_a_stranger_gets_what_the_page_shows(tmp_path):
+    (certificate,) = re.findall(r"^\$ (openssl (?:.*\\\n)*.*)", PAGE, re.MULTILINE)
+    subprocess.run(["bash", "-c", certificate], cwd=tmp_path, check=True, capture_output=True)
     with reading(tmp_path) as reader:
-        for one in shown():
-            if one.command.startswith("rtfilter serve"):
-                said = reader.serve(one)
-            elif "-m websockets" in one.command:
-                said = reader.talk(one)
-            else:
-                said = reader.ask(one)
-            assert alike(said) == alike(map(reader.here, one.lines)), one.command
+        follow(reader, shown())
+
+
+@pytest.mark.slow
+@pytest.mark.needs("postgresql")
+def test_the_same_with_postgresql(tmp_path):
+    with postgresql.server() as dsn:
+        place = dict(part.split("=") for part in dsn.split())
+        url = f"postgresql+psycopg://{place['user']}@/{place['dbname']}?host={place['host']}"
+        with reading(tmp_path, RTFILTER_DATABASE=url) as reader:
+            follow(reader, shown(postgresql=True))
+            assert reader.ask(Shown("rtfilter users --data alerts list", []))[0].startswith("ann  admin")
+        assert not (tmp_path / "alerts" / "log.sqlite").exists()
 
 
 def rows(heading):
