@@ -2,19 +2,25 @@
 
 An entry of the log is *settled* when it is known whom it concerns. All up to `settled` are; events above it
 may be known before others below them, since the shortest are searched first.
+
+What is pending is kept in rows, which are written once for many deliveries. A row is written anew when little
+is left of it. So what must be remembered as acknowledged is bounded by what is pending: it is above what is
+settled, or still in a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from rtfilter.service.records import Delivery
-from rtfilter.store.tables import Mark, Row
+from rtfilter.store.tables import Held, Mark
 
 BESIDE: Final = 200
 """Bytes that a delivery takes beside its event, about."""
+SMALL: Final = 16
+"""Deliveries of a row that is not written anew, however little is left of it."""
 
 
 class Policy(StrEnum):
@@ -44,6 +50,30 @@ class Bounds(NamedTuple):
     policy: Policy = Policy.DROP_OLDEST
 
 
+class _Row:
+    """What is in a row that was written, and how many of it are pending."""
+
+    def __init__(self, positions: Collection[int], pending: int) -> None:
+        self.positions, self.pending = positions, pending
+
+
+class Written(NamedTuple):
+    """What is to be written of a user.
+
+    Attributes
+    ----------
+    mark : Mark
+    rows : dict of int to sequence of Held
+        By number, those that are new and those that replace what was written.
+    gone : sequence of int
+        The numbers of rows that are needed no more.
+    """
+
+    mark: Mark
+    rows: dict[int, Sequence[Held]]
+    gone: Sequence[int]
+
+
 class Backlog:
     """The deliveries of one user, in the order in which they became known, until they are acknowledged.
 
@@ -69,8 +99,9 @@ class Backlog:
         self._bytes = 0
         self._unwritten: set[int] = set()
         self._row_of: dict[int, int] = {}
-        self._rows: dict[int, int] = {}  # deliveries that are left of each row that was written
+        self._rows: dict[int, _Row] = {}
         self._next_row = 1
+        self._worn: set[int] = set()
         self._gone: list[int] = []
 
     @property
@@ -100,17 +131,26 @@ class Backlog:
                 dropped.append(oldest)
         return dropped
 
-    def restore(self, row: int, deliveries: Iterable[Delivery]) -> None:
-        """Take back a row that was written before a restart."""
+    def restore(self, row: int, deliveries: Sequence[Delivery], size: int) -> None:
+        """Take back a row of so many deliveries that was written before a restart; some may be left out."""
         self._next_row = max(self._next_row, row + 1)
         left = [one for one in deliveries if not self.knows(one.position)]
         for delivery in left:
             self._put(delivery)
-            self._row_of[delivery.position] = row
-        self._rows[row] = len(left)
-        if not left:
-            del self._rows[row]
+        if left:
+            self._note_row(row, [one.position for one in left])
+            if len(left) < size:
+                self._worn.add(row)  # it has more than is noted of it
+        else:
             self._gone.append(row)
+
+    def _note_row(self, row: int, positions: Collection[int]) -> None:
+        self._rows[row] = _Row(positions, len(positions))
+        self._row_of.update(dict.fromkeys(positions, row))
+
+    def _forget_row(self, row: int) -> None:
+        for position in self._rows.pop(row).positions:
+            del self._row_of[position]
 
     def _put(self, delivery: Delivery) -> None:
         self.pending[delivery.position] = delivery
@@ -125,12 +165,16 @@ class Backlog:
         self._beyond.add(position)
         self.sent.pop(position, None)
         self._unwritten.discard(position)
-        row = self._row_of.pop(position, None)
-        if row is not None:
-            self._rows[row] -= 1
-            if not self._rows[row]:
-                del self._rows[row]
-                self._gone.append(row)
+        number = self._row_of.get(position)
+        if number is not None:
+            row = self._rows[number]
+            row.pending -= 1
+            if not row.pending:
+                self._forget_row(number)
+                self._worn.discard(number)
+                self._gone.append(number)
+            elif SMALL < len(row.positions) >= 2 * row.pending:
+                self._worn.add(number)
         return True
 
     def acknowledge(self, positions: Iterable[int]) -> int:
@@ -156,26 +200,29 @@ class Backlog:
             passed.append(position)
         return self.acknowledge(passed)
 
-    def mark(self, settled: int) -> Mark:
-        """What is acknowledged, to be kept; `settled` as above."""
-        low = min(min(self.pending, default=settled + 1), settled + 1) - 1
-        self._low = max(self._low, low)
-        self._beyond = {position for position in self._beyond if position > self._low}
-        return Mark(self._low, frozenset(self._beyond))
-
-    def unwritten(self, user: str) -> Row | None:
-        """What has become pending since this was last asked, as a row to be written."""
-        if not self._unwritten:
-            return None
-        row, positions = self._next_row, sorted(self._unwritten)
-        self._next_row += 1
-        self._unwritten.clear()
-        self._rows[row] = len(positions)
-        self._row_of.update(dict.fromkeys(positions, row))
-        held = [(at, self.pending[at].subscriptions, self.pending[at].ended) for at in positions]
-        return Row(user, row, held)
-
-    def emptied(self) -> list[int]:
-        """The rows of which nothing is left since this was last asked."""
+    def written(self, settled: int) -> Written:
+        """What is to be written now, and is taken as written from here on; `settled` as above."""
+        rows: dict[int, Sequence[Held]] = {}
+        for number in self._worn:
+            left = [position for position in self._rows[number].positions if position in self.pending]
+            self._forget_row(number)
+            rows[number] = self._row(number, left)
+        self._worn.clear()
+        if self._unwritten:
+            rows[self._next_row] = self._row(self._next_row, sorted(self._unwritten))
+            self._unwritten.clear()
+            self._next_row += 1
         gone, self._gone = self._gone, []
-        return gone
+        return Written(self._mark(settled), rows, gone)
+
+    def _row(self, number: int, positions: Sequence[int]) -> Sequence[Held]:
+        self._note_row(number, positions)
+        found = [self.pending[position] for position in positions]
+        return [(one.position, one.subscriptions, one.ended) for one in found]
+
+    def _mark(self, settled: int) -> Mark:
+        low = min(min(self.pending, default=settled + 1), settled + 1) - 1
+        self._low = low = max(self._low, low)
+        row_of = self._row_of
+        self._beyond = {at for at in self._beyond if at > low and (at > settled or at in row_of)}
+        return Mark(low, frozenset(self._beyond))

@@ -9,28 +9,47 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from itertools import accumulate, takewhile
 from time import perf_counter
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import msgspec
+from msgspec import UNSET
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError
+from rtfilter.service import messages
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, NotJSONError, ServiceError
+from rtfilter.service.messages import (
+    Ack,
+    Connect,
+    Credit,
+    Disconnect,
+    Get,
+    Message,
+    Misread,
+    Publish,
+    Ready,
+    Stop,
+    Subscribe,
+    Unsubscribe,
+)
 from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Delivery, Wish
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.session import Directive, State, after
+from rtfilter.service.session import State, after
 
 MOST_UNSENT: Final = 100
 """Messages that wait to be sent; beyond it, deliveries stay in the backlog until some were."""
-DEFAULT: Final = "default"
-"""The filter, where a message names none."""
 MOST_AGAIN: Final = 10
 """Times that the wait before a delivery is sent again doubles."""
+DIGEST: Final = 2**18
+"""Bytes of the events of one DIGEST, about; one that is longer becomes several."""
+FEW: Final = 1000
+"""Messages that wait, or were sent, among which none is looked for that is not needed any more."""
 
 
 class _Due(NamedTuple):
@@ -41,9 +60,9 @@ class _Due(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """What was sent in one message, and when it is sent again."""
+    """The number of the first message that had a delivery, and when it is sent again."""
 
-    positions: Sequence[int]
+    number: int
     again: float
 
 
@@ -68,7 +87,8 @@ class Conversation:
         self.who: Identity | None = None
         self.outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._due: deque[_Due] = deque()
-        self._sent: dict[int, _Sent] = {}  # by number
+        self._sent: dict[int, _Sent] = {}  # by position; their numbers ascend
+        self._room = FEW  # how many of these there may be before they are looked through
         self._number = 0
         self._credit: int | None = None
         self._caught_up = False
@@ -84,6 +104,16 @@ class Conversation:
         """Send deliveries, now or when there is room and credit."""
         self._due.extend([_Due(positions, True)] if digest else [_Due([one], False) for one in positions])
         self._flush()
+        self._prune()
+
+    def _prune(self) -> None:
+        """Now and then, forget what was dropped meanwhile or is acknowledged on another connection."""
+        assert self.who is not None
+        if len(self._due) + len(self._sent) > self._room:
+            needed = {one.position for one in self._pipeline.deliver.pending(self.who.user)}
+            self._due = deque(one for one in self._due if not needed.isdisjoint(one.positions))
+            self._sent = {at: sent for at, sent in self._sent.items() if at in needed}
+            self._room = max(FEW, 2 * (len(self._due) + len(self._sent)))
 
     def sent(self) -> None:
         """The door has sent one message."""
@@ -94,11 +124,24 @@ class Conversation:
     def _flush(self) -> None:
         while self._due and self._credit != 0 and self.outbox.qsize() < MOST_UNSENT:
             positions, digest = self._due.popleft()
-            assert self.who is not None
-            found = [self._pipeline.deliver.get(self.who.user, position) for position in positions]
-            there = [delivery for delivery in found if delivery is not None]  # others are needed no more
+            there = self._there(positions)  # others are needed no more
+            if digest:
+                there = self._part(there)
             if there:
                 self._emit(there, digest)
+
+    def _there(self, positions: Iterable[int]) -> list[Delivery]:
+        assert self.who is not None
+        found = (self._pipeline.deliver.get(self.who.user, position) for position in positions)
+        return [delivery for delivery in found if delivery is not None]
+
+    def _part(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """The first of these, as many as one message takes; the others are next."""
+        sizes = accumulate(len(one.body) for one in deliveries)
+        count = max(1, sum(size <= DIGEST for size in sizes))
+        if count < len(deliveries):
+            self._due.appendleft(_Due([one.position for one in deliveries[count:]], True))
+        return deliveries[:count]
 
     def _emit(self, deliveries: list[Delivery], digest: bool) -> None:
         assert self.who is not None
@@ -106,7 +149,9 @@ class Conversation:
         self._number += 1
         wait = self._pipeline.keeping.redeliver * 2 ** min(max(before), MOST_AGAIN)
         again = self._clock() + wait
-        self._sent[self._number] = _Sent([one.position for one in deliveries], again)
+        for one in deliveries:
+            first_sent = self._sent.get(one.position, _Sent(self._number, again))
+            self._sent[one.position] = first_sent._replace(again=again)
         self._earliest = min(self._earliest, again)
         if self._credit is not None:
             self._credit -= 1
@@ -127,22 +172,22 @@ class Conversation:
 
     def unacknowledged(self) -> list[int]:
         """The positions that were sent, or were to be, in order."""
-        sent = {position for one in self._sent.values() for position in one.positions}
-        return sorted(sent.union(*(one.positions for one in self._due)))
+        return sorted(set(self._sent).union(*(one.positions for one in self._due)))
 
     def tick(self, now: float) -> None:
         """Send again what was not acknowledged in time."""
         if now < self._earliest:
             return
-        late = [number for number, sent in self._sent.items() if sent.again <= now]
-        again: list[int] = []
-        for number in late:
-            sent = self._sent[number]
-            self._sent[number] = sent._replace(again=float("inf"))  # a late ACK of this number counts
-            again += sent.positions
+        late = sorted(at for at, sent in self._sent.items() if sent.again <= now)
+        self._wait(late, float("inf"))  # until they are sent
         self._earliest = min((sent.again for sent in self._sent.values()), default=float("inf"))
-        if again:
-            self.send(sorted(set(again)))
+        if late:
+            self.send(late)
+
+    def _wait(self, positions: Iterable[int], again: float) -> None:
+        for position in positions:
+            if position in self._sent:
+                self._sent[position] = self._sent[position]._replace(again=again)
 
     # -- directives ------------------------------------------------------------------------------------------
 
@@ -152,13 +197,12 @@ class Conversation:
         self._heard = perf_counter()
         try:
             require_shallow(text.encode() if isinstance(text, str) else text, self._nesting)
-            message = msgspec.json.decode(text)
-            if not isinstance(message, dict):
-                raise DirectiveError('a message is a JSON object, such as {"directive": "READY"}')
-            tag = message.get("tag")
-            directive = _directive(message.get("directive"))
-            following = after(self.state, directive)
-            told = await self._act(directive, message)
+            message = messages.read(text)
+            tag = message.tag
+            following = self.state if message.directive is None else after(self.state, message.directive)
+            if isinstance(message, Misread):
+                raise message.error
+            told = await self._act(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._refuse(tag, NotJSONError(f"this is not JSON: {error}"))
         except RTFilterError as error:
@@ -167,13 +211,13 @@ class Conversation:
             if self.state is State.DISCONNECTED:
                 return  # it was lost meanwhile
             self.state = following
-            self._put("CONNECTED" if directive is Directive.CONNECT else "ACK", tag, **told)
-            self._follow(directive)
+            self._put("CONNECTED" if isinstance(message, Connect) else "ACK", tag, **told)
+            self._follow(message)
 
-    async def _act(self, directive: Directive, message: dict[str, Any]) -> dict[str, Any]:
+    async def _act(self, message: Message) -> dict[str, Any]:
         """Do it; returns what the answer tells."""
         pipeline = self._pipeline
-        if directive is Directive.CONNECT:
+        if isinstance(message, Connect):
             self.who = await self._come_in(message)
             return {
                 "connection": str(uuid4()),
@@ -182,39 +226,39 @@ class Conversation:
             }
         who = self.who
         assert who is not None
-        match directive:
-            case Directive.SUBSCRIBE:
-                wish = Wish(
-                    message.get("where"),
-                    *(message.get(name) for name in ("metadata", "ttl", "digest", "order")),
-                )
-                key = _text(message, "key", None)
-                return {"subscription": await pipeline.subscribe(who, _filter(message), wish, key)}
-            case Directive.UNSUBSCRIBE:
-                await pipeline.unsubscribe(who, _whole(message, "subscription"))
-            case Directive.ACK:
-                await self._acknowledge(who, _whole(message, "upto"))
-            case Directive.CREDIT:
-                more = _whole(message, "more")
-                self._credit = min((self._credit or 0) + more, 2**53)
-            case Directive.PUBLISH:
+        match message:
+            case Subscribe():
+                wish = Wish(message.where, message.metadata, message.ttl, message.digest, message.order)
+                return {"subscription": await pipeline.subscribe(who, message.filter, wish, message.key)}
+            case Unsubscribe():
+                await pipeline.unsubscribe(who, message.subscription)
+            case Ack():
+                await self._acknowledge(who, message.upto)
+            case Credit():
+                self._credit = min((self._credit or 0) + message.more, 2**53)
+            case Publish():
                 return {"positions": await self._publish(who, message)}
-            case Directive.READY:
+            case Ready():
                 who.require(Role.SUBSCRIBER)
-            case Directive.STOP:
+            case Stop():
                 pipeline.deliver.stop(who.user, self)
+                for one in self._due:
+                    self._wait(one.positions, self._clock())
                 self._due.clear()
-            case Directive.GET:
+                self._earliest = 0.0
+            case Get():
                 self._caught_up = True
                 return {"pending": self._get(who)}
         return {}
 
-    async def _come_in(self, message: dict[str, Any]) -> Identity:
+    async def _come_in(self, message: Connect) -> Identity:
         users = self._pipeline.users
-        if "token" in message:
-            who = await users.token(_text(message, "token"))
+        if message.token is not None:
+            who = await users.token(message.token)
+        elif message.user is not None:
+            who = await users.password(message.user, message.password)
         else:
-            who = await users.password(_text(message, "user"), _text(message, "password", ""))
+            raise DirectiveError('CONNECT needs "token", or "user" and "password"')
         self._connection.enter_context(users.connect(who))
         self._pipeline.sessions.add(self)
         return who
@@ -222,19 +266,17 @@ class Conversation:
     async def _acknowledge(self, who: Identity, upto: int) -> None:
         if upto > self._number:
             raise DirectiveError('"upto" is the number of a delivery of this connection')
-        numbers = [number for number in self._sent if number <= upto]
-        positions = [position for number in numbers for position in self._sent.pop(number).positions]
+        positions = list(takewhile(lambda at: self._sent[at].number <= upto, self._sent))
+        for position in positions:
+            del self._sent[position]
         await self._pipeline.acknowledge(who, positions)
 
-    async def _publish(self, who: Identity, message: dict[str, Any]) -> list[int]:
-        filter = _filter(message)
-        if ("event" in message) == ("events" in message):
+    async def _publish(self, who: Identity, message: Publish) -> list[int]:
+        if (message.event is UNSET) == (message.events is UNSET):
             raise DirectiveError('give "event", an object, or "events", a list of them')
-        events = message["events"] if "events" in message else [message["event"]]
-        if not isinstance(events, list):
-            raise DirectiveError('"events" is a list of objects')
-        parsed = self._pipeline.parse(filter).objects(events)
-        return await self._pipeline.publish(who, filter, parsed, _text(message, "key", None), self._heard)
+        events = [message.event] if message.events is UNSET else message.events
+        parsed = self._pipeline.parse(message.filter).objects(events)
+        return await self._pipeline.publish(who, message.filter, parsed, message.key, self._heard)
 
     def _get(self, who: Identity) -> int:
         """Have all sent that was not sent on this connection; returns how many these are."""
@@ -243,14 +285,14 @@ class Conversation:
         self._due.extend(_Due([position], False) for position in unsent)
         return len(unsent)
 
-    def _follow(self, directive: Directive) -> None:
+    def _follow(self, message: Message) -> None:
         """What comes after the answer."""
-        if directive is Directive.READY:
+        if isinstance(message, Ready):
             assert self.who is not None
             self._pipeline.deliver.begin(self.who.user, self)
             if self._caught_up:
                 self._get(self.who)
-        elif directive is Directive.DISCONNECT:
+        elif isinstance(message, Disconnect):
             self.outbox.put_nowait(None)
         if self.who is not None:
             self._flush()
@@ -317,41 +359,3 @@ def _digest(number: int, deliveries: list[Delivery]) -> dict[str, Any]:
             for one in deliveries
         ],
     }
-
-
-def _directive(name: object) -> Directive:
-    try:
-        return Directive(name)  # type: ignore[arg-type]
-    except ValueError:
-        raise DirectiveError(f'"directive" is one of {", ".join(Directive)}') from None
-
-
-def _filter(message: dict[str, Any]) -> str:
-    return _text(message, "filter", DEFAULT)
-
-
-_NEEDED: Final = object()
-
-
-@overload
-def _text(message: dict[str, Any], name: str, otherwise: str = ...) -> str: ...
-
-
-@overload
-def _text(message: dict[str, Any], name: str, otherwise: None) -> str | None: ...
-
-
-def _text(message: dict[str, Any], name: str, otherwise: Any = _NEEDED) -> str | None:
-    found = message.get(name, otherwise)
-    if found is not otherwise and not isinstance(found, str):
-        raise DirectiveError(f'"{name}" is text')
-    if found is _NEEDED:
-        raise DirectiveError(f'"{name}" is needed, as text')
-    return found  # type: ignore[no-any-return]
-
-
-def _whole(message: dict[str, Any], name: str) -> int:
-    found = message.get(name)
-    if type(found) is not int or not 0 <= found < 2**53:
-        raise DirectiveError(f'"{name}" is needed, as a whole number')
-    return found

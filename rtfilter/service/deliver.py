@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
@@ -14,6 +14,8 @@ from rtfilter.store.tables import Logged, Mark, Progress, Row
 
 SWEEP: Final = 10.0
 """Seconds at most between two looks for deliveries that are too old."""
+FEW: Final = 1000
+"""Positions of a digest among which none is looked for that is not needed any more."""
 
 
 class Owned(NamedTuple):
@@ -59,8 +61,17 @@ class Receiver(Protocol):
 
 
 class _Digest:
+    """Positions that are sent together when it is due; those that are pending no more may be among them."""
+
     def __init__(self, due: float) -> None:
-        self.due, self.positions = due, list[int]()
+        self.due, self.positions, self.room = due, list[int](), FEW
+
+    def add(self, position: int, pending: Container[int]) -> None:
+        """Add one; now and then, those are left out that were dropped meanwhile."""
+        if len(self.positions) >= self.room:
+            self.positions = [one for one in self.positions if one in pending]
+            self.room = max(FEW, 2 * len(self.positions))
+        self.positions.append(position)
 
 
 class Deliver:
@@ -83,6 +94,8 @@ class Deliver:
     ----------
     counts : Counter of str
         Deliveries since the start: delivered, redelivered, acknowledged, dropped, expired.
+    full : set of str
+        Users whose backlog has no room.
     """
 
     def __init__(
@@ -98,6 +111,7 @@ class Deliver:
         self._digests: dict[tuple[str, str], _Digest] = {}
         self._swept = 0.0
         self._changed: set[str] = set()  # users whose progress is not written
+        self.full: set[str] = set()
         self._unwritten = Progress(0)  # what a failed transaction did not write
         self.counts: Counter[str] = Counter(delivered=0, redelivered=0, acknowledged=0, dropped=0, expired=0)
 
@@ -105,8 +119,9 @@ class Deliver:
 
     def restore(self, row: Row, events: Mapping[int, Logged]) -> None:
         """Take back what waited for a user before a restart."""
-        self._of(row.user).restore(row.number, self._restored(row, events))
-        self._changed.add(row.user)  # a row may be needed no more
+        backlog = self._of(row.user)
+        backlog.restore(row.number, list(self._restored(row, events)), len(row.deliveries))
+        self._note(row.user, backlog)  # a row may be needed no more
 
     def _restored(self, row: Row, events: Mapping[int, Logged]) -> Iterator[Delivery]:
         for position, subscriptions, ended in row.deliveries:
@@ -146,12 +161,20 @@ class Deliver:
             found = self._backlogs[user] = Backlog(self._bounds)
         return found
 
+    def _note(self, user: str, backlog: Backlog) -> None:
+        """A backlog has changed."""
+        self._changed.add(user)
+        if backlog.full:
+            self.full.add(user)
+        else:
+            self.full.discard(user)
+
     def _keep(self, user: str, delivery: Delivery) -> bool:
         backlog = self._of(user)
         if backlog.knows(delivery.position):
             return False
-        self._changed.add(user)
         dropped = backlog.add(delivery)
+        self._note(user, backlog)
         self.counts["dropped"] += len(dropped)
         return delivery.position not in dropped
 
@@ -166,7 +189,7 @@ class Deliver:
         name = user, delivery.filter
         if name not in self._digests:
             self._digests[name] = _Digest(self._clock() + period)
-        self._digests[name].positions.append(delivery.position)
+        self._digests[name].add(delivery.position, self._backlogs[user].pending)
 
     def _period(self, delivery: Delivery) -> float | None:
         """Seconds that a delivery may wait for others; None where it goes at once."""
@@ -196,15 +219,17 @@ class Deliver:
 
     def acknowledge(self, user: str, positions: Iterable[int]) -> None:
         """Take deliveries of a user away. It is kept with the next `progress`."""
-        if user in self._backlogs:
-            self.counts["acknowledged"] += self._backlogs[user].acknowledge(positions)
-            self._changed.add(user)
+        backlog = self._backlogs.get(user)
+        if backlog is not None:
+            self.counts["acknowledged"] += backlog.acknowledge(positions)
+            self._note(user, backlog)
 
     def forget(self, user: str, subscription: int) -> None:
         """A subscription was removed; what it matched is not delivered any more."""
-        if user in self._backlogs:
-            self._backlogs[user].forget(subscription)
-            self._changed.add(user)
+        backlog = self._backlogs.get(user)
+        if backlog is not None:
+            backlog.forget(subscription)
+            self._note(user, backlog)
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -229,8 +254,9 @@ class Deliver:
                 del self._digests[name]  # they stay in the backlog
             return
         self._receivers[user] = left
-        if before[-1] is receiver:
-            left[-1].send([at for at in receiver.unacknowledged() if self.get(user, at) is not None])
+        if len(left) < len(before):
+            known = set(left[-1].unacknowledged())
+            left[-1].send([at for at in receiver.unacknowledged() if at not in known and self.get(user, at)])
 
     # -- as time goes by -------------------------------------------------------------------------------------
 
@@ -250,12 +276,7 @@ class Deliver:
             expired = backlog.expire(moment)
             if expired:
                 self.counts["expired"] += expired
-                self._changed.add(user)
-
-    @property
-    def full(self) -> Iterator[str]:
-        """Users whose backlog has no room."""
-        return (user for user, backlog in self._backlogs.items() if backlog.full)
+                self._note(user, backlog)
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -266,19 +287,16 @@ class Deliver:
     def progress(self, settled: int) -> Progress:
         """What is to be written now; `settled` as of `Progress`."""
         before, self._unwritten = self._unwritten, Progress(0)
-        rows, gone = list(before.rows), list(before.gone)
-        marks = {}
+        rows = {(row.user, row.number): row for row in before.rows}
+        gone, marks = list(before.gone), {}
         for user in self._changed:
-            backlog = self._backlogs[user]
-            marks[user] = backlog.mark(settled)
-            row = backlog.unwritten(user)
-            if row is not None:
-                rows.append(row)
-            gone += ((user, number) for number in backlog.emptied())
+            marks[user], new, emptied = self._backlogs[user].written(settled)
+            rows |= {(user, number): Row(user, number, held) for number, held in new.items()}
+            gone += ((user, number) for number in emptied)
         self._changed.clear()
-        kept = set(gone)
-        written = [row for row in rows if (row.user, row.number) not in kept]
-        return Progress(settled, marks, written, gone)
+        for row in gone:
+            rows.pop(row, None)
+        return Progress(settled, marks, list(rows.values()), gone)
 
     def not_written(self, progress: Progress) -> None:
         """It could not be written; it comes with the next one."""

@@ -46,7 +46,7 @@ from rtfilter.service.subscriptions import (
     subscription_of,
 )
 from rtfilter.service.writing import Store
-from rtfilter.store.log import Log
+from rtfilter.store.log import FilterRow, Log
 from rtfilter.store.tables import Entry, Key, Kind, Logged, Progress
 from rtfilter.watch.metrics import Metrics
 
@@ -148,8 +148,8 @@ class Pipeline:
     def _open(self) -> list[Logged]:
         """Read the log; returns what is not settled."""
         log, settled = self._log, self._log.settled
-        for name, since, schema, key in log.filters():
-            info = FilterInfo(name, Schema.from_json(msgspec.json.decode(schema)), key, since)
+        for row in log.filters():
+            info = _info(row)
             index, changes = snapshots.open_index(self._folder, info, log, settled, self._metrics(info))
             self._add(index)
             self._match.changes += changes
@@ -160,10 +160,10 @@ class Pipeline:
             self._owners.put(id, owned)
             if owned.ordered:
                 self._indexes[filter].ordered += 1
-        rows = list(log.backlog())
-        events = log.bodies({position for row in rows for position, _, _ in row.deliveries})
-        for row in rows:
-            self.deliver.restore(row, events)
+        waiting = list(log.backlog())
+        events = log.bodies({position for row in waiting for position, _, _ in row.deliveries})
+        for left in waiting:
+            self.deliver.restore(left, events)
         return list(log.entries(settled))
 
     def _add(self, index: Index) -> None:
@@ -294,11 +294,10 @@ class Pipeline:
         if name not in self._indexes:
             if len(self._indexes) >= MOST_FILTERS:
                 raise TooManyError(f"there are {MOST_FILTERS} filters already")
-            row = await self._store.change(
-                self._log.put_filter, name, msgspec.json.encode(schema.to_json()), key
-            )
+            schema_json = msgspec.json.encode(schema.to_json())
+            row = await self._store.change(self._log.put_filter, name, schema_json, key)
             if name not in self._indexes:
-                info = FilterInfo(name, schema, key, row.since)
+                info = _info(row)
                 self._add(Index(info, snapshots.empty(info, self._metrics(info))))
         found = self._indexes[name].info
         if (found.schema, found.key) != (schema, key):
@@ -360,7 +359,7 @@ class Pipeline:
         at = self._clock()
         entries = [Entry(Kind.EVENT, filter, who.user, body, at=at, arrived=arrived) for body in events]
         same = events if self._hook is None else [b"%d" % len(events)]  # a hook may add another time
-        return list(await self._store.put(entries, _key(who, key, [filter.encode(), *same])))
+        return list(await self._store.put(entries, _key(who, key, [b"publish", filter.encode(), *same])))
 
     async def query(
         self,
@@ -430,7 +429,7 @@ class Pipeline:
         at, arrived = self._clock(), time.perf_counter()
         good = [wish for row, wish in enumerate(wishes) if row not in wrong]
         entries = [entry_of(Kind.SUBSCRIBE, filter, who.user, wish, at, arrived) for wish in good]
-        asked = [filter.encode(), *(entry.body for entry in entries)]
+        asked = [b"subscribe", filter.encode(), *(entry.body for entry in entries)]
         ids = iter(await self._store.put(entries, _key(who, key, asked)) if entries else ())
         return [wrong[row] if row in wrong else next(ids) for row in range(len(wishes))]
 
@@ -543,6 +542,10 @@ class Pipeline:
                 lambda: {name: reading.statistics(index.filter) for name, index in indexes.items()}
             )
         return found
+
+
+def _info(row: FilterRow) -> FilterInfo:
+    return FilterInfo(row.name, Schema.from_json(msgspec.json.decode(row.schema)), row.key, row.since)
 
 
 def _lone(error: RTFilterError) -> RTFilterError:

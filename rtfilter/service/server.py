@@ -29,7 +29,7 @@ from rtfilter.filter import EventFilter
 from rtfilter.service.access import Access
 from rtfilter.service.access import Limits as UserLimits
 from rtfilter.service.authenticate import Authenticate
-from rtfilter.service.conversation import DEFAULT, Conversation
+from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
 from rtfilter.service.doors.http import application
 from rtfilter.service.doors.metrics import Counts, FilterMetrics
@@ -37,6 +37,7 @@ from rtfilter.service.doors.patience import Http, Sessions
 from rtfilter.service.doors.routes import Limits
 from rtfilter.service.errors import ConflictError
 from rtfilter.service.logs import configure
+from rtfilter.service.messages import DEFAULT
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import ALL, Identity
 from rtfilter.service.settings import Settings

@@ -201,12 +201,19 @@ class Log:
         return Placed(first, len(made), True)
 
     def put_filter(self, name: str, schema: bytes, key: str | None) -> FilterRow:
-        """Keep a new filter, durably."""
-        made = FilterRow(name, self.head + 1, schema, key)
+        """Keep a new filter, durably; returns the one of this name that is there from now on.
+
+        It is another one where that was put in before, and the answer was lost.
+        """
+        asked = sql.select(FILTERS).where(FILTERS.c.name == name)
         with self._writing.begin() as connection:
-            _insert(connection, FILTERS, [made._asdict()])
-            _put_state(connection, "head", self.head + 1)
-        self.head += 1
+            row = connection.execute(asked).first()
+            made = FilterRow(name, self.head + 1, schema, key) if row is None else FilterRow(*row)
+            if row is None:
+                _insert(connection, FILTERS, [made._asdict()])
+            head = max(self.head, made.since)
+            _put_state(connection, "head", head)
+        self.head = head
         return made
 
     def remove_filter(self, name: str) -> None:
@@ -408,8 +415,9 @@ def _put_progress(connection: sql.Connection, progress: Progress) -> None:
                 for user, (low, beyond) in progress.marks.items()
             ],
         )
-    if progress.gone:
-        gone = [{"name": user, "which": number} for user, number in progress.gone]
+    gone = [{"name": user, "which": number} for user, number in progress.gone]
+    gone += ({"name": row.user, "which": row.number} for row in progress.rows)
+    if gone:
         this = (BACKLOG.c.user == sql.bindparam("name")) & (BACKLOG.c.number == sql.bindparam("which"))
         connection.execute(sql.delete(BACKLOG).where(this), gone)
     _insert(

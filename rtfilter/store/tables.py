@@ -157,6 +157,10 @@ class Request(NamedTuple):
     key: Key | None = None
 
 
+Held = tuple[int, Sequence[int], str | None]
+"""The position of an event and the subscriptions that match it; or of the end of a subscription, and why."""
+
+
 class Row(NamedTuple):
     """Deliveries of one user and batch.
 
@@ -165,14 +169,12 @@ class Row(NamedTuple):
     user : str
     number : int
         Of this user's rows.
-    deliveries : sequence of (int, sequence of int, str or None)
-        The position of an event and the subscriptions that match it; or of the end of a subscription, and
-        why it ended.
+    deliveries : sequence of Held
     """
 
     user: str
     number: int
-    deliveries: Sequence[tuple[int, Sequence[int], str | None]]
+    deliveries: Sequence[Held]
 
 
 class Progress(NamedTuple):
@@ -184,6 +186,7 @@ class Progress(NamedTuple):
         Of all entries up to this position it is known what they match, and `rows` have it.
     marks : mapping of str to Mark
     rows : sequence of Row
+        A row that is there by its user and number is replaced.
     gone : sequence of (str, int)
         Rows, by user and number, that are needed no more.
     """

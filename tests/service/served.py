@@ -25,12 +25,25 @@ def served(path, *scripts, key="symbol", url=None, **more):
         await pipeline.start()
         try:
             await pipeline.add_filter(ADMIN, "default", SCHEMA, key)
-            return await script(pipeline)
+            return await unless_died(pipeline, script)
         finally:
             assert pipeline.healthy
             await pipeline.stop()
 
     return [asyncio.run(run(script)) for script in scripts]
+
+
+async def unless_died(pipeline, script):
+    """The result of a script; what a stage raised, where one ended and the script waits for it for ever."""
+    done, died = asyncio.create_task(script(pipeline)), asyncio.create_task(pipeline.died())
+    await asyncio.wait((done, died), return_when=asyncio.FIRST_COMPLETED)
+    if not done.done():
+        await asyncio.wait((done,), timeout=1)
+    if not done.done():
+        done.cancel()
+        raise died.result() or AssertionError("a stage has ended")
+    died.cancel()
+    return done.result()
 
 
 def events(pipeline, *prices, symbol=None):

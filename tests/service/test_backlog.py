@@ -1,9 +1,10 @@
 """Low mark, gaps, rows and bounds, against a set of all that was acknowledged."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtfilter.service.backlog import BESIDE, Backlog, Bounds, Policy
+from rtfilter.service.backlog import BESIDE, SMALL, Backlog, Bounds, Policy
 from rtfilter.service.records import Delivery
 from rtfilter.store.tables import Mark
 
@@ -14,56 +15,86 @@ def delivery(position, *subscriptions, at=0.0):
 
 @given(
     st.permutations(range(1, 9)),
-    st.lists(st.one_of(st.just("write"), st.just("know"), st.integers(1, 8)), max_size=30),
+    st.lists(st.one_of(st.just("write"), st.just("know"), st.just("start"), st.integers(1, 8)), max_size=30),
+    st.sampled_from([0, SMALL]),
 )
-def test_after_a_restart_exactly_what_was_not_acknowledged_is_pending(order, steps):
+def test_after_a_restart_exactly_what_was_not_acknowledged_is_pending(order, steps, small):
     """What is written at one moment is all that a restart has: a mark, rows, and what is settled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rtfilter.service.backlog.SMALL", small)  # of so few deliveries, all rows are small
+        _restarts(order, steps, small)
+
+
+def _restarts(order, steps, small):
     backlog, rows, known, acknowledged = Backlog(), {}, [], set()
     written = Mark(), 0, set()
-    for step in [*steps, "write"]:
+    for step in [*steps, "write", "start"]:
         if step == "know" and len(known) < len(order):
             known.append(order[len(known)])
-            backlog.add(delivery(known[-1]))
+            if not backlog.knows(known[-1]):
+                backlog.add(delivery(known[-1]))
         elif type(step) is int:
             backlog.acknowledge([step])
             acknowledged |= {step} & set(known)
         elif step == "write":
             settled = next((i for i in range(8) if i + 1 not in known), 8)
-            mark, row = backlog.mark(settled), backlog.unwritten("ann")
-            if row is not None:
-                rows[row.number] = row
-            for number in backlog.emptied():
-                rows.pop(number, None)
+            mark, new, gone = backlog.written(settled)
+            rows |= new
+            for number in gone:
+                del rows[number]
             written = mark, settled, set(acknowledged)
-    mark, settled, acknowledged = written
-    again = Backlog(mark=mark)
-    for number, row in rows.items():
-        again.restore(number, [delivery(position) for position, _, _ in row.deliveries])
-    for position in range(settled + 1, 9):
-        if not again.knows(position):
-            again.add(delivery(position))
-    assert set(again.pending) == set(range(1, 9)) - acknowledged
-    assert all(position > mark.low for position in mark.beyond)
+            within = {position for row in rows.values() for position, _, _ in row}
+            assert all(mark.low < position for position in mark.beyond)
+            assert all(position > settled or position in within for position in mark.beyond)
+            assert all(len(row) <= small or 2 * pending(row, backlog) > len(row) for row in rows.values())
+        elif step == "start":
+            mark, settled, acknowledged = written[0], written[1], set(written[2])
+            backlog, known = Backlog(mark=mark), [one for one in order if one <= settled]
+            for number, row in sorted(rows.items()):
+                held = [delivery(position) for position, _, _ in row]
+                backlog.restore(number, held, len(row))
+                known += (one.position for one in held if one.position not in known)
+            order = [*known, *(one for one in order if one not in known)]
+    for position in range(1, 9):
+        if position > settled and not backlog.knows(position):
+            backlog.add(delivery(position))
+    assert set(backlog.pending) == set(range(1, 9)) - acknowledged
+
+
+def pending(row, backlog):
+    return sum(position in backlog.pending for position, _, _ in row)
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+def test_one_that_is_never_acknowledged_costs_little(size):
+    backlog = Backlog()
+    for first in range(1, 10_000, size):
+        for position in range(first, first + size):
+            backlog.add(delivery(position))
+        mark, rows, _ = backlog.written(first + size - 1)
+        backlog.acknowledge(range(max(first, 2), first + size))
+        assert len(mark.beyond) <= max(size, SMALL)
+        assert sum(map(len, rows.values())) <= size + SMALL
 
 
 def test_nothing_above_what_is_settled_is_taken_as_acknowledged():
     backlog = Backlog()
     backlog.add(delivery(5))
     backlog.acknowledge([5])
-    assert backlog.mark(2) == Mark(2, frozenset({5}))
-    assert backlog.mark(5) == Mark(5)
+    assert backlog.written(2).mark == Mark(2, frozenset({5}))
+    assert backlog.written(5).mark == Mark(5)
 
 
 def test_a_row_goes_when_nothing_is_left_of_it():
     backlog = Backlog()
     for position in (1, 2):
         backlog.add(delivery(position))
-    assert backlog.unwritten("ann").deliveries == [(1, (7,), None), (2, (7,), None)]
-    assert backlog.unwritten("ann") is None
+    assert backlog.written(2).rows == {1: [(1, (7,), None), (2, (7,), None)]}
+    assert backlog.written(2).rows == {}
     backlog.acknowledge([1])
-    assert backlog.emptied() == []
+    assert backlog.written(2).gone == []
     backlog.acknowledge([2])
-    assert (backlog.emptied(), backlog.emptied()) == ([1], [])
+    assert (backlog.written(2).gone, backlog.written(2).gone) == ([1], [])
 
 
 def test_a_removed_subscription_takes_its_deliveries_along():

@@ -7,6 +7,7 @@ import pytest
 from served import ANN, BOB, events, publish, served, subscribe
 
 from rtfilter.service.access import Access, Limits
+from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import MOST_UNSENT, Conversation
 from rtfilter.service.minding import Keeping
 from rtfilter.service.session import TABLE, Directive, State
@@ -116,6 +117,37 @@ def test_the_last_that_became_ready_has_the_deliveries(tmp_path):
     served(tmp_path, script)
 
 
+def test_when_another_is_lost_the_last_that_became_ready_has_what_it_was_sent(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        first = await connected(pipeline, "ann", "READY")
+        places = await publish(pipeline, 1, 2)
+        said(first)
+        await say(first, "ACK", upto=1)
+        second = await connected(pipeline, "ann", "READY")
+        assert said(second) == []
+        first.lost()
+        assert positions(said(second)) == places[1:]
+
+    served(tmp_path, script)
+
+
+def test_what_another_sent_is_not_sent_twice_to_who_asked_for_all(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        first = await connected(pipeline, "ann", "READY")
+        places = await publish(pipeline, 1, 2)
+        second = await connected(pipeline, "ann", "GET")
+        assert positions(said(second)) == []  # it was taken with the answer
+        _, *found = await say(second, "READY")
+        assert positions(found) == []
+        first.lost()
+        assert said(second) == []
+        assert [one.position for one in pipeline.pending(ANN)] == places
+
+    served(tmp_path, script)
+
+
 def test_credit_is_never_exceeded(tmp_path):
     async def script(pipeline):
         await subscribe(pipeline, "price > 0")
@@ -192,6 +224,87 @@ def test_a_digest_comes_as_one_message(tmp_path):
     served(tmp_path, script)
 
 
+def test_a_long_digest_comes_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.conversation.DIGEST", 40)
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0", digest=60)
+        session = await connected(pipeline, "ann", "CREDIT", "READY")
+        places = await publish(pipeline, *range(1, 8))
+        due(pipeline)
+        await publish(pipeline, 8)
+        parts = said(session)
+        assert [part["directive"] for part in parts] == ["DIGEST"] * len(parts)
+        assert [len(part["events"]) for part in parts] == [3, 3, 1]
+        assert [place for part in parts for place in positions(part["events"])] == places
+        await say(session, "ACK", upto=1)
+        assert len(pipeline.pending(ANN)) == 5
+
+    served(tmp_path, script)
+
+
+def due(pipeline):
+    """Have digests sent."""
+    for digest in pipeline.deliver._digests.values():
+        digest.due = 0
+    pipeline.deliver.tick(0)
+
+
+@pytest.mark.parametrize("how", ["no credit", "not acknowledged", "digest"])
+def test_a_peer_that_falls_behind_takes_little_memory(tmp_path, monkeypatch, how):
+    for module in ("conversation", "deliver"):
+        monkeypatch.setattr(f"rtfilter.service.{module}.FEW", 10)
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0", digest=60 if how == "digest" else None)
+        session = await connected(pipeline)
+        if how == "no credit":
+            await say(session, "CREDIT", more=0)
+        await say(session, "READY")
+        for _ in range(20):
+            await publish(pipeline, *range(1, 11))
+            taken(session)
+            waits = sum(len(one.positions) for one in pipeline.deliver._digests.values())
+            assert len(session._due) + len(session._sent) + waits < 40
+        if how == "digest":
+            due(pipeline)
+        assert set(session.unacknowledged()) >= {one.position for one in pipeline.pending(ANN)}
+
+    served(tmp_path, script, bounds=Bounds(most=5))
+
+
+def test_what_was_to_be_sent_again_before_a_stop_is_sent_again_after_it(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        session = await connected(pipeline, "ann", "READY")
+        places = await publish(pipeline, 1)
+        said(session)
+        session._credit = 0
+        session.tick(session._earliest)
+        for directive in ("STOP", "READY"):
+            await say(session, directive)
+        session._credit = None
+        session.tick(pipeline.deliver.clock())
+        assert positions(said(session)) == places
+
+    served(tmp_path, script)
+
+
+def test_what_is_sent_again_and_again_takes_little_memory(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        session = await connected(pipeline, "ann", "READY")
+        await publish(pipeline, 1, 2)
+        for _ in range(10):
+            session.tick(session._earliest)
+        assert session._number > 10
+        assert len(session._sent) == 2
+        await say(session, "ACK", upto=2)  # an answer that is late
+        assert pipeline.pending(ANN) == []
+
+    served(tmp_path, script)
+
+
 def test_the_end_of_a_subscription_is_told(tmp_path):
     async def script(pipeline):
         session = await connected(pipeline)
@@ -217,10 +330,10 @@ def test_publishing_over_a_session(tmp_path):
         for wrong, said in [
             ({}, '"event"'),
             ({"event": {}, "events": []}, '"event"'),
-            ({"events": {}}, "a list"),
+            ({"events": {}}, "Expected `array`"),
             ({"event": 7}, "an event is a JSON object"),
             ({"event": {"price": "x" * 3}, "filter": "no"}, "no filter"),
-            ({"event": {}, "filter": 7}, '"filter" is text'),
+            ({"event": {}, "filter": 7}, "Expected `str`"),
         ]:
             (error,) = await say(session, "PUBLISH", **wrong)
             assert error["directive"] == "ERROR"
@@ -287,16 +400,22 @@ def test_every_directive_in_every_state(tmp_path):
         ("[]", "a message is a JSON object"),
         ("{}", '"directive" is one of CONNECT'),
         ('{"directive": ["READY"]}', '"directive" is one of CONNECT'),
-        ('{"directive": "SUBSCRIBE"}', '"where" is an SQL condition'),
+        ('{"directive": "SUBSCRIBE"}', "SUBSCRIBE: Object missing required field `where`"),
         ('{"directive": "SUBSCRIBE", "where": "price >"}', "price >"),
         ('{"directive": "SUBSCRIBE", "where": "price > 1", "ttl": "1"}', '"ttl" is a number'),
-        ('{"directive": "SUBSCRIBE", "where": "price > 1", "key": 1}', '"key" is text'),
-        ('{"directive": "UNSUBSCRIBE"}', '"subscription" is needed'),
+        (
+            '{"directive": "SUBSCRIBE", "where": "price > 1", "key": 1}',
+            "SUBSCRIBE: Expected `str | null`, got `int` - at `$.key`",
+        ),
+        ('{"directive": "UNSUBSCRIBE"}', "UNSUBSCRIBE: Object missing required field `subscription`"),
+        ('{"directive": "SUBSCRIBE", "where": "price > 1", "digets": 9}', "unknown field `digets`"),
+        ('{"directive": "READY", "upto": 1}', "unknown field `upto`"),
+        ('{"directive": "PUBLISH"}', 'give "event"'),
         ('{"directive": "UNSUBSCRIBE", "subscription": 99}', "there is no subscription 99"),
-        ('{"directive": "ACK"}', '"upto" is needed'),
-        ('{"directive": "ACK", "upto": true}', '"upto" is needed'),
+        ('{"directive": "ACK"}', "ACK: Object missing required field `upto`"),
+        ('{"directive": "ACK", "upto": true}', "ACK: Expected `int`, got `bool` - at `$.upto`"),
         ('{"directive": "ACK", "upto": 1}', '"upto" is the number of a delivery'),
-        ('{"directive": "CREDIT", "more": -1}', '"more" is needed'),
+        ('{"directive": "CREDIT", "more": -1}', "CREDIT: Expected `int` >= 0 - at `$.more`"),
     ],
 )
 def test_what_is_wrong_is_answered_and_changes_nothing(tmp_path, text, said):

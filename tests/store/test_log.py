@@ -219,6 +219,21 @@ def test_what_is_not_settled_is_not_trimmed(opened):
     assert opened.trim(1.0, 5) == 1
 
 
+def test_progress_that_was_written_without_an_answer_is_written_again(opened):
+    rows = [Row("ann", 1, [(3, [1], None)]), Row("ann", 2, [(4, [1], None)])]
+    opened.commit([], Progress(4, rows=rows))
+    opened.commit([], Progress(5, rows=[Row("ann", 1, [(3, [2], None)])], gone=[("ann", 2)]))
+    assert list(opened.backlog()) == [Row("ann", 1, [[3, [2], None]])]
+
+
+def test_a_filter_that_was_kept_without_an_answer_is_there(opened):
+    made = opened.put_filter("f", b"[]", "a")
+    opened.head -= 1  # as where the answer was lost
+    assert opened.put_filter("f", b"[1]", None) == made
+    assert opened.filters() == [made]
+    assert put(opened, event()) == made.since + 1
+
+
 def test_filters_are_kept(opened):
     put(opened, event())
     made = opened.put_filter("f", b"[]", "a")
