@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, Final
 
 import msgspec
 
-from rtfilter.errors import RTFilterError
+from rtfilter.events.nesting import flatten
 from rtfilter.filter import EventFilter
 from rtfilter.service.deliver import Part
 from rtfilter.service.order import Turns
@@ -59,24 +60,42 @@ class Index:
                 continue
             self._add(new)
             id = position if entry.subscription is None else entry.subscription
-            if entry.kind == Kind.UNSUBSCRIBE:
-                self.filter.unsubscribe(id)
-                continue
-            where = msgspec.json.decode(entry.body)["where"]
-            try:
-                if id in self.filter:
-                    self.filter.update(id, where)
+            with _left_out(f"the change at position {position} cannot be made"):
+                if entry.kind == Kind.UNSUBSCRIBE:
+                    self.filter.unsubscribe(id)
                 else:
-                    self.filter.subscribe(where, id)
-            except RTFilterError:  # it was checked before it was stored
-                _log.exception("the change at position %d cannot be made; it is left out", position)
+                    self._put(id, msgspec.json.decode(entry.body)["where"])
         self._add(new)
         return count
 
+    def _put(self, id: int, where: Any) -> None:
+        if id not in self.filter:
+            self.filter.subscribe(where, id)
+            return
+        try:
+            self.filter.update(id, where)
+        except Exception:
+            self.filter.unsubscribe(id)  # as it would be after a restart
+            raise
+
     def _add(self, new: dict[int, Any]) -> None:
-        if new:
+        if not new:
+            return
+        with _left_out("new subscriptions cannot be made together"):
             self.filter.subscribe_many(list(new.values()), ids=list(new), on_error="skip")
-            new.clear()
+        for id in [id for id in new if id not in self.filter]:
+            with _left_out(f"the subscription {id} cannot be made"):
+                self._put(id, new[id])
+        new.clear()
+
+
+@contextmanager
+def _left_out(what: str) -> Iterator[None]:
+    """Go on where one entry fails. All were checked before; else the server would fail at each start."""
+    try:
+        yield
+    except Exception:
+        _log.critical("%s; it is left out", what, exc_info=True)
 
 
 class Match:
@@ -182,9 +201,12 @@ class Match:
                 self._release(batch[row], ids.tolist(), known, Part.AT_ONCE)
                 for other, found in turns.done(row, ids.tolist()):
                     self._release(batch[other], found, known, Part.IN_TURN)
-        except RTFilterError:
+        except Exception:
             if len(batch) == 1:
-                _log.exception("the event at position %d cannot be matched; left out", batch[0].position)
+                position = batch[0].position
+                _log.critical(
+                    "the event at position %d cannot be matched; it is left out", position, exc_info=True
+                )
                 return
             for one in batch:  # what was told already is known, and not told twice
                 self._search(index, [one])
@@ -213,5 +235,5 @@ class Match:
 
 def _key(event: dict[str, Any], name: str) -> Any:
     """Whose event it is; None where it is not of exactly one, such as where it has a list."""
-    found = event.get(name)
+    found = event[name] if name in event else flatten(event, frozenset((name,)))[0].get(name)
     return found if isinstance(found, str | int | float) else None

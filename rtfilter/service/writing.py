@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
@@ -18,6 +19,7 @@ MOST_WAITING: Final = 64 * 2**20
 TOGETHER: Final = 20_000
 """Entries of a transaction, about; those beyond wait for the next one."""
 _T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 
 
 class _Asked(NamedTuple):
@@ -109,7 +111,9 @@ class Store:
             requests = [one.request for one in asked]
             try:
                 missed, placed = await loop.run_in_executor(self._thread, self._commit, requests, progress)
-            except SQLAlchemyError as error:
+            except Exception as error:
+                if not isinstance(error, SQLAlchemyError):
+                    _log.critical("an error of the server; a transaction is not written", exc_info=True)
                 self._not_written(progress)
                 self._fail(asked, flushes, error)
                 continue
@@ -148,7 +152,7 @@ class Store:
             else:
                 one.answer.set_result(range(place.first, place.first + place.size))
 
-    def _fail(self, asked: list[_Asked], flushes: list[asyncio.Future[None]], error: SQLAlchemyError) -> None:
+    def _fail(self, asked: list[_Asked], flushes: list[asyncio.Future[None]], error: Exception) -> None:
         answers: list[asyncio.Future[Any]] = [one.answer for one in asked]
         for answer in [*answers, *flushes]:
             if not answer.done():
@@ -159,7 +163,7 @@ class Store:
         self._thread.shutdown()
 
 
-def _busy(error: SQLAlchemyError) -> BusyError:
-    made = BusyError("the log cannot be written; nothing of this request was kept", 1.0)
+def _busy(error: Exception) -> BusyError:
+    made = BusyError("the log cannot be written; try again, with a key where nothing may be kept twice", 1.0)
     made.__cause__ = error
     return made

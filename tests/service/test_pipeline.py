@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy
 from served import ADMIN, ANN, BOB, CARL, events, pairs, publish, served, subscribe
 
-from rtfilter import Schema
+from rtfilter import EventFilter, Schema
 from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.service import minding
@@ -140,7 +140,7 @@ def test_a_failed_transaction_is_told_and_loses_no_progress(tmp_path, monkeypatc
 
         with monkeypatch.context() as patch:
             patch.setattr(Log, "commit", fail)
-            with pytest.raises(BusyError, match="nothing of this request was kept"):
+            with pytest.raises(BusyError, match="the log cannot be written"):
                 await publish(pipeline, 1)
             with pytest.raises(BusyError):
                 await pipeline.acknowledge(ANN, places[:1])
@@ -530,6 +530,86 @@ def test_what_an_earlier_run_delivered_is_acknowledged_before_it_is_known_again(
     served(tmp_path, subscribed)
     (place,) = without_progress(tmp_path, Entry(Kind.EVENT, "default", "carl", b'{"price": 2}'))
     assert served(tmp_path, acknowledged) == [set()]
+
+
+def test_what_fails_alone_is_left_out_and_the_rest_goes_on(tmp_path, monkeypatch, caplog):
+    """Else a server would fail at each start, at the same place."""
+
+    def fails_at(name, wrong):
+        plain = getattr(EventFilter, name)
+
+        def wrapped(filter, *given, **more):
+            if wrong in str(given):
+                raise ZeroDivisionError
+            return plain(filter, *given, **more)
+
+        monkeypatch.setattr(EventFilter, name, wrapped)
+
+    for name in ("stream", "subscribe", "subscribe_many", "update"):
+        fails_at(name, "1313")
+
+    async def script(pipeline):
+        wishes = [Wish("price > 0"), Wish("price < 1313"), Wish("price > 1")]
+        one, bad, two = await pipeline.subscribe_many(ANN, "default", wishes)
+        places = await publish(pipeline, 1, 2, 1313, 3)
+        await pipeline.replace(ANN, two, Wish("price > 1313"))
+        later = await publish(pipeline, 5)
+        await pipeline.unsubscribe(ANN, bad)
+        found = {(places[0], one), *((at, id) for at in (places[1], places[3]) for id in (one, two))}
+        return pairs(pipeline, ANN) == {*found, (later[0], one)}
+
+    async def again(pipeline):
+        before = pairs(pipeline, ANN)
+        await publish(pipeline, 4)
+        return len(pairs(pipeline, ANN) - before) == 1
+
+    assert served(tmp_path, script, again) == [True, True]
+    left_out = [one.message for one in caplog.records if one.levelname == "CRITICAL"]
+    assert any("the event at position" in one for one in left_out)
+    assert any("the subscription" in one for one in left_out)
+    assert any("the change at position" in one for one in left_out)
+
+
+def test_an_error_of_a_transaction_ends_no_stage(tmp_path, monkeypatch):
+    async def script(pipeline):
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "commit", lambda *_: 1 // 0)
+            with pytest.raises(BusyError):
+                await publish(pipeline, 1)
+        return len(await publish(pipeline, 1))
+
+    assert served(tmp_path, script) == [1]
+
+
+def test_a_key_stands_for_one_kind_of_request(tmp_path):
+    async def script(pipeline):
+        await pipeline.subscribe(ADMIN, "default", Wish("price > 1"), "k")
+        with pytest.raises(ConflictError, match="another request"):
+            await pipeline.publish(ADMIN, "default", [b'{"where":"price > 1"}'], "k")
+
+    served(tmp_path, script)
+
+
+def test_events_of_a_nested_key_are_told_in_order(tmp_path):
+    seen = []
+
+    async def script(pipeline):
+        schema = Schema({"truck.id": str, "price": float})
+        await pipeline.add_filter(ADMIN, "trucks", schema, "truck.id")
+        index = pipeline._indexes["trucks"].filter
+        index.controller = FixedPlan(0, 1)
+        index.policy = lambda workload: np.arange(len(workload))[::-1]
+        plain = pipeline.deliver._push
+        pipeline.deliver._push = lambda user, one: seen.append(one.position) or plain(user, one)
+        await pipeline.subscribe(ANN, "trucks", Wish("price > 0", order="key"))
+        rows = [{"truck": {"id": "ab"[i % 2]}, "price": 1 + i} for i in range(100)]
+        places = await pipeline.publish(CARL, "trucks", pipeline.parse("trucks").objects(rows))
+        await pipeline.settled(places[-1])
+        return places
+
+    (places,) = served(tmp_path, script)
+    for key in range(2):
+        assert [at for at in seen if (at - places[0]) % 2 == key] == places[key::2]
 
 
 def test_an_event_with_a_list_as_its_key_is_of_no_one_key(tmp_path):

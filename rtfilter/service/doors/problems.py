@@ -134,7 +134,7 @@ def told(error: Exception) -> Told:
         case HTTPException():
             return _of_http(error)
         case SQLAlchemyError():
-            detail = "the database does not answer; nothing of this request was kept"
+            detail = "the database does not answer; try again, with a key where nothing may be kept twice"
             return _told("busy", 503, detail, {"retry-after": "1"})
         case _:
             return _told("internal", 500, "the server failed; its log says why")
