@@ -55,8 +55,9 @@ class Index:
         count = 0
         for position, entry in changes:
             count += 1
-            if entry.kind == Kind.SUBSCRIBE and position not in self.filter:
-                new[position] = msgspec.json.decode(entry.body)["where"]
+            if entry.kind == Kind.SUBSCRIBE:
+                if position not in self.filter:  # or it is there already; what replaced it comes later
+                    new[position] = msgspec.json.decode(entry.body)["where"]
                 continue
             self._add(new)
             id = position if entry.subscription is None else entry.subscription

@@ -54,6 +54,8 @@ class Minder:
     ----------
     written : int
         What was last written as settled; others set it.
+    begun : int
+        The last position of the log at the start; others set it.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Minder:
         self._log, self._store, self._match, self._deliver = log, store, match, deliver
         self._owners, self._indexes, self._folder = owners, indexes, folder
         self._keeping, self._clock = keeping, clock
-        self.written = 0
+        self.written = self.begun = 0
         self._background: set[asyncio.Task[None]] = set()
         self._writing = asyncio.Lock()
         self._ending = False
@@ -87,7 +89,8 @@ class Minder:
                 self._soon(self._expire(id, owned, moment))
             if self._match.settled > self.written:
                 self._store.nudge()
-            if self._match.changes >= self._keeping.changes and not self._writing.locked():
+            caught_up = self._match.settled >= self.begun  # writing takes time from it
+            if self._match.changes >= self._keeping.changes and caught_up and not self._writing.locked():
                 self._soon(self.write_indexes())
             if time.monotonic() - trimmed > TRIM:
                 trimmed = time.monotonic()

@@ -52,7 +52,7 @@ from rtfilter.watch.metrics import Metrics
 
 MOST_UNMATCHED: Final = 200_000
 """Entries that may wait to be matched."""
-MOST_UNMADE: Final = 50_000
+MOST_UNMADE: Final = 20_000
 """Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
 MOST_KEY: Final = 200
 """Characters of an idempotency key."""
@@ -141,7 +141,7 @@ class Pipeline:
             if entry.kind == Kind.UNSUBSCRIBE:
                 self._tell_end(position, entry)
         self._match.put(logged)
-        self._begun = logged[-1].position if logged else 0
+        self._begun = self._minder.begun = logged[-1].position if logged else 0
         runs = (self._store.run(), self._match.run(), self._minder.run(), self._expel())
         self._tasks = [asyncio.create_task(run) for run in runs]
 

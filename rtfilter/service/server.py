@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -169,7 +170,10 @@ async def _running(settings: Settings, metrics: FilterMetrics) -> AsyncIterator[
                 log, settings.data, users, settings.bounds, settings.keeping, metrics=metrics.of
             )
             await asyncio.to_thread(_warm)
+            gc.disable()  # or it would look again and again at a million subscriptions,
             await pipeline.start()
+            gc.freeze()  # as it would later, while events wait
+            gc.enable()
             try:
                 yield pipeline
             finally:

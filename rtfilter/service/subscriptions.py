@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from sys import intern
 from typing import Any, Final
 
 import msgspec
@@ -38,7 +39,7 @@ class Owners(dict[int, Owned]):
 
     def put(self, id: int, owned: Owned) -> Owned | None:
         """Note a subscription; returns what was there."""
-        before = self.drop(id)
+        before = self.drop(id) if id in self else None
         self[id] = owned
         self.of_user[owned.user] += 1
         self.of_both[owned.user, owned.filter] += 1
@@ -75,6 +76,7 @@ class Owners(dict[int, Owned]):
 
 def owned_of(filter: str, user: str, expires: float | None, manner: str | None) -> Owned:
     """What the log says of a subscription."""
+    user, filter = intern(user), intern(filter)  # a million may have the same
     if manner is None:
         return Owned(user, filter, expires)
     found = msgspec.json.decode(manner)

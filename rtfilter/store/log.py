@@ -299,8 +299,7 @@ class Log:
         """Of all subscriptions that are there: id, filter, user, when it ends, and how it delivers."""
         columns = (LOG.c.subscription, LOG.c.filter, LOG.c.user, LOG.c.expires, LOG.c.manner)
         with self._engine.connect() as connection:
-            for row in connection.execute(sql.select(*columns).where(_LIVE)):
-                yield tuple(row)
+            yield from connection.execute(sql.select(*columns).where(_LIVE)).tuples()
 
     def subscriptions(
         self,
