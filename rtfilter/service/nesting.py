@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+
 from rtfilter.service.errors import NotJSONError
+
+_OTHERS: Final = bytes(set(range(256)) - set(b"{[]}"))
+_STEP: Final = np.zeros(256, np.int8)
+_STEP[list(b"{[")], _STEP[list(b"]}")] = 1, -1
 
 
 def require_shallow(body: bytes, most: int) -> None:
@@ -19,13 +27,7 @@ def _brackets(text: bytes) -> int:
 
 
 def _depth(text: bytes) -> int:
-    """How deep brackets nest, of those outside of strings."""
-    depth = deepest = 0
-    for part in text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]:
-        for sign in part:
-            if sign in b"{[":
-                depth += 1
-                deepest = max(deepest, depth)
-            elif sign in b"}]":
-                depth -= 1
-    return deepest
+    """How deep brackets nest, of those outside of strings. There may be millions: no loop looks at each."""
+    outside = b"".join(text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
+    signs = np.frombuffer(outside.translate(None, delete=_OTHERS), np.uint8)
+    return int(_STEP[signs].cumsum(dtype=np.int32).max(initial=0))

@@ -1,0 +1,37 @@
+"""How deep JSON nests, told without building it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtfilter.service.errors import NotJSONError
+from rtfilter.service.nesting import require_shallow
+
+VALUES = st.recursive(
+    st.none() | st.text(alphabet='[]{}"\\a'),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet='[{"\\'), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+def depth(value):
+    """By looking at what is built."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+
+@given(VALUES, st.integers(0, 5))
+def test_json_is_refused_exactly_where_it_is_deeper(value, most):
+    body = json.dumps(value).encode()
+    if depth(value) <= most:
+        require_shallow(body, most)
+        return
+    with pytest.raises(NotJSONError, match=f"nest {most} deep"):
+        require_shallow(body, most)
+
+
+def test_what_never_closes_is_deep():
+    with pytest.raises(NotJSONError):
+        require_shallow(b"[" * 1000, 64)
