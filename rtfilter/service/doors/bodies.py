@@ -21,6 +21,8 @@ SILENT: Final = 30.0
 """Seconds without a byte of a body after which the peer is given up."""
 MOST_EVENTS: Final = 100_000
 """Of one request."""
+MOST_DOCUMENT: Final = 2**20
+"""Bytes of JSON that is no event: of a filter, a subscription, a question."""
 LARGE: Final = 64 * 2**10
 """Bytes from which a body is read beside the event loop."""
 
@@ -40,8 +42,8 @@ async def whole(request: Request, most: int) -> bytes:
     if request.headers.get("content-encoding", "identity") != "identity":
         raise MediaTypeError("send the body without Content-Encoding")
     told = request.headers.get("content-length", "0")
-    if told.isdecimal() and int(told) > most:
-        raise _too_large(most)
+    if told.isdecimal():
+        require_small(int(told), most, "a body")
     found = bytearray()
     parts = aiter(request.stream())
     while True:
@@ -53,12 +55,13 @@ async def whole(request: Request, most: int) -> bytes:
         if part is None:
             return bytes(found)
         found += part
-        if len(found) > most:
-            raise _too_large(most)
+        require_small(len(found), most, "a body")
 
 
-def _too_large(most: int) -> TooLargeError:
-    return TooLargeError(f"a body has at most {most} bytes; send several")
+def require_small(size: int, most: int, what: str) -> None:
+    """Refuse what has more bytes than `most`. Raises `TooLargeError`."""
+    if size > most:
+        raise TooLargeError(f"{what} has at most {most} bytes; send several")
 
 
 def media_type(request: Request) -> str:

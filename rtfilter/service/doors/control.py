@@ -93,6 +93,7 @@ async def subscribe(
 
 
 def _wish(line: bytes, limits: Limits) -> Wish:
+    bodies.require_small(len(line), bodies.MOST_DOCUMENT, "a subscription")
     require_shallow(line, limits.nesting)
     bodies.decoded(line)  # tells best what is no JSON
     try:

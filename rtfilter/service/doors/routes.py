@@ -47,7 +47,7 @@ class Door(APIRoute):
         handle = super().get_route_handler()
 
         async def handled(request: Request) -> Response:
-            body = await _enter(request)
+            body = await _enter(request, self.body_field is not None)
             if body is None:
                 return await handle(request)
             if self.body_field is not None:
@@ -79,14 +79,15 @@ class QuickDoor(Door):
         return handled
 
 
-async def _enter(request: Request) -> bytes | None:
+async def _enter(request: Request, document: bool = False) -> bytes | None:
     """Ask who comes, and then read the body, where there may be one."""
     state, app = request.state, request.app.state
     state.arrived = time.perf_counter()
     state.who = await identity(app.pipeline.users, request.headers.get("authorization"))
     if request.method not in ("POST", "PUT"):
         return None
-    state.body = body = await bodies.whole(request, app.limits.body)
+    most = min(app.limits.body, bodies.MOST_DOCUMENT) if document else app.limits.body
+    state.body = body = await bodies.whole(request, most)
     return body
 
 

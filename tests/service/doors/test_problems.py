@@ -5,7 +5,7 @@ import logging
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from rtfilter.service.doors import problems
+from rtfilter.service.doors import bodies, problems
 from rtfilter.service.errors import BusyError, TooManyError
 
 EVENTS = "/filters/default/events"
@@ -167,3 +167,27 @@ def test_what_the_server_cannot_do_now_says_when_to_come_again_and_nothing_of_it
 
 def test_the_methods_that_a_path_has_are_told(server):
     assert server.ask("DELETE", "/deliveries").headers["allow"] == "GET"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        ("PUT", "/filters/x", JSON),
+        ("PUT", "/subscriptions/1", JSON),
+        ("POST", "/filters/default/explain", JSON),
+        ("POST", SUBSCRIPTIONS, JSON),
+    ],
+)
+def test_what_is_no_event_is_short(server, monkeypatch, method, path, kind):
+    monkeypatch.setattr(bodies, "MOST_DOCUMENT", 1000)  # all of it is read on the event loop
+    answer = server.ask(method, path, b"[" + b"1," * 1000 + b"1]", kind=kind)
+    assert (answer.status, answer.body["type"]) == (413, "/problems/too-large")
+    assert "at most 1000 bytes" in answer.body["detail"]
+
+
+def test_one_long_line_is_refused_among_others(server, monkeypatch):
+    monkeypatch.setattr(bodies, "MOST_DOCUMENT", 1000)
+    lines = b'{"where": "price > 1"}\n' + b"x" * 1001
+    rows = server.ask("POST", SUBSCRIPTIONS, lines, kind=LINES).body["rows"]
+    assert "subscription" in rows[0]
+    assert rows[1]["problem"]["type"] == "/problems/too-large"
