@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
+import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
@@ -12,7 +15,7 @@ from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.service.doors import bodies, models, problems, routes
 from rtfilter.service.doors.bodies import JSON, LINES
-from rtfilter.service.doors.problems import MediaTypeError, Problem
+from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.doors.routes import After, Id, IdempotencyKey, Limit, Limits, Name, Served, Who
 from rtfilter.service.errors import RequestError, TooLargeError, UnknownError
 from rtfilter.service.nesting import require_shallow
@@ -69,7 +72,7 @@ async def subscribe(
     who: Who,
     pipeline: Served,
     idempotency_key: IdempotencyKey = None,
-) -> models.Subscribed | models.Report:
+) -> models.Subscribed | Response:
     """Subscribe: once with a JSON object, or many times with JSON lines, of which the good ones are kept."""
     body, limits = request.state.body, request.app.state.limits
     kind = bodies.media_type(request)
@@ -80,16 +83,9 @@ async def subscribe(
         return models.Subscribed(subscription=id)
     if kind not in LINES:
         raise MediaTypeError(f"the header Content-Type is needed: {JSON} or {LINES[0]}")
-    lines = [line for line in body.split(b"\n") if line.strip()]
-    if len(lines) > bodies.MOST_EVENTS:
-        raise TooLargeError(f"a request has at most {bodies.MOST_EVENTS} lines; send several")
-    rows: list[models.Row | Wish] = [_wish_or_problem(line, row, limits) for row, line in enumerate(lines)]
-    wishes = [(row, one) for row, one in enumerate(rows) if isinstance(one, Wish)]
-    made = await pipeline.subscribe_many(who, name, [wish for _, wish in wishes], idempotency_key)
-    report = [one if isinstance(one, models.Row) else models.Row() for one in rows]
-    for (row, _), one in zip(wishes, made, strict=True):
-        report[row] = _problem_row(one, row) if isinstance(one, Exception) else models.Row(subscription=one)
-    return models.Report(rows=report)
+    wishes, wrong = await asyncio.to_thread(_wishes, body, limits)
+    made = await pipeline.subscribe_many(who, name, wishes, idempotency_key)
+    return Response(await asyncio.to_thread(_report, made, wrong), media_type=JSON)
 
 
 def _wish(line: bytes, limits: Limits) -> Wish:
@@ -102,15 +98,32 @@ def _wish(line: bytes, limits: Limits) -> Wish:
         raise RequestValidationError(error.errors()) from None
 
 
-def _wish_or_problem(line: bytes, row: int, limits: Limits) -> Wish | models.Row:
-    try:
-        return _wish(line, limits)
-    except (RTFilterError, RequestValidationError) as error:
-        return _problem_row(error, row)
+def _wishes(body: bytes, limits: Limits) -> tuple[list[Wish], dict[int, Exception]]:
+    """What the good lines ask for, and what is wrong with the others. Takes seconds for many."""
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    if len(lines) > bodies.MOST_EVENTS:
+        raise TooLargeError(f"a request has at most {bodies.MOST_EVENTS} lines; send several")
+    good: list[Wish] = []
+    wrong: dict[int, Exception] = {}
+    for row, line in enumerate(lines):
+        try:
+            good.append(_wish(line, limits))
+        except (RTFilterError, RequestValidationError) as error:
+            wrong[row] = error.with_traceback(None)
+    return good, wrong
 
 
-def _problem_row(error: Exception, row: int) -> models.Row:
-    return models.Row(problem=Problem(**{**problems.told(error).document, "row": row}))
+def _report(made: Sequence[int | Exception], wrong: Mapping[int, Exception]) -> bytes:
+    """What became of each line, as `models.Report` has it."""
+    good = iter(made)
+    rows = [wrong[row] if row in wrong else next(good) for row in range(len(made) + len(wrong))]
+    return msgspec.json.encode({"rows": [_row(one, row) for row, one in enumerate(rows)]})
+
+
+def _row(one: int | Exception, row: int) -> dict[str, object]:
+    if isinstance(one, Exception):
+        return {"problem": {**problems.told(one).document, "row": row}}
+    return {"subscription": one}
 
 
 async def list_subscriptions(

@@ -47,6 +47,12 @@ class Door(APIRoute):
         handle = super().get_route_handler()
 
         async def handled(request: Request) -> Response:
+            try:
+                return await answered(request)
+            finally:
+                _leave(request)
+
+        async def answered(request: Request) -> Response:
             body = await _enter(request, self.body_field is not None)
             if body is None:
                 return await handle(request)
@@ -71,10 +77,13 @@ class QuickDoor(Door):
         """As of FastAPI."""
 
         async def handled(request: Request) -> Response:
-            await _enter(request)
-            name, key = request.path_params["filter"], request.headers.get("idempotency-key")
-            answer: Response = await self.endpoint(request, name, _who(request), _pipeline(request), key)
-            return answer
+            try:
+                await _enter(request)
+                name, key = request.path_params["filter"], request.headers.get("idempotency-key")
+                answer: Response = await self.endpoint(request, name, _who(request), _pipeline(request), key)
+                return answer
+            finally:
+                _leave(request)
 
         return handled
 
@@ -89,6 +98,11 @@ async def _enter(request: Request, document: bool = False) -> bytes | None:
     most = min(app.limits.body, bodies.MOST_DOCUMENT) if document else app.limits.body
     state.body = body = await bodies.whole(request, most)
     return body
+
+
+def _leave(request: Request) -> None:
+    """Let go of the body: a connection that is over is in a circle of uvicorn's, and stays for a while."""
+    request.state.body = None
 
 
 class _Scheme(SecurityBase):

@@ -1,6 +1,11 @@
 """What the doors of HTTP answer, each with its status."""
 
+import gc
+import threading
+
 import pytest
+
+from rtfilter.service.doors import bodies, control
 
 EVENTS = "/filters/default/events"
 SUBSCRIPTIONS = "/filters/default/subscriptions"
@@ -186,3 +191,50 @@ def test_the_server_tells_how_it_is(server):
     assert "rtfilter_service_delivered_total" in counted
     assert float(counted["rtfilter_service_head"]) == server.pipeline.counts["head"]
     assert not any("user=" in name or "ann" in name for name in counted)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (EVENTS, [1]),
+        (SUBSCRIPTIONS, {"where": "price > 1"}),
+        (SUBSCRIPTIONS, {"where": "prize > 1"}),
+        ("/filters/default/match", {"price": 1}),
+        ("/filters/default/explain", {"event": {"price": 1}, "subscription": 999}),
+    ],
+)
+def test_a_body_is_let_go_of_with_the_answer(server, monkeypatch, path, body):
+    gone, whole = threading.Event(), bodies.whole
+
+    class Body(bytes):
+        def __del__(self):
+            gone.set()
+
+    async def noted(*given):
+        return Body(await whole(*given))
+
+    monkeypatch.setattr(bodies, "whole", noted)
+    gc.disable()  # a connection is in a circle
+    try:
+        server.ask("POST", path, body)
+        assert gone.wait(5)
+    finally:
+        gc.enable()
+
+
+def test_many_subscriptions_are_read_beside_the_event_loop(server, monkeypatch):
+    threads, wish = set(), control._wish
+
+    def noted(*given):
+        threads.add(threading.current_thread())
+        return wish(*given)
+
+    monkeypatch.setattr(control, "_wish", noted)
+    answer = server.ask("POST", SUBSCRIPTIONS, b'{"where": "price > 1"}\n' * 2, kind=LINES)
+    assert len(answer.body["rows"]) == 2
+
+    async def loop():
+        return threading.current_thread()
+
+    assert threads
+    assert server.run(loop()) not in threads
