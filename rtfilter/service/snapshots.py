@@ -1,7 +1,8 @@
 """Indexes beside the log, so that a start need not build them again.
 
 A folder per filter has an index by the position of the log that it holds at least. It may hold changes
-beyond: making them again does no harm. It is never newer than what the log knows to be settled.
+beyond: making them again does no harm. It is never newer than what the log knows to be settled; one that is
+belongs to another log.
 """
 
 from __future__ import annotations
@@ -46,12 +47,16 @@ def open_index(
 
 def _newest(folder: Path, settled: int, metrics: Metrics | None) -> tuple[EventFilter, int] | None:
     for position in sorted(positions(folder), reverse=True):
-        if position > settled:
+        path = folder / str(position)
+        if position > settled:  # of a log that lost its end: positions come again, for others
+            _log.warning("%s is newer than the log; it is removed", path)
+            _remove(path)
             continue
         try:
-            found = EventFilter.load(folder / str(position), metrics=metrics or False)
+            found = EventFilter.load(path, metrics=metrics or False)
         except SnapshotError as error:
             _log.warning("%s; it is built from the log", error)
+            _remove(path)
             continue
         found.max_unbounded = None
         return found, position
@@ -60,14 +65,14 @@ def _newest(folder: Path, settled: int, metrics: Metrics | None) -> tuple[EventF
 
 def positions(folder: Path) -> list[int]:
     """Of the indexes in a folder."""
-    return [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
+    return [int(path.name) for path in folder.glob("*") if path.name.isascii() and path.name.isdecimal()]
 
 
 def write(folder: Path, filter: EventFilter) -> Path:
     """Write an index aside."""
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / "new"
-    shutil.rmtree(aside, ignore_errors=True)
+    _remove(aside)
     filter.save(aside)
     return aside
 
@@ -81,11 +86,19 @@ def keep(aside: Path, position: int) -> None:
         return
     aside.rename(folder / str(position))
     for one in old:
-        shutil.rmtree(folder / str(one), ignore_errors=True)
+        _remove(folder / str(one))
 
 
 def remove_others(root: Path, known: Container[str]) -> None:
     """Remove the folders of filters that are there no more."""
     for path in root.glob("*"):
         if path.name not in known:
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove an index, or what lies in its place."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)

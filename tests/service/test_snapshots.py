@@ -1,0 +1,75 @@
+"""Indexes beside the log are a cache: whatever lies there, matches follow from the log."""
+
+import shutil
+
+import pytest
+
+from service.served import ANN, BOB, pairs, publish, served, subscribe
+
+
+async def write(pipeline):
+    await pipeline._minder.write_indexes()
+
+
+def folder_of(path):
+    (found,) = (path / "indexes").iterdir()
+    return found
+
+
+def test_an_index_of_a_log_that_lost_its_end_is_not_used(tmp_path):
+    log, kept = tmp_path / "log.sqlite", tmp_path / "kept"
+
+    async def before(pipeline):
+        await publish(pipeline, 1)
+
+    async def lost(pipeline):
+        id = await subscribe(pipeline, "price > 100")
+        await publish(pipeline, 1)
+        await write(pipeline)
+        return id
+
+    async def again(pipeline):
+        id = await subscribe(pipeline, "price < 100", BOB)
+        await publish(pipeline, *[1000] * 10)
+        return id
+
+    async def last(pipeline):
+        return await publish(pipeline, 1), pairs(pipeline, BOB), pairs(pipeline, ANN)
+
+    served(tmp_path, before)
+    shutil.copy(log, kept)
+    (first,) = served(tmp_path, lost)
+    shutil.copy(kept, log)
+    id, ((position,), bobs, anns) = served(tmp_path, again, last)
+    assert id == first  # the position came again
+    assert (bobs, anns) == ({(position, id)}, set())
+
+
+@pytest.mark.parametrize("name", ["new", "1"])
+def test_a_file_in_the_place_of_an_index_is_in_nobodys_way(tmp_path, name):
+    async def first(pipeline):
+        await subscribe(pipeline, "price > 1")
+        await publish(pipeline, 1)
+        await write(pipeline)
+
+    served(tmp_path, first)
+    (folder_of(tmp_path) / name).write_text("rubbish")
+    served(tmp_path, first)
+    (left,) = folder_of(tmp_path).iterdir()
+    assert left.is_dir()
+
+
+def test_a_damaged_index_is_written_anew_at_the_same_position(tmp_path):
+    async def first(pipeline):
+        await subscribe(pipeline, "price > 1")
+        await publish(pipeline, 1)
+        await write(pipeline)
+
+    async def later(pipeline):
+        await write(pipeline)
+
+    served(tmp_path, first)
+    (index,) = folder_of(tmp_path).iterdir()
+    (index / "manifest.json").write_text("{")
+    served(tmp_path, later)
+    assert (index / "manifest.json").read_text() != "{"
