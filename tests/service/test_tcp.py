@@ -359,3 +359,15 @@ def test_an_error_of_the_server_ends_the_connection_and_is_logged(tmp_path, capl
     with caplog.at_level(logging.ERROR):
         through(tmp_path, script)
     assert "broken" in caplog.text
+
+
+def test_who_does_not_close_at_the_end_is_no_error(tmp_path, caplog):
+    async def script(pipeline):
+        patience = QUICK._replace(end=0.01)
+        async with listen(lambda: Conversation(pipeline), "127.0.0.1", 0, patience=patience) as address:
+            client = Client(*await asyncio.open_connection(*address))
+            await client.say("CONNECT", user="ann")
+        await client.close()
+
+    served(tmp_path, script)
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]

@@ -78,7 +78,8 @@ async def listen(
         peer = _Peer(make_conversation(), reader, writer, most_bytes, patience)
         peers[peer] = task
         try:
-            await peer.run()
+            with suppress(asyncio.CancelledError):  # at the end, by `listen`; asyncio would log it as an error
+                await peer.run()
         finally:
             del peers[peer]
 
