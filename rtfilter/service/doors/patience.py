@@ -13,7 +13,7 @@ from rtfilter.service.doors.problems import HeadersError, MalformedError, told
 from rtfilter.service.errors import ServiceError
 
 SILENT: Final = 30.0
-"""Seconds without a byte, in either way, that a peer is waited for."""
+"""Seconds without a byte, in either way, that a peer is waited for; and until all headers have come."""
 MOST_HEADERS: Final = 64 * 2**10
 """Bytes of the headers of a request, about."""
 CLOSE_WITHIN: Final = 10.0
@@ -27,6 +27,7 @@ class Http(HttpToolsProtocol):
         """Begin to watch."""
         super().connection_made(transport)
         self._heard, self._before, self._headers = 0, (0, 0), 0
+        self._begun = self.loop.time()
         self.loop.call_later(SILENT, self._look)
 
     def data_received(self, data: bytes) -> None:
@@ -40,7 +41,7 @@ class Http(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Headers begin."""
-        self._headers = 0
+        self._headers, self._begun = 0, self.loop.time()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -68,7 +69,8 @@ class Http(HttpToolsProtocol):
         unsent = transport.get_write_buffer_size()
         cycle = self.cycle
         ours = cycle is not None and not cycle.response_complete and not cycle.more_body and not unsent
-        if not ours and self._before == (self._heard, unsent):
+        slow = self._headers >= 0 and self.loop.time() - self._begun >= SILENT
+        if slow or (not ours and self._before == (self._heard, unsent)):
             transport.abort()
             return
         self._before = self._heard, unsent

@@ -78,7 +78,7 @@ async def listen(
         peer = _Peer(make_conversation(), reader, writer, most_bytes, patience)
         peers[peer] = task
         try:
-            with suppress(asyncio.CancelledError):  # at the end, by `listen`; asyncio would log it as an error
+            with suppress(asyncio.CancelledError):  # by `listen`, at the end; asyncio would log an error
                 await peer.run()
         finally:
             del peers[peer]

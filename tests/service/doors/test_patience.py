@@ -37,6 +37,19 @@ def test_who_stops_halfway_is_closed(hasty, sent):
             assert link.recv(100) == b""
 
 
+def test_who_sends_headers_byte_by_byte_is_closed(hasty):
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=0.02) as link:
+        link.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        closed, sent = False, 0
+        with suppress(ConnectionError):
+            while not closed and sent < 500:
+                link.sendall(b"x")
+                sent += 1
+                with suppress(TimeoutError):
+                    closed = link.recv(100) == b""
+    assert sent < 500
+
+
 def test_who_waits_for_an_answer_is_not(hasty, monkeypatch):
     plain = hasty.pipeline.publish
 
