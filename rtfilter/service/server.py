@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import socket
 import ssl
@@ -43,11 +44,13 @@ from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import ALL, Identity
 from rtfilter.service.settings import Settings
 from rtfilter.store.database import engine, hold
-from rtfilter.store.log import Log
+from rtfilter.store.log import Log, VersionError
 from rtfilter.store.users import Users
 
 END_WITHIN: Final = 5.0
 """Seconds that connections are given when the server ends."""
+LOOK: Final = 1.0
+"""Seconds between two looks whether the database is still there."""
 _log = logging.getLogger(__name__)
 
 
@@ -89,6 +92,7 @@ def serve(settings: Settings, schema: Schema | None = None) -> int:
     DataError, OSError
     """
     configure()
+    os.umask(0o077)  # what is kept is nobody else's, also in a folder that others may read
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(settings.data), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(settings, schema))
@@ -131,12 +135,16 @@ async def _serve(
         limits = Limits(settings.body, settings.nesting)
         app = application(pipeline, metrics.registry, limits, settings.loopback)
         server = _Server(_config(app, settings))
+        watches = [asyncio.create_task(_watch(pipeline, server))]
+        if settings.database is None:
+            there = _identity(settings.file)
+            watches.append(asyncio.create_task(_watch_file(settings.file, there, server)))
         (told or _greet)(Opened(settings, pipeline, listening.getsockname()[1], tcp_port, server.end))
-        watch = asyncio.create_task(_watch(pipeline, server))
         try:
             await server.serve(sockets=[listening])
         finally:
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
         return 1 if server.failed else 0
 
 
@@ -179,6 +187,8 @@ async def _running(settings: Settings, metrics: FilterMetrics) -> AsyncIterator[
             finally:
                 await pipeline.stop()
                 users.close()
+    except VersionError as error:
+        raise DataError(str(error)) from None
     except SQLAlchemyError as error:
         raise DataError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
 
@@ -294,6 +304,24 @@ async def _watch(pipeline: Pipeline, server: _Server) -> None:
     _log.critical("a stage of the pipeline has failed; the server ends", exc_info=error)
     server.failed = True
     server.end()
+
+
+async def _watch_file(file: Path, before: tuple[int, int] | None, server: _Server) -> None:
+    """End the server when its database has gone: SQLite would go on with a file that has no name any more."""
+    while _identity(file) == before:
+        await asyncio.sleep(LOOK)
+    _log.critical("%s was removed, moved or replaced while it was in use; the server ends", file)
+    server.failed = True
+    server.end()
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Which file has the name."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _greet(opened: Opened) -> None:

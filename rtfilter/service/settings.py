@@ -92,7 +92,12 @@ class Settings(BaseSettings):
         """Of the database."""
         if self.database is not None:
             return self.database.get_secret_value()
-        return f"sqlite:///{self.data / 'log.sqlite'}"
+        return f"sqlite:///{self.file}"
+
+    @property
+    def file(self) -> Path:
+        """Of the database, where it is SQLite."""
+        return self.data / "log.sqlite"
 
     @property
     def bounds(self) -> Bounds:

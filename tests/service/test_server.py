@@ -17,6 +17,7 @@ from rtfilter import Schema
 from rtfilter.service import server as module
 from rtfilter.service.access.passwords import Passwords
 from rtfilter.service.server import DataError
+from rtfilter.service.settings import settings
 from rtfilter.store.database import engine
 from rtfilter.store.users import Users
 from service.running import running
@@ -76,6 +77,50 @@ def test_a_database_that_cannot_be_used_is_told_without_its_password(tmp_path):
     ):
         pass
     assert "secret" not in str(refused.value)
+
+
+def test_a_database_of_another_version_is_told(tmp_path):
+    with running(tmp_path):
+        pass
+    with engine(f"sqlite:///{tmp_path}/log.sqlite").begin() as connection:
+        connection.exec_driver_sql("UPDATE state SET value = 99 WHERE name = 'version'")
+    with pytest.raises(DataError, match="of version 99"), running(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
+def test_it_ends_where_its_database_has_gone(tmp_path, monkeypatch, caplog, how):
+    monkeypatch.setattr(module, "LOOK", 0.01)
+    data = tmp_path / "data"
+    data.mkdir()
+    with running(data, ended=1) as server:
+        if how == "removed":
+            shutil.rmtree(data)
+        else:
+            data.rename(tmp_path / "elsewhere")
+        if how == "replaced":
+            data.mkdir()
+            (data / "log.sqlite").touch()
+        with suppress(OSError, HTTPException):
+            while server.ask("GET", "/healthz").status == 200:
+                pass
+    assert "the server ends" in caplog.text
+
+
+def test_nobody_else_may_read_what_is_kept(tmp_path, monkeypatch):
+    async def write(settings, schema):
+        (settings.data / "file").touch()
+        return 0
+
+    monkeypatch.setattr(module, "_serve", write)
+    monkeypatch.setattr(module, "configure", lambda: None)
+    tmp_path.chmod(0o755)  # it was there before
+    before = os.umask(0o022)
+    try:
+        assert module.serve(settings(data=tmp_path)) == 0
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o077 == 0
 
 
 @pytest.fixture(scope="module")
