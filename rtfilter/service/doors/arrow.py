@@ -11,6 +11,8 @@ from rtfilter.service.errors import TooLargeError
 
 WIDEST: Final = 2**24
 """Bytes that the values of a dictionary column may take once they are written out."""
+MOST_NAMES: Final = 2**26
+"""Bytes that the names of columns may take once each row has them; each counts some bytes more, as a null."""
 _RECORD_BATCH, _DICTIONARY_BATCH = 3, 2  # types of messages, in Arrow's Message.fbs
 
 
@@ -35,9 +37,12 @@ def rows(body: bytes, most: int) -> list[dict[str, Any]]:
         with pa.ipc.open_stream(body) as stream:
             for field in stream.schema:
                 _require_usable(pa, field.name, field.type, top=True)
+            width = sum(_width(pa, field) for field in stream.schema)
             for batch in stream:
                 if len(found) + len(batch) > most:
                     raise TooLargeError(f"a request has at most {most} events; send several")
+                if (len(found) + len(batch)) * width > MOST_NAMES:
+                    raise TooLargeError("the names of the columns take too much in each row; send fewer rows")
                 batch.validate(full=True)
                 _require_narrow(pa, batch)
                 found += (
@@ -69,6 +74,12 @@ def _require_usable(pa: Any, name: str, kind: Any, top: bool = False) -> None:
         or (top and types.is_null(kind))
     ):
         raise MediaTypeError(f"the column {name!r} is of the type {kind}, which no event has; leave it out")
+
+
+def _width(pa: Any, field: Any) -> int:
+    """Bytes that a row has for a field beside its value."""
+    inner = sum(_width(pa, one) for one in field.type) if pa.types.is_struct(field.type) else 0
+    return len(field.name) + len('"":null,') + inner
 
 
 def _readable(pa: Any, schema: Any) -> Any:

@@ -85,3 +85,20 @@ def test_without_pyarrow_it_is_said_so(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(MediaTypeError, match="pip install"):
         arrow.rows(b"", 1)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_long_names_are_not_repeated_in_many_rows(nested):
+    name, rows = "x" * 10_000, 10_000  # 100 MB of JSON in 20 kB
+    column = pa.array([True] * rows)
+    if nested:
+        column = pa.StructArray.from_arrays([column], [name])
+    with pytest.raises(TooLargeError, match="names of the columns"):
+        arrow.rows(whole_stream(pa.table({"y" if nested else name: column})), rows)
+
+
+def whole_stream(table):
+    found = io.BytesIO()
+    with pa.ipc.new_stream(found, table.schema) as writer:
+        writer.write_table(table)
+    return found.getvalue()
