@@ -77,6 +77,7 @@ class Minder:
         self._background: set[asyncio.Task[None]] = set()
         self._writing = asyncio.Lock()
         self._ending = False
+        self._pause, self._write_after = RETRY, 0.0
 
     async def run(self) -> None:
         """Look after them, for ever."""
@@ -86,18 +87,21 @@ class Minder:
             moment = self._clock()
             self._deliver.tick(moment)
             for id, owned in self._owners.ended(moment):
-                self._soon(self._expire(id, owned, moment))
+                self._soon(self._expire(id, owned))
             if self._match.settled > self.written:
                 self._store.nudge()
-            caught_up = self._match.settled >= self.begun  # writing takes time from it
-            if self._match.changes >= self._keeping.changes and caught_up and not self._writing.locked():
-                self._soon(self.write_indexes())
+            if self._match.changes >= self._keeping.changes and self._may_write():
+                self._soon(self._write_in_time())
             if time.monotonic() - trimmed > TRIM:
                 trimmed = time.monotonic()
                 self._soon(self._trim(moment))
 
-    async def _expire(self, id: int, owned: Owned, moment: float) -> None:
-        change = removal_of(id, owned.filter, owned.user, "expired", moment, time.perf_counter())
+    def _may_write(self) -> bool:
+        caught_up = self._match.settled >= self.begun  # which writing would take time from
+        return caught_up and not self._writing.locked() and time.monotonic() >= self._write_after
+
+    async def _expire(self, id: int, owned: Owned) -> None:
+        change = removal_of(id, owned.filter, owned.user, "expired", self._clock(), time.perf_counter())
         try:
             await self._store.put([change._replace(expires=owned.expires)])
         except BusyError:
@@ -120,6 +124,13 @@ class Minder:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+    async def _write_in_time(self) -> None:
+        """Write the indexes; where that fails, such as where the disk is full, not again at once."""
+        self._pause *= 2
+        self._write_after = time.monotonic() + min(self._pause, TRIM)
+        await self.write_indexes()
+        self._pause, self._write_after = RETRY, 0.0
 
     async def write_indexes(self) -> None:
         """Write the indexes of all filters beside the log."""

@@ -29,6 +29,7 @@ from rtfilter.predicates.explain import Explanation
 from rtfilter.service import reading, snapshots
 from rtfilter.service.authenticate import Authenticate, Open
 from rtfilter.service.backlog import Bounds, Policy
+from rtfilter.service.clock import Clock
 from rtfilter.service.deliver import Deliver
 from rtfilter.service.errors import BusyError, ConflictError, RequestError, TooManyError, UnknownError
 from rtfilter.service.match import Index, Match
@@ -90,7 +91,7 @@ class Pipeline:
     metrics : callable
         Makes the metrics of a filter; by default it has none.
     clock : callable
-        Seconds since 1970.
+        Seconds since 1970; see `Clock`.
     """
 
     def __init__(
@@ -106,7 +107,8 @@ class Pipeline:
     ) -> None:
         self.users: Authenticate = users or Open()
         bounds = bounds._replace(age=min(bounds.age, keeping.retention))
-        self.keeping, self._bounds, self._clock = keeping, bounds, clock
+        self.keeping, self._bounds = keeping, bounds
+        self._clock = clock = Clock(clock, log.latest)
         self._log, self._folder, self._hook, self._metrics = log, folder / "indexes", hook, metrics
         self._owners = Owners()
         self._indexes: dict[str, Index] = {}
@@ -115,6 +117,7 @@ class Pipeline:
         self._match = Match(self._indexes, self.deliver.tell)
         self._store = Store(log, self._stored, self._progress, self._not_written)
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
+        self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # they may be long, and nobody else waits
         self._minder = Minder(
             log,
             self._store,
@@ -180,6 +183,7 @@ class Pipeline:
         self._store.close()
         self._match.close()
         self._beside.shutdown()
+        self._queries.shutdown(cancel_futures=True)
         self._log.close()
 
     async def _expel(self) -> None:
@@ -374,8 +378,13 @@ class Pipeline:
         """Stored events by predicate and time: all of them for subscribers, for publishers their own."""
         user = None if {Role.SUBSCRIBER, Role.ADMIN} & who.roles else who.user
         info = self._index(filter).info
-        events = self._log.events(filter, user=user, since=since, until=until, after=max(after, info.since))
-        return await self.beside(reading.query, info.schema, where, events, limit)
+
+        def look() -> Page:
+            first = max(after, info.since)
+            events = self._log.events(filter, user=user, since=since, until=until, after=first)
+            return reading.query(info.schema, where, events, limit)
+
+        return await asyncio.get_running_loop().run_in_executor(self._queries, look)
 
     async def match(self, who: Identity, filter: str, events: Sequence[bytes]) -> list[list[int]]:
         """Ids of the user's own subscriptions that each event matches; of all, for admins."""

@@ -101,7 +101,7 @@ class Store:
 
     async def run(self) -> None:
         """Write, for ever."""
-        loop = asyncio.get_running_loop()
+        loop, failing = asyncio.get_running_loop(), False
         while True:
             await self._news.wait()
             self._news.clear()
@@ -112,11 +112,15 @@ class Store:
             try:
                 missed, placed = await loop.run_in_executor(self._thread, self._commit, requests, progress)
             except Exception as error:
-                if not isinstance(error, SQLAlchemyError):
-                    _log.critical("an error of the server; a transaction is not written", exc_info=True)
+                if not failing:
+                    _log.critical("the log cannot be written; who asks is told to try again", exc_info=True)
+                failing = True
                 self._not_written(progress)
                 self._fail(asked, flushes, error)
                 continue
+            if failing:
+                _log.warning("the log is written again")
+                failing = False
             self._stored(missed)
             self._tell(asked, placed)
             for flush in flushes:

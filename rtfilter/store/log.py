@@ -90,6 +90,8 @@ class Log:
     ----------
     head : int
         The last position.
+    latest : float
+        When the last entry arrived, in seconds since 1970. No later entry has an earlier moment.
 
     Raises
     ------
@@ -108,9 +110,10 @@ class Log:
             )
         with self._writing.begin() as connection:
             _put_state(connection, "version", VERSION)
-            last = connection.execute(sql.select(sql.func.max(LOG.c.position))).scalar() or 0
-        self.head = max(int(last), state.get("head", 0))
-        self._at = 0.0
+            asked = sql.select(LOG.c.position, LOG.c.at).order_by(LOG.c.position.desc()).limit(1)
+            last = connection.execute(asked).first()
+        self.head = max(0 if last is None else int(last[0]), state.get("head", 0))
+        self.latest = 0.0 if last is None else float(last[1])
         self._in_doubt = False
 
     def _state(self) -> dict[str, int]:
@@ -183,9 +186,9 @@ class Log:
         """Make the rows of a request."""
         made = []
         for position, entry in enumerate(request.entries, first):
-            self._at = max(self._at, entry.at)  # a clock that is set back must not disorder the log
+            self.latest = max(self.latest, entry.at)
             row = {name: getattr(entry, name) for name in _COLUMNS}
-            row |= {"position": position, "kind": str(entry.kind), "at": self._at, "until": None}
+            row |= {"position": position, "kind": str(entry.kind), "at": self.latest, "until": None}
             if entry.kind == Kind.SUBSCRIBE:
                 row["subscription"] = position
             elif entry.kind != Kind.EVENT:
@@ -299,7 +302,7 @@ class Log:
         """Of all subscriptions that are there: id, filter, user, when it ends, and how it delivers."""
         columns = (LOG.c.subscription, LOG.c.filter, LOG.c.user, LOG.c.expires, LOG.c.manner)
         with self._engine.connect() as connection:
-            yield from connection.execute(sql.select(*columns).where(_LIVE)).tuples()
+            yield from connection.execute(sql.select(*columns).where(_LIVE))
 
     def subscriptions(
         self,
