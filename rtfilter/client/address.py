@@ -25,12 +25,12 @@ class Address:
     token : str, optional
         In their place.
     ssl : ssl.SSLContext, optional
-        For ``wss``, where the server's certificate is not one that this machine trusts already.
+        For ``wss``; by default what this machine trusts, or the file that ``SSL_CERT_FILE`` names.
 
     Raises
     ------
     ClientError
-        The URL is none, or nobody is named.
+        The URL is none, nobody is named, or `ssl` is given for ``ws``.
     """
 
     url: str
@@ -52,8 +52,17 @@ class Address:
         path = parts.path if parts.path not in ("", "/") else "/session"
         full = urlunsplit((_SCHEMES[parts.scheme], parts.netloc, path, parts.query, ""))
         object.__setattr__(self, "url", full)
+        if self.secure and self.ssl is None:
+            object.__setattr__(self, "ssl", tls.create_default_context())
+        elif self.ssl is not None and not self.secure:
+            raise ClientError(f"ssl is for wss:// and https://; the URL is {self.url}")
         if (self.user is None) == (self.token is None):
             raise ClientError("say who you are: either user, with password, or token")
+
+    @property
+    def secure(self) -> bool:
+        """Whether it speaks TLS."""
+        return self.url.startswith("wss:")
 
     @property
     def credentials(self) -> dict[str, str]:

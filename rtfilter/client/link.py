@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from ssl import SSLCertVerificationError, SSLError
 from typing import Final
 
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_socket
-from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidMessage,
+    InvalidStatus,
+    InvalidURI,
+    WebSocketException,
+)
 from websockets.frames import CloseCode
 
 from rtfilter.client.address import Address
 from rtfilter.client.errors import RefusedError, UnreachableError
 from rtfilter.client.messages import Connected, Error, Message
 from rtfilter.client.protocol import Directive, Protocol
+from rtfilter.text import shown
 
 OPENING: Final = 10.0
 """Seconds within which a connection and its session must be there."""
@@ -74,6 +82,13 @@ class Link:
         await self._socket.close()
 
 
+class _Opening(open_socket):
+    """Goes to the server that was named and to no other, because a password comes next."""
+
+    def process_redirect(self, exc: Exception) -> Exception:
+        return exc
+
+
 async def join(address: Address) -> Link:
     """Open a session.
 
@@ -86,7 +101,7 @@ async def join(address: Address) -> Link:
     """
     try:
         async with asyncio.timeout(OPENING):
-            socket = await open_socket(
+            socket = await _Opening(
                 address.url,
                 ssl=address.ssl,
                 max_size=MOST_BYTES,
@@ -103,9 +118,25 @@ async def join(address: Address) -> Link:
         raise UnreachableError(f"{address.url} does not answer within {OPENING:g} s") from None
     except InvalidURI as error:
         raise UnreachableError(f"{address.url} is no URL of a server: {error}") from None
+    except SSLCertVerificationError as error:
+        raise UnreachableError(
+            f"{address.url} has a certificate that is not trusted: {error.verify_message}; "
+            "to trust one of your own, name its file in the variable SSL_CERT_FILE"
+        ) from None
+    except SSLError as error:
+        raise UnreachableError(
+            f"{address.url} does not speak TLS as it should: {error.reason or error}; without TLS it is ws://"
+        ) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise UnreachableError(f"{address.url} cannot be reached: {reason}; is the server started?") from None
+    except InvalidMessage as error:
+        hint = "" if address.secure else "; with TLS it is wss://"
+        raise UnreachableError(f"{address.url} does not speak HTTP: {error}{hint}") from None
+    except InvalidStatus as error:
+        place = error.response.headers.get("Location")
+        told = str(error) if place is None else f"the session is at {shown(place)}; give that as the URL"
+        raise UnreachableError(f"{address.url} opens no session: {told}") from None
     except WebSocketException as error:
         raise UnreachableError(f"{address.url} opens no session: {error}") from None
 

@@ -43,7 +43,8 @@ def connect(
         Seconds for which a client that has lost its connection tries to come back. The first time it tries
         once.
     ssl : ssl.SSLContext, optional
-        For a certificate that this machine does not trust already.
+        For ``wss`` and ``https``; by default what this machine trusts, or the file that the variable
+        ``SSL_CERT_FILE`` names.
 
     Raises
     ------

@@ -384,7 +384,7 @@ def test_another_program_is_told():
 
     async def main():
         async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
-            with pytest.raises(UnreachableError, match="opens no session"):
+            with pytest.raises(UnreachableError, match=r"speak HTTP.*with TLS it is wss://"):
                 await connect(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", user="ann").open()
 
     asyncio.run(main())
@@ -512,6 +512,22 @@ def test_what_is_sent_again_while_the_program_works_on_it_is_not_handed_out_agai
 def test_arguments_that_cannot_be_used(options):
     with pytest.raises(ClientError):
         connect(**options)
+
+
+def test_a_redirect_is_told_and_not_followed():
+    async def main():
+        async def answer(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 302 Found\r\nLocation: wss://example.org/session\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(UnreachableError, match=r"the session is at .wss://example\.org/session."):
+                await connect(f"ws://127.0.0.1:{port}", user="ann").open()
+
+    asyncio.run(main())
 
 
 def test_urls():

@@ -150,7 +150,7 @@ def test_every_directive_is_in_the_table():
 @contextmanager
 def over_websocket(server):
     """Says a message over WebSocket, and returns what comes."""
-    with connect(f"ws://127.0.0.1:{server.port}/session") as link:
+    with connect(f"ws://127.0.0.1:{server.port}/session", max_queue=None) as link:
 
         def say(message):
             link.send(json.dumps(message))
