@@ -36,7 +36,7 @@ for name in "$@"; do
     venv) install venv python3-venv "the environment cannot be made" ;;
     java) install java default-jre-headless "tests of Spark are skipped" ;;
     prometheus) install prometheus prometheus "tests of the dashboard are skipped" ;;
-    postgresql) install postgresql postgresql "the test of rules from a database is skipped" ;;
+    postgresql) install postgresql postgresql "tests with its databases are skipped" ;;
     *) echo "system.sh: unknown program $name" && exit 2 ;;
     esac
 done

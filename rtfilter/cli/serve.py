@@ -39,7 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--certificate-key", metavar="FILE", help="the key of the certificate, as PEM")
     kept = parser.add_argument_group("what is kept")
     add = kept.add_argument
-    add("--database", metavar="URL", help="postgresql+psycopg://user@host/name (default: SQLite in DIR)")
+    add(
+        "--database",
+        metavar="URL",
+        help="postgresql+psycopg://user@host/name (default: SQLite in DIR); with a password, give it as "
+        "RTFILTER_DATABASE, because others on this machine can see arguments",
+    )
     add("--durability", metavar="WHAT", help="process, or power: what an answer survives (default: process)")
     add("--retention", metavar="SECONDS", help="how long events stay in the log (default: 7 days)")
     add(

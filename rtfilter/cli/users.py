@@ -8,6 +8,7 @@ import sys
 import time
 from getpass import getpass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rtfilter.cli.arguments import natural, positive
@@ -78,11 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0."""
+    from rtfilter.service.databases import AddressError, postgresql
     from rtfilter.store.database import engine
     from rtfilter.store.users import Users, UsersError
 
     # isort: split
-    from sqlalchemy.exc import ArgumentError, DBAPIError
+    from sqlalchemy.exc import DBAPIError
 
     folder = Path(arguments.data)
     url = os.environ.get(DATABASE)
@@ -93,10 +95,12 @@ def run(arguments: argparse.Namespace) -> int:
         elif not path.exists():
             raise CommandError(f"{folder} has no users yet: first add one, see rtfilter users --help")
         url = f"sqlite:///{path}"
-    try:
-        database = engine(url)
-    except ArgumentError:
-        raise CommandError(f"the variable {DATABASE} is no address of a database") from None
+    else:
+        try:
+            url = postgresql(url)
+        except AddressError as error:
+            raise CommandError(f"the variable {DATABASE}: {error}") from None
+    database = engine(url)
     try:
         _do(arguments, Users(database))
     except UsersError as error:
@@ -112,7 +116,8 @@ def _do(arguments: argparse.Namespace, users: Users) -> None:
     match arguments.action:
         case "add":
             users.add(arguments.name, _hashed(arguments), arguments.role)
-            say(f"added; a token: rtfilter users --data {arguments.data} token {arguments.name}")
+            data, name = quote(arguments.data), quote(arguments.name)
+            say(f"added; to make a token: rtfilter users --data {data} token {name}")
         case "password":
             users.set_password(arguments.name, _hashed(arguments))
         case "roles":
@@ -124,7 +129,7 @@ def _do(arguments: argparse.Namespace, users: Users) -> None:
         case "revoke":
             users.revoke(arguments.id)
         case "list":
-            _list(users)
+            _list(users, arguments.data)
 
 
 def _make_token(arguments: argparse.Namespace, users: Users) -> None:
@@ -166,9 +171,12 @@ def _password(arguments: argparse.Namespace) -> str:
     return password
 
 
-def _list(users: Users) -> None:
+def _list(users: Users, folder: str) -> None:
     now, tokens = time.time(), users.tokens()
-    for name, account in sorted(users.read().accounts.items()):
+    accounts = users.read().accounts
+    if not accounts:
+        say(f"there are no users; to add one: rtfilter users --data {quote(folder)} add NAME --role admin")
+    for name, account in sorted(accounts.items()):
         show(f"{name}  {', '.join(sorted(account.roles))}  since {_day(account.made)}")
         for token in tokens:
             if token.user != name:

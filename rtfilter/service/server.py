@@ -18,8 +18,10 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
     nullcontext,
+    suppress,
 )
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final, NamedTuple
 
 import uvicorn
@@ -30,7 +32,6 @@ from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.service.access import Access
 from rtfilter.service.access import Limits as UserLimits
-from rtfilter.service.authenticate import Authenticate
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
 from rtfilter.service.doors.http import application
@@ -42,7 +43,7 @@ from rtfilter.service.logs import configure
 from rtfilter.service.messages import DEFAULT
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import ALL, Identity
-from rtfilter.service.settings import Settings
+from rtfilter.service.settings import LOG, Settings
 from rtfilter.store.database import engine, hold
 from rtfilter.store.log import Log, VersionError
 from rtfilter.store.users import Users
@@ -73,6 +74,22 @@ def locked(folder: Path) -> AbstractContextManager[object]:
     return file
 
 
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """Have the folder, and keep other servers out. After an error, one that is new and empty is removed."""
+    new = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with locked(path):
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError):
+                for one in new:
+                    (one / "lock").unlink(missing_ok=True)
+                    one.rmdir()
+            raise
+
+
 def serve(settings: Settings, schema: Schema | None = None) -> int:
     """Serve until a signal tells to end; returns the exit code.
 
@@ -93,8 +110,7 @@ def serve(settings: Settings, schema: Schema | None = None) -> int:
     """
     configure()
     os.umask(0o077)  # what is kept is nobody else's, also in a folder that others may read
-    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with locked(settings.data), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(settings, schema))
 
 
@@ -120,28 +136,39 @@ class Opened(NamedTuple):
 async def _serve(
     settings: Settings, schema: Schema | None, told: Callable[[Opened], None] | None = None
 ) -> int:
-    """Open the doors once the pipeline runs, and tell so; returns as `serve` does."""
+    """Open the doors once the pipeline runs, and tell so; returns as `serve` does.
+
+    What can be refused is looked at before anything is made.
+    """
     tls = _tls(settings)
     async with AsyncExitStack() as stack:
+        if settings.database is None and not (settings.data / LOG).exists():
+            _require_users(settings, there=False)
+        stack.enter_context(_folder(settings.data))
+        http = stack.enter_context(_bound(settings.host, settings.port))
+        framed = None
+        if settings.tcp_port is not None:
+            framed = stack.enter_context(_bound(settings.host, settings.tcp_port))
         metrics = FilterMetrics()
         pipeline = await stack.enter_async_context(_running(settings, metrics))
         metrics.registry.register(Counts(pipeline))
-        _require_users(settings, pipeline.users)
+        _require_users(settings, there=not pipeline.users.open)
         await _add_default(pipeline, schema)
-        listening = stack.enter_context(_listening(settings.host, settings.port))
         tcp_port = None
-        if settings.tcp_port is not None:
-            _, tcp_port = await stack.enter_async_context(_tcp(settings, pipeline, tls))
+        if framed is not None:
+            tcp_port = framed.getsockname()[1]
+            await stack.enter_async_context(_tcp(settings, pipeline, framed, tls))
         limits = Limits(settings.body, settings.nesting)
         app = application(pipeline, metrics.registry, limits, settings.loopback)
         server = _Server(_config(app, settings))
+        http.listen()
+        (told or _greet)(Opened(settings, pipeline, http.getsockname()[1], tcp_port, server.end))
         watches = [asyncio.create_task(_watch(pipeline, server))]
         if settings.database is None:
             there = _identity(settings.file)
             watches.append(asyncio.create_task(_watch_file(settings.file, there, server)))
-        (told or _greet)(Opened(settings, pipeline, listening.getsockname()[1], tcp_port, server.end))
         try:
-            await server.serve(sockets=[listening])
+            await server.serve(sockets=[http])
         finally:
             for watch in watches:
                 watch.cancel()
@@ -149,16 +176,11 @@ async def _serve(
 
 
 def _tcp(
-    settings: Settings, pipeline: Pipeline, tls: ssl.SSLContext | None
-) -> AbstractAsyncContextManager[tuple[str, int]]:
+    settings: Settings, pipeline: Pipeline, bound: socket.socket, tls: ssl.SSLContext | None
+) -> AbstractAsyncContextManager[None]:
     """The door of sessions over TCP."""
-    assert settings.tcp_port is not None
     return tcp.listen(
-        lambda: Conversation(pipeline, settings.nesting),
-        _bare(settings.host),
-        settings.tcp_port,
-        ssl=tls,
-        most_bytes=settings.frame,
+        lambda: Conversation(pipeline, settings.nesting), bound, ssl=tls, most_bytes=settings.frame
     )
 
 
@@ -208,13 +230,22 @@ def _warm() -> None:
     filter.unsubscribe(0)
 
 
-def _require_users(settings: Settings, users: Authenticate) -> None:
+def _require_users(settings: Settings, there: bool) -> None:
     """Let other machines in only where the server can tell users apart."""
-    if users.open and not settings.loopback:
+    if not there and not settings.loopback:
         raise DataError(
-            f"there are no users, so the server does not listen on {settings.host}: first "
-            f"rtfilter users --data {settings.data} add NAME --role admin; or leave out --host"
+            f"there are no users, so the server does not listen on {settings.host}; leave out --host, or "
+            "first:\n" + "\n".join(_first_user(settings))
         )
+
+
+def _first_user(settings: Settings) -> list[str]:
+    """The commands that make the first user."""
+    lines = []
+    if settings.database is not None:
+        lines.append("  export RTFILTER_DATABASE=...  # the address of the server's database")
+    users = f"  rtfilter users --data {quote(str(settings.data.absolute()))}"
+    return [*lines, f"{users} add admin --role admin", f"{users} token admin"]
 
 
 async def _add_default(pipeline: Pipeline, schema: Schema | None) -> None:
@@ -236,6 +267,8 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    for path in (settings.certificate, settings.certificate_key):
+        path.open("rb").close()  # an error names the file, which that of `load_cert_chain` does not
     try:
         context.load_cert_chain(settings.certificate, settings.certificate_key, password=lambda: b"")
     except (OSError, ValueError) as error:
@@ -248,13 +281,20 @@ def _bare(host: str) -> str:
     return host.removeprefix("[").removesuffix("]")
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that nobody can connect to before it listens."""
     host = _bare(host)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
-        return socket.create_server((host, port), family=family, backlog=1024)
+        if ":" in host:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if os.name == "posix":  # elsewhere it would let others take the port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
     except OSError as error:
+        bound.close()
         raise DataError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
+    return bound
 
 
 def _config(app: Any, settings: Settings) -> uvicorn.Config:
@@ -337,8 +377,7 @@ def _greet(opened: Opened) -> None:
         lines.append(
             "there are no users: everyone is who they say they are, and admin may do all; to change that:"
         )
-        lines.append(f"  rtfilter users --data {data} add NAME --role admin")
-        lines.append(f"  rtfilter users --data {data} token NAME")
+        lines += _first_user(settings)
     print("\n".join(lines), flush=True)
     if not settings.loopback and settings.certificate is None:
         _log.warning("passwords and tokens come in clear: give --certificate, or put a proxy before it")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtfilter.service.backlog import Bounds, Policy
+from rtfilter.service.databases import postgresql
 from rtfilter.service.doors.admission import is_loopback
 from rtfilter.service.minding import Keeping
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LOG: Final = "log.sqlite"
+"""The database in the folder, where there is no other."""
 _BOUNDS, _KEEPING = Bounds(), Keeping()
 
 
@@ -30,7 +33,7 @@ class Settings(BaseSettings):
     data : Path
         Folder with all that is kept.
     database : str or None
-        As of SQLAlchemy, ``postgresql+psycopg://user@host/name``; None for SQLite in the folder.
+        Of PostgreSQL, ``postgresql+psycopg://user:password@host/name``; None for SQLite in the folder.
     host, port : str, int
         Where HTTP and WebSocket are; port 0 for any that is free.
     tcp_port : int or None
@@ -76,10 +79,18 @@ class Settings(BaseSettings):
     retention: Seconds = _KEEPING.retention
     redeliver: Seconds = _KEEPING.redeliver
 
+    @field_validator("database")
+    @classmethod
+    def _postgresql(cls, given: SecretStr | None) -> SecretStr | None:
+        return None if given is None else SecretStr(postgresql(given.get_secret_value()))
+
     @model_validator(mode="after")
     def _check(self) -> Settings:
         if (self.certificate is None) != (self.certificate_key is None):
-            raise ValueError("certificate and certificate_key belong together: give both")
+            given, missing = "certificate", "certificate_key"
+            if self.certificate is None:
+                given, missing = missing, given
+            raise ValueError(f"{_named(missing)}: is needed with {_flag(given)}")
         return self
 
     @property
@@ -97,7 +108,7 @@ class Settings(BaseSettings):
     @property
     def file(self) -> Path:
         """Of the database, where it is SQLite."""
-        return self.data / "log.sqlite"
+        return self.data / LOG
 
     @property
     def bounds(self) -> Bounds:
@@ -131,4 +142,13 @@ def _said(place: tuple[int | str, ...], message: str) -> str:
     name = str(place[0])
     if name == "data" and message == "Field required":
         return "a folder for the data is needed: --data DIR"
-    return f"--{name.replace('_', '-')}, or RTFILTER_{name.upper()}: {message}"
+    return f"{_named(name)}: {message}"
+
+
+def _named(name: str) -> str:
+    """A setting, as people give it."""
+    return f"{_flag(name)}, or RTFILTER_{name.upper()}"
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

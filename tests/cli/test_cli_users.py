@@ -122,7 +122,18 @@ def test_a_database_that_is_not_there_is_told_without_its_password(run, monkeypa
     monkeypatch.setenv("RTFILTER_DATABASE", f"postgresql+psycopg://ann:{PASSWORD}@/x?host={tmp_path}")
     assert "the database: " in run("list", fails=True)
     monkeypatch.setenv("RTFILTER_DATABASE", f"{PASSWORD}, no address")
-    assert "no address of a database" in run("list", fails=True)
+    assert "the variable RTFILTER_DATABASE: this is no address of a database" in run("list", fails=True)
+
+
+def test_a_list_without_users_says_how_to_add_one(data, capsys):
+    data = data.with_name("my alerts")
+    data.mkdir()
+    (data / "log.sqlite").touch()  # as a server would
+    assert main(["users", "--data", str(data), "list"]) == 0
+    assert capsys.readouterr() == (
+        "",
+        f"rtfilter: there are no users; to add one: rtfilter users --data '{data}' add NAME --role admin\n",
+    )
 
 
 def test_the_folder_may_be_in_the_variable_that_the_server_reads(run, data, monkeypatch, capsys):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fake_server import served
-from real_server import ENVIRONMENT, RealServer
+from real_server import ENVIRONMENT, RealServer, serving
 
 from rtfilter.cli import FAILED, INTERRUPTED, PIPE_CLOSED, main
 from rtfilter.client import connect_plain
@@ -215,3 +215,34 @@ def test_wrong_credentials_are_told(asked, monkeypatch):
         code, _, said = asked("listen", "--user", "ann", "--url", server.url)
     assert code == FAILED
     assert "see --user, --token-file, RTFILTER_TOKEN and RTFILTER_PASSWORD" in said
+
+
+@pytest.mark.slow
+def test_users_with_passwords_and_tokens(tmp_path, asked, monkeypatch):
+    def users(*arguments):
+        code, lines, said = asked("users", "--data", tmp_path / "data", *arguments)
+        assert code == 0, said
+        return lines
+
+    (tmp_path / "password").write_text("correct horse\n")
+    given = ("--password-file", tmp_path / "password")
+    users("add", "root", "--role", "admin", *given)
+    users("add", "ann", "--role", "subscriber", *given)
+    (tmp_path / "token").write_text(users("token", "ann")[-1])
+    with serving(tmp_path) as server:
+        url = ("--url", server.url)
+        code, _, said = asked("subscribe", "price > 1", "--user", "ann", *url)
+        assert code == FAILED
+        assert "see --user, --token-file, RTFILTER_TOKEN and RTFILTER_PASSWORD" in said
+        monkeypatch.setenv("RTFILTER_PASSWORD", "wrong horse")
+        assert asked("subscribe", "price > 1", "--user", "ann", *url)[0] == FAILED
+        monkeypatch.setenv("RTFILTER_PASSWORD", "correct horse")
+        assert asked("subscribe", "price > 1", "--user", "ann", *url)[0] == 0
+        assert asked("subscribe", "price > 2", "--token-file", tmp_path / "token", *url)[0] == 0
+        monkeypatch.setenv("RTFILTER_TOKEN", (tmp_path / "token").read_text())
+        assert asked("subscribe", "price > 3", *url)[0] == 0
+        code, _, said = asked("publish", written(tmp_path, "jsonl"), *url)
+        assert code == FAILED
+        assert "publisher" in said
+        with connect_plain(server.url, token=os.environ["RTFILTER_TOKEN"]) as client:
+            assert (client.user, client.roles) == ("ann", ("subscriber",))

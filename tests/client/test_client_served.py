@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from real_server import RealServer
+from real_server import RealServer, serving
 
 from rtfilter.client import RefusedError, connect, connect_plain, get_client
 
@@ -98,6 +98,22 @@ def test_with_futures(server):
     assert client.stop_sending().result(10)
     assert client.unsubscribe(id).result(10)
     assert client.disconnect().result(10)
+
+
+@pytest.mark.slow
+def test_who_listens_comes_back_after_the_server_was_ended(tmp_path):
+    with serving(tmp_path) as server, connect_plain(server.url, user="ann") as ann:
+        ann.subscribe("price >= 0")
+        deliveries, found, published = ann.deliveries(timeout=20), set(), set()
+        for price in (1.0, 3.0):
+            with connect_plain(server.url, user="bob") as bob:
+                bob.publish([{"price": price}, {"price": price + 1}])
+            published |= {price, price + 1}
+            found.add(next(deliveries).event["price"])  # others wait, or are on their way
+            server.end()
+            server.start()
+        while found != published:
+            found.add(next(deliveries).event["price"])
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,10 +41,9 @@ def server(path):
         await pipeline.add_filter(Identity("root"), "default", Schema({"price": float, "symbol": str}))
         end = asyncio.Event()
         over.append((asyncio.get_running_loop(), end))
-        async with listen(
-            lambda: Conversation(pipeline), "127.0.0.1", 0, patience=Patience(end=0.1)
-        ) as place:
-            found.append((place, pipeline.settled))
+        bound = socket.create_server(("127.0.0.1", 0))
+        async with listen(lambda: Conversation(pipeline), bound, patience=Patience(end=0.1)):
+            found.append((bound.getsockname(), pipeline.settled))
             begun.set()
             await end.wait()
         await pipeline.stop()

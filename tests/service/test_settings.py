@@ -42,7 +42,14 @@ def test_flags_count_more_than_the_environment(tmp_path, monkeypatch):
         ({"rate": "nan"}, "--rate, or RTFILTER_RATE: "),
         ({"durability": "none"}, "'process' or 'power'"),
         ({"backlog_policy": "x"}, "'drop-oldest', 'drop-newest' or 'refuse'"),
-        ({"certificate": "x"}, "give both"),
+        (
+            {"certificate": "x"},
+            "--certificate-key, or RTFILTER_CERTIFICATE_KEY: is needed with --certificate",
+        ),
+        (
+            {"certificate_key": "x"},
+            "--certificate, or RTFILTER_CERTIFICATE: is needed with --certificate-key",
+        ),
     ],
 )
 def test_what_does_not_do_is_named(tmp_path, given, said):

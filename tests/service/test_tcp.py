@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import socket
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -58,10 +59,11 @@ async def door(pipeline, patience=QUICK, **more):
         conversations.append(Conversation(pipeline))
         return conversations[-1]
 
-    async with listen(make, "127.0.0.1", 0, patience=patience, **more) as address:
+    bound = socket.create_server(("127.0.0.1", 0))
+    async with listen(make, bound, patience=patience, **more):
 
         async def connect(user=None):
-            client = Client(*await asyncio.open_connection(*address))
+            client = Client(*await asyncio.open_connection(*bound.getsockname()))
             clients.append(client)
             if user is not None:
                 assert (await client.say("CONNECT", user=user))["directive"] == "CONNECTED"
@@ -320,8 +322,9 @@ def test_at_the_end_all_are_closed_in_order(tmp_path):
         return heard
 
     async def script(pipeline):
-        async with listen(lambda: Conversation(pipeline), "127.0.0.1", 0, patience=QUICK) as address:
-            clients = [Client(*await asyncio.open_connection(*address)) for _ in range(2)]
+        bound = socket.create_server(("127.0.0.1", 0))
+        async with listen(lambda: Conversation(pipeline), bound, patience=QUICK):
+            clients = [Client(*await asyncio.open_connection(*bound.getsockname())) for _ in range(2)]
             for directive, told in (("CONNECT", {"user": "ann"}), ("SUBSCRIBE", {"where": "price > 0"})):
                 await clients[0].say(directive, **told)
             await clients[0].say("READY")

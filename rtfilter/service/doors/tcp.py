@@ -46,29 +46,23 @@ class Patience(NamedTuple):
 @asynccontextmanager
 async def listen(
     make_conversation: Callable[[], Conversation],
-    host: str,
-    port: int,
+    bound: socket.socket,
     ssl: SSLContext | None = None,
     most_bytes: int = MOST_BYTES,
     patience: Patience = Patience(),  # noqa: B008  # immutable
-) -> AsyncIterator[tuple[str, int]]:
+) -> AsyncIterator[None]:
     """Take connections, until the context ends: then all are closed in order.
 
     Parameters
     ----------
     make_conversation : callable
         Makes the conversation of a connection.
-    host, port
-        Where to listen; any free port with 0.
+    bound : socket.socket
+        Where to listen.
     ssl : SSLContext, optional
     most_bytes : int
         Of a frame.
     patience : Patience
-
-    Yields
-    ------
-    (str, int)
-        The address.
     """
     peers: dict[_Peer, asyncio.Task[None]] = {}
 
@@ -84,9 +78,9 @@ async def listen(
             del peers[peer]
 
     handshake = None if ssl is None else patience.connect
-    server = await asyncio.start_server(accept, host, port, ssl=ssl, ssl_handshake_timeout=handshake)
+    server = await asyncio.start_server(accept, sock=bound, ssl=ssl, ssl_handshake_timeout=handshake)
     try:
-        yield server.sockets[0].getsockname()[:2]
+        yield
     finally:
         server.close()
         for peer in peers:
