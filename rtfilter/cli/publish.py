@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rtfilter.cli.frames import Frame
     from rtfilter.client import PlainClient
 
+LONGEST = 60.0
+"""Seconds after which the same is tried again, even where the server asks for more."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
@@ -73,10 +76,11 @@ def _publish(client: PlainClient, frame: Frame, filter: str, key: str) -> None:
             client.publish(frame.events, filter, key)
         except RefusedError as error:
             if error.retry_after is not None:  # too fast, or too much waits
-                sleep(error.retry_after)
+                sleep(min(max(error.retry_after, 0.01), LONGEST))
                 continue
             if error.row is None or not 0 <= error.row < len(frame.places):
                 raise
             place = frame.places[error.row]
-            raise CommandError(f"{place}: {error}; this frame and what follows was not published") from None
+            reason = str(error).removeprefix(f"event {error.row}: ")  # counted from 0, within the frame
+            raise CommandError(f"{place}: {reason}; this frame and what follows was not published") from None
         return

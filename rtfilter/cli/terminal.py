@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {*b"\t\n"}, "?")
 
 
 class CommandError(Exception):
@@ -14,8 +15,8 @@ class CommandError(Exception):
 
 
 def say(message: str) -> None:
-    """Print a message on standard error."""
-    print(f"rtfilter: {message}", file=sys.stderr, flush=True)
+    """Print a message on standard error. What a server has said in it does not drive the terminal."""
+    print(f"rtfilter: {message.translate(_CONTROLS)}", file=sys.stderr, flush=True)
 
 
 def show(text: str) -> None:

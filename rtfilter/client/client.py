@@ -159,7 +159,10 @@ class Client:
         several = isinstance(events, Sequence) and not isinstance(events, str | bytes)
         body = {"events": events} if several else {"event": events}
         answer = await self.session.request(Directive.PUBLISH, filter=filter, **body, key=key or uuid4().hex)
-        return _told(answer.positions)
+        positions = _told(answer.positions)
+        if len(positions) != (len(events) if several else 1):
+            raise ProtocolError("the server's answer has not as many positions as there are events")
+        return positions
 
     async def ready(self) -> bool:
         """Let deliveries come. Iterating says this, and `get`, by itself."""

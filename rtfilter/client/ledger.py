@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from rtfilter.client.errors import ProtocolError
 from rtfilter.client.messages import Arrival, Digest, Ended, Event
+from rtfilter.text import shown
 
 MOST_KEPT: Final = 10_000
 """Acknowledgements of earlier connections that are remembered without the server's confirmation. It may have
@@ -82,7 +84,15 @@ class Ledger:
         return self.window
 
     def arrive(self, arrival: Arrival) -> None:
-        """Take a delivery. What is acknowledged, or waits already, is not kept twice."""
+        """Take a delivery. What is acknowledged, or waits already, is not kept twice.
+
+        Raises
+        ------
+        ProtocolError
+            Its number is not the next one. Acknowledging it would acknowledge what did not come.
+        """
+        if arrival.number != self._last + 1:
+            raise ProtocolError(f"the server sent delivery {shown(arrival.number)} after {self._last}")
         number = self._last = arrival.number
         item = Item(arrival)
         self._done |= dict.fromkeys(item.pairs & self._done.keys(), number)

@@ -20,7 +20,7 @@ from websockets.exceptions import (
 from websockets.frames import CloseCode
 
 from rtfilter.client.address import Address
-from rtfilter.client.errors import RefusedError, UnreachableError
+from rtfilter.client.errors import ProtocolError, RefusedError, UnreachableError
 from rtfilter.client.messages import Connected, Error, Message
 from rtfilter.client.protocol import Directive, Protocol
 from rtfilter.text import shown
@@ -29,6 +29,9 @@ OPENING: Final = 10.0
 """Seconds within which a connection and its session must be there."""
 MOST_BYTES: Final = 64 * 2**20
 """Of one message of the server."""
+
+RUBBISH: Final = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, CloseCode.MESSAGE_TOO_BIG})
+"""Codes with which this side closes because of what the other one has sent."""
 
 
 class Link:
@@ -53,13 +56,23 @@ class Link:
         self._outgoing.put_nowait(message)
 
     async def run(self, hear: Callable[[Message], None]) -> str:
-        """Send and hear until the connection is lost; returns why. What `hear` raises goes on."""
+        """Send and hear until the connection is lost; returns why. What `hear` raises goes on.
+
+        Raises
+        ------
+        ProtocolError
+            The server says what is not understood. It would say the same on the next connection.
+        """
         writer = asyncio.create_task(self._write())
         try:
             while True:
                 hear(self.protocol.hear(await self._socket.recv()))
         except ConnectionClosed as closed:
             self.too_large = closed.rcvd is not None and closed.rcvd.code == CloseCode.MESSAGE_TOO_BIG
+            if closed.sent is not None and not closed.rcvd_then_sent and closed.sent.code in RUBBISH:
+                raise ProtocolError(
+                    f"the server sent what this client does not take: {closed.sent}"
+                ) from None
             return self._why or str(closed)
         finally:
             writer.cancel()
@@ -98,6 +111,8 @@ async def join(address: Address) -> Link:
         Nobody answers, or not as this protocol would.
     RefusedError
         The server does not let this user in.
+    ProtocolError
+        It is a server of another kind.
     """
     try:
         async with asyncio.timeout(OPENING):
@@ -147,5 +162,6 @@ async def _greet(socket: ClientConnection, address: Address) -> Link:
     answer = protocol.hear(await socket.recv())
     if isinstance(answer, Error):
         raise RefusedError(answer.error, answer.kind, answer.retry_after, answer.row)
-    assert isinstance(answer, Connected)
+    if not isinstance(answer, Connected):
+        raise ProtocolError(f"the server sent {shown(answer)} before CONNECTED")
     return Link(socket, protocol, answer)

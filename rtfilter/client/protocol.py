@@ -82,6 +82,8 @@ def _finite(value: object) -> bool:
     return not isinstance(value, float) or isfinite(value)
 
 
+ENDED: Final = "unauthenticated"
+"""Kind of the error that answers nothing, but ends the connection: one has to prove anew who one is."""
 _DECODER: Final = msgspec.json.Decoder(Message)
 
 
@@ -147,6 +149,8 @@ class Protocol:
 
     def _follow(self, answer: Connected | Ack | Error) -> None:
         if isinstance(answer, Error) and answer.tag is None:
+            if answer.kind == ENDED:
+                return
             raise ProtocolError(f"the server did not understand this client: {answer.error}")
         directive = self._asked.pop(answer.tag, None) if answer.tag is not None else None
         if directive is None or isinstance(answer, Connected) != (

@@ -80,6 +80,7 @@ class Session:
         self._tag = 0
         self._backlog = self._receiving = self._stopped = False  # what the program wants
         self._gotten = False  # whether GET was said on this connection
+        self._useful = False  # whether it has brought a delivery, or an answer that somebody waits for
         self._news = asyncio.Event()
         self._telling: asyncio.TimerHandle | None = None
         self._leaving = False
@@ -133,16 +134,19 @@ class Session:
 
     async def _keep(self, link: Link) -> None:
         """Stay connected until told otherwise."""
-        tries = 0
+        tries, good = 0, monotonic()
         try:
             while True:
-                since = monotonic()
+                since, self._useful = monotonic(), False
                 reason = await link.run(self._hear)
                 self._link = None
                 if self._leaving:
                     return
                 self._give_up_some(link)
-                tries = 0 if monotonic() - since > STEADY else tries
+                if self._useful or monotonic() - since > STEADY:
+                    tries, good = 0, monotonic()
+                elif monotonic() - good > self._patience:
+                    raise UnreachableError(f"the connection is lost again and again ({reason})")
                 link, tries = await self._again(reason, tries)
                 self._settle_in(link)
         except ClientError as error:
@@ -274,6 +278,9 @@ class Session:
                 request = self._requests.pop(message.tag or 0, None)
                 if request is not None:
                     self._confirmed(request, message)
+            case Error(tag=None):
+                assert self._link is not None
+                self._link.drop(message.error)
             case Error():
                 request = self._requests.pop(message.tag or 0, None)
                 if request is not None:
@@ -281,12 +288,14 @@ class Session:
             case Connected():
                 pass
             case _:
+                self._useful = True
                 self.ledger.arrive(message)
                 self._news.set()
                 if self.ledger.untold:
                     self._tell_soon()
 
     def _confirmed(self, request: _Request, answer: Ack) -> None:
+        self._useful = self._useful or not request.own
         if request.directive is Directive.ACK:
             self.ledger.confirmed(request.body["upto"])
         _answer(request, answer)

@@ -415,6 +415,25 @@ def test_a_busy_server_is_asked_again():
     assert run(script).connections == 4
 
 
+def test_who_has_to_prove_anew_who_they_are_does_so():
+    async def script(server, client):
+        await client.subscribe("price > 0")
+        deliveries = aiter(client)
+        await server.publish(1)
+        assert (await anext(deliveries)).event["price"] == 1
+        error = "what proved who you are is no longer good; connect again"
+        await server.sessions[0].say(directive="ERROR", kind="unauthenticated", error=error)
+        await until(lambda: server.connections == 2)
+        await server.publish(2)
+        assert prices([await anext(deliveries)]) == [2]
+        server.refuse["CONNECT"] = RefusalError("unauthenticated", "wrong name, password or token")
+        await server.sessions[0].say(directive="ERROR", kind="unauthenticated", error=error)
+        with pytest.raises(RefusedError, match="wrong name"):
+            await anext(deliveries)
+
+    run(script)
+
+
 def test_who_may_not_receive_is_told_in_the_loop():
     async def script(server, client):
         server.refuse["GET"] = RefusalError("forbidden", "a subscriber may")

@@ -11,7 +11,7 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fake_server import served
+from fake_server import RefusalError, served
 from real_server import ENVIRONMENT, RealServer, serving
 
 from rtfilter.cli import FAILED, INTERRUPTED, PIPE_CLOSED, main
@@ -215,6 +215,22 @@ def test_wrong_credentials_are_told(asked, monkeypatch):
         code, _, said = asked("listen", "--user", "ann", "--url", server.url)
     assert code == FAILED
     assert "see --user, --token-file, RTFILTER_TOKEN and RTFILTER_PASSWORD" in said
+
+
+def test_what_the_server_refuses_is_told_with_its_line_alone(asked, tmp_path):
+    with served() as server:
+        server.refuse["PUBLISH"] = RefusalError("event", "event 1: an event has a price", row=1)
+        path = written(tmp_path, "jsonl")
+        code, _, said = asked("publish", path, "--user", "bob", "--url", server.url)
+    assert code == FAILED
+    assert f"error: {path}:2: an event has a price; this frame" in said
+
+
+def test_a_time_to_wait_that_makes_no_sense_is_not_waited(asked, tmp_path):
+    with served() as server:
+        server.refuse["PUBLISH"] = RefusalError("busy", "too much waits", retry_after=-1e308)
+        assert asked("publish", written(tmp_path, "jsonl"), "--user", "bob", "--url", server.url)[0] == 0
+        assert len(server.log) == 10
 
 
 @pytest.mark.slow
