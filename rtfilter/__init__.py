@@ -11,33 +11,55 @@ event is released as soon as it is known; `AsyncFilter` does so for coroutines. 
 below, for plain boxes and points. What predicates mean is written in `docs/predicates.md`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError, SnapshotError, UnknownSubscriptionError
-from rtfilter.events.schema import Attribute, Schema
-from rtfilter.filter import EventFilter
-from rtfilter.index.tree import RStarTree
-from rtfilter.matching.stream import Completion, Stream
-from rtfilter.matching.tracker import Tracker
-from rtfilter.matching.transitions import Transition, Transitions
-from rtfilter.predicates.cost import Cost
-from rtfilter.predicates.explain import Explanation
-from rtfilter.predicates.misses import Misses
-from rtfilter.predicates.model import Predicate
-from rtfilter.results import Matches, Related
-from rtfilter.subscriptions.loading import BadRule
 
 if TYPE_CHECKING:
     from rtfilter.asynchronous.filter import AsyncFilter
+    from rtfilter.events.schema import Attribute, Schema
+    from rtfilter.filter import EventFilter
+    from rtfilter.index.tree import RStarTree
+    from rtfilter.matching.stream import Completion, Stream
+    from rtfilter.matching.tracker import Tracker
+    from rtfilter.matching.transitions import Transition, Transitions
+    from rtfilter.predicates.cost import Cost
+    from rtfilter.predicates.explain import Explanation
+    from rtfilter.predicates.misses import Misses
+    from rtfilter.predicates.model import Predicate
+    from rtfilter.results import Matches, Related
+    from rtfilter.subscriptions.loading import BadRule
 else:
+    _PLACES = {
+        "AsyncFilter": "asynchronous.filter",
+        "Attribute": "events.schema",
+        "BadRule": "subscriptions.loading",
+        "Completion": "matching.stream",
+        "Cost": "predicates.cost",
+        "EventFilter": "filter",
+        "Explanation": "predicates.explain",
+        "Matches": "results",
+        "Misses": "predicates.misses",
+        "Predicate": "predicates.model",
+        "RStarTree": "index.tree",
+        "Related": "results",
+        "Schema": "events.schema",
+        "Stream": "matching.stream",
+        "Tracker": "matching.tracker",
+        "Transition": "matching.transitions",
+        "Transitions": "matching.transitions",
+    }
 
     def __getattr__(name):
-        """Import what needs asyncio when it is asked for."""
-        if name != "AsyncFilter":
+        """Import what is asked for: a client of the service needs no compiler."""
+        if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from rtfilter.asynchronous.filter import AsyncFilter
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+        return found
 
-        return AsyncFilter
+    def __dir__():
+        return sorted({*globals(), *__all__})
 
 
 __version__ = "0.2.0"

@@ -1,5 +1,6 @@
 """What importing rtfilter imports, and what it does not."""
 
+import ast
 import json
 import os
 import re
@@ -10,6 +11,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+import rtfilter
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
@@ -50,6 +53,28 @@ def test_importing_is_light(tmp_path, module):
     assert not {name.partition(".")[0] for name in imported} & HEAVY
     assert "rtfilter.asynchronous" not in imported  # asyncio takes time, too
     assert not any(name.startswith(("rtfilter.service", "rtfilter.store")) for name in imported)
+
+
+@pytest.mark.parametrize("module", ["rtfilter", "rtfilter.client", "rtfilter.errors"])
+def test_who_needs_no_compiler_loads_none(tmp_path, module):
+    script = f"import sys, {module}; print(*sys.modules)"
+    imported = in_a_fresh_process("-c", script, cwd=tmp_path).split()
+    assert not {"numba", "numpy", "llvmlite"} & {*imported}
+
+
+def test_each_public_name_is_found_where_types_say():
+    (typed,) = [
+        node
+        for node in ast.parse((ROOT / "rtfilter" / "__init__.py").read_text()).body
+        if isinstance(node, ast.If)
+    ]
+    places = {alias.name: node.module for node in typed.body for alias in node.names}
+    assert {name: f"rtfilter.{place}" for name, place in rtfilter._PLACES.items()} == places
+    for name in rtfilter.__all__:
+        assert getattr(rtfilter, name).__module__ == places.get(name, "rtfilter.errors")
+    assert {*rtfilter.__all__} <= {*dir(rtfilter)}
+    with pytest.raises(AttributeError, match="'rtfilter' has no attribute 'nothing'"):
+        rtfilter.nothing  # noqa: B018
 
 
 def test_scipy_is_never_imported():
