@@ -122,7 +122,7 @@ def _report(made: Sequence[int | Exception], wrong: Mapping[int, Exception]) -> 
 
 def _row(one: int | Exception, row: int) -> dict[str, object]:
     if isinstance(one, Exception):
-        return {"problem": {**problems.told(one).document, "row": row}}
+        return {"problem": problems.told(one, row).document}
     return {"subscription": one}
 
 

@@ -91,7 +91,7 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    row: int | None = Field(default=None, description="Which of several, from 0.")
+    row: int | None = Field(default=None, description="Which of several, from 0. Empty lines do not count.")
     attribute: str | None = Field(default=None, description="Name of an attribute of the filter.")
     position: int | None = Field(default=None, description="Place in the SQL text, from 0.")
 
@@ -108,8 +108,24 @@ class Told(NamedTuple):
         return Response(body, self.document["status"], self.headers, media_type=MEDIA)
 
 
-def told(error: Exception) -> Told:
-    """Return what clients are told of an error: nothing of the server's inside."""
+def told(error: Exception, row: int | None = None) -> Told:
+    """Return what clients are told of an error: nothing of the server's inside.
+
+    Parameters
+    ----------
+    error : Exception
+    row : int, optional
+        Which of several it is about, from 0, where the error does not say so itself.
+    """
+    found = _about(error)
+    row = found.document.get("row") if row is None else row
+    if row is not None:
+        detail = f"row {row}, counted from 0: {found.document['detail']}"
+        found.document.update(detail=detail, row=row)
+    return found
+
+
+def _about(error: Exception) -> Told:
     match error:
         case ServiceError():
             headers = {"www-authenticate": CHALLENGE} if error.status == 401 else {}

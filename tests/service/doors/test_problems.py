@@ -102,6 +102,12 @@ def test_it_says_where_in_the_text_and_in_which_row(server):
     assert (answer.body["attribute"], answer.body["position"]) == ("prise", 14)
     answer = server.ask("POST", EVENTS, b'{"price": 1}\n{"price": 1e999}', kind=LINES)
     assert answer.body["row"] == 1
+    assert answer.body["detail"].startswith("row 1, counted from 0: this is not JSON")
+    answer = server.ask(
+        "POST", SUBSCRIPTIONS, b'{"where": "price > 1"}\n\n{"where": "prise > 1"}', kind=LINES
+    )
+    problem = answer.body["rows"][1]["problem"]
+    assert (problem["row"], problem["detail"].partition(":")[0]) == (1, "row 1, counted from 0")
 
 
 def test_what_was_given_is_not_repeated(server):
