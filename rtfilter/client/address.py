@@ -43,6 +43,7 @@ class Address:
         try:
             parts = urlsplit(self.url)
             known = parts.scheme in _SCHEMES and parts.hostname and (parts.port is None or parts.port)
+            known = known and self.url.isprintable() and bool((parts.hostname or "").encode("idna"))
         except ValueError:
             known = False
         if not known:
@@ -58,6 +59,10 @@ class Address:
             raise ClientError(f"ssl is for wss:// and https://; the URL is {self.url}")
         if (self.user is None) == (self.token is None):
             raise ClientError("say who you are: either user, with password, or token")
+        try:
+            "".join(self.credentials.values()).encode()
+        except UnicodeEncodeError:
+            raise ClientError("user, password or token is not UTF-8") from None
 
     @property
     def secure(self) -> bool:

@@ -133,6 +133,10 @@ async def join(address: Address) -> Link:
         raise UnreachableError(f"{address.url} does not answer within {OPENING:g} s") from None
     except InvalidURI as error:
         raise UnreachableError(f"{address.url} is no URL of a server: {error}") from None
+    except ImportError as error:
+        raise UnreachableError(
+            f"{address.url} is behind a proxy: {error}; see the variable no_proxy"
+        ) from None
     except SSLCertVerificationError as error:
         raise UnreachableError(
             f"{address.url} has a certificate that is not trusted: {error.verify_message}; "

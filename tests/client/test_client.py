@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import random
+import sys
 
 import pytest
 from fake_server import LOSSES, FakeServer, RefusalError
@@ -524,6 +525,13 @@ def test_what_is_sent_again_while_the_program_works_on_it_is_not_handed_out_agai
         {"url": "ws://127.0.0.1:99999", "user": "ann"},
         {"url": "ws://127.0.0.1"},
         {"url": "ws://127.0.0.1", "user": "ann", "token": "t"},
+        {"url": "ws://a..b", "user": "ann"},
+        {"url": "ws://host\x00", "user": "ann"},
+        {"url": "ws://" + 70 * "a", "user": "ann"},
+        {"url": "ws://127.0.0.1/\ud800", "user": "ann"},
+        {"url": "ws://127.0.0.1", "user": "\ud800"},
+        {"url": "ws://127.0.0.1", "user": "ann", "password": "\ud800"},
+        {"url": "ws://127.0.0.1", "token": "\ud800"},
         {"url": "ws://127.0.0.1", "user": "ann", "window": 0},
         {"url": "ws://127.0.0.1", "user": "ann", "acknowledge": "never"},
     ],
@@ -547,6 +555,14 @@ def test_a_redirect_is_told_and_not_followed():
                 await connect(f"ws://127.0.0.1:{port}", user="ann").open()
 
     asyncio.run(main())
+
+
+def test_a_proxy_that_needs_another_package_is_told(monkeypatch):
+    monkeypatch.setenv("socks_proxy", "socks5://127.0.0.1:9")
+    monkeypatch.setitem(sys.modules, "python_socks", None)
+    monkeypatch.setitem(sys.modules, "python_socks.async_", None)
+    with pytest.raises(UnreachableError, match=r"behind a proxy: .*no_proxy"):
+        asyncio.run(connect("ws://example.org", user="ann").open())
 
 
 def test_urls():

@@ -145,6 +145,14 @@ def test_a_server_that_is_refused_leaves_nothing_behind(tmp_path, monkeypatch, g
     assert [*tmp_path.iterdir()] == []
 
 
+def test_with_another_database_the_first_user_goes_there(tmp_path):
+    made = settings(data=tmp_path, database="postgresql://ann:secret@host/name")
+    first, *commands = module._first_user(made)
+    assert first.startswith("  export RTFILTER_DATABASE=...  # ")
+    assert commands == module._first_user(settings(data=tmp_path))
+    assert "secret" not in first
+
+
 def test_what_was_there_stays_when_a_server_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "configure", lambda: None)
     (tmp_path / "data" / "mine").mkdir(parents=True)
