@@ -29,7 +29,7 @@ def add_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url",
         default=os.environ.get(URL, "ws://127.0.0.1:8080"),
-        help=f"of the server (default: {URL}, or ws://127.0.0.1:8080)",
+        help=f"of the server, with TLS wss://host:port (default: {URL}, or ws://127.0.0.1:8080)",
     )
     parser.add_argument("--user", metavar="NAME", help="your name")
     parser.add_argument("--token-file", metavar="FILE", help="holds your token")
