@@ -15,7 +15,7 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -55,6 +55,8 @@ MOST_UNMATCHED: Final = 200_000
 """Entries that may wait to be matched."""
 MOST_UNMADE: Final = 20_000
 """Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
+PART: Final = 2000
+"""Subscriptions of one request that are put in together."""
 MOST_KEY: Final = 200
 """Characters of an idempotency key."""
 MOST_FILTERS: Final = 1000
@@ -425,22 +427,41 @@ class Pipeline:
     async def subscribe_many(
         self, who: Identity, filter: str, wishes: Sequence[Wish], key: str | None = None
     ) -> list[int | RTFilterError]:
-        """Subscribe what can be; for each wish its id, or what is wrong with it."""
+        """Subscribe what can be; for each wish its id, or what is wrong with it.
+
+        With a key, what failed for a moment is made when it is asked for again, and nothing twice.
+        """
         who.require(Role.SUBSCRIBER)
         index = self._index(filter)
         most = self.users.most_subscriptions
         if self._owners.of_user[who.user] + len(wishes) > most:
             raise TooManyError(f"a user may have {most} subscriptions at most")
         wrong = await self.beside(check, wishes, index)
-        while self._match.waiting > MOST_UNMADE:
-            await asyncio.sleep(0.01)
-        self._index(filter)  # it may have been removed meanwhile
-        at, arrived = self._clock(), time.perf_counter()
         good = [wish for row, wish in enumerate(wishes) if row not in wrong]
-        entries = [entry_of(Kind.SUBSCRIBE, filter, who.user, wish, at, arrived) for wish in good]
-        asked = [b"subscribe", filter.encode(), *(entry.body for entry in entries)]
-        ids = iter(await self._store.put(entries, _key(who, key, asked)) if entries else ())
-        return [wrong[row] if row in wrong else next(ids) for row in range(len(wishes))]
+        known = None if key is None else await self.beside(_key, who, key, _asked(filter, good))
+        made = await self._put_wishes(who, filter, good, known)
+        return [wrong[row] if row in wrong else next(made) for row in range(len(wishes))]
+
+    async def _put_wishes(
+        self, who: Identity, filter: str, wishes: Sequence[Wish], key: Key | None
+    ) -> Iterator[int | RTFilterError]:
+        """Subscribe in parts, so that others come in between; what fails after the first part is reported."""
+        made: list[int | RTFilterError] = []
+        for first in range(0, len(wishes), PART):
+            while self._match.waiting > MOST_UNMADE:
+                await asyncio.sleep(0.01)
+            part = wishes[first : first + PART]
+            of_part = key if key is None or not first else key._replace(key=f"{key.key}\n{first}")
+            at, arrived = self._clock(), time.perf_counter()
+            entries = [entry_of(Kind.SUBSCRIBE, filter, who.user, wish, at, arrived) for wish in part]
+            try:
+                self._index(filter)  # it may have been removed meanwhile
+                made += await self._store.put(entries, of_part)
+            except RTFilterError as error:
+                if not first:
+                    raise
+                made += [error] * len(part)
+        return iter(made)
 
     async def subscription(self, who: Identity, id: int) -> Subscription:
         """One of the user's subscriptions; an admin's are all. Raises `UnknownError`."""
@@ -563,6 +584,10 @@ def _lone(error: RTFilterError) -> RTFilterError:
         error.row = None
         error.show_row()
     return error
+
+
+def _asked(filter: str, wishes: Iterable[Wish]) -> Iterator[bytes]:
+    yield from (b"subscribe", filter.encode(), *map(msgspec.json.encode, wishes))
 
 
 def _key(who: Identity, key: str | None, parts: Iterable[bytes]) -> Key | None:

@@ -201,9 +201,11 @@ async def _running(settings: Settings, metrics: FilterMetrics) -> AsyncIterator[
             )
             await asyncio.to_thread(_warm)
             gc.disable()  # or it would look again and again at a million subscriptions,
-            await pipeline.start()
-            gc.freeze()  # as it would later, while events wait
-            gc.enable()
+            try:
+                await pipeline.start()
+            finally:
+                gc.freeze()  # as it would later, while events wait
+                gc.enable()
             try:
                 yield pipeline
             finally:

@@ -34,6 +34,8 @@ from rtfilter.store.tables import (
 
 PAGE: Final = 10_000
 """Entries that are read at once."""
+FEW: Final = 1000
+"""The same, where others wait meanwhile."""
 _COLUMNS: Final = ("kind", "filter", "user", "body", "subscription", "at", "expires", "manner")
 _ENTRY: Final = (LOG.c.position, *(LOG.c[name] for name in _COLUMNS))
 _LIVE: Final = LOG.c.until.is_(None) & LOG.c.subscription.is_not(None)
@@ -287,15 +289,15 @@ class Log:
         )
         return self._pages(asked, since - 1)
 
-    def _pages(self, asked: sql.Select[Any], after: int) -> Iterator[Logged]:
+    def _pages(self, asked: sql.Select[Any], after: int, size: int = PAGE) -> Iterator[Logged]:
         while True:
-            page = asked.where(LOG.c.position > after).order_by(LOG.c.position).limit(PAGE)
+            page = asked.where(LOG.c.position > after).order_by(LOG.c.position).limit(size)
             with self._engine.connect() as connection:
                 rows = connection.execute(page).all()
             for row in rows:
                 after = row[0]
                 yield _logged(row)
-            if len(rows) < PAGE:
+            if len(rows) < size:
                 return
 
     def owners(self) -> Iterator[tuple[int, str, str, float | None, str | None]]:
@@ -344,7 +346,7 @@ class Log:
             after = max(after, self._before(since))
         if until is not None:
             asked = asked.where(LOG.c.position <= self._before(until))
-        return self._pages(asked, after)
+        return self._pages(asked, after, FEW)
 
     def _before(self, moment: float) -> int:
         """The last position that arrived before a moment: `at` ascends with positions."""

@@ -1,6 +1,7 @@
 """Publish, store, match, deliver; and the same again after a restart."""
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from served import ADMIN, ANN, BOB, CARL, events, pairs, publish, served, subscr
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.service import minding
+from rtfilter.service import minding, reading, snapshots
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.deliver import Deliver, Owned, Part
 from rtfilter.service.errors import (
@@ -579,6 +580,110 @@ def test_an_error_of_a_transaction_ends_no_stage(tmp_path, monkeypatch):
         return len(await publish(pipeline, 1))
 
     assert served(tmp_path, script) == [1]
+
+
+def test_many_are_put_in_by_parts_and_what_fails_is_made_when_it_is_asked_for_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.PART", 2)
+    plain, commits = Log.commit, []
+
+    def commit(log, requests, progress=None):
+        commits.append(sum(len(asked.entries) for asked in requests))
+        if commits.count(2) == 2:
+            commits.append(2)
+            raise sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
+        return plain(log, requests, progress)
+
+    async def script(pipeline):
+        wishes = [Wish(f"price > {i}") for i in range(5)]
+        wishes.insert(1, Wish("price >"))
+        monkeypatch.setattr(Log, "commit", commit)
+        first = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        with pytest.raises(ConflictError):
+            await pipeline.subscribe_many(ANN, "default", [*wishes[:5], Wish("price > 9")], "k")
+        return [type(one) for one in first], first, again, len(await pipeline.subscriptions(ANN))
+
+    ((kinds, first, again, count),) = served(tmp_path, script)
+    assert kinds == [int, PredicateError, int, BusyError, BusyError, int]
+    assert [one for one in first if type(one) is int] == [again[0], again[2], again[5]]
+    assert sum(type(one) is int for one in again) == count == 5
+    assert max(commits) == 2
+
+
+def test_an_event_is_held_against_the_same_ends_after_a_crash_though_the_clock_is_set_back(
+    tmp_path, monkeypatch
+):
+    now, plain = [1000.0], Log.commit
+    monkeypatch.setattr(minding, "TICK", 100.0)  # so that its end is not written
+
+    async def first(pipeline):
+        await subscribe(pipeline, "price > 0", ttl=50.0)
+        now[0] += 60
+        await publish(pipeline, 1)
+        now[0] -= 60
+        await publish(pipeline, 2)
+        return pairs(pipeline, ANN)
+
+    async def again(pipeline):
+        await pipeline.settled(pipeline.counts["head"])
+        return pairs(pipeline, ANN)
+
+    with monkeypatch.context() as patch:  # as where it is killed before it has written any progress
+        patch.setattr(Log, "commit", lambda log, requests, progress=None: plain(log, requests))
+        before = served(tmp_path, first, clock=lambda: now[0])
+    assert served(tmp_path, again, clock=lambda: now[0]) == before
+
+
+def test_the_log_tells_once_that_it_cannot_be_written(tmp_path, monkeypatch, caplog):
+    def fail(*_):
+        raise sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
+
+    async def script(pipeline):
+        for _ in range(2):
+            with monkeypatch.context() as patch:
+                patch.setattr(Log, "commit", fail)
+                for _ in range(3):
+                    with pytest.raises(BusyError):
+                        await publish(pipeline, 1)
+            await publish(pipeline, 1)
+
+    served(tmp_path, script)
+    told = [one.levelname for one in caplog.records if one.name == "rtfilter.service.writing"]
+    assert told == ["CRITICAL", "WARNING"] * 2
+
+
+def test_indexes_that_cannot_be_written_are_tried_again_less_and_less_often(tmp_path, monkeypatch):
+    tried = []
+
+    def write(*_):
+        tried.append(1)
+        raise OSError("disk is full")
+
+    monkeypatch.setattr(snapshots, "write", write)
+    monkeypatch.setattr(minding, "TICK", 0.001)
+    monkeypatch.setattr(minding, "RETRY", 0.05)
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        await asyncio.sleep(0.45)
+        return len(tried)
+
+    assert served(tmp_path, script, keeping=Keeping(changes=1))[0] in (1, 2, 3)
+
+
+def test_a_long_query_keeps_nobody_waiting(tmp_path, monkeypatch):
+    going = threading.Event()
+    monkeypatch.setattr(reading, "query", lambda *_: going.wait(5))
+
+    async def script(pipeline):
+        asked = [asyncio.create_task(pipeline.query(ADMIN, "default")) for _ in range(5)]
+        await asyncio.sleep(0)
+        id = await subscribe(pipeline, "price > 0")
+        assert not any(one.done() for one in asked)
+        going.set()
+        return (await pipeline.subscription(ANN, id)).id == id, await asyncio.gather(*asked)
+
+    assert served(tmp_path, script) == [(True, [True] * 5)]
 
 
 def test_a_key_stands_for_one_kind_of_request(tmp_path):

@@ -202,6 +202,17 @@ def test_events_are_found_by_time(opened):
             assert times(since, until) == [at for at in wanted if low <= at < high], (since, until)
 
 
+def test_moments_ascend_also_where_the_clock_is_set_back_between_two_runs(url):
+    for at in (5.0, 3.0):
+        log = Log(engine(url))
+        put(log, event(at=at))
+        log.close()
+    log = Log(engine(url))
+    assert [one.entry.at for one in log.entries(0)] == [5.0, 5.0]
+    assert log.latest == 5.0
+    log.close()
+
+
 def test_positions_are_never_used_again(url):
     log = Log(engine(url))
     put(log, event(), event(), event())
