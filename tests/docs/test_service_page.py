@@ -222,6 +222,7 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
     found = dict(re.findall(r"^\| (.*?) \| ([\d,]+)", text, re.MULTILINE))
     assert {name: int(value.replace(",", "")) for name, value in found.items()} == {
         "events or subscriptions in a request": bodies.MOST_EVENTS,
+        "JSON that is no event: a filter, a subscription, a question": bodies.MOST_DOCUMENT // 2**20,
         "a page of an answer": routes.MOST_OF_A_PAGE,
         "headers of a request": patience.MOST_HEADERS // 1024,
         "`metadata` of a subscription, as JSON": subscriptions.MOST_METADATA,
