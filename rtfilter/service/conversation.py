@@ -274,8 +274,9 @@ class Conversation:
     async def _publish(self, who: Identity, message: Publish) -> list[int]:
         if (message.event is UNSET) == (message.events is UNSET):
             raise DirectiveError('give "event", an object, or "events", a list of them')
-        events = [message.event] if message.events is UNSET else message.events
-        parsed = self._pipeline.parse(message.filter).objects(events)
+        parse = self._pipeline.parse(message.filter)
+        several = message.events
+        parsed = [parse.object(message.event)] if several is UNSET else parse.objects(several)
         return await self._pipeline.publish(who, message.filter, parsed, message.key, self._heard)
 
     def _get(self, who: Identity) -> int:

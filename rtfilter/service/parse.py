@@ -43,6 +43,11 @@ class Parse:
             _require_object(event, row)
         return self._checked(events, None)
 
+    def object(self, event: Any) -> bytes:
+        """Return one that is decoded already. Raises `EventError`."""
+        _require_object(event, None)
+        return self._checked([event], None, lone=True)[0]
+
     def _checked(
         self, events: Sequence[dict[str, Any]], bodies: Sequence[bytes] | None, lone: bool = False
     ) -> list[bytes]:

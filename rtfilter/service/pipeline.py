@@ -386,7 +386,10 @@ class Pipeline:
             events = self._log.events(filter, user=user, since=since, until=until, after=first)
             return reading.query(info.schema, where, events, limit)
 
-        return await asyncio.get_running_loop().run_in_executor(self._queries, look)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._queries, look)
+        except PredicateError as error:
+            raise _lone(error) from None
 
     async def match(self, who: Identity, filter: str, events: Sequence[bytes]) -> list[list[int]]:
         """Ids of the user's own subscriptions that each event matches; of all, for admins."""

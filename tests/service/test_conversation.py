@@ -338,6 +338,9 @@ def test_publishing_over_a_session(tmp_path):
             (error,) = await say(session, "PUBLISH", **wrong)
             assert error["directive"] == "ERROR"
             assert said in error["error"]
+            assert "row" not in error
+        (error,) = await say(session, "PUBLISH", events=[{}, 7])
+        assert error["row"] == 1
         assert events(pipeline, 1)
 
     served(tmp_path, script)

@@ -671,6 +671,15 @@ def test_indexes_that_cannot_be_written_are_tried_again_less_and_less_often(tmp_
     assert served(tmp_path, script, keeping=Keeping(changes=1))[0] in (1, 2, 3)
 
 
+def test_the_predicate_of_a_query_is_of_no_row(tmp_path):
+    async def script(pipeline):
+        with pytest.raises(PredicateError) as refused:
+            await pipeline.query(ADMIN, "default", "price >")
+        return refused.value.row
+
+    assert served(tmp_path, script) == [None]
+
+
 def test_a_long_query_keeps_nobody_waiting(tmp_path, monkeypatch):
     going = threading.Event()
     monkeypatch.setattr(reading, "query", lambda *_: going.wait(5))

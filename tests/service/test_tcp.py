@@ -367,8 +367,9 @@ def test_an_error_of_the_server_ends_the_connection_and_is_logged(tmp_path, capl
 def test_who_does_not_close_at_the_end_is_no_error(tmp_path, caplog):
     async def script(pipeline):
         patience = QUICK._replace(end=0.01)
-        async with listen(lambda: Conversation(pipeline), "127.0.0.1", 0, patience=patience) as address:
-            client = Client(*await asyncio.open_connection(*address))
+        bound = socket.create_server(("127.0.0.1", 0))
+        async with listen(lambda: Conversation(pipeline), bound, patience=patience):
+            client = Client(*await asyncio.open_connection(*bound.getsockname()))
             await client.say("CONNECT", user="ann")
         await client.close()
 
