@@ -26,6 +26,7 @@ SHORT = {
     r'"connection":"[0-9a-f-]+"': '"connection":"N"',
     r"[\d,]+ a second": "N a second",
     r"\d{4}-\d\d-\d\d": "DAY",
+    r"--data \S+/alerts ": "--data /home/me/alerts ",
 }
 """What is another one each time."""
 
