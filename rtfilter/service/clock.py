@@ -21,7 +21,7 @@ class Clock:
     def __init__(self, beneath: Callable[[], float], least: float) -> None:
         self._beneath, self._last = beneath, least
 
-    def __call__(self) -> float:
-        """Now."""
-        self._last = max(self._last, self._beneath())
+    def __call__(self, since: float = 0.0) -> float:
+        """So many seconds ago, or later where a later moment was told before; by default now."""
+        self._last = max(self._last, self._beneath() - since)
         return self._last

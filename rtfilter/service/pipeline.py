@@ -352,7 +352,6 @@ class Pipeline:
             When they reached the server, by `time.perf_counter`, from which on response times count. By
             default now.
         """
-        arrived = time.perf_counter() if arrived is None else arrived
         who.require(Role.PUBLISHER)
         self._index(filter)
         self.users.admit(who, len(events))
@@ -362,7 +361,9 @@ class Pipeline:
             for user in self.deliver.full:
                 if self._owners.of_both[user, filter]:
                     raise BusyError("a subscriber's backlog is full; try again", 5.0)
-        at = self._clock()
+        now = time.perf_counter()
+        arrived = now if arrived is None else arrived
+        at = self._clock(now - arrived)
         entries = [Entry(Kind.EVENT, filter, who.user, body, at=at, arrived=arrived) for body in events]
         same = events if self._hook is None else [b"%d" % len(events)]  # a hook may add another time
         return list(await self._store.put(entries, _key(who, key, [b"publish", filter.encode(), *same])))
