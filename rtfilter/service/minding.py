@@ -140,14 +140,15 @@ class Minder:
             for index in list(self._indexes.values()):
                 folder = self._folder / snapshots.name_of(index.info)
                 aside = await asyncio.to_thread(snapshots.write, folder, index.filter)
-                await self._match.reached(self._match.taken)  # the index may hold all of these already
+                upto = self._match.taken  # the index may hold all of these already
+                await self._match.reached(upto)
                 await self._store.flush()
-                snapshots.keep(aside, position)
+                snapshots.keep(aside, position, upto)
             self._match.changes -= before
 
     async def _trim(self, moment: float) -> None:
         known = {snapshots.name_of(index.info) for index in self._indexes.values()}
-        held = [position for name in known for position in snapshots.positions(self._folder / name)]
+        held = [one.position for name in known for one in snapshots.kept(self._folder / name)]
         changes = min([self.written, *held])
         count = await self._store.change(self._log.trim, moment - self._keeping.retention, changes)
         snapshots.remove_others(self._folder, known)

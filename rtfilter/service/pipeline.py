@@ -158,6 +158,8 @@ class Pipeline:
             index, changes = snapshots.open_index(self._folder, info, log, settled, self._metrics(info))
             self._add(index)
             self._match.changes += changes
+        known = {snapshots.name_of(index.info) for index in self._indexes.values()}
+        snapshots.remove_others(self._folder, known)  # a filter that is added may get the name of one
         for id, filter, user, expires, manner in log.owners():
             if filter not in self._indexes or id < self._indexes[filter].info.since:
                 continue  # asked for while its filter was removed

@@ -8,9 +8,11 @@ belongs to another log.
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Container
 from pathlib import Path
+from typing import NamedTuple
 
 from rtfilter.errors import SnapshotError
 from rtfilter.filter import EventFilter
@@ -46,26 +48,34 @@ def open_index(
 
 
 def _newest(folder: Path, settled: int, metrics: Metrics | None) -> tuple[EventFilter, int] | None:
-    for position in sorted(positions(folder), reverse=True):
-        path = folder / str(position)
-        if position > settled:  # of a log that lost its end: positions come again, for others
-            _log.warning("%s is newer than the log; it is removed", path)
-            _remove(path)
+    for one in sorted(kept(folder), reverse=True):
+        if one.upto > settled:  # of a log that lost its end: positions come again, for others
+            _log.warning("%s is newer than the log; it is removed", one.path)
+            _remove(one.path)
             continue
         try:
-            found = EventFilter.load(path, metrics=metrics or False)
+            found = EventFilter.load(one.path, metrics=metrics or False)
         except SnapshotError as error:
             _log.warning("%s; it is built from the log", error)
-            _remove(path)
+            _remove(one.path)
             continue
         found.max_unbounded = None
-        return found, position
+        return found, one.position
     return None
 
 
-def positions(folder: Path) -> list[int]:
-    """Of the indexes in a folder."""
-    return [int(path.name) for path in folder.glob("*") if path.name.isascii() and path.name.isdecimal()]
+class Kept(NamedTuple):
+    """An index beside the log: it holds all up to a position, and nothing beyond another."""
+
+    position: int
+    upto: int
+    path: Path
+
+
+def kept(folder: Path) -> list[Kept]:
+    """The indexes in a folder."""
+    named = ((re.fullmatch(r"([0-9]+)-([0-9]+)", path.name), path) for path in folder.glob("*"))
+    return [Kept(int(name[1]), int(name[2]), path) for name, path in named if name is not None]
 
 
 def write(folder: Path, filter: EventFilter) -> Path:
@@ -77,16 +87,16 @@ def write(folder: Path, filter: EventFilter) -> Path:
     return aside
 
 
-def keep(aside: Path, position: int) -> None:
-    """Have an index that was written aside used from now on, and remove others."""
-    folder = aside.parent
-    old = positions(folder)
-    if position in old:
-        shutil.rmtree(aside)
+def keep(aside: Path, position: int, upto: int) -> None:
+    """Have an index that was written aside used from now on, and remove others; see `Kept`."""
+    target = aside.with_name(f"{position}-{upto}")
+    if target.exists():
+        _remove(aside)
         return
-    aside.rename(folder / str(position))
-    for one in old:
-        _remove(folder / str(one))
+    aside.rename(target)
+    for path in aside.parent.glob("*"):
+        if path != target:
+            _remove(path)
 
 
 def remove_others(root: Path, known: Container[str]) -> None:

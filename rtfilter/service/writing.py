@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.service.errors import BusyError, ConflictError
-from rtfilter.store.log import Log, Placed
+from rtfilter.store.log import Log, Placed, TakenError
 from rtfilter.store.tables import Entry, Key, Logged, Progress, Request
 
 MOST_WAITING: Final = 64 * 2**20
@@ -111,6 +111,9 @@ class Store:
             requests = [one.request for one in asked]
             try:
                 missed, placed = await loop.run_in_executor(self._thread, self._commit, requests, progress)
+            except TakenError as error:
+                self._fail(asked, flushes, error)
+                raise
             except Exception as error:
                 if not failing:
                     _log.critical("the log cannot be written; who asks is told to try again", exc_info=True)

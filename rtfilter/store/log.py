@@ -6,6 +6,7 @@ What `Log.commit` returned survives a killed process. Everything else of the ser
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -48,6 +49,10 @@ class RefusedError(RTFilterError):
     ----------
     message : str
     """
+
+
+class TakenError(RTFilterError):
+    """Another process has opened the log since; this one may write no more."""
 
 
 class VersionError(RTFilterError, ValueError):
@@ -112,11 +117,29 @@ class Log:
             )
         with self._writing.begin() as connection:
             _put_state(connection, "version", VERSION)
+            self._epoch = self._take(connection)
             asked = sql.select(LOG.c.position, LOG.c.at).order_by(LOG.c.position.desc()).limit(1)
             last = connection.execute(asked).first()
         self.head = max(0 if last is None else int(last[0]), state.get("head", 0))
         self.latest = 0.0 if last is None else float(last[1])
         self._in_doubt = False
+
+    @staticmethod
+    def _take(connection: sql.Connection) -> int:
+        """Shut out who opened the log before, and may not know that its lock is lost."""
+        asked = sql.select(STATE.c.value).where(STATE.c.name == "epoch")
+        epoch = int(connection.execute(asked).scalar() or 0) + 1
+        _put_state(connection, "epoch", epoch)
+        return epoch
+
+    @contextmanager
+    def _write(self) -> Iterator[sql.Connection]:
+        """A transaction of whom the log belongs to. Raises `TakenError`."""
+        mine = (STATE.c.name == "epoch") & (STATE.c.value == self._epoch)
+        with self._writing.begin() as connection:
+            if connection.execute(sql.update(STATE).where(mine).values(value=self._epoch)).rowcount != 1:
+                raise TakenError("another server has opened this database since; this one must end")
+            yield connection
 
     def _state(self) -> dict[str, int]:
         with self._engine.connect() as connection:
@@ -129,6 +152,7 @@ class Log:
 
         Raises
         ------
+        TakenError
         sqlalchemy.exc.SQLAlchemyError
             Nothing was written, unless the connection was lost at the last moment; `missed` tells.
         """
@@ -136,7 +160,7 @@ class Log:
             raise RuntimeError("a commit has failed: ask `missed` first")
         head, placed = self.head, []
         self._in_doubt = True
-        with self._writing.begin() as connection:
+        with self._write() as connection:
             rows: list[dict[str, Any]] = []
             keys: dict[tuple[str, str], tuple[bytes, Placed]] = {}
             for request in requests:
@@ -211,7 +235,7 @@ class Log:
         It is another one where that was put in before, and the answer was lost.
         """
         asked = sql.select(FILTERS).where(FILTERS.c.name == name)
-        with self._writing.begin() as connection:
+        with self._write() as connection:
             row = connection.execute(asked).first()
             made = FilterRow(name, self.head + 1, schema, key) if row is None else FilterRow(*row)
             if row is None:
@@ -223,7 +247,7 @@ class Log:
 
     def remove_filter(self, name: str) -> None:
         """Forget a filter."""
-        with self._writing.begin() as connection:
+        with self._write() as connection:
             connection.execute(sql.delete(FILTERS).where(FILTERS.c.name == name))
 
     def trim(self, events: float, changes: int) -> int:
@@ -237,7 +261,7 @@ class Log:
             Changes that were superseded up to this position go, once that is settled; ends of subscriptions
             stay as long as events, since users may have to be told.
         """
-        with self._writing.begin() as connection:
+        with self._write() as connection:
             _put_state(connection, "head", self.head)
             settled = connection.execute(
                 sql.select(STATE.c.value).where(STATE.c.name == "settled")

@@ -29,7 +29,7 @@ from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.subscriptions import removal_of
 from rtfilter.store.database import engine
-from rtfilter.store.log import Log
+from rtfilter.store.log import Log, TakenError
 from rtfilter.store.tables import Entry, Kind, Logged, Request
 
 
@@ -569,6 +569,18 @@ def test_what_fails_alone_is_left_out_and_the_rest_goes_on(tmp_path, monkeypatch
     assert any("the event at position" in one for one in left_out)
     assert any("the subscription" in one for one in left_out)
     assert any("the change at position" in one for one in left_out)
+
+
+def test_it_ends_where_another_server_has_opened_its_database(tmp_path):
+    async def script(pipeline):
+        other = Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))
+        other.close()
+        with pytest.raises(BusyError):
+            await pipeline.publish(CARL, "default", events(pipeline, 1))
+        assert isinstance(await pipeline.died(), TakenError)
+
+    with pytest.raises(AssertionError):  # it is not healthy
+        served(tmp_path, script)
 
 
 def test_an_error_of_a_transaction_ends_no_stage(tmp_path, monkeypatch):

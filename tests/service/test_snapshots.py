@@ -45,7 +45,7 @@ def test_an_index_of_a_log_that_lost_its_end_is_not_used(tmp_path):
     assert (bobs, anns) == ({(position, id)}, set())
 
 
-@pytest.mark.parametrize("name", ["new", "1"])
+@pytest.mark.parametrize("name", ["new", "1-1"])
 def test_a_file_in_the_place_of_an_index_is_in_nobodys_way(tmp_path, name):
     async def first(pipeline):
         await subscribe(pipeline, "price > 1")
@@ -73,3 +73,41 @@ def test_a_damaged_index_is_written_anew_at_the_same_position(tmp_path):
     (index / "manifest.json").write_text("{")
     served(tmp_path, later)
     assert (index / "manifest.json").read_text() != "{"
+
+
+def test_an_index_that_may_hold_more_than_the_log_is_not_used(tmp_path):
+    """As where the power is lost before the last changes are on the disk."""
+
+    async def first(pipeline):
+        await subscribe(pipeline, "price > 1")
+        await publish(pipeline, 1)
+        await write(pipeline)
+
+    async def again(pipeline):
+        (place,) = await publish(pipeline, 2)
+        return place in {at for at, _ in pairs(pipeline, ANN)}
+
+    served(tmp_path, first)
+    (index,) = folder_of(tmp_path).iterdir()
+    position, upto = map(int, index.name.split("-"))
+    beyond = index.with_name(f"{position}-{upto + 100}")
+    index.rename(beyond)
+    assert served(tmp_path, again) == [True]
+    assert not beyond.exists()
+
+
+def test_indexes_of_a_log_that_was_removed_go(tmp_path):
+    async def first(pipeline):
+        await subscribe(pipeline, "price > 1")
+        await publish(pipeline, 1)
+        await write(pipeline)
+
+    async def again(pipeline):
+        await publish(pipeline, *range(10))
+        return pairs(pipeline, ANN)
+
+    served(tmp_path, first)
+    for path in tmp_path.glob("log.sqlite*"):
+        path.unlink()
+    assert served(tmp_path, again, again) == [set(), set()]
+    assert not [*(tmp_path / "indexes").iterdir()]

@@ -8,7 +8,7 @@ import sqlalchemy
 
 import postgresql
 from rtfilter.store.database import engine, hold
-from rtfilter.store.log import Log, VersionError
+from rtfilter.store.log import Log, TakenError, VersionError
 from rtfilter.store.tables import Entry, Key, Kind, Mark, Progress, Request, Row
 
 
@@ -132,6 +132,24 @@ def test_what_was_committed_without_an_answer_is_told(opened, monkeypatch):
     assert [(one.position, one.entry.body) for one in opened.missed()] == [(2, b"c")]
     assert opened.missed() == []
     assert put(opened, event(b"d")) == 3
+
+
+def test_who_opened_the_log_before_may_write_no_more(url):
+    """As where the lock of a server went with its connection to the database."""
+    first, second = Log(engine(url)), Log(engine(url))
+    writes = (
+        lambda log: put(log, event()),
+        lambda log: log.put_filter("f", b"[]", None),
+        lambda log: log.remove_filter("f"),
+        lambda log: log.trim(0.0, 0),
+    )
+    for write in writes:
+        with pytest.raises(TakenError):
+            write(first)
+        write(second)
+    assert (len(list(second.entries(0))), second.head) == (1, 2)
+    for log in (first, second):
+        log.close()
 
 
 def test_a_refused_request_leaves_the_others_of_its_transaction(opened):

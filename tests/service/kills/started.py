@@ -67,10 +67,11 @@ def points():
     wrap(snapshots, "write", None, "an index is written aside")
 
     def remove(path, ignore_errors=False):
-        if path.name.isdecimal():
+        kept = "-" in path.name and path.name != "new"
+        if kept:
             here("an index is renamed")
         shutil.rmtree(path, ignore_errors)
-        if path.name.isdecimal():
+        if kept:
             here("older indexes are removed")
 
     snapshots.shutil = SimpleNamespace(rmtree=remove)
