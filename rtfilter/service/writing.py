@@ -55,6 +55,7 @@ class Store:
         self._bytes = 0
         self._news = asyncio.Event()
         self._flushes: list[asyncio.Future[None]] = []
+        self._missed: list[Logged] = []  # what the log has of failed transactions, and nobody was told
         self._thread = ThreadPoolExecutor(1, "rtfilter-log")
 
     async def put(self, entries: Sequence[Entry], key: Key | None = None) -> range:
@@ -110,7 +111,7 @@ class Store:
             progress = self._progress()
             requests = [one.request for one in asked]
             try:
-                missed, placed = await loop.run_in_executor(self._thread, self._commit, requests, progress)
+                placed = await loop.run_in_executor(self._thread, self._commit, requests, progress)
             except TakenError as error:
                 self._fail(asked, flushes, error)
                 raise
@@ -124,15 +125,16 @@ class Store:
             if failing:
                 _log.warning("the log is written again")
                 failing = False
+            missed, self._missed = self._missed, []
             self._stored(missed)
             self._tell(asked, placed)
             for flush in flushes:
                 if not flush.done():
                     flush.set_result(None)
 
-    def _commit(self, requests: list[Request], progress: Progress) -> tuple[list[Logged], list[Placed]]:
-        missed = self._log.missed()
-        return missed, self._log.commit(requests, progress)
+    def _commit(self, requests: list[Request], progress: Progress) -> list[Placed]:
+        self._missed += self._log.missed()  # they stay there where this fails, too
+        return self._log.commit(requests, progress)
 
     def _take(self) -> list[_Asked]:
         count = entries = 0

@@ -795,3 +795,34 @@ def test_an_end_that_could_not_be_written_is_tried_again(tmp_path, monkeypatch):
 
     assert served(tmp_path, script) == ["expired"]
     assert failures
+
+
+def test_what_was_put_in_is_matched_though_its_answer_is_lost_and_the_next_transaction_fails(
+    tmp_path, monkeypatch
+):
+    plain, failures = Log.commit, []
+
+    def commit(log, requests, progress=None):
+        how = failures.pop(0) if failures else None
+        head = log.head
+        placed = plain(log, requests, progress) if how != "before" else []
+        if how is None:
+            return placed
+        log.head, log._in_doubt = head, True
+        raise sqlalchemy.exc.OperationalError("", {}, Exception("connection lost"))
+
+    monkeypatch.setattr(Log, "commit", commit)
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        failures[:] = ["after", "before"]
+        one = events(pipeline, 1)
+        for _ in range(2):
+            with pytest.raises(BusyError):
+                await pipeline.publish(CARL, "default", one, "k")
+        places = await pipeline.publish(CARL, "default", one, "k")
+        await publish(pipeline, -1)
+        return places, [one.position for one in pipeline.pending(ANN)]
+
+    ((places, pending),) = served(tmp_path, script)
+    assert pending == places
