@@ -115,6 +115,8 @@ class Pipeline:
         self._owners = Owners()
         self._indexes: dict[str, Index] = {}
         self._parsers: dict[str, Parse] = {}
+        self._leaving: set[str] = set()  # filters that are being removed: nothing is taken in for them
+        self._one_filter = asyncio.Lock()  # is added or removed at a time
         self.deliver = Deliver(self._owners, bounds, log.marks())
         self._match = Match(self._indexes, self.deliver.tell)
         self._store = Store(log, self._stored, self._progress, self._not_written)
@@ -208,7 +210,7 @@ class Pipeline:
         for ended in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(ended, Exception) and not isinstance(ended, ConflictError):
                 raise ended
-        await self.settled(self._log.head)
+        await self.settled(max(self._begun, self._changed))  # not the head: it may be that of a filter
         self.deliver.acknowledge(user, [one.position for one in self.deliver.pending(user)])
         await self._store.flush()
         await self.users.forgotten(user)
@@ -275,11 +277,11 @@ class Pipeline:
 
     def filters(self, who: Identity) -> list[FilterInfo]:
         """All filters, by name."""
-        return [self._indexes[name].info for name in sorted(self._indexes)]
+        return [self._indexes[name].info for name in sorted(self._indexes.keys() - self._leaving)]
 
     def _index(self, filter: str) -> Index:
         found = self._indexes.get(filter)
-        if found is None:
+        if found is None or filter in self._leaving:
             raise UnknownError(f"there is no filter {filter!r}")
         return found
 
@@ -299,15 +301,17 @@ class Pipeline:
             raise RequestError("a filter's name is 1 to 64 letters, digits, and _ . - after the first one")
         if key is not None and key not in schema.attributes:
             raise RequestError(f"the key {key!r} is no attribute of the schema")
-        if name not in self._indexes:
-            if len(self._indexes) >= MOST_FILTERS:
-                raise TooManyError(f"there are {MOST_FILTERS} filters already")
-            schema_json = msgspec.json.encode(schema.to_json())
-            row = await self._store.change(self._log.put_filter, name, schema_json, key)
+        async with self._one_filter:
+            if name in self._leaving:
+                raise BusyError(f"the filter {name!r} could not be removed; remove it again", 1.0)
             if name not in self._indexes:
+                if len(self._indexes) >= MOST_FILTERS:
+                    raise TooManyError(f"there are {MOST_FILTERS} filters already")
+                schema_json = msgspec.json.encode(schema.to_json())
+                row = await self._store.change(self._log.put_filter, name, schema_json, key)
                 info = _info(row)
                 self._add(Index(info, snapshots.empty(info, self._metrics(info))))
-        found = self._indexes[name].info
+            found = self._indexes[name].info
         if (found.schema, found.key) != (schema, key):
             raise ConflictError(f"there is a filter {name!r} with another schema or key; take another name")
         return found
@@ -315,17 +319,21 @@ class Pipeline:
     async def remove_filter(self, who: Identity, name: str) -> None:
         """Remove a filter with its subscriptions. For admins."""
         who.require(Role.ADMIN)
-        index = self._index(name)
-        del self._indexes[name], self._parsers[name]  # nothing is taken in for it from here on
-        try:
-            await self._store.put([])  # after this, those that were being put in are known
-            mine = [(id, owned.user) for id, owned in self._owners.items() if owned.filter == name]
-            ends = (self.remove(id, name, user, "its filter was removed") for id, user in mine)
-            await asyncio.gather(*ends)
-            await self._store.change(self._log.remove_filter, name)
-        except RTFilterError:
-            self._add(index)
-            raise
+        async with self._one_filter:
+            if name not in self._indexes:
+                raise UnknownError(f"there is no filter {name!r}")
+            self._leaving.add(name)
+            try:
+                await self._store.put([])  # after this, those that were being put in are known
+                mine = [(id, owned.user) for id, owned in self._owners.items() if owned.filter == name]
+                ends = (self.remove(id, name, user, "its filter was removed") for id, user in mine)
+                await asyncio.gather(*ends)
+            except RTFilterError:
+                self._leaving.discard(name)  # it is there as before: its index has missed nothing
+                raise
+            await self._store.change(self._log.remove_filter, name)  # or it is to be asked for again
+            del self._indexes[name], self._parsers[name]
+            self._leaving.discard(name)
 
     def parse(self, filter: str) -> Parse:
         """What reads the events of a filter. Raises `UnknownError`."""

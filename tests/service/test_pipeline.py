@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
+import time
 
 import numpy as np
 import pytest
 import sqlalchemy
-from served import ADMIN, ANN, BOB, CARL, events, pairs, publish, served, subscribe
+from served import ADMIN, ANN, BOB, CARL, SCHEMA, events, pairs, publish, served, subscribe
 
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive.controllers import FixedPlan
@@ -822,6 +823,42 @@ def test_what_was_put_in_is_matched_though_its_answer_is_lost_and_the_next_trans
                 await pipeline.publish(CARL, "default", one, "k")
         places = await pipeline.publish(CARL, "default", one, "k")
         await publish(pipeline, -1)
+        return places, [one.position for one in pipeline.pending(ANN)]
+
+    ((places, pending),) = served(tmp_path, script)
+    assert pending == places
+
+
+def test_a_user_is_removed_though_the_last_position_is_that_of_a_filter(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        await publish(pipeline, 1)
+        await pipeline.unsubscribe(ANN, pipeline.pending(ANN)[0].subscriptions[0])
+        await pipeline.add_filter(ADMIN, "other", SCHEMA)
+        async with asyncio.timeout(1):
+            await pipeline._forget("ann")
+
+    served(tmp_path, script)
+
+
+def test_a_filter_that_could_not_be_removed_has_lost_nothing(tmp_path, monkeypatch):
+    plain = Log.commit
+
+    def commit(log, requests, progress=None):
+        if any(one.kind == Kind.UNSUBSCRIBE for asked in requests for one in asked.entries):
+            time.sleep(0.05)  # meanwhile events are matched
+            raise sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
+        return plain(log, requests, progress)
+
+    monkeypatch.setattr(Log, "commit", commit)
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        pipeline._match._size = 1  # so that most are not matched yet
+        places = await pipeline.publish(CARL, "default", events(pipeline, *range(1, 51)))
+        with pytest.raises(BusyError):
+            await pipeline.remove_filter(ADMIN, "default")
+        await pipeline.settled(places[-1])
         return places, [one.position for one in pipeline.pending(ANN)]
 
     ((places, pending),) = served(tmp_path, script)
