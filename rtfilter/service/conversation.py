@@ -88,7 +88,10 @@ class Conversation:
         self.outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._due: deque[_Due] = deque()
         self._sent: dict[int, _Sent] = {}  # by position; their numbers ascend
-        self._room = FEW  # how many of these there may be before they are looked through
+        self._added, self._room = (
+            0,
+            FEW,
+        )  # positions since both were looked through, and how many there may be
         self._number = 0
         self._credit: int | None = None
         self._caught_up = False
@@ -104,16 +107,18 @@ class Conversation:
         """Send deliveries, now or when there is room and credit."""
         self._due.extend([_Due(positions, True)] if digest else [_Due([one], False) for one in positions])
         self._flush()
-        self._prune()
+        self._added += len(positions)
+        if self._added > self._room:
+            self._prune()
 
     def _prune(self) -> None:
-        """Now and then, forget what was dropped meanwhile or is acknowledged on another connection."""
+        """Forget what was dropped meanwhile, or is acknowledged on another connection."""
         assert self.who is not None
-        if len(self._due) + len(self._sent) > self._room:
-            needed = {one.position for one in self._pipeline.deliver.pending(self.who.user)}
-            self._due = deque(one for one in self._due if not needed.isdisjoint(one.positions))
-            self._sent = {at: sent for at, sent in self._sent.items() if at in needed}
-            self._room = max(FEW, 2 * (len(self._due) + len(self._sent)))
+        needed = {one.position for one in self._pipeline.deliver.pending(self.who.user)}
+        due = (_Due([at for at in one.positions if at in needed], one.digest) for one in self._due)
+        self._due = deque(one for one in due if one.positions)
+        self._sent = {at: sent for at, sent in self._sent.items() if at in needed}
+        self._added, self._room = 0, max(FEW, len(needed))
 
     def sent(self) -> None:
         """The door has sent one message."""

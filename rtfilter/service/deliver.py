@@ -187,9 +187,10 @@ class Deliver:
             receivers[-1].send([delivery.position])
             return
         name = user, delivery.filter
-        if name not in self._digests:
-            self._digests[name] = _Digest(self._clock() + period)
-        self._digests[name].add(delivery.position, self._backlogs[user].pending)
+        due = self._clock() + period
+        digest = self._digests.setdefault(name, _Digest(due))
+        digest.due = min(digest.due, due)
+        digest.add(delivery.position, self._backlogs[user].pending)
 
     def _period(self, delivery: Delivery) -> float | None:
         """Seconds that a delivery may wait for others; None where it goes at once."""

@@ -447,12 +447,13 @@ class Pipeline:
         """
         who.require(Role.SUBSCRIBER)
         index = self._index(filter)
+        known = None if key is None else await self.beside(_key, who, key, _asked(filter, wishes))
+        again = known is not None and await self.beside(self._log.has, known)
         most = self.users.most_subscriptions
-        if self._owners.of_user[who.user] + len(wishes) > most:
+        if not again and self._owners.of_user[who.user] + len(wishes) > most:
             raise TooManyError(f"a user may have {most} subscriptions at most")
-        wrong = await self.beside(check, wishes, index)
+        wrong = await self.beside(check, wishes, index, not again)
         good = [wish for row, wish in enumerate(wishes) if row not in wrong]
-        known = None if key is None else await self.beside(_key, who, key, _asked(filter, good))
         made = await self._put_wishes(who, filter, good, known)
         return [wrong[row] if row in wrong else next(made) for row in range(len(wishes))]
 
@@ -470,7 +471,10 @@ class Pipeline:
             entries = [entry_of(Kind.SUBSCRIBE, filter, who.user, wish, at, arrived) for wish in part]
             try:
                 self._index(filter)  # it may have been removed meanwhile
-                made += await self._store.put(entries, of_part)
+                put = await self._store.put(entries, of_part)
+                if len(put) != len(part):
+                    raise ConflictError("some of these were refused; ask for those again with another key")
+                made += put
             except RTFilterError as error:
                 if not first:
                     raise

@@ -23,6 +23,8 @@ MOST_METADATA: Final = 4096
 """Bytes of JSON."""
 REMOVED: Final = "removed"
 """Why a subscription ended that its user has removed."""
+FEW: Final = 1000
+"""Ends among which none is looked for that is not needed any more."""
 SHORTEST: Final = 1.0
 """Seconds of a digest."""
 
@@ -36,6 +38,7 @@ class Owners(dict[int, Owned]):
         self.of_both: Counter[tuple[str, str]] = Counter()
         """By user and filter."""
         self._ends: list[tuple[float, int]] = []
+        self._room = FEW
 
     def put(self, id: int, owned: Owned) -> Owned | None:
         """Note a subscription; returns what was there."""
@@ -44,8 +47,16 @@ class Owners(dict[int, Owned]):
         self.of_user[owned.user] += 1
         self.of_both[owned.user, owned.filter] += 1
         if owned.expires is not None:
-            heapq.heappush(self._ends, (owned.expires, id))
+            self._push(owned.expires, id)
         return before
+
+    def _push(self, expires: float, id: int) -> None:
+        """Note an end; now and then, those are forgotten that another one has replaced."""
+        heapq.heappush(self._ends, (expires, id))
+        if len(self._ends) > self._room:
+            self._ends = [(one.expires, id) for id, one in self.items() if one.expires is not None]
+            heapq.heapify(self._ends)
+            self._room = max(FEW, 2 * len(self._ends))
 
     def drop(self, id: int) -> Owned | None:
         """Forget a subscription; returns what was there."""
@@ -71,7 +82,7 @@ class Owners(dict[int, Owned]):
         """Have a subscription be among `ended` once more: its end could not be written."""
         owned = self.get(id)
         if owned is not None and owned.expires is not None:
-            heapq.heappush(self._ends, (owned.expires, id))
+            self._push(owned.expires, id)
 
 
 def owned_of(filter: str, user: str, expires: float | None, manner: str | None) -> Owned:
@@ -116,8 +127,11 @@ def subscription_of(logged: Logged) -> Subscription:
     return Subscription(id, entry.filter, entry.user, wish, entry.at, entry.expires)
 
 
-def check(wishes: Sequence[Wish], index: Index) -> dict[int, RTFilterError]:
-    """What is wrong with wishes, by row. May take long: not for the event loop."""
+def check(wishes: Sequence[Wish], index: Index, limited: bool = True) -> dict[int, RTFilterError]:
+    """What is wrong with wishes, by row; where not limited, however many nothing bounds.
+
+    May take long: not for the event loop.
+    """
     wrong: dict[int, RTFilterError] = {}
     for row, wish in enumerate(wishes):
         try:
@@ -129,6 +143,8 @@ def check(wishes: Sequence[Wish], index: Index) -> dict[int, RTFilterError]:
     compiled = compile_many([wishes[row].where for row in rows], index.info.schema, refused.__setitem__)
     for place, why in refused.items():
         wrong[rows[place]] = why
+    if not limited:
+        return wrong
     free = unbounded(compiled.boxes, index.info.schema)
     if free.any():
         owners = compiled.owners

@@ -188,6 +188,12 @@ class Log:
         self._in_doubt = False
         return found
 
+    def has(self, key: Key) -> bool:
+        """Whether a request with this key was put in, and its entries are kept."""
+        with self._engine.connect() as connection:
+            asked = sql.select(KEYS.c.first).where(KEYS.c.user == key.user, KEYS.c.key == key.key)
+            return connection.execute(asked).first() is not None
+
     def _known(
         self, connection: sql.Connection, key: Key | None, keys: dict[tuple[str, str], tuple[bytes, Placed]]
     ) -> Placed | None:

@@ -258,19 +258,46 @@ def test_a_peer_that_falls_behind_takes_little_memory(tmp_path, monkeypatch, how
     async def script(pipeline):
         await subscribe(pipeline, "price > 0", digest=60 if how == "digest" else None)
         session = await connected(pipeline)
-        if how == "no credit":
+        if how != "not acknowledged":
             await say(session, "CREDIT", more=0)
         await say(session, "READY")
         for _ in range(20):
             await publish(pipeline, *range(1, 11))
+            if how == "digest":
+                due(pipeline)
             taken(session)
-            waits = sum(len(one.positions) for one in pipeline.deliver._digests.values())
-            assert len(session._due) + len(session._sent) + waits < 40
+            assert sum(len(one.positions) for one in session._due) + len(session._sent) < 40
         if how == "digest":
             due(pipeline)
         assert set(session.unacknowledged()) >= {one.position for one in pipeline.pending(ANN)}
 
     served(tmp_path, script, bounds=Bounds(most=5))
+
+
+def test_a_digest_that_waits_takes_little_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.deliver.FEW", 10)
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0", digest=60)
+        await connected(pipeline, "ann", "READY")
+        for _ in range(20):
+            await publish(pipeline, *range(1, 11))
+        assert sum(len(one.positions) for one in pipeline.deliver._digests.values()) < 40
+
+    served(tmp_path, script, bounds=Bounds(most=5))
+
+
+def test_the_shortest_digest_says_when_it_is_due(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0", digest=3600)
+        await subscribe(pipeline, "price > 10", digest=60)
+        await connected(pipeline, "ann", "READY")
+        await publish(pipeline, 1)
+        await publish(pipeline, 11)
+        (digest,) = pipeline.deliver._digests.values()
+        assert digest.due < pipeline.deliver.clock() + 61
+
+    served(tmp_path, script)
 
 
 def test_what_was_to_be_sent_again_before_a_stop_is_sent_again_after_it(tmp_path):

@@ -358,7 +358,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("most", [10_000, 12])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 7, 10])
 def test_whatever_happens_nothing_is_lost_and_nothing_comes_again(tmp_path, monkeypatch, seed, most):
     for name, value in FEW:
         monkeypatch.setattr(f"rtfilter.service.{name}", value)

@@ -28,7 +28,7 @@ from rtfilter.service.errors import (
 from rtfilter.service.minding import Keeping
 from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.subscriptions import removal_of
+from rtfilter.service.subscriptions import Owners, removal_of
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.tables import Entry, Kind, Logged, Request
@@ -706,6 +706,33 @@ def test_a_long_query_keeps_nobody_waiting(tmp_path, monkeypatch):
         return (await pipeline.subscription(ANN, id)).id == id, await asyncio.gather(*asked)
 
     assert served(tmp_path, script) == [(True, [True] * 5)]
+
+
+def test_a_repeated_subscribe_has_its_answer_also_at_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.subscriptions.MAX_UNBOUNDED", 1)
+
+    async def script(pipeline):
+        pipeline.users.most_subscriptions = 2
+        wishes = [Wish("price IS NOT NULL"), Wish("price > 1")]
+        made = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        await pipeline.settled(made[-1])
+        with pytest.raises(TooManyError):
+            await pipeline.subscribe_many(ANN, "default", wishes, "l")
+        return made, await pipeline.subscribe_many(ANN, "default", wishes, "k")
+
+    ((made, again),) = served(tmp_path, script)
+    assert made == again
+
+
+def test_a_ttl_that_is_renewed_often_takes_little_memory(monkeypatch):
+    monkeypatch.setattr("rtfilter.service.subscriptions.FEW", 10)
+    owners = Owners()
+    for moment in range(1000):
+        owners.put(1, Owned("ann", "default", 1000.0 + moment))
+        owners.put(2, Owned("ann", "default", 5.0))
+    assert len(owners._ends) < 30
+    assert [id for id, _ in owners.ended(5.0)] == [2]
+    assert [id for id, _ in owners.ended(3000.0)] == [1]
 
 
 def test_a_key_stands_for_one_kind_of_request(tmp_path):
