@@ -10,8 +10,8 @@ from uuid import uuid4
 from rtfilter.client.address import Address
 from rtfilter.client.deliveries import Delivery
 from rtfilter.client.errors import ClientError, ProtocolError
-from rtfilter.client.protocol import Directive
 from rtfilter.client.session import Session
+from rtfilter.session import Directive
 
 WINDOW: Final = 256
 """Deliveries that may wait in memory, by default."""

@@ -22,7 +22,8 @@ from websockets.frames import CloseCode
 from rtfilter.client.address import Address
 from rtfilter.client.errors import ProtocolError, RefusedError, UnreachableError
 from rtfilter.client.messages import Connected, Error, Message
-from rtfilter.client.protocol import Directive, Protocol
+from rtfilter.client.protocol import Protocol
+from rtfilter.session import Directive
 from rtfilter.text import shown
 
 OPENING: Final = 10.0

@@ -6,7 +6,6 @@ sent without waiting for the answer to the one before, because the server answer
 
 from __future__ import annotations
 
-from enum import StrEnum
 from math import isfinite
 from typing import Any, Final
 
@@ -14,47 +13,8 @@ import msgspec
 
 from rtfilter.client.errors import ClientError, ProtocolError
 from rtfilter.client.messages import Ack, Connected, Error, Message
+from rtfilter.session import TABLE, Directive, State
 from rtfilter.text import shown
-
-
-class State(StrEnum):
-    """Where a connection is."""
-
-    PRE_CONNECTED = "PRE_CONNECTED"
-    """The server does not know yet whose it is."""
-    CONNECTED = "CONNECTED"
-    RECEIVING = "RECEIVING"
-    DISCONNECTED = "DISCONNECTED"
-
-
-class Directive(StrEnum):
-    """What a client asks for."""
-
-    CONNECT = "CONNECT"
-    SUBSCRIBE = "SUBSCRIBE"
-    UNSUBSCRIBE = "UNSUBSCRIBE"
-    READY = "READY"
-    STOP = "STOP"
-    GET = "GET"
-    DISCONNECT = "DISCONNECT"
-    ACK = "ACK"
-    CREDIT = "CREDIT"
-    PUBLISH = "PUBLISH"
-
-
-_ALWAYS = {Directive.ACK, Directive.CREDIT, Directive.PUBLISH}
-_CONNECTED = _ALWAYS | {Directive.SUBSCRIBE, Directive.UNSUBSCRIBE, Directive.GET}
-TABLE: Final[dict[State, dict[Directive, State]]] = {
-    State.PRE_CONNECTED: {Directive.CONNECT: State.CONNECTED},
-    State.CONNECTED: {
-        **dict.fromkeys(_CONNECTED, State.CONNECTED),
-        Directive.READY: State.RECEIVING,
-        Directive.DISCONNECT: State.DISCONNECTED,
-    },
-    State.RECEIVING: {**dict.fromkeys(_ALWAYS, State.RECEIVING), Directive.STOP: State.CONNECTED},
-    State.DISCONNECTED: {},
-}
-"""What is allowed in a state, and the state once it is confirmed."""
 
 
 def encoded(value: object) -> msgspec.Raw:

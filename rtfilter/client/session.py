@@ -18,7 +18,8 @@ from rtfilter.client.errors import ClientError, ClosedError, RefusedError, Unrea
 from rtfilter.client.ledger import Item, Ledger
 from rtfilter.client.link import Link, join
 from rtfilter.client.messages import Ack, Connected, Error, Message
-from rtfilter.client.protocol import Directive, State, encoded
+from rtfilter.client.protocol import encoded
+from rtfilter.session import Directive, State
 
 SOON: Final = 0.02
 """Seconds within which acknowledgements are told."""

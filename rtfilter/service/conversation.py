@@ -40,7 +40,7 @@ from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Delivery, Wish
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.session import State, after
+from rtfilter.session import TABLE, Directive, State
 
 MOST_UNSENT: Final = 100
 """Messages that wait to be sent; beyond it, deliveries stay in the backlog until some were."""
@@ -328,6 +328,21 @@ class Conversation:
         self._refuse(None, NotAuthenticatedError("what proved who you are is no longer good; connect again"))
         self.outbox.put_nowait(None)
         self.lost()
+
+
+def after(state: State, directive: Directive) -> State:
+    """The state once a directive is confirmed.
+
+    Raises
+    ------
+    DirectiveError
+        It is not allowed; says what is.
+    """
+    try:
+        return TABLE[state][directive]
+    except KeyError:
+        allowed = ", ".join(TABLE[state]) or "nothing"
+        raise DirectiveError(f"{directive} is not allowed in {state}; allowed: {allowed}") from None
 
 
 def kind_of(error: RTFilterError) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from rtfilter.service.errors import DirectiveError
-from rtfilter.service.session import Directive
+from rtfilter.session import Directive
 
 DEFAULT: Final = "default"
 """The filter, where a message names none."""

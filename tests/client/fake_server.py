@@ -9,7 +9,8 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from rtfilter.client.background import Background
-from rtfilter.service.session import Directive, State, after
+from rtfilter.service.conversation import after
+from rtfilter.session import Directive, State
 
 LOSSES = ("before", "unanswered", "answered")
 """Of a directive: before it is done, after it is done and before its answer, after the answer."""

@@ -6,8 +6,8 @@ import pytest
 
 from rtfilter.client.errors import ClientError, ProtocolError
 from rtfilter.client.messages import Ack, Connected, Error, Event
-from rtfilter.client.protocol import TABLE, Directive, Protocol, State, encoded
-from rtfilter.service import session
+from rtfilter.client.protocol import Protocol, encoded
+from rtfilter.session import TABLE, Directive, State
 
 
 def connected():
@@ -19,14 +19,6 @@ def connected():
 
 def answer(tag, directive="ACK", **more):
     return json.dumps({"directive": directive, "tag": tag, **more})
-
-
-def test_the_table_is_the_servers():
-    theirs = {
-        state.value: {str(one): str(to) for one, to in row.items()} for state, row in session.TABLE.items()
-    }
-    ours = {state.value: {str(one): str(to) for one, to in row.items()} for state, row in TABLE.items()}
-    assert ours == theirs
 
 
 @pytest.mark.parametrize("state", State)

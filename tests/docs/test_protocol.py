@@ -20,8 +20,8 @@ from rtfilter.service.errors import ServiceError
 from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity
-from rtfilter.service.session import TABLE
 from rtfilter.service.settings import Settings
+from rtfilter.session import TABLE
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 

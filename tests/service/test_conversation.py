@@ -10,7 +10,7 @@ from rtfilter.service.access import Access, Limits
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import MOST_UNSENT, Conversation
 from rtfilter.service.minding import Keeping
-from rtfilter.service.session import TABLE, Directive, State
+from rtfilter.session import TABLE, Directive, State
 from rtfilter.store.database import engine
 from rtfilter.store.users import Users
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from rtfilter.service.conversation import after
 from rtfilter.service.errors import DirectiveError
-from rtfilter.service.session import TABLE, Directive, State, after
+from rtfilter.session import TABLE, Directive, State
 
 ALLOWED = {
     ("PRE_CONNECTED", "CONNECT"): "CONNECTED",

@@ -12,7 +12,7 @@ from served import ANN, events, publish, served
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import Asked, Reader, Told, write
 from rtfilter.service.doors.tcp import Patience, listen
-from rtfilter.service.session import TABLE, Directive, State
+from rtfilter.session import TABLE, Directive, State
 
 QUICK = Patience(connect=5.0, write=5.0, end=1.0)
 

@@ -18,7 +18,7 @@ import msgspec
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError
-from rtfilter.service.session import State
+from rtfilter.session import State
 
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """A peer whose machine is gone is noticed after two minutes."""

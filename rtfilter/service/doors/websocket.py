@@ -9,7 +9,7 @@ from typing import Final
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from rtfilter.service.conversation import Conversation
-from rtfilter.service.session import State
+from rtfilter.session import State
 
 CONNECT_WITHIN: Final = 10.0
 """Seconds until a peer must have said who it is."""

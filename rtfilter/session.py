@@ -10,8 +10,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from rtfilter.service.errors import DirectiveError
-
 
 class State(StrEnum):
     """Where a session is."""
@@ -61,18 +59,3 @@ TABLE: Final[dict[State, dict[Directive, State]]] = {
     },
     State.DISCONNECTED: {},
 }
-
-
-def after(state: State, directive: Directive) -> State:
-    """The state once a directive is confirmed.
-
-    Raises
-    ------
-    DirectiveError
-        It is not allowed; says what is.
-    """
-    try:
-        return TABLE[state][directive]
-    except KeyError:
-        allowed = ", ".join(TABLE[state]) or "nothing"
-        raise DirectiveError(f"{directive} is not allowed in {state}; allowed: {allowed}") from None
