@@ -162,11 +162,11 @@ async def _serve(
         app = application(pipeline, metrics.registry, limits, settings.loopback)
         server = _Server(_config(app, settings))
         http.listen()
-        (told or _greet)(Opened(settings, pipeline, http.getsockname()[1], tcp_port, server.end))
         watches = [asyncio.create_task(_watch(pipeline, server))]
         if settings.database is None:
-            there = _identity(settings.file)
+            there = _identity(settings.file)  # before anyone knows of the server, and could remove it
             watches.append(asyncio.create_task(_watch_file(settings.file, there, server)))
+        (told or _greet)(Opened(settings, pipeline, http.getsockname()[1], tcp_port, server.end))
         try:
             await server.serve(sockets=[http])
         finally:
