@@ -16,6 +16,7 @@ from contextlib import (
     AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
+    closing,
     contextmanager,
     nullcontext,
     suppress,
@@ -44,14 +45,15 @@ from rtfilter.service.messages import DEFAULT
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import ALL, Identity
 from rtfilter.service.settings import LOG, Settings
-from rtfilter.store.database import engine, hold
-from rtfilter.store.log import Log, VersionError
+from rtfilter.store.database import Hold, engine, hold
+from rtfilter.store.log import Log, TakenError, VersionError
 from rtfilter.store.users import Users
 
 END_WITHIN: Final = 5.0
 """Seconds that connections are given when the server ends."""
 LOOK: Final = 1.0
-"""Seconds between two looks whether the database is still there."""
+"""Seconds between two looks whether the database is still there, and this server's."""
+TAKEN: Final = "another server has this database; the server ends"
 _log = logging.getLogger(__name__)
 
 
@@ -150,7 +152,7 @@ async def _serve(
         if settings.tcp_port is not None:
             framed = stack.enter_context(_bound(settings.host, settings.tcp_port))
         metrics = FilterMetrics()
-        pipeline = await stack.enter_async_context(_running(settings, metrics))
+        pipeline, alone = await stack.enter_async_context(_running(settings, metrics))
         metrics.registry.register(Counts(pipeline))
         _require_users(settings, there=not pipeline.users.open)
         await _add_default(pipeline, schema)
@@ -162,7 +164,10 @@ async def _serve(
         app = application(pipeline, metrics.registry, limits, settings.loopback)
         server = _Server(_config(app, settings))
         http.listen()
-        watches = [asyncio.create_task(_watch(pipeline, server))]
+        watches = [
+            asyncio.create_task(_watch(pipeline, server)),
+            asyncio.create_task(_watch_others(alone, server)),
+        ]
         if settings.database is None:
             there = _identity(settings.file)  # before anyone knows of the server, and could remove it
             watches.append(asyncio.create_task(_watch_file(settings.file, there, server)))
@@ -185,14 +190,16 @@ def _tcp(
 
 
 @asynccontextmanager
-async def _running(settings: Settings, metrics: FilterMetrics) -> AsyncIterator[Pipeline]:
-    """The pipeline, from its start to its end."""
+async def _running(
+    settings: Settings, metrics: FilterMetrics
+) -> AsyncIterator[tuple[Pipeline, Callable[[], bool]]]:
+    """The pipeline, from its start to its end, and what looks whether no other server has its database."""
     try:
         made = engine(settings.url, settings.durability == "power")
         holding = hold(made)
         if holding is None:
             raise DataError("another server uses the database; use that one, or another database")
-        with holding:
+        with closing(holding):
             log = Log(made)
             limits = UserLimits(settings.subscriptions, settings.connections, settings.rate)
             users = Access(Users(made), limits)
@@ -207,7 +214,7 @@ async def _running(settings: Settings, metrics: FilterMetrics) -> AsyncIterator[
                 gc.freeze()  # as it would later, while events wait
                 gc.enable()
             try:
-                yield pipeline
+                yield pipeline, lambda: _alone(log, holding)
             finally:
                 await pipeline.stop()
                 users.close()
@@ -215,6 +222,15 @@ async def _running(settings: Settings, metrics: FilterMetrics) -> AsyncIterator[
         raise DataError(str(error)) from None
     except SQLAlchemyError as error:
         raise DataError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
+
+
+def _alone(log: Log, holding: Hold) -> bool:
+    """Whether no other server has the database, as far as is known; takes its lock where it was lost."""
+    try:
+        holding.take()  # in vain for a while where the lost connection still has it: so the log tells
+        return log.mine()
+    except SQLAlchemyError:
+        return True
 
 
 def _warm() -> None:
@@ -343,7 +359,10 @@ class _Server(uvicorn.Server):
 async def _watch(pipeline: Pipeline, server: _Server) -> None:
     """End the server when a stage ends: it would answer, and deliver nothing."""
     error = await pipeline.died()
-    _log.critical("a stage of the pipeline has failed; the server ends", exc_info=error)
+    if isinstance(error, TakenError):
+        _log.critical(TAKEN)
+    else:
+        _log.critical("a stage of the pipeline has failed; the server ends", exc_info=error)
     server.failed = True
     server.end()
 
@@ -353,6 +372,15 @@ async def _watch_file(file: Path, before: tuple[int, int] | None, server: _Serve
     while _identity(file) == before:
         await asyncio.sleep(LOOK)
     _log.critical("%s was removed, moved or replaced while it was in use; the server ends", file)
+    server.failed = True
+    server.end()
+
+
+async def _watch_others(alone: Callable[[], bool], server: _Server) -> None:
+    """End the server when another one has its database, as it may after PostgreSQL was started again."""
+    while await asyncio.to_thread(alone):
+        await asyncio.sleep(LOOK)
+    _log.critical(TAKEN)
     server.failed = True
     server.end()
 

@@ -6,6 +6,7 @@ import time
 from typing import Any, Final
 
 import sqlalchemy as sql
+from sqlalchemy.exc import SQLAlchemyError
 
 BUSY: Final = 10_000
 """Milliseconds that a transaction of SQLite waits for another one."""
@@ -51,22 +52,53 @@ def _begin(connection: sql.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def hold(engine: sql.Engine, patience: float = 5.0) -> sql.Connection | None:
-    """Keep other servers out of a database of PostgreSQL until the connection is closed.
+class Hold:
+    """Keeps other servers out of a database of PostgreSQL until it is closed, or its connection is lost.
 
-    Returns None where another one is in for so many seconds (PostgreSQL takes a moment to see that a server
-    was killed), and for SQLite a connection that holds nothing: there, the folder
-    has a lock.
+    For SQLite it does nothing: there, the folder has a lock.
     """
-    connection = engine.connect()
+
+    def __init__(self, engine: sql.Engine) -> None:
+        self._engine = engine
+        self._connection: sql.Connection | None = None
+
+    def take(self) -> bool:
+        """Take it where it is not held, or was lost; returns whether it is held. Raises `SQLAlchemyError`."""
+        if self._engine.dialect.name != "postgresql":
+            return True
+        try:
+            if self._connection is not None:
+                self._connection.execute(sql.select(1))
+                self._connection.commit()
+                return True
+            self._connection = self._engine.connect()
+            got = self._connection.execute(sql.select(sql.func.pg_try_advisory_lock(LOCK))).scalar()
+            self._connection.commit()
+        except SQLAlchemyError:
+            self.close()  # or it would connect again by itself, without the lock
+            raise
+        if not got:
+            self.close()
+        return bool(got)
+
+    def close(self) -> None:
+        """Let others in."""
+        if self._connection is not None:
+            self._connection.invalidate()  # in the pool, it would keep the lock
+            self._connection.close()
+            self._connection = None
+
+
+def hold(engine: sql.Engine, patience: float = 5.0) -> Hold | None:
+    """Keep other servers out of a database of PostgreSQL.
+
+    Returns None where another one is in for so many seconds: PostgreSQL takes a moment to see that a server
+    was killed.
+    """
+    made = Hold(engine)
     end = time.monotonic() + patience
-    while engine.dialect.name == "postgresql":
-        got = connection.execute(sql.select(sql.func.pg_try_advisory_lock(LOCK))).scalar()
-        connection.commit()
-        if got:
-            break
+    while not made.take():
         if time.monotonic() >= end:
-            connection.close()
             return None
         time.sleep(0.1)
-    return connection
+    return made

@@ -132,6 +132,10 @@ class Log:
         _put_state(connection, "epoch", epoch)
         return epoch
 
+    def mine(self) -> bool:
+        """Whether no other process has opened it since. Raises `SQLAlchemyError`."""
+        return self._state().get("epoch") == self._epoch
+
     @contextmanager
     def _write(self) -> Iterator[sql.Connection]:
         """A transaction of whom the log belongs to. Raises `TakenError`."""

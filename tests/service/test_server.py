@@ -1,5 +1,6 @@
 """How the server starts and ends."""
 
+import asyncio
 import base64
 import os
 import shlex
@@ -20,6 +21,7 @@ from rtfilter.service.access.passwords import Passwords
 from rtfilter.service.server import DataError
 from rtfilter.service.settings import settings
 from rtfilter.store.database import engine
+from rtfilter.store.log import Log
 from rtfilter.store.users import Users
 from service.running import SCHEMA, running
 
@@ -106,6 +108,22 @@ def test_it_ends_where_its_database_has_gone(tmp_path, monkeypatch, caplog, how)
             while server.ask("GET", "/healthz").status == 200:
                 pass
     assert "the server ends" in caplog.text
+
+
+def test_it_ends_where_another_server_has_its_database_though_it_writes_nothing(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(module, "LOOK", 0.01)
+    with running(tmp_path, ended=1) as server:
+        made = engine(f"sqlite:///{tmp_path}/log.sqlite")
+        Users(made).add("root", "hash", ["admin"])  # as `rtfilter users` does
+        server.run(asyncio.sleep(0.05))
+        assert server.ask("GET", "/healthz").status == 200
+        Log(made).close()
+        with suppress(OSError, HTTPException):
+            for _ in range(1000):
+                server.ask("GET", "/healthz")
+    assert "another server has this database; the server ends" in caplog.text
 
 
 def test_nobody_else_may_read_what_is_kept(tmp_path, monkeypatch):

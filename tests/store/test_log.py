@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy
 
 import postgresql
-from rtfilter.store.database import engine, hold
+from rtfilter.store.database import LOCK, engine, hold
 from rtfilter.store.log import Log, TakenError, VersionError
 from rtfilter.store.tables import Entry, Key, Kind, Mark, Progress, Request, Row
 
@@ -136,7 +136,10 @@ def test_what_was_committed_without_an_answer_is_told(opened, monkeypatch):
 
 def test_who_opened_the_log_before_may_write_no_more(url):
     """As where the lock of a server went with its connection to the database."""
-    first, second = Log(engine(url)), Log(engine(url))
+    first = Log(engine(url))
+    assert first.mine()
+    second = Log(engine(url))
+    assert (first.mine(), second.mine()) == (False, True)
     writes = (
         lambda log: put(log, event()),
         lambda log: log.put_filter("f", b"[]", None),
@@ -311,4 +314,22 @@ def test_a_database_of_postgresql_has_one_server(url):
         other = hold(second)
     assert other is not None
     other.close()
+    second.dispose()
+
+
+def test_a_lock_that_was_lost_is_taken_again(url):
+    if not url.startswith("postgresql"):
+        pytest.skip("SQLite has none")
+    first, second = engine(url), engine(url)
+    held = hold(first)
+    lost = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = {LOCK}"
+    with second.begin() as connection:
+        connection.exec_driver_sql(lost)
+    with pytest.raises(sqlalchemy.exc.OperationalError):
+        held.take()
+    assert held.take()
+    assert held.take()
+    assert hold(second, 0) is None
+    held.close()
+    first.dispose()
     second.dispose()
