@@ -155,6 +155,7 @@ class Pipeline:
     def _open(self) -> list[Logged]:
         """Read the log; returns what is not settled."""
         log, settled = self._log, self._log.settled
+        snapshots.claim(self._folder, log.epoch)
         for row in log.filters():
             info = _info(row)
             index, changes = snapshots.open_index(self._folder, info, log, settled, self._metrics(info))

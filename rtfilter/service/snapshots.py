@@ -2,7 +2,8 @@
 
 A folder per filter has an index by the position of the log that it holds at least. It may hold changes
 beyond: making them again does no harm. It is never newer than what the log knows to be settled; one that is
-belongs to another log.
+belongs to a log that lost its end. Beside the folders a file has the epoch of the log at which they were last
+used: where that is not the one before, they belong to another log, or others have changed it since.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import shutil
 from collections.abc import Container
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rtfilter.errors import SnapshotError
 from rtfilter.filter import EventFilter
@@ -22,6 +23,20 @@ from rtfilter.store.log import Log
 from rtfilter.watch.metrics import Metrics
 
 _log = logging.getLogger(__name__)
+
+
+_EPOCH: Final = "epoch"
+"""Name of the file that has it. Folders of filters have others, which end in a number."""
+
+
+def claim(root: Path, epoch: int) -> None:
+    """Remove all indexes that are not of the log as it was before it was opened, at this epoch."""
+    root.mkdir(parents=True, exist_ok=True)
+    file = root / _EPOCH
+    if not file.is_file() or file.read_bytes() != b"%d" % (epoch - 1):
+        remove_others(root, ())
+        _remove(file)
+    file.write_bytes(b"%d" % epoch)
 
 
 def name_of(info: FilterInfo) -> str:
@@ -102,7 +117,7 @@ def keep(aside: Path, position: int, upto: int) -> None:
 def remove_others(root: Path, known: Container[str]) -> None:
     """Remove the folders of filters that are there no more."""
     for path in root.glob("*"):
-        if path.name not in known:
+        if path.name not in known and path.name != _EPOCH:
             _remove(path)
 
 

@@ -5,6 +5,7 @@ What `Log.commit` returned survives a killed process. Everything else of the ser
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -99,6 +100,8 @@ class Log:
         The last position.
     latest : float
         When the last entry arrived, in seconds since 1970. No later entry has an earlier moment.
+    epoch : int
+        Raised by one whenever a log is opened. A new log begins at random, so no two logs have the same.
 
     Raises
     ------
@@ -117,7 +120,7 @@ class Log:
             )
         with self._writing.begin() as connection:
             _put_state(connection, "version", VERSION)
-            self._epoch = self._take(connection)
+            self.epoch = self._take(connection)
             asked = sql.select(LOG.c.position, LOG.c.at).order_by(LOG.c.position.desc()).limit(1)
             last = connection.execute(asked).first()
         self.head = max(0 if last is None else int(last[0]), state.get("head", 0))
@@ -128,20 +131,20 @@ class Log:
     def _take(connection: sql.Connection) -> int:
         """Shut out who opened the log before, and may not know that its lock is lost."""
         asked = sql.select(STATE.c.value).where(STATE.c.name == "epoch")
-        epoch = int(connection.execute(asked).scalar() or 0) + 1
+        epoch = int(connection.execute(asked).scalar() or secrets.randbelow(2**62)) + 1
         _put_state(connection, "epoch", epoch)
         return epoch
 
     def mine(self) -> bool:
         """Whether no other process has opened it since. Raises `SQLAlchemyError`."""
-        return self._state().get("epoch") == self._epoch
+        return self._state().get("epoch") == self.epoch
 
     @contextmanager
     def _write(self) -> Iterator[sql.Connection]:
         """A transaction of whom the log belongs to. Raises `TakenError`."""
-        mine = (STATE.c.name == "epoch") & (STATE.c.value == self._epoch)
+        mine = (STATE.c.name == "epoch") & (STATE.c.value == self.epoch)
         with self._writing.begin() as connection:
-            if connection.execute(sql.update(STATE).where(mine).values(value=self._epoch)).rowcount != 1:
+            if connection.execute(sql.update(STATE).where(mine).values(value=self.epoch)).rowcount != 1:
                 raise TakenError("another server has opened this database since; this one must end")
             yield connection
 

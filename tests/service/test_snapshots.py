@@ -12,7 +12,7 @@ async def write(pipeline):
 
 
 def folder_of(path):
-    (found,) = (path / "indexes").iterdir()
+    (found,) = (path / "indexes").glob("*-*")
     return found
 
 
@@ -110,4 +110,75 @@ def test_indexes_of_a_log_that_was_removed_go(tmp_path):
     for path in tmp_path.glob("log.sqlite*"):
         path.unlink()
     assert served(tmp_path, again, again) == [set(), set()]
-    assert not [*(tmp_path / "indexes").iterdir()]
+    assert not [*(tmp_path / "indexes").glob("*-*")]
+
+
+async def write_one_of_ann(pipeline):
+    id = await subscribe(pipeline, "price > 100")
+    await publish(pipeline, 1)
+    await write(pipeline)
+    return id
+
+
+def test_indexes_of_a_log_that_was_replaced_by_another_go(tmp_path):
+    async def one_of_bob(pipeline):
+        id = await subscribe(pipeline, "price < 100", BOB)
+        await publish(pipeline, *[1] * 10)
+        return id
+
+    async def last(pipeline):
+        return await publish(pipeline, 1), pairs(pipeline, BOB)
+
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for path in (mine, other):
+        path.mkdir()
+    (first,), (id,) = served(mine, write_one_of_ann), served(other, one_of_bob)
+    assert id == first  # and the filter is of the same position
+    for path in mine.glob("log.sqlite*"):
+        path.unlink()
+    shutil.copy(other / "log.sqlite", mine)
+    (((position,), bobs),) = served(mine, last)
+    assert (position, id) in bobs
+
+
+def test_indexes_go_where_the_log_was_used_from_another_folder_since(tmp_path):
+    """As by two servers of one database, where each takes over when the other ends."""
+    url = f"sqlite:///{tmp_path}/log.sqlite"
+
+    async def removed(pipeline):
+        await pipeline.unsubscribe(ANN, first)
+        await publish(pipeline, 1)
+        await pipeline._store.flush()
+        await pipeline._minder._trim(9e12)  # also that it was removed
+
+    async def back(pipeline):
+        return len(pipeline._indexes["default"].filter)
+
+    (first,) = served(tmp_path / "a", write_one_of_ann, url=url)
+    served(tmp_path / "b", removed, url=url)
+    assert served(tmp_path / "a", back, url=url) == [0]
+
+
+def test_an_index_is_used_at_each_start(tmp_path, monkeypatch):
+    async def nothing(pipeline):
+        return folder_of(tmp_path).stat().st_ino
+
+    served(tmp_path, write_one_of_ann)
+    monkeypatch.setattr("rtfilter.store.log.Log.at", None)  # else it would be built from the log
+    first, second = served(tmp_path, nothing, nothing)
+    assert first == second
+
+
+@pytest.mark.parametrize("text", ["", "rubbish", None])
+def test_indexes_go_where_it_is_not_known_whose_they_are(tmp_path, text):
+    async def nothing(pipeline):
+        return [*(tmp_path / "indexes").glob("*-*")]
+
+    served(tmp_path, write_one_of_ann)
+    file = tmp_path / "indexes" / "epoch"
+    file.unlink()
+    if text is None:
+        file.mkdir()
+    else:
+        file.write_text(text)
+    assert served(tmp_path, nothing, nothing) == [[], []]

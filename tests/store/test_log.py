@@ -333,3 +333,11 @@ def test_a_lock_that_was_lost_is_taken_again(url):
     held.close()
     first.dispose()
     second.dispose()
+
+
+def test_no_two_logs_have_one_epoch(tmp_path):
+    logs = [Log(engine(f"sqlite:///{tmp_path}/{name}.sqlite")) for name in "aab"]
+    first, again, other = (log.epoch for log in logs)
+    assert (again - first, other in range(first - 9, first + 9)) == (1, False)
+    for log in logs:
+        log.close()
