@@ -40,6 +40,8 @@ FEW: Final = 1000
 """The same, where others wait meanwhile."""
 _COLUMNS: Final = ("kind", "filter", "user", "body", "subscription", "at", "expires", "manner")
 _ENTRY: Final = (LOG.c.position, *(LOG.c[name] for name in _COLUMNS))
+_OWNED: Final = sql.select(STATE.c.value).where(STATE.c.name == "epoch").with_for_update()
+"""Whose it is, until the transaction ends: PostgreSQL locks the row, and SQLite has one writer."""
 _LIVE: Final = LOG.c.until.is_(None) & LOG.c.subscription.is_not(None)
 
 
@@ -130,8 +132,7 @@ class Log:
     @staticmethod
     def _take(connection: sql.Connection) -> int:
         """Shut out who opened the log before, and may not know that its lock is lost."""
-        asked = sql.select(STATE.c.value).where(STATE.c.name == "epoch")
-        epoch = int(connection.execute(asked).scalar() or secrets.randbelow(2**62)) + 1
+        epoch = int(connection.execute(_OWNED).scalar() or secrets.randbelow(2**62)) + 1
         _put_state(connection, "epoch", epoch)
         return epoch
 
@@ -142,9 +143,8 @@ class Log:
     @contextmanager
     def _write(self) -> Iterator[sql.Connection]:
         """A transaction of whom the log belongs to. Raises `TakenError`."""
-        mine = (STATE.c.name == "epoch") & (STATE.c.value == self.epoch)
         with self._writing.begin() as connection:
-            if connection.execute(sql.update(STATE).where(mine).values(value=self.epoch)).rowcount != 1:
+            if connection.execute(_OWNED).scalar() != self.epoch:
                 raise TakenError("another server has opened this database since; this one must end")
             yield connection
 
