@@ -10,6 +10,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 BUSY: Final = 10_000
 """Milliseconds that a transaction of SQLite waits for another one."""
+CONNECT: Final = 10
+"""Seconds that a server of PostgreSQL may take to answer, where its address says nothing else."""
 LOCK: Final = 0x7274_6669
 """Of PostgreSQL's advisory locks, the one that a server holds."""
 
@@ -25,7 +27,10 @@ def engine(url: str, power: bool = False) -> sql.Engine:
         Whether a commit also survives a loss of power. SQLite is slower by one wait for the disk then;
         PostgreSQL always does what its own settings say.
     """
-    made = sql.create_engine(url, hide_parameters=True, pool_pre_ping=not url.startswith("sqlite"))
+    place = sql.make_url(url)
+    file = place.drivername.startswith("sqlite")
+    given = {} if file or "connect_timeout" in place.query else {"connect_timeout": CONNECT}
+    made = sql.create_engine(url, hide_parameters=True, pool_pre_ping=not file, connect_args=given)
     if made.dialect.name == "sqlite":
         durable = "FULL" if power else "NORMAL"
 

@@ -1,5 +1,6 @@
 """The log, on SQLite and on PostgreSQL."""
 
+import socket
 import sqlite3
 from contextlib import closing, contextmanager
 
@@ -341,3 +342,14 @@ def test_no_two_logs_have_one_epoch(tmp_path):
     assert (again - first, other in range(first - 9, first + 9)) == (1, False)
     for log in logs:
         log.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("said", ["", "&connect_timeout=2"])
+def test_a_database_that_does_not_answer_is_given_up(monkeypatch, said):
+    monkeypatch.setattr("rtfilter.store.database.CONNECT", 1000 if said else 2)  # 2 is the least of libpq
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        url = f"postgresql+psycopg://ann@127.0.0.1:{port}/name?sslmode=disable&gssencmode=disable{said}"
+        with pytest.raises(sqlalchemy.exc.OperationalError, match="timeout"):
+            Log(engine(url))
