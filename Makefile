@@ -17,8 +17,8 @@ serve-demo: .venv/installed ## a server, a publisher of real flights, three subs
 check: ready ## what to run at every change: style, types, layers, unit tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
-test: ready ## everything, with Spark, Prometheus, PostgreSQL and killed processes
-	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus postgresql
+test: ready ## everything, with Spark, Prometheus, PostgreSQL, Chromium and killed processes
+	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus postgresql chromium
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 ready: .venv/installed ## style, types and layers; meanwhile kernels are compiled, if they are not yet

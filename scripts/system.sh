@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs programs that rtfilter's make targets need beside Python: system.sh venv java prometheus postgresql
+# Installs programs that rtfilter's make targets need beside Python: system.sh venv java prometheus postgresql chromium
 # Only where that is allowed, as root with apt-get, and said before it is done. SYSTEM=no forbids it.
 PYTHON=${PYTHON:-python3}
 updated=no
@@ -11,6 +11,7 @@ have() {
     java) command -v java > /dev/null || test -n "$JAVA_HOME" ;;
     prometheus) command -v prometheus > /dev/null && command -v promtool > /dev/null ;;
     postgresql) command -v postgres > /dev/null || ls /usr/lib/postgresql/*/bin/postgres > /dev/null 2>&1 ;;
+    chromium) command -v chromium > /dev/null ;;
     esac
 }
 
@@ -37,6 +38,7 @@ for name in "$@"; do
     java) install java default-jre-headless "tests of Spark are skipped" ;;
     prometheus) install prometheus prometheus "tests of the dashboard are skipped" ;;
     postgresql) install postgresql postgresql "tests with its databases are skipped" ;;
+    chromium) install chromium chromium "tests of the server's page are skipped" ;;
     *) echo "system.sh: unknown program $name" && exit 2 ;;
     esac
 done

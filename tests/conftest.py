@@ -19,6 +19,7 @@ NEEDED = {
         bool(shutil.which("prometheus") and shutil.which("promtool")),
         "needs Prometheus: on Debian, apt-get install prometheus",
     ),
+    "chromium": (bool(shutil.which("chromium")), "needs Chromium: on Debian, apt-get install chromium"),
     "postgresql": (postgresql.HERE, "needs PostgreSQL: on Debian, apt-get install postgresql"),
 }
 """Programs that tests need: whether each is here, and what is said of a test if not."""
