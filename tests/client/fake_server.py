@@ -58,6 +58,8 @@ class FakeServer:
         self.sessions.append(session)
         with suppress(ConnectionClosed):
             async for text in socket:
+                if session.lost:  # what had arrived by then is not heard either
+                    break
                 if not self.silent:
                     await session.hear(json.loads(text))
         self.sessions.remove(session)
@@ -102,8 +104,10 @@ class _Session:
         self.server, self.socket = server, socket
         self.state, self.user, self.credit = State.PRE_CONNECTED, None, None
         self.numbers, self.last, self.getting = {}, 0, []
+        self.lost = False
 
     def lose(self):
+        self.lost = True
         self.socket.transport.abort()
 
     async def say(self, **message):
