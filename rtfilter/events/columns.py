@@ -128,6 +128,22 @@ class _Numbers(NamedTuple):
         return rests(self.array[rows, self.names.index(field.name)], coordinates)
 
 
+class _NumberColumns(NamedTuple):
+    """An array of numbers (n,) for each attribute, none missing."""
+
+    by_name: dict[str, AnyArray]
+
+    def row(self, index: int) -> dict[str, object]:
+        return {name: array[index].item() for name, array in self.by_name.items()}
+
+    def values(self, name: str) -> list[object]:
+        values: list[object] = self.by_name[name].tolist()
+        return values
+
+    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
+        return rests(self.by_name[field.name][rows], coordinates)
+
+
 def _table(columns: list[Column], fields: Fields, count: int) -> EventTable:
     named = {field.name: column for field, column in zip(fields, columns, strict=True)}
     points = assemble([column.coordinates for column in columns], count)
@@ -272,6 +288,30 @@ def _absent(field: Field, count: int) -> Column:
 
 
 def _read_arrow(fields: Fields, table: Any) -> EventTable:
+    numbers = _read_arrow_numbers(fields, table) if fields.numbers and table.num_rows else None
+    return _read_any_arrow(fields, table) if numbers is None else numbers
+
+
+def _read_arrow_numbers(fields: Fields, table: Any) -> EventTable | None:
+    """Read all attributes at once; None where one is missing, no plain number or outside its domain."""
+    types = sys.modules["pyarrow"].types
+    arrays: dict[str, AnyArray] = {}
+    points = np.empty((table.num_rows, len(fields)))
+    for place, name in enumerate(fields.names):
+        at = table.schema.get_field_index(name)  # -1 also where there are several
+        if at < 0:
+            return None
+        column = table.column(at)
+        if column.null_count or not (types.is_integer(column.type) or types.is_floating(column.type)):
+            return None
+        arrays[name] = points[:, place] = column.to_numpy()
+    if not _within(fields, points, points):
+        return None
+    points += 0.0  # -0.0 and 0.0 become the same coordinate
+    return EventTable(points, _NumberColumns(arrays), fields)
+
+
+def _read_any_arrow(fields: Fields, table: Any) -> EventTable:
     types = sys.modules["pyarrow"].types
     for _ in range(max(field.name.count(".") for field in fields)):
         if not any(types.is_struct(kind) for kind in table.schema.types):
