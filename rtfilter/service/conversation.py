@@ -67,8 +67,8 @@ class _Sent(NamedTuple):
 
 
 class Conversation:
-    """One session. Its door takes what is to be sent from `outbox`, in order, until it finds None, says
-    `sent` after each, and calls `lost` in the end.
+    """One session. Its door sends what `unsent` gives, in order, until it finds None; says `sent` after each
+    of these; and calls `lost` in the end.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Conversation:
 
     def send(self, positions: Sequence[int], digest: bool = False) -> None:
         """Send deliveries, now or when there is room and credit."""
-        self._due.extend([_Due(positions, True)] if digest else [_Due([one], False) for one in positions])
+        self._due.extend([_Due(positions, True)] if digest else [_Due((one,), False) for one in positions])
         self._flush()
         self._added += len(positions)
         if self._added > self._room:
@@ -120,8 +120,15 @@ class Conversation:
         self._sent = {at: sent for at, sent in self._sent.items() if at in needed}
         self._added, self._room = 0, max(FEW, len(needed))
 
+    async def unsent(self) -> list[bytes | None]:
+        """Wait for messages to be sent; returns those that are there by then, but none after None."""
+        found = [await self.outbox.get()]
+        while found[-1] is not None and self.outbox.qsize() and len(found) < MOST_UNSENT:
+            found.append(self.outbox.get_nowait())
+        return found
+
     def sent(self) -> None:
-        """The door has sent one message."""
+        """The door has sent them."""
         self._read.set()
         if self._due and self.outbox.qsize() < MOST_UNSENT // 2:
             self._flush()
@@ -155,8 +162,8 @@ class Conversation:
         wait = self._pipeline.keeping.redeliver * 2 ** min(max(before), MOST_AGAIN)
         again = self._clock() + wait
         for one in deliveries:
-            first_sent = self._sent.get(one.position, _Sent(self._number, again))
-            self._sent[one.position] = first_sent._replace(again=again)
+            known = self._sent.get(one.position)
+            self._sent[one.position] = _Sent(self._number if known is None else known.number, again)
         self._earliest = min(self._earliest, again)
         if self._credit is not None:
             self._credit -= 1

@@ -161,9 +161,14 @@ class _Peer:
 
     async def _write(self) -> None:
         """Send what is to be sent, until None."""
-        while (message := await self.conversation.outbox.get()) is not None:
-            self._writer.write(frame_of(message))
+        while True:
+            messages = await self.conversation.unsent()
+            if self._writer.transport.is_closing():
+                raise ConnectionResetError  # uvloop would have an error of its own for it
+            self._writer.write(b"".join(frame_of(message) for message in messages if message is not None))
             await self._taken()
+            if messages[-1] is None:
+                return
             self.conversation.sent()
 
     async def _taken(self) -> None:

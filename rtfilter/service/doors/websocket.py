@@ -70,8 +70,10 @@ async def _hear(socket: WebSocket, conversation: Conversation) -> None:
 
 
 async def _say(socket: WebSocket, conversation: Conversation) -> None:
-    while (message := await conversation.outbox.get()) is not None:
-        async with asyncio.timeout(SEND_WITHIN):
-            await socket.send_text(message.decode())
+    while True:
+        for message in await conversation.unsent():
+            if message is None:
+                raise _Closed
+            async with asyncio.timeout(SEND_WITHIN):
+                await socket.send_text(message.decode())
         conversation.sent()
-    raise _Closed
