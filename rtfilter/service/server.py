@@ -51,6 +51,8 @@ from rtfilter.store.users import Users
 
 END_WITHIN: Final = 5.0
 """Seconds that connections are given when the server ends."""
+GARBAGE: Final = 20_000
+"""New objects after which Python looks for circles of garbage: one request may bring thousands."""
 LOOK: Final = 1.0
 """Seconds between two looks whether the database is still there, and this server's."""
 TAKEN: Final = "another server has this database; the server ends"
@@ -212,6 +214,7 @@ async def _running(
                 await pipeline.start()
             finally:
                 gc.freeze()  # as it would later, while events wait
+                gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
                 gc.enable()
             try:
                 yield pipeline, lambda: _alone(log, holding)
