@@ -14,12 +14,18 @@ _STEP[list(b"{[")], _STEP[list(b"]}")] = 1, -1
 
 
 def require_shallow(body: bytes, most: int) -> None:
-    """Refuse JSON, or lines of it, that nests deeper than `most`. Raises `NotJSONError`."""
-    if _brackets(body) <= most:
+    """Refuse JSON that nests deeper than `most`. Raises `NotJSONError`."""
+    if _brackets(body) > most and _depth(body) > most:
+        raise NotJSONError(f"objects and arrays may nest {most} deep at most")
+
+
+def require_shallow_lines(body: bytes, most: int) -> None:
+    """The same, of JSON lines."""
+    starts = body.count(b"\n{")
+    if _brackets(body) - starts < most:  # even if all that begin no line were in one
         return
-    for line in body.splitlines() if b"\n" in body else [body]:
-        if _brackets(line) > most and _depth(line) > most:
-            raise NotJSONError(f"objects and arrays may nest {most} deep at most")
+    for line in body.split(b"\n"):
+        require_shallow(line, most)
 
 
 def _brackets(text: bytes) -> int:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from rtfilter.errors import EventError
 from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
 
 Hook = Callable[[dict[str, Any]], None]
 """Adds to an event, such as the time of its arrival."""
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Parse:
@@ -27,46 +30,99 @@ class Parse:
     def __init__(self, schema: Schema, hook: Hook | None = None) -> None:
         self._schema, self._hook = schema, hook
 
+    # -- to be stored ----------------------------------------------------------------------------------------
+
     def one(self, body: bytes) -> bytes:
         """Return an event as it is to be stored. Raises `EventError`."""
-        event = _decoded(body, None)
-        return self._checked([event], [body], lone=True)[0]
+        event = _event(body)
+        self._read([event], lone=True)
+        return self._stored([event], [body])[0]
 
     def lines(self, body: bytes) -> list[bytes]:
         """Return the events of JSON lines without empty ones: all, or `EventError` that tells the row."""
-        lines = [line for line in body.split(b"\n") if line.strip()]
-        return self._checked([_decoded(line, row) for row, line in enumerate(lines)], lines)
+        lines = _lines(body)
+        events = _events(lines)
+        self._read(events)
+        return self._stored(events, lines)
 
     def objects(self, events: Sequence[Any]) -> list[bytes]:
         """Return events that are decoded already: all, or `EventError` that tells the row."""
-        for row, event in enumerate(events):
-            _require_object(event, row)
-        return self._checked(events, None)
+        self.rows(events)
+        return self._stored(events)
 
     def object(self, event: Any) -> bytes:
         """Return one that is decoded already. Raises `EventError`."""
         _require_object(event, None)
-        return self._checked([event], None, lone=True)[0]
+        self._read([event], lone=True)
+        return self._stored([event])[0]
 
-    def _checked(
-        self, events: Sequence[dict[str, Any]], bodies: Sequence[bytes] | None, lone: bool = False
-    ) -> list[bytes]:
+    # -- to be matched only ----------------------------------------------------------------------------------
+
+    def table_of_one(self, body: bytes) -> EventTable:
+        """As `one`."""
+        return self._read([_event(body)], lone=True)
+
+    def table_of_lines(self, body: bytes) -> EventTable:
+        """As `lines`."""
+        return self._read(_events(_lines(body)))
+
+    def rows(self, events: Sequence[Any]) -> EventTable:
+        """As `objects`."""
+        for row, event in enumerate(events):
+            _require_object(event, row)
+        return self._read(events)
+
+    def columns(self, table: Any) -> EventTable | None:
+        """The events of a `pyarrow.Table`, without making objects of them; None where `rows` is needed."""
+        known = self._schema.fields.known
+        flat = self._schema.fields.paths is None and len(set(table.column_names)) == table.num_columns
+        if self._hook is not None or not flat or known.isdisjoint(table.column_names):
+            return None
+        if not all(
+            name not in known or _is_plain(table.schema.field(name).type) for name in table.column_names
+        ):
+            return None
+        return self._schema.read(table)
+
+    # --------------------------------------------------------------------------------------------------------
+
+    def _read(self, events: Sequence[dict[str, Any]], lone: bool = False) -> EventTable:
         if self._hook is not None:
             for event in events:
                 self._hook(event)
-            bodies = None
         try:
-            if events:
-                self._schema.read(events)
+            return self._schema.read(events)
         except EventError as error:
             if lone:
                 error.row = None
                 error.show_row()
             raise
-        return [msgspec.json.encode(event) for event in events] if bodies is None else list(bodies)
+
+    def _stored(self, events: Sequence[Any], bodies: Sequence[bytes] | None = None) -> list[bytes]:
+        if bodies is None or self._hook is not None:
+            return [msgspec.json.encode(event) for event in events]
+        return list(bodies)
 
 
-def _decoded(body: bytes, row: int | None) -> dict[str, Any]:
+def _is_plain(kind: Any) -> bool:
+    """Whether a column of an Arrow type is read as its objects would be, and faster."""
+    types = sys.modules["pyarrow"].types  # whoever has such a table has imported it
+    plain = types.is_boolean, types.is_integer, types.is_floating, types.is_string, types.is_large_string
+    return any(is_one(kind) for is_one in plain)
+
+
+def _lines(body: bytes) -> list[bytes]:
+    return [line for line in body.split(b"\n") if line.strip()]
+
+
+def _events(lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    try:
+        return list(map(_decode, lines))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return [_event(line, row) for row, line in enumerate(lines)]
+
+
+def _event(body: bytes, row: int | None = None) -> dict[str, Any]:
     try:
         event = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -25,6 +25,7 @@ import msgspec
 
 from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
 from rtfilter.predicates.explain import Explanation
 from rtfilter.service import reading, snapshots
 from rtfilter.service.authenticate import Authenticate, Open
@@ -57,6 +58,8 @@ MOST_UNMADE: Final = 20_000
 """Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
 PART: Final = 2000
 """Subscriptions of one request that are put in together."""
+QUICK: Final = 0.002
+"""Seconds of a search that is not worth a thread, which would take about as long."""
 MOST_KEY: Final = 200
 """Characters of an idempotency key."""
 MOST_FILTERS: Final = 1000
@@ -403,15 +406,26 @@ class Pipeline:
         except PredicateError as error:
             raise _lone(error) from None
 
-    async def match(self, who: Identity, filter: str, events: Sequence[bytes]) -> list[list[int]]:
-        """Ids of the user's own subscriptions that each event matches; of all, for admins."""
+    async def match(self, who: Identity, filter: str, events: EventTable) -> list[Sequence[int]]:
+        """Ids of the user's own subscriptions that each event matches; of all, for admins.
+
+        Parameters
+        ----------
+        events : EventTable
+            As `parse` returns it.
+        """
         who.require(Role.SUBSCRIBER)
         self.users.admit(who, len(events))
         await self.settled(self._changed)
-        found = await self.beside(reading.match, self._index(filter).filter, events)
+        found = await self._look_up(self._index(filter), events)
         if Role.ADMIN in who.roles:
             return found
-        return [[id for id in ids if self._owns(who, id)] for ids in found]
+        return [ids and [id for id in ids if self._owns(who, id)] for ids in found]
+
+    async def _look_up(self, index: Index, events: EventTable) -> list[Sequence[int]]:
+        if self._match.works or len(events) * index.pace > QUICK:
+            return await self.beside(index.look_up, events)
+        return index.look_up(events)
 
     async def explain(self, who: Identity, filter: str, event: bytes, id: int) -> Explanation:
         """Why a subscription of the user matches an event or not."""

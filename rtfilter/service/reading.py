@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -20,12 +20,6 @@ from rtfilter.store.tables import Logged
 MOST_SCANNED: Final = 100_000
 """Stored events that one query looks at."""
 _SOME: Final = 1000
-
-
-def match(filter: EventFilter, events: Sequence[bytes]) -> list[list[int]]:
-    """The subscriptions that each event matches."""
-    decoded: list[Any] = [msgspec.json.decode(event) for event in events]
-    return [ids.tolist() for ids in filter.match_batch(decoded)] if decoded else []
 
 
 def explain(filter: EventFilter, event: bytes, id: int) -> Explanation:

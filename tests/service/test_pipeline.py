@@ -358,13 +358,34 @@ def test_filters_are_apart(tmp_path):
     assert before == after
 
 
+def test_only_a_quick_search_of_an_index_at_rest_is_done_on_the_event_loop(tmp_path):
+    async def script(pipeline):
+        mine = await subscribe(pipeline, "price > 3")
+        await pipeline.settled(mine)
+        index, table = pipeline._indexes["default"], pipeline.parse("default").table_of_one(b'{"price": 5}')
+        places, look_up = [], index.look_up
+
+        def noted(events):
+            places.append(threading.current_thread() is threading.main_thread())
+            return look_up(events)
+
+        index.look_up = noted
+        for pace, works in [(0.0, False), (1.0, False), (0.0, True)]:
+            index.pace, pipeline._match.works = pace, works
+            assert await pipeline.match(ANN, "default", table) == [[mine]]
+        assert places == [True, False, False]
+
+    served(tmp_path, script)
+
+
 def test_match_and_explain_tell_of_ones_own(tmp_path):
     async def script(pipeline):
         mine, others = await subscribe(pipeline, "price > 3"), await subscribe(pipeline, "price > 4", BOB)
         await publish(pipeline, 0)
         five = events(pipeline, 5, 1)
-        assert await pipeline.match(ANN, "default", five) == [[mine], []]
-        assert [sorted(ids) for ids in await pipeline.match(ADMIN, "default", five)] == [[mine, others], []]
+        read = pipeline.parse("default").table_of_lines(b"\n".join(five))
+        assert await pipeline.match(ANN, "default", read) == [[mine], ()]
+        assert [sorted(ids) for ids in await pipeline.match(ADMIN, "default", read)] == [[mine, others], []]
         assert (await pipeline.explain(ANN, "default", five[0], mine)).matched
         assert pipeline.pending(ANN) == []
 

@@ -16,8 +16,8 @@ MOST_NAMES: Final = 2**26
 _RECORD_BATCH, _DICTIONARY_BATCH = 3, 2  # types of messages, in Arrow's Message.fbs
 
 
-def rows(body: bytes, most: int) -> list[dict[str, Any]]:
-    """Return the rows of a stream, at most `most`.
+def table(body: bytes, most: int) -> Any:
+    """Return a stream as a `pyarrow.Table` of at most `most` rows, each of which Python can read.
 
     Raises
     ------
@@ -31,7 +31,8 @@ def rows(body: bytes, most: int) -> list[dict[str, Any]]:
         import pyarrow as pa
     except ModuleNotFoundError:
         raise MediaTypeError("this server does not read Arrow: pip install 'rtree-filter[arrow]'") from None
-    found: list[dict[str, Any]] = []
+    found: list[Any] = []
+    count = 0
     try:
         _require_uncompressed(pa, body)
         with pa.ipc.open_stream(body) as stream:
@@ -39,18 +40,28 @@ def rows(body: bytes, most: int) -> list[dict[str, Any]]:
                 _require_usable(pa, field.name, field.type, top=True)
             width = sum(_width(pa, field) for field in stream.schema)
             for batch in stream:
-                if len(found) + len(batch) > most:
+                count += len(batch)
+                if count > most:
                     raise TooLargeError(f"a request has at most {most} events; send several")
-                if (len(found) + len(batch)) * width > MOST_NAMES:
+                if count * width > MOST_NAMES:
                     raise TooLargeError("the names of the columns take too much in each row; send fewer rows")
                 batch.validate(full=True)
                 _require_narrow(pa, batch)
-                found += (
-                    pa.Table.from_batches([batch]).cast(_readable(pa, batch.schema), safe=False).to_pylist()
-                )
+                found.append(batch)
+            readable = _readable(pa, stream.schema)
+        table = pa.Table.from_batches(found, stream.schema)
+        return table if readable is stream.schema else table.cast(readable, safe=False)
     except (pa.ArrowException, struct.error, ValueError, OverflowError, OSError) as error:
         if isinstance(error, EventError):
             raise
+        raise EventError(f"this is no stream of Arrow's: {error}") from None
+
+
+def rows(table: Any) -> list[dict[str, Any]]:
+    """Return the rows of such a table. Raises `EventError`."""
+    try:
+        found: list[dict[str, Any]] = table.to_pylist()
+    except (ValueError, OverflowError) as error:
         raise EventError(f"this is no stream of Arrow's: {error}") from None
     return found
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 from fastapi import Request
 
+from rtfilter.events.table import EventTable
 from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
 from rtfilter.service.errors import NotJSONError, RequestError, TooLargeError
-from rtfilter.service.nesting import require_shallow
+from rtfilter.service.nesting import require_shallow, require_shallow_lines
 from rtfilter.service.parse import Parse
 
 JSON: Final = "application/json"
@@ -23,8 +25,9 @@ MOST_EVENTS: Final = 100_000
 """Of one request."""
 MOST_DOCUMENT: Final = 2**20
 """Bytes of JSON that is no event: of a filter, a subscription, a question."""
-LARGE: Final = 64 * 2**10
+LARGE: Final = 256 * 2**10
 """Bytes from which a body is read beside the event loop."""
+_T = TypeVar("_T")
 
 
 async def whole(request: Request, most: int) -> bytes:
@@ -84,28 +87,52 @@ def decoded(body: bytes, kind: Any = Any) -> Any:
         raise NotJSONError(f"this is not JSON: {error}") from None
 
 
-async def events(request: Request, body: bytes, parse: Parse, nesting: int) -> list[bytes]:
-    """Return the events of a body, as the parse stage does.
+async def events(request: Request, parse: Parse) -> list[bytes]:
+    """Return the events of the body as they are to be stored, as the parse stage does.
 
     Raises
     ------
     EventError, NotJSONError, MediaTypeError, TooLargeError
     """
-    kind = media_type(request)
-    if len(body) < LARGE:
-        return _events(kind, body, parse, nesting)
-    return await asyncio.to_thread(_events, kind, body, parse, nesting)
+    return await _beside_if_large(_events, request, parse)
+
+
+async def table(request: Request, parse: Parse) -> EventTable:
+    """Return the events of the body to be matched only. Raises as `events` does."""
+    return await _beside_if_large(_table, request, parse)
+
+
+async def _beside_if_large(read: Callable[..., _T], request: Request, parse: Parse) -> _T:
+    body = request.state.body
+    given = media_type(request), body, parse, request.app.state.limits.nesting
+    return read(*given) if len(body) < LARGE else await asyncio.to_thread(read, *given)
 
 
 def _events(kind: str, body: bytes, parse: Parse, nesting: int) -> list[bytes]:
     if kind == ARROW:
-        return parse.objects(arrow.rows(body, MOST_EVENTS))
+        return parse.objects(arrow.rows(arrow.table(body, MOST_EVENTS)))
+    if _is_lines(kind, body, nesting):
+        return parse.lines(body)
+    return [parse.one(body)]
+
+
+def _table(kind: str, body: bytes, parse: Parse, nesting: int) -> EventTable:
+    if kind == ARROW:
+        found = arrow.table(body, MOST_EVENTS)
+        return parse.columns(found) or parse.rows(arrow.rows(found))
+    if _is_lines(kind, body, nesting):
+        return parse.table_of_lines(body)
+    return parse.table_of_one(body)
+
+
+def _is_lines(kind: str, body: bytes, nesting: int) -> bool:
+    """Whether a body is JSON lines; otherwise it is JSON. It is looked at before anything is built of it."""
     if kind == JSON:
         require_shallow(body, nesting)
-        return [parse.one(body)]
-    if kind in LINES:
-        if body.count(b"\n") > MOST_EVENTS:
-            raise TooLargeError(f"a request has at most {MOST_EVENTS} events; send several")
-        require_shallow(body, nesting)
-        return parse.lines(body)
-    raise MediaTypeError(f"the header Content-Type is needed: {JSON}, {LINES[0]} or {ARROW}")
+        return False
+    if kind not in LINES:
+        raise MediaTypeError(f"the header Content-Type is needed: {JSON}, {LINES[0]} or {ARROW}")
+    if len(body) > MOST_EVENTS and body.count(b"\n") > MOST_EVENTS:
+        raise TooLargeError(f"a request has at most {MOST_EVENTS} events; send several")
+    require_shallow_lines(body, nesting)
+    return True

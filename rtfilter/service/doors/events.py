@@ -58,16 +58,11 @@ def _answer(content: object, status: int = 200) -> Response:
     return Response(_encode(content), status, media_type=JSON)
 
 
-async def _read_events(request: Request, name: str) -> list[bytes]:
-    parse = request.app.state.pipeline.parse(name)
-    return await bodies.events(request, request.state.body, parse, request.app.state.limits.nesting)
-
-
 async def publish(
     request: Request, name: Name, who: Who, pipeline: Served, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Publish events. The answer comes once they are durable, with the position of each."""
-    events = await _read_events(request, name)
+    events = await bodies.events(request, pipeline.parse(name))
     arrived = request.state.arrived
     return _answer({"positions": await pipeline.publish(who, name, events, idempotency_key, arrived)}, 202)
 
@@ -96,7 +91,7 @@ def _stored(one: StoredEvent) -> dict[str, Any]:
 
 async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Response:
     """Which of the user's own subscriptions match each event; nothing is stored or delivered."""
-    events = await _read_events(request, name)
+    events = await bodies.table(request, pipeline.parse(name))
     return _answer({"matches": await pipeline.match(who, name, events)})
 
 
@@ -160,6 +155,7 @@ def doors() -> APIRouter:
         f"{of}/match",
         match,
         methods=["POST"],
+        route_class_override=routes.QuickDoor,
         responses={200: {"model": models.Matches}},
         openapi_extra=_BODY,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
+from inspect import signature
 from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -75,12 +76,16 @@ class QuickDoor(Door):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """As of FastAPI."""
+        keyed = "idempotency_key" in signature(self.endpoint).parameters
 
         async def handled(request: Request) -> Response:
             try:
                 await _enter(request)
-                name, key = request.path_params["filter"], request.headers.get("idempotency-key")
-                answer: Response = await self.endpoint(request, name, _who(request), _pipeline(request), key)
+                more = {"idempotency_key": request.headers.get("idempotency-key")} if keyed else {}
+                name = request.path_params["filter"]
+                answer: Response = await self.endpoint(
+                    request, name, _who(request), _pipeline(request), **more
+                )
                 return answer
             finally:
                 _leave(request)

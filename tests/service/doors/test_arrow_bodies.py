@@ -32,7 +32,7 @@ def test_rows_are_events():
             "symbol": pa.array(["a", "b", "a"]).dictionary_encode(),
         }
     )
-    found = arrow.rows(stream(table), 3)
+    found = arrow.rows(arrow.table(stream(table), 3))
     assert found[0] == {"price": 1.5, "at": at, "tags": ["a"], "inner": {"x": 1}, "symbol": "a"}
     assert [row["price"] for row in found] == [1.5, None, 3.0]
 
@@ -52,7 +52,7 @@ def test_nothing_compressed_is_unpacked(compression, encoded):
     column = pa.array(["x" * 1000] * 2)
     table = pa.table({"x": column.dictionary_encode() if encoded else column})
     with pytest.raises(MediaTypeError, match="without compression"):
-        arrow.rows(stream(table, compression=compression), 10)
+        arrow.rows(arrow.table(stream(table, compression=compression), 10))
 
 
 def test_what_takes_no_bytes_but_becomes_huge_is_refused(monkeypatch):
@@ -62,12 +62,12 @@ def test_what_takes_no_bytes_but_becomes_huge_is_refused(monkeypatch):
         pa.RunEndEncodedArray.from_arrays(pa.array([10], pa.int32()), pa.array(["x"])),
     ):
         with pytest.raises(MediaTypeError, match="leave it out"):
-            arrow.rows(stream(pa.table({"x": column})), 100)
+            arrow.rows(arrow.table(stream(pa.table({"x": column})), 100))
     with pytest.raises(TooLargeError, match="at most 3 events"):
-        arrow.rows(stream(pa.table({"x": pa.nulls(4)})), 3)
+        arrow.rows(arrow.table(stream(pa.table({"x": pa.nulls(4)})), 3))
     monkeypatch.setattr(arrow, "WIDEST", 1000)
     with pytest.raises(TooLargeError, match="values of a column"):
-        arrow.rows(stream(pa.table({"x": pa.array(["x" * 600] * 2).dictionary_encode()})), 10)
+        arrow.rows(arrow.table(stream(pa.table({"x": pa.array(["x" * 600] * 2).dictionary_encode()})), 10))
 
 
 def test_what_is_damaged_is_refused():
@@ -75,7 +75,7 @@ def test_what_is_damaged_is_refused():
     for at in range(0, len(good), 7):
         for bad in (good[:at], good[:at] + b"\xff\xff\xff\x7f" + good[at + 4 :]):
             try:
-                found = arrow.rows(bad, 100)
+                found = arrow.rows(arrow.table(bad, 100))
             except (EventError, MediaTypeError, TooLargeError):
                 continue
             assert all(isinstance(row, dict) for row in found)
@@ -84,7 +84,7 @@ def test_what_is_damaged_is_refused():
 def test_without_pyarrow_it_is_said_so(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(MediaTypeError, match="pip install"):
-        arrow.rows(b"", 1)
+        arrow.table(b"", 1)
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -94,7 +94,7 @@ def test_long_names_are_not_repeated_in_many_rows(nested):
     if nested:
         column = pa.StructArray.from_arrays([column], [name])
     with pytest.raises(TooLargeError, match="names of the columns"):
-        arrow.rows(whole_stream(pa.table({"y" if nested else name: column})), rows)
+        arrow.table(whole_stream(pa.table({"y" if nested else name: column})), rows)
 
 
 def whole_stream(table):

@@ -1,0 +1,108 @@
+"""Bytes, objects and columns become the same events."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtfilter import EventError, EventFilter, Schema
+from rtfilter.service.parse import Parse
+
+pa = pytest.importorskip("pyarrow")
+SCHEMA = Schema({"price": float, "count": int, "symbol": str, "hot": bool})
+KINDS = {
+    pa.float64(): st.floats(),
+    pa.float16(): st.floats(width=16).map(np.float16),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.uint64(): st.integers(0, 2**64 - 1),
+    pa.int8(): st.integers(-128, 127),
+    pa.bool_(): st.booleans(),
+    pa.string(): st.text(max_size=3),
+    pa.large_string(): st.text(max_size=3),
+    pa.timestamp("us"): st.just(1_700_000_000_000_000),
+    pa.list_(pa.int8()): st.lists(st.integers(0, 3), max_size=2),
+}
+CONDITIONS = (
+    """
+price > 0; price IS NULL; price IS NOT NULL; price = 3; count >= 9007199254740993; count < 0; count IS NULL
+symbol = 'a'; symbol LIKE 'a%'; symbol IS NOT NULL; symbol < 'b'; hot = TRUE; hot = FALSE; hot IS NULL
+""".strip()
+    .replace("\n", "; ")
+    .split("; ")
+)
+
+
+@st.composite
+def tables(draw):
+    count = draw(st.integers(0, 4))
+    names = draw(st.lists(st.sampled_from(["price", "count", "symbol", "hot", "other"]), max_size=6))
+    columns = []
+    for _ in names:
+        kind = draw(st.sampled_from(list(KINDS)))
+        values = draw(st.lists(st.none() | KINDS[kind], min_size=count, max_size=count))
+        columns.append(pa.array(values, kind))
+    return pa.Table.from_arrays(columns, names)
+
+
+@pytest.fixture(scope="module")
+def filter():
+    made = EventFilter(SCHEMA)
+    made.subscribe_many(CONDITIONS)
+    return made
+
+
+def found(filter, read):
+    """What the events match; or the row that is wrong, and with which attribute."""
+    try:
+        return [sorted(ids.tolist()) for ids in filter.match_batch(read())]
+    except EventError as error:
+        return error.row, error.attribute
+
+
+@given(table=tables())
+def test_columns_are_read_as_their_rows(filter, table):
+    parse = Parse(SCHEMA)
+    if len(set(table.column_names)) == table.num_columns:
+        rows = found(filter, lambda: parse.rows(table.to_pylist()))
+        assert found(filter, lambda: parse.columns(table) or parse.rows(table.to_pylist())) == rows
+    else:
+        assert parse.columns(table) is None
+
+
+def test_columns_are_read_where_they_are_plain():
+    plain = pa.table({"price": [1.5, None], "symbol": ["a", "b"], "else": [[1], None]})
+    assert len(Parse(SCHEMA).columns(plain)) == 2
+    assert Parse(SCHEMA, lambda event: None).columns(plain) is None  # the hook takes objects
+
+
+def test_lines_are_read_alike_to_be_stored_and_to_be_matched(filter):
+    parse = Parse(SCHEMA)
+    lines = b'{"price": 3, "symbol": "a"}\n\n{"count": 9007199254740993}\n{}\n'
+    assert parse.lines(lines) == [line for line in lines.split(b"\n") if line]
+    matched = [sorted(ids.tolist()) for ids in filter.match_batch(parse.table_of_lines(lines))]
+    decoded = [json.loads(line) for line in lines.split(b"\n") if line]
+    assert matched == [sorted(ids.tolist()) for ids in filter.match_batch(decoded)]
+
+
+@pytest.mark.parametrize(
+    "bad", [b"{", b"[1]", b'{"price": NaN}', b'{"price": 1e999}', b'"\xff"', b"[" * 10_000]
+)
+def test_the_row_that_is_wrong_is_told(bad):
+    parse = Parse(SCHEMA)
+    for read in (parse.lines, parse.table_of_lines):
+        with pytest.raises(EventError) as told:
+            read(b"{}\n" + bad + b"\n{}")
+        assert told.value.row == 1
+    for read in (parse.one, parse.table_of_one):
+        with pytest.raises(EventError) as told:
+            read(bad)
+        assert told.value.row is None
+
+
+def test_a_hook_adds_to_what_is_matched_as_to_what_is_stored(filter):
+    parse = Parse(SCHEMA, lambda event: event.update(price=3))
+    assert parse.one(b"{}") == b'{"price":3}'
+    for table in (parse.table_of_one(b"{}"), parse.table_of_lines(b"{}"), parse.rows([{}])):
+        assert CONDITIONS.index("price = 3") in filter.match(table).tolist()
