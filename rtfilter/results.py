@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -99,6 +100,16 @@ class Matches:
 
     def __iter__(self) -> Iterator[AnyArray]:
         return (self[row] for row in range(len(self)))
+
+    def only(self, wanted: Sequence[bool] | BoolArray) -> Matches:
+        """Some of them, by bool (offsets[n],)."""
+        kept = np.concatenate([[0], np.cumsum(wanted, dtype=np.int64)])
+        return Matches.named(kept[self.offsets], self.ids[np.asarray(wanted, np.bool_)], self.kind)
+
+    def lists(self) -> list[Sequence[Any]]:
+        """The ids of each event; an empty tuple where there are none."""
+        ids, ends = self.ids.tolist(), self.offsets.tolist()
+        return [ids[first:last] if first < last else () for first, last in pairwise(ends)]
 
     @property
     def counts(self) -> IntArray:

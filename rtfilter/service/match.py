@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import pairwise
 from time import perf_counter, thread_time
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ import msgspec
 from rtfilter.events.nesting import flatten
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
+from rtfilter.results import Matches
 from rtfilter.service.deliver import Part
 from rtfilter.service.order import Turns
 from rtfilter.service.records import FilterInfo
@@ -54,14 +54,13 @@ class Index:
         self.info, self.filter, self.ordered = info, filter, 0
         self.pace = 0.0
 
-    def look_up(self, events: EventTable) -> list[Sequence[int]]:
+    def look_up(self, events: EventTable) -> Matches:
         """The subscriptions that each event matches, found for all at once."""
         begun = thread_time()
         found = self.filter.match_batch(events)
-        ids, ends = found.ids.tolist(), found.offsets.tolist()
         if len(events):
             self.pace += ((thread_time() - begun) / len(events) - self.pace) / 8
-        return [ids[first:last] if first < last else () for first, last in pairwise(ends)]
+        return found
 
     def change(self, changes: Iterable[Logged]) -> int:
         """Make changes; returns how many there were. Those that are made already do no harm."""

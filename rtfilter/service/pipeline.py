@@ -27,6 +27,7 @@ from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.predicates.explain import Explanation
+from rtfilter.results import Matches
 from rtfilter.service import reading, snapshots
 from rtfilter.service.authenticate import Authenticate, Open
 from rtfilter.service.backlog import Bounds, Policy
@@ -406,8 +407,8 @@ class Pipeline:
         except PredicateError as error:
             raise _lone(error) from None
 
-    async def match(self, who: Identity, filter: str, events: EventTable) -> list[Sequence[int]]:
-        """Ids of the user's own subscriptions that each event matches; of all, for admins.
+    async def match(self, who: Identity, filter: str, events: EventTable) -> Matches:
+        """The user's own subscriptions that each event matches; of all, for admins.
 
         Parameters
         ----------
@@ -420,9 +421,9 @@ class Pipeline:
         found = await self._look_up(self._index(filter), events)
         if Role.ADMIN in who.roles:
             return found
-        return [ids and [id for id in ids if self._owns(who, id)] for ids in found]
+        return found.only([self._owns(who, id) for id in found.ids.tolist()])
 
-    async def _look_up(self, index: Index, events: EventTable) -> list[Sequence[int]]:
+    async def _look_up(self, index: Index, events: EventTable) -> Matches:
         if self._match.works or len(events) * index.pace > QUICK:
             return await self.beside(index.look_up, events)
         return index.look_up(events)

@@ -372,7 +372,7 @@ def test_only_a_quick_search_of_an_index_at_rest_is_done_on_the_event_loop(tmp_p
         index.look_up = noted
         for pace, works in [(0.0, False), (1.0, False), (0.0, True)]:
             index.pace, pipeline._match.works = pace, works
-            assert await pipeline.match(ANN, "default", table) == [[mine]]
+            assert (await pipeline.match(ANN, "default", table)).lists() == [[mine]]
         assert places == [True, False, False]
 
     served(tmp_path, script)
@@ -384,8 +384,9 @@ def test_match_and_explain_tell_of_ones_own(tmp_path):
         await publish(pipeline, 0)
         five = events(pipeline, 5, 1)
         read = pipeline.parse("default").table_of_lines(b"\n".join(five))
-        assert await pipeline.match(ANN, "default", read) == [[mine], ()]
-        assert [sorted(ids) for ids in await pipeline.match(ADMIN, "default", read)] == [[mine, others], []]
+        assert (await pipeline.match(ANN, "default", read)).lists() == [[mine], ()]
+        both = await pipeline.match(ADMIN, "default", read)
+        assert [sorted(ids) for ids in both.lists()] == [[mine, others], []]
         assert (await pipeline.explain(ANN, "default", five[0], mine)).matched
         assert pipeline.pending(ANN) == []
 

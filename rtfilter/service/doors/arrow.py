@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from importlib.util import find_spec
 from typing import Any, Final
 
 from rtfilter.errors import EventError
@@ -64,6 +65,23 @@ def rows(table: Any) -> list[dict[str, Any]]:
     except (ValueError, OverflowError) as error:
         raise EventError(f"this is no stream of Arrow's: {error}") from None
     return found
+
+
+def stream(name: str, column: Any) -> bytes:
+    """Return a `pyarrow.Array` as a stream with one column."""
+    import pyarrow as pa
+
+    table = pa.table({name: column})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def is_there() -> bool:
+    """Whether pyarrow is installed."""
+    return find_spec("pyarrow") is not None
 
 
 def _require_usable(pa: Any, name: str, kind: Any, top: bool = False) -> None:

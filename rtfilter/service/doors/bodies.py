@@ -72,6 +72,12 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+def wants_arrow(request: Request) -> bool:
+    """Whether a stream of Arrow's is asked for, and not just anything."""
+    accepted = request.headers.get("accept", "").split(",")
+    return any(one.partition(";")[0].strip().lower() == ARROW for one in accepted) and arrow.is_there()
+
+
 def decoded(body: bytes, kind: Any = Any) -> Any:
     """Return JSON as a type of msgspec's.
 

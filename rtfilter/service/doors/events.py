@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from rtfilter.service.doors import bodies, models, routes
+from rtfilter.service.doors import arrow, bodies, models, routes
 from rtfilter.service.doors.bodies import ARROW, JSON, LINES
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.doors.routes import After, IdempotencyKey, Limit, Name, Served, Who
@@ -32,6 +32,10 @@ _BODY: Final[dict[str, Any]] = {
             ARROW: {"schema": {"type": "string", "format": "binary", "description": "Arrow's IPC stream."}},
         },
     }
+}
+_ARROW_TOO: Final[dict[str, Any]] = {
+    JSON: {},
+    ARROW: {"schema": {"type": "string", "format": "binary", "description": "A list of ids an event."}},
 }
 _ACKNOWLEDGED: Final[dict[str, Any]] = {
     "requestBody": {
@@ -90,9 +94,15 @@ def _stored(one: StoredEvent) -> dict[str, Any]:
 
 
 async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Response:
-    """Which of the user's own subscriptions match each event; nothing is stored or delivered."""
+    """Which of the user's own subscriptions match each event; nothing is stored or delivered.
+
+    With `Accept: application/vnd.apache.arrow.stream` the answer is a stream with the column `matches`.
+    """
     events = await bodies.table(request, pipeline.parse(name))
-    return _answer({"matches": await pipeline.match(who, name, events)})
+    found = await pipeline.match(who, name, events)
+    if bodies.wants_arrow(request):
+        return Response(arrow.stream("matches", found.to_arrow()), media_type=ARROW)
+    return _answer({"matches": found.lists()})
 
 
 async def explain(
@@ -156,7 +166,7 @@ def doors() -> APIRouter:
         match,
         methods=["POST"],
         route_class_override=routes.QuickDoor,
-        responses={200: {"model": models.Matches}},
+        responses={200: {"model": models.Matches, "content": _ARROW_TOO}},
         openapi_extra=_BODY,
     )
     add(f"{of}/explain", explain, methods=["POST"])

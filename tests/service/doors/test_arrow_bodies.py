@@ -46,6 +46,20 @@ def test_they_are_published(server):
     assert (answer.status, answer.body["type"], answer.body["row"]) == (422, "/problems/event", 1)
 
 
+def test_matches_come_as_a_stream_where_that_is_asked_for(server):
+    wish = {"where": "price > 5"}
+    id = server.ask("POST", "/filters/default/subscriptions", wish, user="ann").body["subscription"]
+    asked = stream(pa.table({"price": [1, 9, 7]}))
+    for accept in ("*/*", "application/json", "text/html, */*;q=0.1"):
+        answer = server.ask("POST", "/filters/default/match", asked, kind=KIND, user="ann", accept=accept)
+        assert answer.body == {"matches": [[], [id], [id]]}
+    for accept in (KIND, f"application/json;q=0.5, {KIND.upper()};q=1"):
+        answer = server.ask("POST", "/filters/default/match", asked, kind=KIND, user="ann", accept=accept)
+        assert answer.headers["content-type"] == KIND
+        with pa.ipc.open_stream(answer.bytes) as found:
+            assert found.read_all().to_pydict() == {"matches": [[], [id], [id]]}
+
+
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 @pytest.mark.parametrize("encoded", [False, True])
 def test_nothing_compressed_is_unpacked(compression, encoded):
