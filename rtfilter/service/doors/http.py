@@ -13,6 +13,7 @@ from rtfilter import __version__
 from rtfilter.service.doors import control, events, models, problems
 from rtfilter.service.doors.admission import Gate, identity
 from rtfilter.service.doors.bodies import JSON
+from rtfilter.service.doors.quick import Quick
 from rtfilter.service.doors.routes import Limits, Served
 from rtfilter.service.doors.websocket import session
 from rtfilter.service.pipeline import Pipeline
@@ -44,12 +45,13 @@ def application(pipeline: Pipeline, metrics: CollectorRegistry, limits: Limits, 
     )
     app.state.pipeline, app.state.limits, app.state.metrics = pipeline, limits, metrics
     problems.install(app)
-    for router in (events.doors(), control.doors(), _open_doors()):  # those asked most come first
+    routers = events.doors(), control.doors(), _open_doors()
+    for router in routers:
         app.include_router(router)
     app.add_api_websocket_route("/session", session)
     plain = app.openapi
     app.openapi = lambda: _as_problems(plain())  # type: ignore[method-assign]
-    return Gate(app, loopback)
+    return Gate(Quick(app, routers[0].routes), loopback)
 
 
 def _as_problems(document: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,8 @@ TITLES: Final = {
     "internal": "The server failed",
 }
 """By kind."""
+EXPECTED: Final = (RTFilterError, RequestValidationError, HTTPException, SQLAlchemyError)
+"""Errors that are no fault of the server's code."""
 _log = logging.getLogger(__name__)
 
 
@@ -191,5 +193,5 @@ async def answer(request: Request, error: Exception) -> Response:
 
 def install(app: FastAPI) -> None:
     """Have every error of an application answered with a problem document."""
-    for kind in (RTFilterError, RequestValidationError, HTTPException, SQLAlchemyError, Exception):
+    for kind in (*EXPECTED, Exception):
         app.add_exception_handler(kind, answer)

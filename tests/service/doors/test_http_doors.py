@@ -238,3 +238,15 @@ def test_many_subscriptions_are_read_beside_the_event_loop(server, monkeypatch):
 
     assert threads
     assert server.run(loop()) not in threads
+
+
+@pytest.mark.parametrize("door", ["events", "match"])
+def test_an_error_of_the_servers_code_is_told_and_logged(server, door, monkeypatch, caplog):
+    async def fail(*_, **__):
+        raise ZeroDivisionError("of the server's inside")
+
+    monkeypatch.setattr(server.pipeline, "publish" if door == "events" else "match", fail)
+    answer = server.ask("POST", f"/filters/default/{door}", {"price": 1})
+    assert (answer.status, answer.body["type"]) == (500, "/problems/internal")
+    assert "inside" not in answer.body["detail"]
+    assert "ZeroDivisionError" in caplog.text
