@@ -62,7 +62,7 @@ def rows(table: Any) -> list[dict[str, Any]]:
     """Return the rows of such a table. Raises `EventError`."""
     try:
         found: list[dict[str, Any]] = table.to_pylist()
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, LookupError) as error:  # the last of time zones that there are not
         raise EventError(f"this is no stream of Arrow's: {error}") from None
     return found
 

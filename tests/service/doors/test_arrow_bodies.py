@@ -116,3 +116,9 @@ def whole_stream(table):
     with pa.ipc.new_stream(found, table.schema) as writer:
         writer.write_table(table)
     return found.getvalue()
+
+
+def test_a_time_zone_that_there_is_not_is_refused():
+    table = pa.table({"at": pa.array([1], pa.timestamp("us", "Mars/Base"))})
+    with pytest.raises(EventError, match="Mars/Base"):
+        arrow.rows(table)
