@@ -42,7 +42,18 @@ _ACKNOWLEDGED: Final[dict[str, Any]] = {
         "required": True,
         "content": {
             JSON: {
-                "schema": {"$ref": "#/components/schemas/Published"},
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "positions": {
+                            "type": "array",
+                            "items": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+                            "maxItems": bodies.MOST_EVENTS,
+                        }
+                    },
+                    "required": ["positions"],
+                    "additionalProperties": False,
+                },
                 "examples": {"two": {"value": {"positions": [3, 4]}}},
             }
         },

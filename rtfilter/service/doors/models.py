@@ -29,7 +29,12 @@ class FilterWanted(_Given):
     )
     attributes: Any = Field(
         alias="schema",
-        json_schema_extra={"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]},
+        json_schema_extra={
+            "anyOf": [
+                {"type": "object", "minProperties": 1},
+                {"type": "array", "minItems": 1, "items": {"type": "object"}},
+            ]
+        },
         description='Attribute to type: "int", "float", "str", "bool", "timestamp"; or an object with '
         "`type`, `low` and `high`.",
     )

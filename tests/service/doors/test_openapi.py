@@ -98,3 +98,14 @@ def test_pages_are_answered_as_their_models_say(documented):
         answer = server.ask("GET", path, user="admin")
         assert b'"price": 101' in answer.bytes
         assert model.model_validate_json(answer.bytes, strict=True, extra="forbid")
+
+
+def test_acknowledgements_and_schemas_are_documented_with_their_bounds(documented):
+    _, document = documented
+    asked = document["paths"]["/acknowledgements"]["post"]["requestBody"]["content"]["application/json"][
+        "schema"
+    ]
+    assert asked["additionalProperties"] is False
+    assert asked["properties"]["positions"]["items"]["minimum"] == 0
+    wanted = document["components"]["schemas"]["FilterWanted"]["properties"]["schema"]
+    assert [one.get("minProperties", one.get("minItems")) for one in wanted["anyOf"]] == [1, 1]
