@@ -4,7 +4,19 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from proofs import agreement, damage, frames, gates, interrupts, kills, matchers, sequences, servers
+from proofs import (
+    agreement,
+    api,
+    arrow_bodies,
+    damage,
+    frames,
+    gates,
+    interrupts,
+    kills,
+    matchers,
+    sequences,
+    servers,
+)
 
 
 class Proof(NamedTuple):
@@ -28,6 +40,8 @@ PROOFS = {
     ),
     "frames": Proof("any bytes are frames or one error, however they are cut", 20_000, frames.run),
     "matchers": Proof("every matcher keeps the promises of the port", 60, matchers.run),
+    "api": Proof("every role is answered as the OpenAPI document says", 10, api.run),
+    "arrow-bodies": Proof("a damaged stream of Arrow's is events, or refused", 8000, arrow_bodies.run),
     "service-kills": Proof(
         "a killed server loses, misdirects and repeats nothing that it should not", 20, servers.run
     ),
