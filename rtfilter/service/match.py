@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.results import Matches
 from rtfilter.service.deliver import Part
+from rtfilter.service.measures import Measures
 from rtfilter.service.order import Turns
 from rtfilter.service.records import FilterInfo
 from rtfilter.store.tables import Kind, Logged
@@ -120,6 +122,7 @@ class Match:
     indexes : mapping of str to Index
         By the names of filters; others change it, on the event loop.
     tell : callable
+    measures : Measures
     size : int
         Entries of a batch at most.
 
@@ -135,23 +138,28 @@ class Match:
         Whether a batch is being matched. Meanwhile indexes may be changing.
     """
 
-    def __init__(self, indexes: Mapping[str, Index], tell: Tell, size: int = SIZE) -> None:
-        self._indexes, self._tell, self._size = indexes, tell, size
+    def __init__(
+        self, indexes: Mapping[str, Index], tell: Tell, measures: Measures, size: int = SIZE
+    ) -> None:
+        self._indexes, self._tell, self._measures, self._size = indexes, tell, measures, size
         self.settled = self.taken = self.changes = 0
         self._waiting: deque[Logged] = deque()
+        self._since: deque[tuple[int, float]] = deque()  # up to which position entries wait since when
         self._news = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "rtfilter-match")
         self._loop = asyncio.get_running_loop()
-        self._known: deque[tuple[Logged, Sequence[int], float | None, Part]] = deque()
+        self._known: deque[tuple[Logged, Sequence[int], float, Part]] = deque()
         self._woken = False
         self._failed: BaseException | None = None
         self._moved = asyncio.Event()
         self.works = False
 
-    def put(self, logged: Iterable[Logged]) -> None:
+    def put(self, logged: Sequence[Logged]) -> None:
         """Have entries matched, the next ones of the log."""
-        self._waiting.extend(logged)
-        self._news.set()
+        if logged:
+            self._waiting.extend(logged)
+            self._since.append((logged[-1].position, perf_counter()))
+            self._news.set()
 
     @property
     def waiting(self) -> int:
@@ -173,9 +181,11 @@ class Match:
                 count = min(self._size, len(self._waiting))
                 batch = [self._waiting.popleft() for _ in range(count)]
                 self.taken = batch[-1].position
+                taken = perf_counter()
+                self._note_taken(batch, taken)
                 indexes = dict(self._indexes)
                 self.works = True
-                await self._loop.run_in_executor(self._thread, self._work, batch, indexes)
+                await self._loop.run_in_executor(self._thread, self._work, batch, indexes, taken)
                 self.works = False
                 if self._failed is not None:
                     raise self._failed
@@ -183,7 +193,19 @@ class Match:
                 self.changes += sum(entry.kind != Kind.EVENT for _, entry in batch)
                 self._moved.set()
 
-    def _work(self, batch: list[Logged], indexes: dict[str, Index]) -> None:
+    def _note_taken(self, batch: Sequence[Logged], taken: float) -> None:
+        """Measure how long they waited: those that came together at once."""
+        self._measures.batch_sizes.add(len(batch))
+        first, last = 0, batch[-1].position
+        while first < len(batch):
+            upto, since = self._since[0]
+            if upto <= last:
+                self._since.popleft()
+            after = bisect_right(batch, min(upto, last), lo=first, key=_position)
+            self._measures.queue.add(taken - since, after - first)
+            first = after
+
+    def _work(self, batch: list[Logged], indexes: dict[str, Index], taken: float) -> None:
         """Filter by filter, alternately events and changes."""
         of: dict[str, list[Logged]] = {}
         for logged in batch:
@@ -200,19 +222,21 @@ class Match:
                 while last < len(mine) and (mine[last].entry.kind == Kind.EVENT) == events:
                     last += 1
                 if events:
-                    self._search(index, mine[first:last])
+                    self._search(index, mine[first:last], taken)
                 else:
                     index.change(mine[first:last])
                 first = last
 
-    def _search(self, index: Index, batch: list[Logged]) -> None:
+    def _search(self, index: Index, batch: list[Logged], taken: float | None) -> None:
+        """Search them; where they are measured, `taken` is when their batch was taken."""
+        told: dict[int, float] = {}  # when it became known, by row
         try:
             events: list[Any] = [msgspec.json.decode(one.entry.body) for one in batch]
             turns = None
             if index.info.key is not None and index.ordered:
                 turns = Turns([_key(event, index.info.key) for event in events])
             for row, ids, _ in index.filter.stream(events):
-                known = perf_counter()
+                told[row] = known = perf_counter()
                 if turns is None:
                     if len(ids):
                         self._release(batch[row], ids.tolist(), known, Part.ALL)
@@ -227,13 +251,22 @@ class Match:
                     "the event at position %d cannot be matched; it is left out", position, exc_info=True
                 )
                 return
-            for one in batch:  # what was told already is known, and not told twice
-                self._search(index, [one])
+            self._measure(index, batch, taken, told)
+            for row, one in enumerate(batch):  # what was told already is known, and not told twice
+                self._search(index, [one], None if row in told else taken)
+        else:
+            self._measure(index, batch, taken, told)
+
+    def _measure(
+        self, index: Index, batch: list[Logged], taken: float | None, told: dict[int, float]
+    ) -> None:
+        if told and taken is not None:
+            arrived = [batch[row].entry.arrived for row in told]
+            self._measures.matched(index.info.name, taken, arrived, list(told.values()))
 
     def _release(self, event: Logged, ids: Sequence[int], known: float, part: Part) -> None:
         """Have the event loop told; it is woken once for all that comes before it looks."""
-        arrived = event.entry.arrived
-        self._known.append((event, ids, None if arrived is None else known - arrived, part))
+        self._known.append((event, ids, known, part))
         if not self._woken:
             self._woken = True
             self._loop.call_soon_threadsafe(self._drain)
@@ -242,7 +275,11 @@ class Match:
         self._woken = False
         try:
             while self._known:
-                self._tell(*self._known.popleft())
+                event, ids, known, part = self._known.popleft()
+                arrived = event.entry.arrived
+                self._tell(event, ids, None if arrived is None else known - arrived, part)
+                if ids:
+                    self._measures.deliver.add(perf_counter() - known)
         except BaseException as error:  # or the loop would go on, and the event be lost
             self._failed = error
             raise
@@ -250,6 +287,10 @@ class Match:
     def close(self) -> None:
         """Wait for the batch that is being matched."""
         self._thread.shutdown()
+
+
+def _position(logged: Logged) -> int:
+    return logged.position
 
 
 def _key(event: dict[str, Any], name: str) -> Any:

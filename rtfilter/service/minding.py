@@ -14,6 +14,7 @@ from rtfilter.service import snapshots
 from rtfilter.service.deliver import Deliver, Owned
 from rtfilter.service.errors import BusyError, ConflictError
 from rtfilter.service.match import Index, Match
+from rtfilter.service.measures import Measures
 from rtfilter.service.subscriptions import Owners, removal_of
 from rtfilter.service.writing import Store
 from rtfilter.store.log import Log
@@ -69,10 +70,11 @@ class Minder:
         folder: Path,
         keeping: Keeping,
         clock: Callable[[], float],
+        measures: Measures,
     ) -> None:
         self._log, self._store, self._match, self._deliver = log, store, match, deliver
         self._owners, self._indexes, self._folder = owners, indexes, folder
-        self._keeping, self._clock = keeping, clock
+        self._keeping, self._clock, self._measures = keeping, clock, measures
         self.written = self.begun = 0
         self._background: set[asyncio.Task[None]] = set()
         self._writing = asyncio.Lock()
@@ -139,7 +141,8 @@ class Minder:
             position = self._match.settled
             for index in list(self._indexes.values()):
                 folder = self._folder / snapshots.name_of(index.info)
-                aside = await asyncio.to_thread(snapshots.write, folder, index.filter)
+                with self._measures.index_writes.around():
+                    aside = await asyncio.to_thread(snapshots.write, folder, index.filter)
                 upto = self._match.taken  # the index may hold all of these already
                 await self._match.reached(upto)
                 await self._store.flush()
@@ -150,7 +153,8 @@ class Minder:
         known = {snapshots.name_of(index.info) for index in self._indexes.values()}
         held = [one.position for name in known for one in snapshots.kept(self._folder / name)]
         changes = min([self.written, *held])
-        count = await self._store.change(self._log.trim, moment - self._keeping.retention, changes)
+        with self._measures.trims.around():
+            count = await self._store.change(self._log.trim, moment - self._keeping.retention, changes)
         snapshots.remove_others(self._folder, known)
         if count:
             _log.info("removed %d entries from the log", count)

@@ -35,6 +35,7 @@ from rtfilter.service.clock import Clock
 from rtfilter.service.deliver import Deliver
 from rtfilter.service.errors import BusyError, ConflictError, RequestError, TooManyError, UnknownError
 from rtfilter.service.match import Index, Match
+from rtfilter.service.measures import Measures
 from rtfilter.service.minding import Keeping, Minder
 from rtfilter.service.parse import Hook, Parse
 from rtfilter.service.records import Delivery, FilterInfo, Page, Subscription, Wish
@@ -98,6 +99,11 @@ class Pipeline:
         Makes the metrics of a filter; by default it has none.
     clock : callable
         Seconds since 1970; see `Clock`.
+
+    Attributes
+    ----------
+    measures : Measures
+        What the stages measure.
     """
 
     def __init__(
@@ -122,8 +128,9 @@ class Pipeline:
         self._leaving: set[str] = set()  # filters that are being removed: nothing is taken in for them
         self._one_filter = asyncio.Lock()  # is added or removed at a time
         self.deliver = Deliver(self._owners, bounds, log.marks())
-        self._match = Match(self._indexes, self.deliver.tell)
-        self._store = Store(log, self._stored, self._progress, self._not_written)
+        self.measures = Measures()
+        self._match = Match(self._indexes, self.deliver.tell, self.measures)
+        self._store = Store(log, self._stored, self._progress, self._not_written, self.measures)
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
         self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # they may be long, and nobody else waits
         self._minder = Minder(
@@ -136,6 +143,7 @@ class Pipeline:
             self._folder,
             keeping,
             clock,
+            self.measures,
         )
         self.sessions: set[Session] = set()
         """Those that are connected; they come and go by themselves."""
@@ -183,6 +191,7 @@ class Pipeline:
     def _add(self, index: Index) -> None:
         self._indexes[index.info.name] = index
         self._parsers[index.info.name] = Parse(index.info.schema, self._hook)
+        self.measures.begin(index.info.name)
 
     async def stop(self) -> None:
         """End. What is not written then is computed anew at the next start."""
@@ -249,6 +258,7 @@ class Pipeline:
         """Take note of what the log has."""
         for position, entry in logged:
             if entry.kind == Kind.EVENT:
+                self.measures.published += 1
                 continue
             self._changed = position
             id = position if entry.subscription is None else entry.subscription
@@ -338,6 +348,7 @@ class Pipeline:
                 raise
             await self._store.change(self._log.remove_filter, name)  # or it is to be asked for again
             del self._indexes[name], self._parsers[name]
+            self.measures.forget(name)
             self._leaving.discard(name)
 
     def parse(self, filter: str) -> Parse:

@@ -6,11 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.service.errors import BusyError, ConflictError
+from rtfilter.service.measures import Measures
 from rtfilter.store.log import Log, Placed, TakenError
 from rtfilter.store.tables import Entry, Key, Logged, Progress, Request
 
@@ -26,6 +28,7 @@ class _Asked(NamedTuple):
     request: Request
     size: int
     answer: asyncio.Future[range]
+    since: float
 
 
 class Store:
@@ -40,6 +43,7 @@ class Store:
         Gives what is to be written beside them.
     not_written : callable
         Takes it back where that failed.
+    measures : Measures
     """
 
     def __init__(
@@ -48,8 +52,9 @@ class Store:
         stored: Callable[[list[Logged]], None],
         progress: Callable[[], Progress],
         not_written: Callable[[Progress], None],
+        measures: Measures,
     ) -> None:
-        self._log, self._stored = log, stored
+        self._log, self._stored, self._measures = log, stored, measures
         self._progress, self._not_written = progress, not_written
         self._waiting: list[_Asked] = []
         self._bytes = 0
@@ -72,7 +77,7 @@ class Store:
         if self._waiting and self._bytes + size > MOST_WAITING:
             raise BusyError("too much waits to be written; try again", 1.0)
         answer: asyncio.Future[range] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Asked(Request(entries, key), size, answer))
+        self._waiting.append(_Asked(Request(entries, key), size, answer, perf_counter()))
         self._bytes += size
         self._news.set()
         return await answer
@@ -89,6 +94,7 @@ class Store:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
         except SQLAlchemyError as error:
+            self._measures.database_errors += 1
             raise _busy(error) from error
 
     def nudge(self) -> None:
@@ -119,6 +125,7 @@ class Store:
                 if not failing:
                     _log.critical("the log cannot be written; who asks is told to try again", exc_info=True)
                 failing = True
+                self._measures.database_errors += 1
                 self._not_written(progress)
                 self._fail(asked, flushes, error)
                 continue
@@ -134,7 +141,8 @@ class Store:
 
     def _commit(self, requests: list[Request], progress: Progress) -> list[Placed]:
         self._missed += self._log.missed()  # they stay there where this fails, too
-        return self._log.commit(requests, progress)
+        with self._measures.commits.around():
+            return self._log.commit(requests, progress)
 
     def _take(self) -> list[_Asked]:
         count = entries = 0
@@ -149,9 +157,12 @@ class Store:
 
     def _tell(self, asked: list[_Asked], placed: list[Placed]) -> None:
         new: list[Logged] = []
+        now = perf_counter()
         for one, place in zip(asked, placed, strict=True):
             if place.new:
                 new += map(Logged, range(place.first, place.first + place.size), one.request.entries)
+                self._measures.store.add(now - one.since, place.size)
+        self._measures.commit_sizes.add(len(new))
         self._stored(new)
         for one, place in zip(asked, placed, strict=True):
             if one.answer.done():

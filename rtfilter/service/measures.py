@@ -1,0 +1,223 @@
+"""What the stages of the server measure. An event pays for an append; histograms are made when they are read.
+
+Of an event that comes in a request, the stages of `STAGES` but the last follow each other without a gap, so
+their means add up to the mean of `Measures.response`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+from rtfilter.watch.metrics import SECONDS, Histogram
+
+STAGES: Final = {
+    "read": "from its arrival until its body is there and it is known who sends it",
+    "parse": "from then until it is checked against the schema",
+    "store": "from then until it is durable; entries of the log",
+    "queue": "from then until it is taken into a batch; entries of the log",
+    "match": "from then until it is known what it matches",
+    "deliver": "from then until it is in the backlogs, and sent to receivers; of events that match",
+}
+"""Where an event may be, in this order; a reading of how long is of each event, unless it says of what."""
+SIZES: Final = tuple(float(digit * 10**power) for power in range(5) for digit in (1, 2, 5))
+"""Bounds of numbers of entries."""
+Door = Literal["http", "websocket", "tcp"]
+DOORS: Final[tuple[Door, ...]] = ("http", "websocket", "tcp")
+KINDS: Final = frozenset(
+    {
+        "busy",
+        "conflict",
+        "directive",
+        "event",
+        "forbidden",
+        "frame",
+        "host",
+        "internal",
+        "json",
+        "limit",
+        "malformed",
+        "media-type",
+        "method",
+        "origin",
+        "predicate",
+        "request",
+        "silent",
+        "too-large",
+        "unauthenticated",
+        "unknown",
+        "other",
+    }
+)
+"""Why something may be refused; what is none of these counts as the last."""
+FOLD_AT: Final = 1024
+"""Records that wait for a reader at most."""
+FOLD_EVENTS: Final = 1 << 14
+"""Events of groups that wait for a reader, about."""
+
+
+class Times:
+    """A histogram of seconds, or of other numbers, that is made when it is read. Any thread may add to it.
+
+    Parameters
+    ----------
+    bounds : tuple of float
+        Of the buckets.
+    """
+
+    def __init__(self, bounds: tuple[float, ...] = SECONDS) -> None:
+        self._found = Histogram(bounds)
+        self._waiting: deque[tuple[float, int]] = deque()
+        self._lock = threading.Lock()
+
+    def add(self, value: float, times: int = 1) -> None:
+        """Count a value so many times."""
+        self._waiting.append((value, times))
+        if len(self._waiting) >= FOLD_AT:
+            self._fold()
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """Count the seconds of what is done meanwhile, also where it fails."""
+        begun = perf_counter()
+        try:
+            yield
+        finally:
+            self.add(perf_counter() - begun)
+
+    def _fold(self) -> None:
+        with self._lock:
+            waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            if waiting:
+                values, times = np.array(waiting).T
+                self._found.add(values, times)
+
+    def histogram(self) -> Histogram:
+        """All that was added so far."""
+        self._fold()
+        with self._lock:
+            return _copy(self._found)
+
+
+class _Known(NamedTuple):
+    """Events of one filter that were matched together, by the clock of `time.perf_counter`."""
+
+    filter: str
+    taken: float
+    arrived: Sequence[float | None]
+    known: Sequence[float]
+
+
+class Measures:
+    """What all stages measure; labels are of closed sets, but for the names of filters, which admins give.
+
+    Attributes
+    ----------
+    commits, commit_sizes : Times
+        Seconds of each transaction of the log, and the entries that it writes.
+    batch_sizes : Times
+        Entries that are matched together.
+    index_writes, trims : Times
+        Seconds of writing the index of one filter, and of removing from the log what is needed no more.
+    published : int
+        Events that were stored.
+    database_errors : int
+        Transactions that failed.
+    refused : Counter of (str, str)
+        What was refused, by door and kind: requests, lines of requests for many, directives.
+    connections : Counter of str
+        Those that are open, by door.
+    """
+
+    def __init__(self) -> None:
+        self.commits, self.index_writes, self.trims = Times(), Times(), Times()
+        self.commit_sizes, self.batch_sizes = Times(SIZES), Times(SIZES)
+        self.published = self.database_errors = 0
+        self.refused = Counter[tuple[Door, str]]({(door, kind): 0 for door in DOORS for kind in KINDS})
+        self.connections = Counter[Door](dict.fromkeys(DOORS, 0))
+        self._stages = {stage: Times() for stage in STAGES if stage != "match"}
+        self.read, self.parse, self.store, self.queue, self.deliver = self._stages.values()
+        self._match = Histogram(SECONDS)
+        self._response: dict[str, Histogram] = {}
+        self._known: deque[_Known] = deque()
+        self._events = 0  # in these, about: threads may lose some to each other
+        self._lock = threading.Lock()
+
+    def begin(self, filter: str) -> None:
+        """There is a filter from now on."""
+        with self._lock:
+            self._response[filter] = Histogram(SECONDS)
+
+    def forget(self, filter: str) -> None:
+        """There is none of this name any more."""
+        with self._lock:
+            self._response.pop(filter, None)
+
+    def matched(
+        self, filter: str, taken: float, arrived: Sequence[float | None], known: Sequence[float]
+    ) -> None:
+        """It is known what some events match.
+
+        Parameters
+        ----------
+        filter : str
+        taken : float
+            When their batch was taken, by `time.perf_counter` as all of these.
+        arrived : sequence of float or None
+            When each came to the server; None where that was before a restart, which counts as no response.
+        known : sequence of float
+            When it became known.
+        """
+        self._known.append(_Known(filter, taken, arrived, known))
+        self._events += len(known)
+        if self._events >= FOLD_EVENTS or len(self._known) >= FOLD_AT:
+            self._fold()
+
+    def _fold(self) -> None:
+        """All at once: NumPy takes microseconds for each call, however few events there are."""
+        with self._lock:
+            self._events = 0
+            of: dict[str, tuple[list[float], list[float | None], list[float]]] = {}
+            for filter, taken, arrived, known in [self._known.popleft() for _ in range(len(self._known))]:
+                columns = of.setdefault(filter, ([], [], []))
+                columns[0].extend([taken] * len(known))
+                columns[1].extend(arrived)
+                columns[2].extend(known)
+            for filter, columns in of.items():
+                since, came, told = (np.array(column, np.float64) for column in columns)  # None is NaN
+                self._match.add(told - since)
+                response = (told - came)[~np.isnan(came)]
+                if filter in self._response:  # or it was removed
+                    self._response[filter].add(response)
+
+    @property
+    def response(self) -> dict[str, Histogram]:
+        """Seconds from the arrival of each event until it is known what it matches, by filter."""
+        self._fold()
+        with self._lock:
+            return {filter: _copy(found) for filter, found in self._response.items()}
+
+    @property
+    def stages(self) -> dict[str, Histogram]:
+        """Seconds that events spent in each of `STAGES`."""
+        self._fold()
+        with self._lock:
+            match = _copy(self._match)
+        found = {stage: times.histogram() for stage, times in self._stages.items()} | {"match": match}
+        return {stage: found[stage] for stage in STAGES}
+
+    def refuse(self, door: Door, kind: str) -> None:
+        """Something is refused; `kind` as clients are told it."""
+        self.refused[door, kind if kind in KINDS else "other"] += 1
+
+
+def _copy(histogram: Histogram) -> Histogram:
+    made = Histogram(histogram.bounds)
+    made.counts, made.total = histogram.counts.copy(), histogram.total
+    return made
