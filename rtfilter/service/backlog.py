@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
+from math import inf
 from typing import Final, NamedTuple
 
 from rtfilter.service.records import Delivery
@@ -103,6 +104,16 @@ class Backlog:
         self._next_row = 1
         self._worn: set[int] = set()
         self._gone: list[int] = []
+
+    @property
+    def bytes(self) -> int:
+        """Of what is pending, about."""
+        return self._bytes
+
+    @property
+    def oldest(self) -> float:
+        """When the first of what is pending arrived, in seconds since 1970; infinite where nothing is."""
+        return next((one.at for one in self.pending.values()), inf)
 
     @property
     def full(self) -> bool:

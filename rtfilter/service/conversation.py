@@ -22,6 +22,7 @@ from msgspec import UNSET
 from rtfilter.errors import EventError, PredicateError, RTFilterError
 from rtfilter.service import messages
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, NotJSONError, ServiceError
+from rtfilter.service.measures import Door
 from rtfilter.service.messages import (
     Ack,
     Connect,
@@ -75,6 +76,8 @@ class Conversation:
     pipeline : Pipeline
     nesting : int
         How deep a message may nest.
+    door : "websocket" or "tcp"
+        Where it came in.
 
     Attributes
     ----------
@@ -82,8 +85,10 @@ class Conversation:
     who : Identity or None
     """
 
-    def __init__(self, pipeline: Pipeline, nesting: int = 64) -> None:
+    def __init__(self, pipeline: Pipeline, nesting: int = 64, door: Door = "tcp") -> None:
         self._pipeline, self.state, self._nesting = pipeline, State.PRE_CONNECTED, nesting
+        self._door, self._measures, self._open = door, pipeline.measures, True
+        self._measures.connections[door] += 1
         self.who: Identity | None = None
         self.outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._due: deque[_Due] = deque()
@@ -216,9 +221,9 @@ class Conversation:
                 raise message.error
             told = await self._act(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            self._refuse(tag, NotJSONError(f"this is not JSON: {error}"))
+            self.refuse(NotJSONError(f"this is not JSON: {error}"), tag)
         except RTFilterError as error:
-            self._refuse(tag, error)
+            self.refuse(error, tag)
         else:
             if self.state is State.DISCONNECTED:
                 return  # it was lost meanwhile
@@ -289,6 +294,7 @@ class Conversation:
         parse = self._pipeline.parse(message.filter)
         several = message.events
         parsed = [parse.object(message.event)] if several is UNSET else parse.objects(several)
+        self._measures.parse.add(perf_counter() - self._heard, len(parsed))
         return await self._pipeline.publish(who, message.filter, parsed, message.key, self._heard)
 
     def _get(self, who: Identity) -> int:
@@ -310,13 +316,19 @@ class Conversation:
         if self.who is not None:
             self._flush()
 
-    def _refuse(self, tag: Any, error: RTFilterError) -> None:
+    def refuse(self, error: RTFilterError, tag: Any = None) -> None:
+        """Say what is wrong."""
         told: dict[str, Any] = {"kind": kind_of(error), "error": str(error)}
+        self.refused(told["kind"])
         if isinstance(error, ServiceError) and error.retry_after is not None:
             told["retry_after"] = error.retry_after
         if isinstance(error, EventError | PredicateError) and error.row is not None:
             told["row"] = error.row
         self._put("ERROR", tag, **told)
+
+    def refused(self, kind: str) -> None:
+        """Count it, where the door says so, or nobody."""
+        self._measures.refuse(self._door, kind)
 
     def _put(self, directive: str, tag: Any = None, **told: Any) -> None:
         tagged = {} if tag is None else {"tag": tag}
@@ -328,11 +340,13 @@ class Conversation:
             self._pipeline.deliver.stop(self.who.user, self)
         self._pipeline.sessions.discard(self)
         self._connection.close()
+        self._measures.connections[self._door] -= self._open  # this is said more than once
+        self._open = False
         self.state = State.DISCONNECTED
 
     def expel(self) -> None:
         """The user may not stay connected: say so, and have the door close."""
-        self._refuse(None, NotAuthenticatedError("what proved who you are is no longer good; connect again"))
+        self.refuse(NotAuthenticatedError("what proved who you are is no longer good; connect again"))
         self.outbox.put_nowait(None)
         self.lost()
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from rtfilter.service.backlog import Backlog, Bounds
@@ -35,6 +36,25 @@ class Owned(NamedTuple):
     expires: float | None = None
     digest: float | None = None
     ordered: bool = False
+
+
+class Waiting(NamedTuple):
+    """What is pending of all users.
+
+    Attributes
+    ----------
+    deliveries : int
+    most : int
+        Of one user.
+    bytes : int
+    oldest : float
+        When the first of them arrived, in seconds since 1970; infinite where there is none.
+    """
+
+    deliveries: int
+    most: int
+    bytes: int
+    oldest: float
 
 
 class Part(Enum):
@@ -280,10 +300,13 @@ class Deliver:
                 self._note(user, backlog)
 
     @property
-    def waiting(self) -> tuple[int, int]:
-        """How many deliveries are pending, and the most of one user."""
-        sizes = [len(backlog.pending) for backlog in self._backlogs.values()]
-        return sum(sizes), max(sizes, default=0)
+    def waiting(self) -> Waiting:
+        """What is pending."""
+        backlogs = [backlog for backlog in self._backlogs.values() if backlog.pending]
+        sizes = [len(backlog.pending) for backlog in backlogs]
+        oldest = min((backlog.oldest for backlog in backlogs), default=inf)
+        size = sum(backlog.bytes for backlog in backlogs)
+        return Waiting(sum(sizes), max(sizes, default=0), size, oldest)
 
     def progress(self, settled: int) -> Progress:
         """What is to be written now; `settled` as of `Progress`."""

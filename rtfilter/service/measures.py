@@ -214,7 +214,8 @@ class Measures:
 
     def refuse(self, door: Door, kind: str) -> None:
         """Something is refused; `kind` as clients are told it."""
-        self.refused[door, kind if kind in KINDS else "other"] += 1
+        with self._lock:  # threads refuse lines of a request for many
+            self.refused[door, kind if kind in KINDS else "other"] += 1
 
 
 def _copy(histogram: Histogram) -> Histogram:

@@ -347,7 +347,10 @@ class Pipeline:
                 self._leaving.discard(name)  # it is there as before: its index has missed nothing
                 raise
             await self._store.change(self._log.remove_filter, name)  # or it is to be asked for again
-            del self._indexes[name], self._parsers[name]
+            del self._parsers[name]
+            metrics = self._indexes.pop(name).filter.metrics
+            if metrics is not None:
+                metrics.leave()
             self.measures.forget(name)
             self._leaving.discard(name)
 
@@ -589,11 +592,14 @@ class Pipeline:
     @property
     def counts(self) -> dict[str, int]:
         """Whole numbers by name: deliveries by what became of them since the start, and what waits."""
-        waiting, most = self.deliver.waiting
+        waiting = self.deliver.waiting
         return {
+            "published": self.measures.published,
             **self.deliver.counts,
-            "waiting_deliveries": waiting,
-            "longest_backlog": most,
+            "waiting_deliveries": waiting.deliveries,
+            "longest_backlog": waiting.most,
+            "backlog_bytes": waiting.bytes,
+            "backlog_oldest_seconds": int(max(0.0, self._clock() - waiting.oldest)),
             "waiting_entries": self._match.waiting,
             "waiting_bytes": self._store.waiting,
             "head": self._log.head,

@@ -22,6 +22,7 @@ from contextlib import (
     nullcontext,
     suppress,
 )
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final, NamedTuple
@@ -168,7 +169,7 @@ async def _serve(
             await stack.enter_async_context(_tcp(settings, pipeline, framed, tls))
         limits = Limits(settings.body, settings.nesting)
         app = application(pipeline, metrics.registry, limits, settings.loopback)
-        server = _Server(_config(app, settings))
+        server = _Server(_config(app, settings, pipeline))
         http.listen()
         watches = [
             asyncio.create_task(_watch(pipeline, server)),
@@ -191,7 +192,7 @@ def _tcp(
 ) -> AbstractAsyncContextManager[None]:
     """The door of sessions over TCP."""
     return tcp.listen(
-        lambda: Conversation(pipeline, settings.nesting), bound, ssl=tls, most_bytes=settings.frame
+        lambda: Conversation(pipeline, settings.nesting, "tcp"), bound, ssl=tls, most_bytes=settings.frame
     )
 
 
@@ -322,10 +323,10 @@ def _bound(host: str, port: int) -> socket.socket:
     return bound
 
 
-def _config(app: Any, settings: Settings) -> uvicorn.Config:
+def _config(app: Any, settings: Settings, pipeline: Pipeline) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=Http,
+        http=partial(Http, pipeline.measures),  # type: ignore[arg-type]  # it is called, and no more
         ws=Sessions,
         ws_max_size=settings.frame,
         ws_per_message_deflate=False,

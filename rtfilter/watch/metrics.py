@@ -98,6 +98,17 @@ class Metrics(Collector):
             ProcessCollector(registry=self.registry)
         _join(self)
 
+    def leave(self) -> None:
+        """Leave the registry: the filter is no more. Its name may be taken again."""
+        with _joining:
+            filters = _joined[id(self.registry)]
+            if filters.members.get(self.name) is not self:
+                return
+            del filters.members[self.name]
+            if not filters.members:
+                self.registry.unregister(filters)
+                del _joined[id(self.registry)]
+
     def observe_state(self, state: Callable[[], tuple[dict[str, Any], dict[str, Any]]]) -> None:
         """Set what is called at each scrape for the statistics of the index and the controller's snapshot.
 

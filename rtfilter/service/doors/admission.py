@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rtfilter.service.authenticate import Authenticate
 from rtfilter.service.doors.problems import HostError, OriginError, told
 from rtfilter.service.errors import NotAuthenticatedError
+from rtfilter.service.measures import Measures
 from rtfilter.service.roles import Identity
 
 HOW: Final = "say who you are: curl --user NAME:PASSWORD, or the header Authorization: Bearer TOKEN"
@@ -49,13 +50,14 @@ class Gate:
     Parameters
     ----------
     app : ASGI application
+    measures : Measures
     loopback : bool
         Whether the server listens for this machine only. A page whose own name its owner has pointed at the
         loopback would be of the same host to the browser; so, only names of the loopback are answered to.
     """
 
-    def __init__(self, app: ASGIApp, loopback: bool) -> None:
-        self._app, self._loopback = app, loopback
+    def __init__(self, app: ASGIApp, measures: Measures, loopback: bool) -> None:
+        self._app, self._measures, self._loopback = app, measures, loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -63,6 +65,7 @@ class Gate:
             try:
                 self._check(Headers(scope=scope))
             except (HostError, OriginError) as error:
+                self._measures.refuse("http", error.kind)
                 await told(error).response()(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -18,6 +18,7 @@ from rtfilter.service.doors.bodies import JSON, LINES
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.doors.routes import After, Id, IdempotencyKey, Limit, Limits, Name, Served, Who
 from rtfilter.service.errors import RequestError, TooLargeError, UnknownError
+from rtfilter.service.measures import Measures
 from rtfilter.service.nesting import require_shallow
 from rtfilter.service.records import Wish
 
@@ -85,7 +86,7 @@ async def subscribe(
         raise MediaTypeError(f"the header Content-Type is needed: {JSON} or {LINES[0]}")
     wishes, wrong = await asyncio.to_thread(_wishes, body, limits)
     made = await pipeline.subscribe_many(who, name, wishes, idempotency_key)
-    return Response(await asyncio.to_thread(_report, made, wrong), media_type=JSON)
+    return Response(await asyncio.to_thread(_report, made, wrong, pipeline.measures), media_type=JSON)
 
 
 def _wish(line: bytes, limits: Limits) -> Wish:
@@ -113,16 +114,18 @@ def _wishes(body: bytes, limits: Limits) -> tuple[list[Wish], dict[int, Exceptio
     return good, wrong
 
 
-def _report(made: Sequence[int | Exception], wrong: Mapping[int, Exception]) -> bytes:
+def _report(made: Sequence[int | Exception], wrong: Mapping[int, Exception], measures: Measures) -> bytes:
     """What became of each line, as `models.Report` has it."""
     good = iter(made)
     rows = [wrong[row] if row in wrong else next(good) for row in range(len(made) + len(wrong))]
-    return msgspec.json.encode({"rows": [_row(one, row) for row, one in enumerate(rows)]})
+    return msgspec.json.encode({"rows": [_row(one, row, measures) for row, one in enumerate(rows)]})
 
 
-def _row(one: int | Exception, row: int) -> dict[str, object]:
+def _row(one: int | Exception, row: int, measures: Measures) -> dict[str, object]:
     if isinstance(one, Exception):
-        return {"problem": problems.told(one, row).document}
+        found = problems.told(one, row)
+        measures.refuse("http", found.kind)
+        return {"problem": found.document}
     return {"subscription": one}
 
 

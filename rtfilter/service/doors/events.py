@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -78,7 +79,9 @@ async def publish(
 ) -> Response:
     """Publish events. The answer comes once they are durable, with the position of each."""
     events = await bodies.events(request, pipeline.parse(name))
-    arrived = request.state.arrived
+    arrived, read = request.state.arrived, request.state.read
+    pipeline.measures.read.add(read - arrived, len(events))
+    pipeline.measures.parse.add(perf_counter() - read, len(events))
     return _answer({"positions": await pipeline.publish(who, name, events, idempotency_key, arrived)}, 202)
 
 

@@ -51,7 +51,7 @@ def application(pipeline: Pipeline, metrics: CollectorRegistry, limits: Limits, 
     app.add_api_websocket_route("/session", session)
     plain = app.openapi
     app.openapi = lambda: _as_problems(plain())  # type: ignore[method-assign]
-    return Gate(Quick(app, routers[0].routes), loopback)
+    return Gate(Quick(app, routers[0].routes), pipeline.measures, loopback)
 
 
 def _as_problems(document: dict[str, Any]) -> dict[str, Any]:

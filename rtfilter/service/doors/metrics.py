@@ -1,24 +1,45 @@
-"""What the server counts, for Prometheus. No label grows with users or subscriptions."""
+"""What the server counts and measures, for Prometheus. No label grows with users or subscriptions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rtfilter.service.measures import Measures
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import FilterInfo
-from rtfilter.watch.metrics import Metrics
+from rtfilter.watch.metrics import Histogram, Metrics
 
-RISING: Final = frozenset({"delivered", "redelivered", "acknowledged", "dropped", "expired"})
+RISING: Final = frozenset({"published", "delivered", "redelivered", "acknowledged", "dropped", "expired"})
 """Counts that only rise; all others are the state of the moment."""
+TEXTS: Final = {
+    "published": "Events stored",
+    "delivered": "Deliveries sent for the first time",
+    "redelivered": "Deliveries sent again, since they were not acknowledged in time or the receiver went",
+    "acknowledged": "Deliveries acknowledged",
+    "dropped": "Deliveries dropped because a backlog had no room",
+    "expired": "Deliveries dropped because they were too old",
+    "waiting_deliveries": "Deliveries that are not acknowledged",
+    "longest_backlog": "Deliveries that are not acknowledged, the most of one user",
+    "backlog_bytes": "Size of all deliveries that are not acknowledged, about",
+    "backlog_oldest_seconds": "Age of the oldest delivery that is not acknowledged",
+    "waiting_entries": "Entries of the log that wait to be matched",
+    "waiting_bytes": "Size of the entries that wait to be written to the log, about",
+    "head": "Position of the last entry of the log",
+    "settled": "Position up to which it is known what entries match",
+    "subscriptions": "Subscriptions",
+    "users_with_subscriptions": "Users who have subscriptions",
+    "filters": "Filters",
+}
+"""What the counts are."""
 
 
 class Counts(Collector):
-    """The counts of a pipeline, as they are when they are asked for."""
+    """The counts and measures of a pipeline, as they are when they are asked for."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -28,16 +49,55 @@ class Counts(Collector):
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """The counts of now."""
+        """What they are now."""
         for name, value in self._pipeline.counts.items():
-            text = f"Server: {name.replace('_', ' ')}"
+            text = TEXTS.get(name, name.replace("_", " ").capitalize())
             if name in RISING:
                 yield CounterMetricFamily(f"rtfilter_service_{name}", text, value=value)
             else:
                 yield GaugeMetricFamily(f"rtfilter_service_{name}", text, value=value)
-        yield GaugeMetricFamily(
-            "rtfilter_service_ready", "1 while it is ready", value=float(self._pipeline.ready)
-        )
+        ready = float(self._pipeline.ready)
+        yield GaugeMetricFamily("rtfilter_service_ready", "1 while it is ready", value=ready)
+        yield from _measured(self._pipeline.measures)
+
+
+def _measured(measures: Measures) -> Iterable[Metric]:
+    yield _histograms(
+        "response_seconds",
+        "Time from the arrival of an event until it is known what it matches",
+        "filter",
+        measures.response,
+    )
+    yield _histograms(
+        "stage_seconds", "Time that an event, or an entry of the log, is in a stage", "stage", measures.stages
+    )
+    for name, text, times in (
+        ("commit_seconds", "Time of a transaction of the log", measures.commits),
+        ("commit_entries", "Entries that a transaction writes to the log", measures.commit_sizes),
+        ("batch_entries", "Entries of the log that are matched together", measures.batch_sizes),
+        ("index_write_seconds", "Time to write the index of a filter beside the log", measures.index_writes),
+        ("trim_seconds", "Time to remove from the log what is needed no more", measures.trims),
+    ):
+        found = times.histogram()
+        yield HistogramMetricFamily(f"rtfilter_service_{name}", text, found.buckets(), found.total)
+    text = "Transactions and questions in which the database failed"
+    yield CounterMetricFamily("rtfilter_service_database_errors", text, measures.database_errors)
+    text = "Requests, lines of requests for many, and directives that were refused"
+    refused = CounterMetricFamily("rtfilter_service_refused", text, labels=["door", "kind"])
+    for (door, kind), count in sorted(measures.refused.items()):
+        refused.add_metric([door, kind], count)
+    yield refused
+    connections = GaugeMetricFamily("rtfilter_service_connections", "Open connections", labels=["door"])
+    for one, count in measures.connections.items():
+        connections.add_metric([one], count)
+    yield connections
+
+
+def _histograms(name: str, text: str, label: str, of: Mapping[str, Histogram]) -> Metric:
+    family = HistogramMetricFamily(f"rtfilter_service_{name}", text, labels=[label])
+    for value, histogram in of.items():
+        family.add_metric([value], histogram.buckets(), histogram.total)
+    return family
 
 
 class FilterMetrics:
@@ -54,7 +114,4 @@ class FilterMetrics:
 
     def of(self, info: FilterInfo) -> Metrics:
         """New metrics for a filter."""
-        try:
-            return Metrics(self.registry, info.name)
-        except ValueError:  # those of a filter that had the name are still there
-            return Metrics(self.registry, f"{info.name}-{info.since}")
+        return Metrics(self.registry, info.name)

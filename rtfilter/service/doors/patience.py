@@ -11,6 +11,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from rtfilter.service.doors.problems import HeadersError, MalformedError, told
 from rtfilter.service.errors import ServiceError
+from rtfilter.service.measures import Measures
 
 SILENT: Final = 30.0
 """Seconds without a byte, in either way, that a peer is waited for; and until all headers have come."""
@@ -21,14 +22,41 @@ CLOSE_WITHIN: Final = 10.0
 
 
 class Http(HttpToolsProtocol):
-    """HTTP, for peers that go on with what they began."""
+    """HTTP, for peers that go on with what they began.
+
+    Parameters
+    ----------
+    measures : Measures
+    given, more
+        As of uvicorn.
+    """
+
+    def __init__(self, measures: Measures, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._measures, self._counted = measures, False
 
     def connection_made(self, transport: Any) -> None:
         """Begin to watch."""
         super().connection_made(transport)
+        self._measures.connections["http"] += 1
+        self._counted = True
         self._heard, self._before, self._headers = 0, (0, 0), 0
         self._begun = self.loop.time()
         self.loop.call_later(SILENT, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        super().connection_lost(exc)
+        self._leave()
+
+    def handle_websocket_upgrade(self) -> None:
+        """It becomes a session."""
+        super().handle_websocket_upgrade()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._measures.connections["http"] -= self._counted
+        self._counted = False
 
     def data_received(self, data: bytes) -> None:
         """Take note of it."""
@@ -56,6 +84,7 @@ class Http(HttpToolsProtocol):
     def _refuse(self, error: ServiceError) -> None:
         if self.transport.is_closing():
             return
+        self._measures.refuse("http", error.kind)
         document = told(error).response()
         head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nconnection: close\r\n"
         lines = b"".join(b"%s: %s\r\n" % one for one in document.raw_headers)

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError, UnknownSubscriptionError
 from rtfilter.service.errors import ServiceError, TooLargeError
+from rtfilter.service.measures import Measures
 
 MEDIA: Final = "application/problem+json"
 CHALLENGE: Final = 'Basic realm="rtfilter", charset="UTF-8", Bearer realm="rtfilter"'
@@ -42,6 +43,8 @@ TITLES: Final = {
 """By kind."""
 EXPECTED: Final = (RTFilterError, RequestValidationError, HTTPException, SQLAlchemyError)
 """Errors that are no fault of the server's code."""
+PROBLEMS: Final = "/problems/"
+"""Of the type of a problem, what comes before its kind."""
 _log = logging.getLogger(__name__)
 
 
@@ -104,6 +107,11 @@ class Told(NamedTuple):
     document: dict[str, Any]
     headers: dict[str, str]
 
+    @property
+    def kind(self) -> str:
+        """What kind of problem it is."""
+        return str(self.document["type"]).removeprefix(PROBLEMS)
+
     def response(self) -> Response:
         """The answer that says so."""
         body = msgspec.json.encode(self.document)
@@ -161,7 +169,7 @@ def _about(error: Exception) -> Told:
 def _told(kind: str, status: int, detail: str, headers: dict[str, str] | None = None, **more: object) -> Told:
     title = TITLES.get(kind, HTTPStatus(status).phrase)
     known = {name: value for name, value in more.items() if value is not None}
-    document = {"type": f"/problems/{kind}", "title": title, "status": status, "detail": detail, **known}
+    document = {"type": PROBLEMS + kind, "title": title, "status": status, "detail": detail, **known}
     return Told(document, headers or {})
 
 
@@ -186,9 +194,13 @@ def _of_http(error: HTTPException) -> Told:
 
 async def answer(request: Request, error: Exception) -> Response:
     """Answer a request with what went wrong."""
+    measures: Measures = request.app.state.pipeline.measures
     if isinstance(error, SQLAlchemyError):
+        measures.database_errors += 1
         _log.error("the database fails: %s", type(error).__name__, exc_info=error)
-    return told(error).response()
+    found = told(error)
+    measures.refuse("http", found.kind)
+    return found.response()
 
 
 def install(app: FastAPI) -> None:

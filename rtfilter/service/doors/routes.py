@@ -102,6 +102,7 @@ async def _enter(request: Request, document: bool = False) -> bytes | None:
         return None
     most = min(app.limits.body, bodies.MOST_DOCUMENT) if document else app.limits.body
     state.body = body = await bodies.whole(request, most)
+    state.read = time.perf_counter()
     return body
 
 

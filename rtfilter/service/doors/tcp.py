@@ -13,8 +13,6 @@ from contextlib import asynccontextmanager, suppress
 from ssl import SSLContext
 from typing import Final, NamedTuple
 
-import msgspec
-
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError
@@ -112,7 +110,7 @@ class _Peer:
     def end(self, why: ServiceError | None = None) -> None:
         """Close when what was to be sent is sent; say why, where it is the peer's fault."""
         if why is not None:
-            self._refuse(why)
+            self.conversation.refuse(why)
         self.conversation.lost()
         self.conversation.outbox.put_nowait(None)
 
@@ -148,7 +146,7 @@ class _Peer:
                     try:
                         message = message_of(frame)
                     except DirectiveError as error:
-                        self._refuse(error)
+                        conversation.refuse(error)
                     else:
                         await conversation.hear(message)
         except FrameError as error:
@@ -192,10 +190,6 @@ class _Peer:
                     pass
             self._writer.close()
             await self._writer.wait_closed()
-
-    def _refuse(self, why: ServiceError) -> None:
-        told = {"directive": "ERROR", "kind": why.kind, "error": str(why)}
-        self.conversation.outbox.put_nowait(msgspec.json.encode(told))
 
 
 def keep_alive(connection: socket.socket) -> None:

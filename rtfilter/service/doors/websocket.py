@@ -31,7 +31,7 @@ async def session(socket: WebSocket) -> None:
     """Hold one session, until one of the two ends it."""
     await socket.accept()
     state = socket.app.state
-    conversation = Conversation(state.pipeline, state.limits.nesting)
+    conversation = Conversation(state.pipeline, state.limits.nesting, "websocket")
     works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say)]
     try:
         done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
@@ -66,6 +66,7 @@ async def _hear(socket: WebSocket, conversation: Conversation) -> None:
                 if conversation.state is not State.PRE_CONNECTED:
                     patience.reschedule(None)
     except TimeoutError:
+        conversation.refused("unauthenticated")
         raise _Closed(f"say CONNECT within {CONNECT_WITHIN:.0f} seconds", POLICY) from None
 
 
