@@ -13,13 +13,15 @@ VARIABLES = ("job", "instance", "filter")
 """Labels by which those who look at the dashboard choose."""
 
 
-def chosen(**labels: str) -> str:
-    """Label matchers: what was chosen on the dashboard, and these labels."""
-    picked = [f'{name}=~"${name}"' for name in VARIABLES] + [f'{k}="{v}"' for k, v in labels.items()]
+def chosen(*, of: tuple[str, ...] = VARIABLES, **labels: str) -> str:
+    """Label matchers: what was chosen on the dashboard by the variables `of`, and these labels."""
+    picked = [f'{name}=~"${name}"' for name in of] + [f'{k}="{v}"' for k, v in labels.items()]
     return "{" + ", ".join(picked) + "}"
 
 
 CHOSEN = chosen()
+SERVER = chosen(of=("job", "instance"))
+"""For what a server tells of all its filters together."""
 
 
 @dataclass(frozen=True)
@@ -57,22 +59,23 @@ class Row:
     closed: bool = False
 
 
-def rate(name: str, by: str = "") -> str:
+def rate(name: str, by: str = "", where: str = CHOSEN) -> str:
     """Increase per second, summed over all labels except `by`."""
-    return f"sum{f' by ({by}) ' if by else ''}(rate({name}{CHOSEN}{RATE}))"
+    return f"sum{f' by ({by}) ' if by else ''}(rate({name}{where}{RATE}))"
 
 
-def mean(name: str, by: str = "") -> str:
+def mean(name: str, by: str = "", where: str = CHOSEN) -> str:
     """Mean of the values in a histogram."""
-    return f"{rate(name + '_sum', by)} / {rate(name + '_count', by)}"
+    return f"{rate(name + '_sum', by, where)} / {rate(name + '_count', by, where)}"
 
 
-def latest(name: str, by: str = "", how: str = "max") -> str:
+def latest(name: str, by: str = "", how: str = "max", where: str = CHOSEN) -> str:
     """Present value of a gauge: the greatest of all processes, or as `how` says."""
-    return f"{how}{f' by ({by}) ' if by else ''}({name}{CHOSEN})"
+    return f"{how}{f' by ({by}) ' if by else ''}({name}{where})"
 
 
 RESPONSE = "rtfilter_response_seconds"
+SERVICE = "rtfilter_service_"
 CLASS = "size_class"
 MOMENTS = {"0.1 ms": "0.0001", "1 ms": "0.001", "10 ms": "0.01", "100 ms": "0.1"}
 
@@ -300,6 +303,135 @@ ROWS = [
                 {"subscriptions": latest("rtfilter_index_unbounded")},
             ),
         ],
+    ),
+    Row(
+        "Service",
+        [
+            Panel(
+                "Service response",
+                "Time from the arrival of an event until it is known what it matches: mean over "
+                "all events of a filter. If it rises, see in Time by stage where events wait.",
+                {"{{filter}}": mean(f"{SERVICE}response_seconds", "filter")},
+                "s",
+                limit=0.1,
+            ),
+            Panel(
+                "Service response within",
+                "Share of the events of which it is known within a time what they match.",
+                shares(f"{SERVICE}response_seconds", MOMENTS),
+                "percentunit",
+            ),
+            Panel(
+                "Time by stage",
+                "Mean time in each stage. Those before deliver follow each other, and make up the response. "
+                "read: the network or the publisher is slow. parse: bodies are large. store: the disk or the "
+                "database is slow. queue: more comes than is matched. match: see the rows above.",
+                {"{{stage}}": mean(f"{SERVICE}stage_seconds", "stage", SERVER)},
+                "s",
+            ),
+            Panel(
+                "Behind",
+                "Entries of the log of which it is not known yet what they match, and those of them that no "
+                "batch has taken. If they grow, more comes than is matched.",
+                {
+                    "not settled": f"max({SERVICE}head{SERVER} - {SERVICE}settled{SERVER})",
+                    "waiting": latest(f"{SERVICE}waiting_entries", where=SERVER),
+                },
+            ),
+            Panel(
+                "Traffic",
+                "Events stored; deliveries sent for the first time, and acknowledged; per second.",
+                {
+                    one: rate(f"{SERVICE}{one}_total", where=SERVER)
+                    for one in ("published", "delivered", "acknowledged")
+                },
+                "ops",
+            ),
+            Panel(
+                "Deliveries again or gone",
+                "Sent again; dropped because a backlog had no room; dropped because they were too old; per "
+                "second. Whatever is dropped or expired never reaches its subscriber.",
+                {
+                    one: rate(f"{SERVICE}{one}_total", where=SERVER)
+                    for one in ("redelivered", "dropped", "expired")
+                },
+                "ops",
+            ),
+            Panel(
+                "Backlog",
+                "Deliveries that are not acknowledged: of all users, and the most of one. Where the most is "
+                "near the bound of a backlog, deliveries are dropped soon, or publishers refused.",
+                {
+                    "all users": latest(f"{SERVICE}waiting_deliveries", how="sum", where=SERVER),
+                    "most of one": latest(f"{SERVICE}longest_backlog", where=SERVER),
+                },
+            ),
+            Panel(
+                "Age of the backlog",
+                "Age of the oldest delivery that is not acknowledged. If it grows steadily, somebody has "
+                "subscriptions and fetches nothing.",
+                {"oldest": latest(f"{SERVICE}backlog_oldest_seconds", where=SERVER)},
+                "s",
+            ),
+            Panel(
+                "What waits in memory",
+                "Size of the deliveries that are not acknowledged, and of what waits to be written.",
+                {
+                    "backlog": latest(f"{SERVICE}backlog_bytes", how="sum", where=SERVER),
+                    "to be written": latest(f"{SERVICE}waiting_bytes", how="sum", where=SERVER),
+                },
+                "bytes",
+            ),
+            Panel(
+                "Refused",
+                "What was refused per second, by door and kind. busy: the server has too much, or its "
+                "database fails. limit: a user has or sends too much. The others are mistakes of clients.",
+                {"{{kind}}, {{door}}": f"{rate(f'{SERVICE}refused_total', 'kind, door', SERVER)} > 0"},
+                "ops",
+            ),
+            Panel(
+                "Connections",
+                "Open connections by door, and users who have subscriptions.",
+                {
+                    "{{door}}": latest(f"{SERVICE}connections", "door", "sum", SERVER),
+                    "users": latest(f"{SERVICE}users_with_subscriptions", where=SERVER),
+                },
+            ),
+            Panel(
+                "Commit",
+                "Mean time of a transaction of the log: that of the disk, or of the way to the database.",
+                {"mean": mean(f"{SERVICE}commit_seconds", where=SERVER)},
+                "s",
+            ),
+            Panel(
+                "Taken together",
+                "Entries that one transaction writes, and that are matched in one batch; means. They grow "
+                "with the load, and so the cost of each entry falls.",
+                {
+                    "transaction": mean(f"{SERVICE}commit_entries", where=SERVER),
+                    "batch": mean(f"{SERVICE}batch_entries", where=SERVER),
+                },
+            ),
+            Panel(
+                "Tidying",
+                "Share of the time in which indexes are written beside the log, and the log is trimmed.",
+                {
+                    "indexes": rate(f"{SERVICE}index_write_seconds_sum", where=SERVER),
+                    "log": rate(f"{SERVICE}trim_seconds_sum", where=SERVER),
+                },
+                "percentunit",
+            ),
+            Panel(
+                "Ready",
+                "1 while the server has computed all that it had not at its start; and failures of the "
+                "database per second.",
+                {
+                    "ready": latest(f"{SERVICE}ready", how="min", where=SERVER),
+                    "failures of the database": rate(f"{SERVICE}database_errors_total", where=SERVER),
+                },
+            ),
+        ],
+        closed=True,
     ),
     Row(
         "Spark",

@@ -70,7 +70,7 @@ def running(folder, schema=SCHEMA, ended=0, **flags):
     def run():
         try:
             with asyncio.Runner(loop_factory=server._loop_factory()) as runner:
-                given = settings(data=folder, port=0, **flags)
+                given = settings(data=folder, **{"port": 0, **flags})
                 failed.append(runner.run(server._serve(given, schema, opened)))
         except BaseException as error:
             failed.append(error)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prometheus_client import CollectorRegistry
 
 import overview
 import panels
@@ -18,8 +19,11 @@ from rtfilter import EventFilter
 from rtfilter.adaptive import PlanController
 from rtfilter.replay import Contender, Settings, replay
 from rtfilter.replay.workloads import workload
+from rtfilter.service.doors.metrics import Counts
 from rtfilter.spark.watch import StreamMetrics
 from rtfilter.watch.metrics import Metrics, StreamRecord
+from service.running import running
+from service.served import served
 
 HOME = Path(panels.__file__).parent
 NAME = re.compile(r"\brtfilter_\w+")
@@ -34,7 +38,19 @@ def watched_stream():
     return streams
 
 
-def exported():
+def of_service(folder):
+    """Names of all samples of a server."""
+
+    async def script(pipeline):
+        registry = CollectorRegistry()
+        registry.register(Counts(pipeline))
+        return {sample.name for family in registry.collect() for sample in family.samples}
+
+    (names,) = served(folder, script)
+    return names
+
+
+def exported(folder):
     """Names of all samples."""
     filter = EventFilter(workload("narrow", dimensions=2).schema, metrics=True)
     filter.subscribe_many([[0, 0]], [[9, 9]])
@@ -44,7 +60,7 @@ def exported():
     streams = watched_stream()
     streams.record(5, 0.1, 3, 0.2, 0.1)
     streams.progressed("q", 5, 1.0, {"addBatch": 3})
-    return {
+    return of_service(folder) | {
         sample.name
         for registry in (filter.metrics.registry, streams.registry)
         for family in registry.collect()
@@ -64,14 +80,15 @@ def test_the_dashboard_shows_all_panels():
     made = [panel for panel in within if panel["type"] != "row"]
     assert [panel["title"] for panel in made] == [panel.title for row in panels.ROWS for panel in row.panels]
     assert all(panel["description"] for panel in made)
-    assert [panel["title"] for panel in shown["panels"] if panel.get("collapsed")] == ["Spark"]
+    assert [panel["title"] for panel in shown["panels"] if panel.get("collapsed")] == ["Service", "Spark"]
 
 
 def test_limits_are_lines_and_those_of_the_rules():
     shown = json.loads((HOME / "dashboards" / "rtfilter.json").read_text())
     steps = {
         panel["title"]: panel["fieldConfig"]["defaults"]["thresholds"]["steps"][-1]["value"]
-        for panel in shown["panels"]
+        for row in shown["panels"]
+        for panel in (row, *row.get("panels", []))
         if "thresholds" in panel.get("fieldConfig", {}).get("defaults", {})
     }
     assert steps == {p.title: p.limit for row in panels.ROWS for p in row.panels if p.limit is not None}
@@ -89,11 +106,11 @@ def test_no_query_guesses_a_quantile():
     ]
 
 
-def test_every_metric_that_is_asked_for_is_exported():
+def test_every_metric_that_is_asked_for_is_exported(tmp_path):
     queries = [query for row in panels.ROWS for p in row.panels for query in p.queries.values()]
     asked = "\n".join([*queries, panels.LEVEL_CHANGES])
     rules = re.sub(r"#.*|summary:.*|description:.*", "", (HOME / "rules.yml").read_text())
-    assert set(NAME.findall(asked + rules)) <= exported()
+    assert set(NAME.findall(asked + rules)) <= exported(tmp_path)
 
 
 @needs_prometheus
@@ -157,6 +174,62 @@ def number(server, query):
     return float(series["value"][1])
 
 
+def without_data(prometheus, row, began):
+    """Panels of a row, with the legend, whose query has no number since a moment."""
+    missing = []
+    for panel in row.panels:
+        for text, query in panel.queries.items():
+            found = prometheus.over(filled(query, "3s"), began, time.time())
+            values = [float(v) for series in found for _, v in series["values"]]
+            if not np.isfinite(values).any():
+                missing.append((panel.title, text))
+    return missing
+
+
+def rules_without_data(prometheus, began, *groups):
+    """Rules that are not well, and recorded series of some groups that have no sample since a moment."""
+    missing = []
+    for group in prometheus.get("rules")["groups"]:
+        for rule in group["rules"]:
+            recorded = rule["type"] == "recording" and group["name"] in groups
+            if rule["health"] != "ok" or (recorded and not prometheus.over(rule["name"], began, time.time())):
+                missing.append(rule)
+    return missing
+
+
+@needs_prometheus
+def test_every_panel_and_rule_of_the_service_tells_what_a_server_did(server, tmp_path):
+    prometheus, ports = server
+    (row,) = (row for row in panels.ROWS if row.title == "Service")
+    began, published = time.time(), 0
+    with running(tmp_path / "served", port=ports[0], tcp_port=0) as service:
+        service.ask("POST", "/filters/default/subscriptions", {"where": "price > 1"})
+        missing, patience = None, time.monotonic() + 60
+        while missing != []:
+            body = b'{"price": 1}\n{"price": 2}\n{"price": 3}'
+            service.ask("POST", "/filters/default/events", body, kind="application/x-ndjson")
+            published += 3
+            service.settle()
+            for _ in range(2):  # the second time, they are sent again
+                _, *others = service.ask("GET", "/deliveries").body["deliveries"]
+            service.ask("POST", "/acknowledgements", {"positions": [one["position"] for one in others]})
+            service.ask("POST", "/filters/default/events", b"{", kind="application/json")
+            assert time.monotonic() < patience, missing
+            missing = without_data(prometheus, row, began)
+            missing += rules_without_data(prometheus, began, "rtfilter limits", "rtfilter service")
+        until(lambda: number(prometheus, "rtfilter_service_published_total") == published)
+        assert number(prometheus, "rtfilter_service_response_seconds_count") == published
+        assert number(prometheus, 'rtfilter_service_stage_seconds_count{stage="match"}') == published
+        refused = 'rtfilter_service_refused_total{door="http", kind="event"}'
+        assert number(prometheus, refused) == published / 3
+        delivered = number(prometheus, "rtfilter_service_delivered_total")
+        acknowledged = number(prometheus, "rtfilter_service_acknowledged_total")
+        assert (delivered, acknowledged) == (2 * published / 3, 2 * published / 3 - 1)
+        assert number(prometheus, "rtfilter_service_waiting_deliveries") == 1
+        assert number(prometheus, "rtfilter_service_redelivered_total") > 0
+        assert number(prometheus, 'rtfilter_service_stage_seconds_count{stage="deliver"}') == delivered
+
+
 @needs_prometheus
 def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
     prometheus, ports = server
@@ -186,19 +259,11 @@ def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
         until(lambda: number(prometheus, "rtfilter_spark_events_total") == 1000 * batches)
 
         for row in panels.ROWS:
-            for panel in row.panels:
-                for text, query in panel.queries.items():
-                    found = prometheus.over(filled(query, "3s"), began, time.time())
-                    values = [float(v) for series in found for _, v in series["values"]]
-                    assert values, (panel.title, text)
-                    assert np.isfinite(values).any(), (panel.title, text)
+            if row.title != "Service":
+                assert not without_data(prometheus, row, began)
         changes = filled(panels.LEVEL_CHANGES, "3s").replace("[1m]", "[30s]")
         assert prometheus.over(changes, began, time.time())
-        for group in prometheus.get("rules")["groups"]:
-            for rule in group["rules"]:
-                assert rule["health"] == "ok", rule
-                if rule["type"] == "recording":
-                    assert prometheus.over(rule["name"], began, time.time()), rule["name"]
+        assert not rules_without_data(prometheus, began, "rtfilter limits", "rtfilter")
 
         big = '{size_class!="4"}'
         counted = number(prometheus, f"sum(rtfilter_response_seconds_count{big})")
