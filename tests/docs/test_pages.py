@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import spark_cases
 from experiments.__main__ import EXPERIMENTS
 from rtfilter import EventFilter, Schema
 from rtfilter.cli import COMMANDS, main
+from service.running import running
 
 HOME = Path(__file__).parents[2]
 README = HOME / "README.md"
@@ -144,18 +146,26 @@ def test_the_files_on_the_page_of_the_command_line_match_as_shown(tmp_path, monk
         assert capsys.readouterr().out == output
 
 
-def test_the_page_on_watching_has_all_metrics_and_no_others():
+def exported(families):
+    """The names of metrics, without what comes after them for parts of a histogram."""
+    return {
+        sample.name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+        for family in families
+        for sample in family.samples
+        if sample.name.startswith("rtfilter_")
+    }
+
+
+def test_the_page_on_watching_has_all_metrics_and_no_others(tmp_path):
     watched = EventFilter(Schema({"x": float}), metrics=True)
     watched.subscribe("x > 1")
     watched.match({"x": 2.0})
     list(watched.stream([{"x": 2.0}] * 4))
-    exported = {
-        sample.name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
-        for family in watched.metrics.registry.collect()
-        for sample in family.samples
-        if sample.name.startswith("rtfilter_")
-    }
-    assert set(re.findall(r"`(rtfilter_[a-z_]+)`", TEXTS[HOME / "docs" / "watching.md"])) == exported
+    with running(tmp_path) as server:
+        served = server.ask("GET", "/metrics", user="admin").bytes.decode()
+    exported_by_all = exported(watched.metrics.registry.collect())
+    exported_by_all |= exported(text_string_to_metric_families(served))
+    assert set(re.findall(r"`(rtfilter_[a-z_]+)`", TEXTS[HOME / "docs" / "watching.md"])) == exported_by_all
 
 
 def test_pictures_are_those_of_their_script():
