@@ -300,6 +300,11 @@ class Deliver:
                 self._note(user, backlog)
 
     @property
+    def backlogs(self) -> Mapping[str, Backlog]:
+        """By user; others change nothing in it."""
+        return self._backlogs
+
+    @property
     def waiting(self) -> Waiting:
         """What is pending."""
         backlogs = [backlog for backlog in self._backlogs.values() if backlog.pending]

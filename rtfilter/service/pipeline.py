@@ -28,7 +28,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.predicates.explain import Explanation
 from rtfilter.results import Matches
-from rtfilter.service import reading, snapshots
+from rtfilter.service import reading, snapshots, status
 from rtfilter.service.authenticate import Authenticate, Open
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.clock import Clock
@@ -149,6 +149,7 @@ class Pipeline:
         """Those that are connected; they come and go by themselves."""
         self._tasks: list[asyncio.Task[None]] = []
         self._begun = self._changed = 0
+        self._made = time.monotonic()
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -623,6 +624,27 @@ class Pipeline:
                 lambda: {name: reading.statistics(index.filter) for name, index in indexes.items()}
             )
         return found
+
+    async def status(self, who: Identity) -> dict[str, Any]:
+        """Numbers of the moment, and counts that only rise; see `rtfilter.service.status`. For admins."""
+        who.require(Role.ADMIN)
+        now, indexes = self._clock(), [self._indexes[info.name] for info in self.filters(who)]
+        return {
+            "uptime": time.monotonic() - self._made,
+            "ready": self.ready,
+            **self.counts,
+            "slowest": [
+                {
+                    "user": one.user,
+                    "pending": one.pending,
+                    "age": max(0.0, now - one.oldest),
+                    "connected": self.deliver.receives(one.user),
+                }
+                for one in status.slowest(self.deliver.backlogs)
+            ],
+            "stages": await self.beside(status.of_stages, self.measures),
+            "filters": await self.beside(status.of_filters, indexes, self.measures),
+        }
 
 
 def _info(row: FilterRow) -> FilterInfo:

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -50,6 +50,29 @@ class Histogram:
         """Upper bounds, and how many values are at most that, as Prometheus wants them."""
         names = [repr(bound) for bound in self.bounds] + ["+Inf"]
         return list(zip(names, np.cumsum(self.counts).astype(float).tolist(), strict=True))
+
+
+class Totals(NamedTuple):
+    """What was counted up to a moment, and the state then.
+
+    Attributes
+    ----------
+    events, matches : int
+    batches : dict of int to int
+        By class of sizes.
+    estimated : list of tuple
+        Upper bound of an estimate in nodes, events of streams with an estimate up to that and above the bound
+        before, and nodes visited by them. Bounds without events are left out.
+    statistics, controller : dict
+        As of `EventFilter.stats`, and the snapshot of the controller.
+    """
+
+    events: int
+    matches: int
+    batches: dict[int, int]
+    estimated: list[tuple[float, int, int]]
+    statistics: dict[str, Any]
+    controller: dict[str, Any]
 
 
 class Metrics(Collector):
@@ -192,6 +215,16 @@ class Metrics(Collector):
         self._batches[size_class] = self._batches.get(size_class, 0) + len(means)
         self._events += int(sizes.sum())
         self._matches += matches
+
+    def totals(self) -> Totals:
+        """What `collect` tells, for programs that are no Prometheus."""
+        self.fold()
+        with self._lock:
+            rows = zip((*NODES, float("inf")), *self._estimated.tolist(), strict=True)
+            estimated = [(bound, int(events), int(visits)) for bound, events, visits in rows if events]
+            counted = self._events, self._matches, dict(self._batches), estimated
+        index, controller = self._state() if self._state is not None else ({}, {})
+        return Totals(*counted, index, controller)
 
     def describe(self) -> Iterable[Metric]:
         """The names: a registry refuses another collector with the same ones."""

@@ -103,6 +103,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         "rtfilter/py.typed",
         "rtfilter/adaptive/controllers.py",
         "rtfilter/scheduler/orders.py",
+        "rtfilter/service/page/page.js",
         "rtfilter/watch/grafana/dashboards/rtfilter.json",
         "rtfilter/watch/grafana/provisioning/datasources/prometheus.yml",
     } <= set(files)

@@ -10,14 +10,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp
 
 from rtfilter import __version__
-from rtfilter.service.doors import control, events, models, problems
-from rtfilter.service.doors.admission import Gate, identity
+from rtfilter.service.doors import control, events, models, page, problems
+from rtfilter.service.doors.admission import Gate
 from rtfilter.service.doors.bodies import JSON
 from rtfilter.service.doors.quick import Quick
 from rtfilter.service.doors.routes import Limits, Served
 from rtfilter.service.doors.websocket import session
 from rtfilter.service.pipeline import Pipeline
-from rtfilter.service.roles import Role
 
 
 def application(pipeline: Pipeline, metrics: CollectorRegistry, limits: Limits, loopback: bool) -> ASGIApp:
@@ -45,7 +44,7 @@ def application(pipeline: Pipeline, metrics: CollectorRegistry, limits: Limits, 
     )
     app.state.pipeline, app.state.limits, app.state.metrics = pipeline, limits, metrics
     problems.install(app)
-    routers = events.doors(), control.doors(), _open_doors()
+    routers = events.doors(), control.doors(), page.doors(), _open_doors()
     for router in routers:
         app.include_router(router)
     app.add_api_websocket_route("/session", session)
@@ -78,9 +77,7 @@ async def ready(pipeline: Served, response: Response) -> models.Health:
 
 async def show_metrics(request: Request, pipeline: Served) -> Response:
     """What Prometheus collects. For admins, where the server has users."""
-    if not pipeline.users.open:
-        who = await identity(pipeline.users, request.headers.get("authorization"))
-        who.require(Role.ADMIN)
+    await page.watcher(request, pipeline)
     return Response(generate_latest(request.app.state.metrics), media_type=CONTENT_TYPE_LATEST)
 
 

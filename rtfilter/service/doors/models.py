@@ -211,6 +211,87 @@ class Reasons(BaseModel):
     report: list[str] = Field(description="A line for each constraint.")
 
 
+class ResponseTimes(BaseModel):
+    """A histogram of seconds."""
+
+    bounds: list[float] = Field(description="Upper bounds of the buckets, but the last one.")
+    counts: list[int] = Field(description="Events since the start in each bucket.")
+    sum: float
+
+
+class PlanShown(BaseModel):
+    """How batches of one class of sizes are matched."""
+
+    size_class: int = Field(description="Batches of so many events, and of less than twice as many.")
+    batches: int
+    level: int = Field(description="Down to which a batch shares a search of the index.")
+    group: int | None = Field(description="Events that are finished together; null for the whole batch.")
+    stable: bool = Field(description="Whether no other plan is being tried.")
+
+
+class EstimateShown(BaseModel):
+    """Events by their estimated work."""
+
+    nodes: float | None = Field(description="It was at most so many nodes; null where it was more.")
+    events: int
+    visits: int = Field(description="Nodes that they were held against.")
+
+
+class FilterStatus(BaseModel):
+    """Counts of a filter since the start."""
+
+    name: str
+    subscriptions: int
+    height: int | None = Field(default=None, description="Levels of the index.")
+    events: int = 0
+    matches: int = 0
+    response: ResponseTimes | None = None
+    plans: list[PlanShown] = []
+    estimates: list[EstimateShown] = []
+
+
+class StageShown(BaseModel):
+    """How long events were in a stage since the start."""
+
+    name: str
+    count: int = Field(description="Events; or entries of the log, which has changes as well.")
+    sum: float = Field(description="Seconds of them all.")
+
+
+class BehindShown(BaseModel):
+    """A user with deliveries that are not acknowledged."""
+
+    user: str
+    pending: int
+    age: float = Field(description="Seconds since the oldest one arrived.")
+    connected: bool = Field(description="Whether deliveries are sent at once.")
+
+
+class Status(BaseModel):
+    """The server as it is now. Who looks twice computes what came between."""
+
+    version: str
+    open: bool = Field(description="Whether there are no users, so that everyone is who they say they are.")
+    uptime: float = Field(description="Seconds since the start.")
+    ready: bool
+    waiting_entries: int = Field(description="Entries of the log that wait to be matched.")
+    waiting_bytes: int = Field(description="Of what waits to be written to the log.")
+    head: int = Field(description="The last position of the log.")
+    settled: int = Field(description="Up to there it is known what matches.")
+    subscriptions: int
+    delivered: int
+    redelivered: int
+    acknowledged: int
+    dropped: int
+    expired: int
+    waiting_deliveries: int
+    slowest: list[BehindShown] = Field(
+        description="Users with the longest backlogs and the oldest deliveries."
+    )
+    stages: list[StageShown] = Field(description="In the order in which events go through them.")
+    filters: list[FilterStatus]
+
+
 class Health(BaseModel):
     """Whether the server works, or is ready."""
 

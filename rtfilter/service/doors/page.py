@@ -1,0 +1,84 @@
+"""The page at `/`, for people; it asks the other doors for all that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+
+from rtfilter import __version__
+from rtfilter.service.doors import models
+from rtfilter.service.doors.admission import identity
+from rtfilter.service.doors.routes import Served
+from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.roles import ALL, Identity, Role
+
+POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+"""What the page may do: ask this server, and nothing else."""
+HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-cache",  # asked for again each time, and sent when it is another one
+}
+FILES: Final = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+"""File and type by path. None of them has anything of the server's data."""
+
+
+def _door(name: str, kind: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    content = (files("rtfilter.service") / "page" / name).read_bytes()
+    headers = {**HEADERS, "etag": f'"{sha256(content).hexdigest()[:32]}"'}
+
+    async def show(request: Request) -> Response:
+        if request.headers.get("if-none-match") == headers["etag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=kind)
+
+    return show
+
+
+async def watcher(request: Request, pipeline: Pipeline) -> Identity:
+    """Who looks at the server, who has to be an admin; anyone where it has no users."""
+    if pipeline.users.open:
+        return Identity("admin", ALL)
+    who = await identity(pipeline.users, request.headers.get("authorization"))
+    who.require(Role.ADMIN)
+    return who
+
+
+async def status(request: Request, response: Response, pipeline: Served) -> models.Status:
+    """The numbers of the moment, and counts that only rise. For admins, where the server has users."""
+    who = await watcher(request, pipeline)
+    response.headers["cache-control"] = "no-store"
+    found = await pipeline.status(who)
+    return models.Status(version=__version__, open=pipeline.users.open, **found)
+
+
+def doors() -> APIRouter:
+    """The page and what it consists of, and the numbers that it shows."""
+    router = APIRouter()
+    for path, (name, kind) in FILES.items():
+        router.add_api_route(path, _door(name, kind), methods=["GET"], include_in_schema=False)
+    router.add_api_route("/status", status, methods=["GET"])
+    return router
