@@ -37,11 +37,11 @@ def serve(folder):
     raise SystemExit("the server did not start")
 
 
-def flights(count):
+def flights(count, burst=BURST):
     """The first flights of 2013, as events in bursts."""
     rows = load().head(count).to_json(orient="records", date_format="iso")
     events = [{name: value for name, value in row.items() if value is not None} for row in json.loads(rows)]
-    return [events[at : at + BURST] for at in range(0, count, BURST)]
+    return [events[at : at + burst] for at in range(0, count, burst)]
 
 
 async def publish(url, bursts):
