@@ -1,0 +1,160 @@
+"""One request to a webhook: where it may go, for how long, and what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Iterable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import httpcore
+
+from rtfilter.service.webhooks.targets import Names, Resolve, TargetError, addresses
+
+TIMEOUT: Final = 10.0
+"""Seconds for a request, from resolving the name to the last byte of the answer."""
+CONNECT: Final = 4.0
+"""Seconds for one of several addresses."""
+MOST_ANSWER: Final = 4096
+"""Bytes of an answer that are read."""
+AT_ONCE: Final = 50
+"""Requests at once to webhooks that work."""
+FAILING: Final = 10
+"""Requests at once to those that failed the last time: they take no place from the others."""
+_log = logging.getLogger(__name__)
+
+
+class Outcome(NamedTuple):
+    """What became of a request.
+
+    Attributes
+    ----------
+    status : int or None
+        None where there was no whole answer.
+    error : str or None
+        What is wrong; nothing of the answer's body is in it.
+    retry_after : float or None
+        Seconds that the target asks to wait.
+    """
+
+    status: int | None
+    error: str | None = None
+    retry_after: float | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the target wants no more, ever."""
+        return self.status == 410
+
+
+class _Network(httpcore.AsyncNetworkBackend):
+    """Connects to addresses that were checked, and never resolves a name a second time."""
+
+    def __init__(self, resolve: Resolve, private: bool) -> None:
+        self._resolve, self._private = resolve, private
+        self._inner = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """As of httpcore."""
+        found = await addresses(host, port, self._resolve, self._private)
+        error: Exception = httpcore.ConnectError()
+        for one in found:
+            try:
+                return await self._inner.connect_tcp(one, port, CONNECT, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as failed:
+                error = failed
+        raise error
+
+
+class Sender:
+    """Sends to webhooks. For one event loop.
+
+    Parameters
+    ----------
+    private : bool
+        Whether addresses that are not public may be sent to.
+    resolve : callable, optional
+        Names to addresses.
+    timeout : float
+        Seconds.
+    """
+
+    def __init__(self, private: bool, resolve: Resolve | None = None, timeout: float = TIMEOUT) -> None:
+        self._names = Names()
+        self.private, self.resolve, self._timeout = private, resolve or self._names, timeout
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=ssl.create_default_context(),
+            max_connections=AT_ONCE + FAILING,
+            max_keepalive_connections=AT_ONCE,
+            keepalive_expiry=15.0,
+            network_backend=_Network(self.resolve, private),
+        )
+        self._places = {False: asyncio.Semaphore(AT_ONCE), True: asyncio.Semaphore(FAILING)}
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._names.close()
+        await self._pool.aclose()
+
+    def place(self, failing: bool) -> asyncio.Semaphore:
+        """What is to be had while a request is sent."""
+        return self._places[failing]
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+        """Send a body of JSON. Raises nothing that a target could cause."""
+        given = {"Host": urlsplit(url).netloc, "Content-Type": "application/json", "User-Agent": "rtfilter"}
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._post(url, {**given, **headers}, body)
+        except TimeoutError:
+            return Outcome(None, f"it did not answer within {self._timeout:g} seconds")
+        except TargetError as error:
+            return Outcome(None, str(error))
+        except httpcore.ConnectError as error:
+            if isinstance(error.__context__, ssl.SSLError) or "SSL" in str(error):
+                return Outcome(None, "its TLS certificate is not good, or it does not speak TLS")
+            return Outcome(None, "it cannot be connected to")
+        except httpcore.ConnectTimeout:
+            return Outcome(None, "it cannot be connected to in time")
+        except (httpcore.NetworkError, httpcore.ProtocolError, OSError):
+            return Outcome(None, "it closed the connection, or its answer is no HTTP")
+        except Exception as error:
+            _log.error("a webhook could not be sent to: %s", type(error).__name__)
+            return Outcome(None, "the request failed")
+
+    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+        async with self._pool.stream("POST", url, headers=headers, content=body) as answer:
+            size = 0
+            async for part in answer.aiter_stream():
+                size += len(part)
+                if size > MOST_ANSWER:
+                    break  # the connection is closed then
+            status = answer.status
+            if 200 <= status < 300:
+                return Outcome(status)
+            more = ": redirects are not followed" if 300 <= status < 400 else ""
+            return Outcome(status, f"it answered {status}{more}", _retry_after(answer.headers))
+
+
+def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
+    for name, value in headers:
+        if name.lower() == b"retry-after":
+            text = value.decode("latin-1").strip()
+            try:
+                if text.isdecimal():
+                    return float(text[:9])
+                return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+            except (ValueError, OverflowError):
+                return None
+    return None
