@@ -65,6 +65,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nesting", type=positive, metavar="N", help="how deep JSON may nest (default: 64)")
     add("--subscriptions", type=positive, metavar="N", help="of a user (default: 1000000)")
     add("--connections", type=positive, metavar="N", help="of a user (default: 100)")
+    add(
+        "--webhook-private",
+        action="store_true",
+        default=None,
+        help="let webhooks be in private networks, on this machine, and without TLS",
+    )
+    add(
+        "--webhook-tries",
+        type=positive,
+        metavar="N",
+        help="that fail in a row before a webhook is parked (default: 12)",
+    )
     add("--rate", metavar="N", help="events a second that a user may publish (default: any)")
 
 

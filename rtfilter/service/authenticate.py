@@ -46,6 +46,9 @@ class Authenticate(Protocol):
     def still(self, who: Identity) -> bool:
         """Whether a user may stay connected."""
 
+    def roles(self, user: str) -> frozenset[Role]:
+        """What a user may do by now; nothing where there is no such user."""
+
 
 class Open:
     """Take everyone for who they say they are: for a server that only this machine can reach.
@@ -59,7 +62,7 @@ class Open:
 
     async def password(self, user: str, password: str) -> Identity:
         """As of `Authenticate`."""
-        return Identity(_name(user), ALL if user == ADMIN else ALL - {Role.ADMIN})
+        return Identity(_name(user), self.roles(user))
 
     async def token(self, token: str) -> Identity:
         """As of `Authenticate`."""
@@ -78,6 +81,10 @@ class Open:
     def still(self, who: Identity) -> bool:
         """As of `Authenticate`."""
         return True
+
+    def roles(self, user: str) -> frozenset[Role]:
+        """As of `Authenticate`."""
+        return ALL if user == ADMIN else ALL - {Role.ADMIN}
 
 
 def _name(user: str) -> str:

@@ -261,9 +261,10 @@ class Deliver:
         """Whether a user has a receiver."""
         return user in self._receivers
 
-    def begin(self, user: str, receiver: Receiver) -> None:
-        """Send a user's deliveries there from now on."""
-        self._receivers.setdefault(user, []).append(receiver)
+    def begin(self, user: str, receiver: Receiver, first: bool = False) -> None:
+        """Send a user's deliveries there from now on; with `first`, only while there is no other receiver."""
+        receivers = self._receivers.setdefault(user, [])
+        receivers.insert(0 if first else len(receivers), receiver)
 
     def stop(self, user: str, receiver: Receiver) -> None:
         """Send no more there. Does nothing where that is so already."""

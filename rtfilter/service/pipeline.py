@@ -15,7 +15,7 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -147,6 +147,8 @@ class Pipeline:
         )
         self.sessions: set[Session] = set()
         """Those that are connected; they come and go by themselves."""
+        self.forgets: list[Callable[[str], Awaitable[None]]] = []
+        """What removes what else is kept of a user who was removed."""
         self._tasks: list[asyncio.Task[None]] = []
         self._begun = self._changed = 0
         self._made = time.monotonic()
@@ -220,6 +222,8 @@ class Pipeline:
 
     async def _forget(self, user: str) -> None:
         """Remove all subscriptions and deliveries of a user: another one may get the name."""
+        for forget in self.forgets:
+            await forget(user)
         mine = [(id, owned.filter) for id, owned in self._owners.items() if owned.user == user]
         ends = (self.remove(id, filter, user, "its user was removed") for id, filter in mine)
         for ended in await asyncio.gather(*ends, return_exceptions=True):

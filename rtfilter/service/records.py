@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from rtfilter.events.schema import Schema
 
 
@@ -117,3 +119,18 @@ class Delivery(NamedTuple):
     at: float = 0.0
     response: float | None = None
     ended: str | None = None
+
+
+def pulled(one: Delivery, before: int) -> dict[str, Any]:
+    """A delivery as JSON, where it is pulled or sent to a webhook; `before` is how often it was sent."""
+    if one.ended is not None:
+        return {"position": one.position, "ended": one.subscriptions[0], "reason": one.ended, "at": one.at}
+    return {
+        "position": one.position,
+        "subscriptions": one.subscriptions,
+        "filter": one.filter,
+        "event": msgspec.Raw(one.body),
+        "at": one.at,
+        "response": one.response,
+        "redelivered": before,
+    }

@@ -47,9 +47,12 @@ from rtfilter.service.messages import DEFAULT
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import ALL, Identity
 from rtfilter.service.settings import LOG, Settings
+from rtfilter.service.webhooks import Sender, Webhooks
+from rtfilter.service.webhooks.signing import ServerKey
 from rtfilter.store.database import Hold, engine, hold
 from rtfilter.store.log import Log, TakenError, VersionError
 from rtfilter.store.users import Users
+from rtfilter.store.webhooks import WebhookTable
 
 END_WITHIN: Final = 5.0
 """Seconds that connections are given when the server ends."""
@@ -159,7 +162,7 @@ async def _serve(
         if settings.tcp_port is not None:
             framed = stack.enter_context(_bound(settings.host, settings.tcp_port))
         metrics = FilterMetrics()
-        pipeline, alone = await stack.enter_async_context(_running(settings, metrics))
+        pipeline, webhooks, alone = await stack.enter_async_context(_running(settings, metrics))
         metrics.registry.register(Counts(pipeline))
         _require_users(settings, there=not pipeline.users.open)
         await _add_default(pipeline, schema)
@@ -168,7 +171,7 @@ async def _serve(
             tcp_port = framed.getsockname()[1]
             await stack.enter_async_context(_tcp(settings, pipeline, framed, tls))
         limits = Limits(settings.body, settings.nesting)
-        app = application(pipeline, metrics.registry, limits, settings.loopback)
+        app = application(pipeline, metrics.registry, limits, settings.loopback, webhooks)
         server = _Server(_config(app, settings, pipeline))
         http.listen()
         watches = [
@@ -199,8 +202,8 @@ def _tcp(
 @asynccontextmanager
 async def _running(
     settings: Settings, metrics: FilterMetrics
-) -> AsyncIterator[tuple[Pipeline, Callable[[], bool]]]:
-    """The pipeline, from its start to its end, and what looks whether no other server has its database."""
+) -> AsyncIterator[tuple[Pipeline, Webhooks, Callable[[], bool]]]:
+    """The pipeline and webhooks, and what looks whether no other server has the database."""
     try:
         made = engine(settings.url, settings.durability == "power")
         holding = hold(made)
@@ -221,9 +224,18 @@ async def _running(
                 gc.freeze()  # as it would later, while events wait
                 gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
                 gc.enable()
+            webhooks = Webhooks(
+                WebhookTable(made),
+                ServerKey(settings.data),
+                pipeline,
+                Sender(settings.webhook_private),
+                settings.webhook_tries,
+            )
             try:
-                yield pipeline, lambda: _alone(log, holding)
+                await webhooks.start()
+                yield pipeline, webhooks, lambda: _alone(log, holding)
             finally:
+                await webhooks.stop()
                 await pipeline.stop()
                 users.close()
     except VersionError as error:

@@ -54,6 +54,10 @@ class Settings(BaseSettings):
         See `Bounds`.
     retention, redeliver : float
         Seconds; see `Keeping`.
+    webhook_private : bool
+        Whether webhooks may be in private networks, and without TLS.
+    webhook_tries : int
+        That fail in a row before a webhook is parked.
     """
 
     model_config = SettingsConfigDict(env_prefix="RTFILTER_", extra="forbid", env_ignore_empty=True)
@@ -78,6 +82,8 @@ class Settings(BaseSettings):
     backlog_policy: Policy = _BOUNDS[3]
     retention: Seconds = _KEEPING.retention
     redeliver: Seconds = _KEEPING.redeliver
+    webhook_private: bool = False
+    webhook_tries: Annotated[int, Field(ge=1, le=1000)] = 12
 
     @field_validator("database")
     @classmethod

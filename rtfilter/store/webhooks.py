@@ -1,4 +1,4 @@
-"""Webhooks of users, in the database of the server. No secret is in it: see `rtfilter.service.webhooks.signing`."""
+"""Webhooks of users. No secret is in the database: see `rtfilter.service.webhooks.signing`."""
 
 from __future__ import annotations
 
@@ -72,6 +72,13 @@ class WebhookTable:
         with self._writing.begin() as connection:
             connection.execute(sql.delete(_WEBHOOKS).where(_WEBHOOKS.c.user == webhook.user))
             connection.execute(sql.insert(_WEBHOOKS).values(**webhook._asdict()))
+
+    def park(self, webhook: Webhook) -> None:
+        """Keep that it is parked, unless it was removed or made anew meanwhile."""
+        same = (_WEBHOOKS.c.user == webhook.user) & (_WEBHOOKS.c.salt == webhook.salt)
+        with self._writing.begin() as connection:
+            values = {"parked": webhook.parked, "reason": webhook.reason}
+            connection.execute(sql.update(_WEBHOOKS).where(same).values(**values))
 
     def remove(self, user: str) -> None:
         """Forget the webhook of a user, where there is one."""

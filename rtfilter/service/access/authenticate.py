@@ -175,6 +175,14 @@ class Access:
                 return False
         return account is not None and account.roles == who.roles
 
+    def roles(self, user: str) -> frozenset[Role]:
+        """As of `Authenticate`; a change counts as with `still`."""
+        self._look_soon()
+        if self.open:
+            return self._anyone.roles(user)
+        account = self._known.accounts.get(user)
+        return frozenset() if account is None else frozenset(Role(role) for role in account.roles)
+
     def _owner(self, digest: bytes) -> Account | None:
         token = self._known.tokens.get(digest)
         if token is None or not hmac.compare_digest(token.digest, digest) or not token.good(self._wall()):

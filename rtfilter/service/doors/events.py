@@ -12,7 +12,7 @@ from rtfilter.service.doors import arrow, bodies, models, routes
 from rtfilter.service.doors.bodies import ARROW, JSON, LINES
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.doors.routes import After, IdempotencyKey, Limit, Name, Served, Who
-from rtfilter.service.records import Delivery, StoredEvent
+from rtfilter.service.records import StoredEvent, pulled
 
 Moment = Annotated[float | None, Query(allow_inf_nan=False, description="Seconds since 1970.")]
 _encode: Final = msgspec.json.Encoder().encode
@@ -134,21 +134,7 @@ async def pull(
     """What the user has not acknowledged, by position."""
     found = pipeline.pull(who, limit, after)
     link = routes.link(request, found[-1][0].position) if len(found) == limit else None
-    return _answer({"deliveries": [_delivery(one, before) for one, before in found], "next": link})
-
-
-def _delivery(one: Delivery, before: int) -> dict[str, Any]:
-    if one.ended is not None:
-        return {"position": one.position, "ended": one.subscriptions[0], "reason": one.ended, "at": one.at}
-    return {
-        "position": one.position,
-        "subscriptions": one.subscriptions,
-        "filter": one.filter,
-        "event": msgspec.Raw(one.body),
-        "at": one.at,
-        "response": one.response,
-        "redelivered": before,
-    }
+    return _answer({"deliveries": [pulled(one, before) for one, before in found], "next": link})
 
 
 async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:

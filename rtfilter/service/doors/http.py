@@ -15,11 +15,15 @@ from rtfilter.service.doors.admission import Gate
 from rtfilter.service.doors.bodies import JSON
 from rtfilter.service.doors.quick import Quick
 from rtfilter.service.doors.routes import Limits, Served
+from rtfilter.service.doors.webhooks import doors as webhook_doors
 from rtfilter.service.doors.websocket import session
 from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.webhooks import Webhooks
 
 
-def application(pipeline: Pipeline, metrics: CollectorRegistry, limits: Limits, loopback: bool) -> ASGIApp:
+def application(
+    pipeline: Pipeline, metrics: CollectorRegistry, limits: Limits, loopback: bool, webhooks: Webhooks
+) -> ASGIApp:
     """The server as an ASGI application.
 
     Parameters
@@ -30,6 +34,7 @@ def application(pipeline: Pipeline, metrics: CollectorRegistry, limits: Limits, 
     limits : Limits
     loopback : bool
         Whether only names of this machine's loopback are answered to; see `Gate`.
+    webhooks : Webhooks
     """
     app = FastAPI(
         title="rtfilter",
@@ -43,8 +48,9 @@ def application(pipeline: Pipeline, metrics: CollectorRegistry, limits: Limits, 
         responses={"default": {"model": problems.Problem, "description": "What is wrong"}},
     )
     app.state.pipeline, app.state.limits, app.state.metrics = pipeline, limits, metrics
+    app.state.webhooks = webhooks
     problems.install(app)
-    routers = events.doors(), control.doors(), page.doors(), _open_doors()
+    routers = events.doors(), control.doors(), webhook_doors(), page.doors(), _open_doors()
     for router in routers:
         app.include_router(router)
     app.add_api_websocket_route("/session", session)

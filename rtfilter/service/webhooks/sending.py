@@ -134,7 +134,7 @@ class Sender:
             return Outcome(None, "the request failed")
 
     async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
-        async with self._pool.stream("POST", url, headers=headers, content=body) as answer:
+        async with self._pool.stream("POST", url, headers=list(headers.items()), content=body) as answer:
             size = 0
             async for part in answer.aiter_stream():
                 size += len(part)

@@ -14,7 +14,7 @@ ORDER = ["put", "post", "get", "delete"]
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory):
     """A server with the subscription, as the examples have them; and the document."""
-    with running(tmp_path_factory.mktemp("documented"), schema=None) as server:
+    with running(tmp_path_factory.mktemp("documented"), schema=None, webhook_private=True) as server:
         document = server.ask("GET", "/openapi.json", user=None).body
         wanted = document["components"]["schemas"]["FilterWanted"]["examples"][0]
         assert server.ask("PUT", "/filters/default", wanted, user="admin").status == 200

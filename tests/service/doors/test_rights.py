@@ -34,7 +34,7 @@ def guarded(tmp_path_factory):
         made[name] = tokens.new()
         users.add_token(name, tokens.digest(made[name]))
     database.dispose()
-    with running(folder, tcp_port=0) as server:
+    with running(folder, tcp_port=0, webhook_private=True) as server:
 
         def ask(user, method, path, body=None, **more):
             header = {} if user is None else {"Authorization": f"Bearer {made[user]}"}
@@ -80,6 +80,13 @@ TABLE = [
     ("DELETE", "/subscriptions/OWN", None, (401, 204, 204, 404, 404)),
     ("GET", "/deliveries", None, (401, 200, 200, 200, 403)),
     ("POST", "/acknowledgements", {"positions": []}, (401, 204, 204, 204, 403)),
+    ("PUT", "/webhook", {"url": "https://ann.example/"}, (401, 200, 200, 200, 403)),
+    ("GET", "/webhook", None, (401, 200, 200, 200, 403)),
+    ("GET", "/webhook?user=ann", None, (401, 200, 403, 403, 403)),
+    ("POST", "/webhook/secret", None, (401, 200, 200, 200, 403)),
+    ("POST", "/webhook/resume", None, (401, 200, 200, 200, 403)),
+    ("DELETE", "/webhook", None, (401, 204, 204, 204, 403)),
+    ("DELETE", "/webhook?user=ann", None, (401, 204, 403, 403, 403)),
     ("GET", "/statistics", None, (401, 200, 200, 200, 200)),
 ]
 
@@ -90,6 +97,9 @@ def test_a_door_is_open_to_those_who_may(guarded, own, number, method, path, bod
     user = [None, *ROLES][number]
     if isinstance(body, dict) and "subscription" in body:
         body = {**body, "subscription": own}
+    if path.startswith("/webhook"):
+        for name in ("root", "ann", "bob"):
+            assert guarded(name, "PUT", "/webhook", {"url": "https://ann.example/"}).status == 200
     answer = guarded(user, method, path.replace("OWN", str(own)), body)
     assert answer.status == statuses[number], answer.body
     if answer.status == 401:

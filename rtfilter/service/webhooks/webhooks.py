@@ -1,0 +1,287 @@
+"""All webhooks of the server, one of a user at most."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections import Counter
+from typing import Final, NamedTuple
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from rtfilter.service.errors import BusyError, ConflictError, RequestError, UnknownError
+from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.roles import Identity, Role
+from rtfilter.service.webhooks import signing, targets
+from rtfilter.service.webhooks.sending import TIMEOUT, Sender
+from rtfilter.service.webhooks.worker import Worker
+from rtfilter.store.webhooks import Webhook, WebhookTable
+
+LOOK: Final = 1.0
+"""Seconds between two looks whether users may still have webhooks."""
+TRIES: Final = 12
+FIRST: Final = 1.0
+"""Seconds before the second try."""
+LOST: Final = "the key of the server that its secret was made with is lost; make a new secret, then resume"
+_log = logging.getLogger(__name__)
+
+
+class WebhookState(NamedTuple):
+    """A webhook as its user is shown it; times in seconds since 1970.
+
+    Attributes
+    ----------
+    user, url : str
+    state : str
+        ``active``; ``waiting`` for the next try; ``parked``; ``stopped``, while its user may not subscribe.
+    since : float
+        When it was made, or parked.
+    reason : str or None
+        Why it is parked.
+    failures : int
+        In a row.
+    last_status : int or None
+        Of the last answer.
+    last_error : str or None
+        What was wrong with the last request.
+    next_try : float or None
+    secret : str or None
+        Only where it was made just now.
+    """
+
+    user: str
+    url: str
+    state: str
+    since: float
+    reason: str | None
+    failures: int
+    last_status: int | None
+    last_error: str | None
+    next_try: float | None
+    secret: str | None = None
+
+
+class Webhooks:
+    """Sends the deliveries of users who have a webhook. Belongs to the event loop of the pipeline.
+
+    Parameters
+    ----------
+    table : WebhookTable
+    key : ServerKey
+    pipeline : Pipeline
+        It runs already.
+    sender : Sender
+    tries : int
+        That fail in a row before a webhook is parked.
+    first : float
+        Seconds before the second try.
+    """
+
+    def __init__(
+        self,
+        table: WebhookTable,
+        key: signing.ServerKey,
+        pipeline: Pipeline,
+        sender: Sender,
+        tries: int = TRIES,
+        first: float = FIRST,
+    ) -> None:
+        self._table, self._key, self._pipeline, self._sender = table, key, pipeline, sender
+        self._tries, self._first = tries, first
+        self._rows: dict[str, Webhook] = {}
+        self._workers: dict[str, Worker] = {}
+        self._requests: Counter[str] = Counter(delivered=0, failed=0, parked=0)
+        self._changing = asyncio.Lock()
+        self._watch: asyncio.Task[None] | None = None
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Go on where the server ended."""
+        rows = await self._pipeline.beside(self._table.read)
+        key = await self._pipeline.beside(self._key.read)
+        for row in rows:
+            if row.parked is None and (key is None or signing.mark(key) != row.key):
+                row = row._replace(parked=time.time(), reason=LOST)
+                await self._pipeline.beside(self._table.put, row)
+            self._take(row)
+        self._pipeline.forgets.append(self._forget)
+        self._look()
+        self._watch = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End. What has not arrived stays in the backlogs."""
+        if self._watch is not None:
+            self._watch.cancel()
+        for worker in list(self._workers.values()):
+            await worker.end()
+        await self._sender.close()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK)
+            self._look()
+
+    def _look(self) -> None:
+        """Have those send whose users may subscribe, and no others."""
+        for user, worker in self._workers.items():
+            may = self._pipeline.users.roles(user) & {Role.SUBSCRIBER, Role.ADMIN}
+            if may and not worker.active:
+                worker.begin()
+            elif not may and worker.active and (task := worker.leave()) is not None:
+                task.cancel()
+
+    def _take(self, row: Webhook) -> None:
+        """Have a webhook as it is kept; one that is not parked sends from the next look on."""
+        self._rows[row.user] = row
+        key = self._key.read()
+        if row.parked is None and key is not None:
+            secret = signing.secret(key, row.user, row.salt)
+            self._workers[row.user] = Worker(
+                row,
+                secret,
+                self._pipeline,
+                self._sender,
+                self._tries,
+                self._first,
+                self._park,
+                self._requests,
+            )
+
+    async def _change(self, row: Webhook) -> None:
+        """Keep a webhook, and then do as it says."""
+        await self._pipeline.beside(self._table.put, row)
+        worker = self._workers.pop(row.user, None)
+        if worker is not None:
+            await worker.end()
+        self._take(row)
+        self._look()
+
+    async def _park(self, worker: Worker, reason: str) -> None:
+        """Send no more to a webhook until its user says so."""
+        user = worker.user
+        worker.leave()
+        if self._workers.get(user) is not worker:
+            return
+        del self._workers[user]
+        self._requests["parked"] += 1
+        row = self._rows[user] = self._rows[user]._replace(parked=time.time(), reason=reason)
+        try:
+            await self._pipeline.beside(self._table.park, row)
+        except SQLAlchemyError:
+            _log.warning("that a webhook is parked could not be written; a restart tries it again")
+
+    async def _forget(self, user: str) -> None:
+        """Its user was removed."""
+        try:
+            async with self._changing:
+                await self._remove(user)
+        except SQLAlchemyError:
+            raise BusyError("a webhook cannot be removed now; try again", 1.0) from None
+
+    async def _remove(self, user: str) -> None:
+        await self._pipeline.beside(self._table.remove, user)
+        self._rows.pop(user, None)
+        worker = self._workers.pop(user, None)
+        if worker is not None:
+            await worker.end()
+
+    # -- what users ask for ----------------------------------------------------------------------------------
+
+    async def put(self, who: Identity, url: str) -> WebhookState:
+        """Send the user's deliveries to a URL from now on, signed with a new secret.
+
+        Raises
+        ------
+        RequestError
+            The webhook may not be there.
+        """
+        who.require(Role.SUBSCRIBER)
+        try:
+            host, port = targets.check(url, self._sender.private)
+            if not self._sender.private:
+                async with asyncio.timeout(TIMEOUT):
+                    await targets.addresses(host, port, self._sender.resolve, private=False)
+        except targets.TargetError as error:
+            raise RequestError(f"url: {error}") from None
+        except TimeoutError:
+            raise RequestError("url: the name of its host cannot be resolved") from None
+        return await self._renew(who.user, url)
+
+    async def renew(self, who: Identity) -> WebhookState:
+        """Sign with a new secret from now on; a webhook that is parked stays so."""
+        who.require(Role.SUBSCRIBER)
+        self._row(who.user)
+        return await self._renew(who.user, None)
+
+    async def _renew(self, user: str, url: str | None) -> WebhookState:
+        async with self._changing:
+            try:
+                key = await self._pipeline.beside(self._key.made)
+            except OSError:
+                _log.exception("the key of webhooks cannot be read or written")
+                raise BusyError("the server cannot make secrets now; try again", 5.0) from None
+            salt, now = os.urandom(16), time.time()
+            if url is not None:
+                row = Webhook(user, url, salt, signing.mark(key), now)
+            else:
+                row = self._row(user)._replace(salt=salt, key=signing.mark(key))
+            await self._change(row)
+            return self._state(row)._replace(secret=signing.shown(signing.secret(key, user, salt)))
+
+    async def resume(self, who: Identity) -> WebhookState:
+        """Send again to a webhook that is parked, from the first delivery on; others try again at once."""
+        who.require(Role.SUBSCRIBER)
+        async with self._changing:
+            row = self._row(who.user)
+            key = await self._pipeline.beside(self._key.read)
+            if key is None or signing.mark(key) != row.key:
+                raise ConflictError("the secret of the webhook is lost; make a new one first")
+            await self._change(row._replace(parked=None, reason=None))
+            return self._state(self._row(who.user))
+
+    async def remove(self, who: Identity, user: str | None = None) -> None:
+        """Send no more, and forget the webhook; for admins also another user's."""
+        whose = self._whose(who, user)
+        async with self._changing:
+            self._row(whose)
+            await self._remove(whose)
+
+    def show(self, who: Identity, user: str | None = None) -> WebhookState:
+        """The webhook of the user; for admins also another user's."""
+        return self._state(self._row(self._whose(who, user)))
+
+    def _whose(self, who: Identity, user: str | None) -> str:
+        who.require(Role.SUBSCRIBER if user is None else Role.ADMIN)
+        return who.user if user is None else user
+
+    def _row(self, user: str) -> Webhook:
+        try:
+            return self._rows[user]
+        except KeyError:
+            raise UnknownError("there is no webhook; make one with PUT /webhook") from None
+
+    def _state(self, row: Webhook) -> WebhookState:
+        worker = self._workers.get(row.user)
+        if worker is None:
+            return WebhookState(
+                row.user, row.url, "parked", row.parked or row.made, row.reason, 0, None, None, None
+            )
+        status, error = (None, None) if worker.last is None else worker.last[:2]
+        state = "stopped" if not worker.active else "active" if worker.next_try is None else "waiting"
+        return WebhookState(
+            row.user, row.url, state, row.made, None, worker.failures, status, error, worker.next_try
+        )
+
+    # -- what is counted -------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Requests since the start by what became of them, and the webhooks that are there."""
+        return {
+            **{f"webhook_requests_{name}": count for name, count in self._requests.items()},
+            "webhooks": len(self._rows),
+            "webhooks_parked": sum(row.parked is not None for row in self._rows.values()),
+        }

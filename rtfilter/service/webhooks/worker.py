@@ -1,0 +1,225 @@
+"""One webhook: what is to be sent to it, in batches, again until it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from rtfilter.service.errors import BusyError
+from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.records import Delivery, pulled
+from rtfilter.service.roles import Identity, Role
+from rtfilter.service.webhooks import signing
+from rtfilter.service.webhooks.sending import Outcome, Sender
+from rtfilter.store.webhooks import Webhook
+
+MOST: Final = 100
+"""Deliveries of one request."""
+MOST_BYTES: Final = 256 * 2**10
+"""Bytes of the events of one request, about, where they are several."""
+LONGEST: Final = 600.0
+"""Seconds between two tries."""
+LONGEST_ASKED: Final = 3600.0
+"""The same, where the target asks for it."""
+FEW: Final = 1000
+"""Positions that wait, among which none is looked for that is not needed any more."""
+Park = Callable[["Worker", str], Awaitable[None]]
+_log = logging.getLogger(__name__)
+
+
+class _Batch(NamedTuple):
+    positions: list[int]
+    id: str
+    body: bytes
+
+
+class Worker:
+    """Sends the deliveries of a user; a `rtfilter.service.deliver.Receiver`, from `begin` to `end`.
+
+    Parameters
+    ----------
+    webhook : Webhook
+    secret : bytes
+    pipeline : Pipeline
+    sender : Sender
+    tries : int
+        That fail in a row before it is parked.
+    first : float
+        Seconds before the second try.
+    park : callable
+        What parks the webhook; ends this.
+    counts : Counter of str
+        Of requests, by what became of them.
+
+    Attributes
+    ----------
+    failures : int
+        In a row.
+    last : Outcome or None
+        Of the last request.
+    next_try : float or None
+        In seconds since 1970, where it waits for it.
+    """
+
+    def __init__(
+        self,
+        webhook: Webhook,
+        secret: bytes,
+        pipeline: Pipeline,
+        sender: Sender,
+        tries: int,
+        first: float,
+        park: Park,
+        counts: Counter[str],
+    ) -> None:
+        self._webhook, self._secret, self._pipeline, self._sender = webhook, secret, pipeline, sender
+        self._tries, self._first, self._park, self._counts = tries, first, park, counts
+        self._who = Identity(webhook.user, frozenset({Role.SUBSCRIBER}))
+        self._due: dict[int, int] = {}  # position to the digest that it is part of; 0 for none
+        self._digests, self._room = 0, FEW
+        self._task: asyncio.Task[None] | None = None
+        self._active = False
+        self.failures = 0
+        self.last: Outcome | None = None
+        self.next_try: float | None = None
+
+    # -- what it is told -------------------------------------------------------------------------------------
+
+    @property
+    def user(self) -> str:
+        """Whose it is."""
+        return self._webhook.user
+
+    @property
+    def active(self) -> bool:
+        """Whether it sends."""
+        return self._active
+
+    def begin(self) -> None:
+        """Send what waits, and all that comes."""
+        if not self._active:
+            self._active = True
+            self._pipeline.deliver.begin(self._webhook.user, self, first=True)
+            self.send([one.position for one in self._pipeline.deliver.pending(self._webhook.user)])
+
+    async def end(self) -> None:
+        """Send no more; what has not arrived stays in the backlog."""
+        task = self.leave()
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait([task])
+
+    def leave(self) -> asyncio.Task[None] | None:
+        """Take no more in; returns what still sends."""
+        if self._active:
+            self._active = False
+            self._pipeline.deliver.stop(self._webhook.user, self)
+        self._due.clear()
+        self.next_try = None
+        return self._task
+
+    def send(self, positions: Sequence[int], digest: bool = False) -> None:
+        """As of `Receiver`."""
+        self._digests += digest
+        for position in positions:
+            self._due.setdefault(position, self._digests if digest else 0)
+        if len(self._due) > self._room:
+            self._prune()
+        if self._active and self._task is None and self._due:
+            self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(self._done)
+
+    def unacknowledged(self) -> list[int]:
+        """As of `Receiver`."""
+        return sorted(self._due)
+
+    def tick(self, now: float) -> None:
+        """As of `Receiver`; here nothing waits for it."""
+
+    def _prune(self) -> None:
+        self._due = {at: digest for at, digest in self._due.items() if self._there(at) is not None}
+        self._room = max(FEW, 2 * len(self._due))
+
+    def _there(self, position: int) -> Delivery | None:
+        return self._pipeline.deliver.get(self._webhook.user, position)
+
+    # -- sending ---------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while self._active and (batch := self._batch()) is not None:
+            await self._deliver(batch)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a webhook has failed; it goes on with the next delivery", exc_info=error)
+        elif self._active and self._due:
+            self.send([])  # it came while the task ended
+
+    def _batch(self) -> _Batch | None:
+        """The first of what is to be sent; what is needed no more is forgotten."""
+        found: list[Delivery] = []
+        digest = size = 0
+        for position, of in list(self._due.items()):
+            one = self._there(position)
+            if one is None:
+                del self._due[position]
+                continue
+            size += len(one.body)
+            if found and (of != digest or size > MOST_BYTES):
+                break
+            found.append(one)
+            digest = of
+            if len(found) == MOST:
+                break
+        if not found:
+            return None
+        before = [self._pipeline.deliver.note_sent(self._webhook.user, one.position) for one in found]
+        content: dict[str, Any] = {"deliveries": [pulled(*one) for one in zip(found, before, strict=True)]}
+        if digest:
+            content["digest"] = True
+        positions = [one.position for one in found]
+        id = signing.identify(self._webhook.salt, positions)
+        return _Batch(positions, id, msgspec.json.encode(content))
+
+    async def _deliver(self, batch: _Batch) -> None:
+        """Send one batch until it has arrived, or some of it is needed no more."""
+        while self._active and all(self._there(at) is not None for at in batch.positions):
+            outcome = await self._try(batch)
+            if outcome.error is None:
+                self._counts["delivered"] += 1
+                self.failures = 0
+                await self._acknowledge(batch.positions)
+                return
+            self._counts["failed"] += 1
+            self.failures += 1
+            if outcome.gone or self.failures >= self._tries:
+                why = "" if outcome.gone else f" at each of {self.failures} tries in a row"
+                await self._park(self, f"{outcome.error}{why}")
+                return
+            wait = min(LONGEST, self._first * 2.0 ** min(self.failures - 1, 20)) * random.uniform(0.75, 1.25)
+            wait = max(wait, min(outcome.retry_after or 0.0, LONGEST_ASKED))
+            self.next_try = time.time() + wait
+            await asyncio.sleep(wait)
+            self.next_try = None
+
+    async def _try(self, batch: _Batch) -> Outcome:
+        async with self._sender.place(self.failures > 0):
+            signed = signing.headers(self._secret, batch.id, time.time(), batch.body)
+            self.last = await self._sender.post(self._webhook.url, signed, batch.body)
+        return self.last
+
+    async def _acknowledge(self, positions: Sequence[int]) -> None:
+        for position in positions:
+            self._due.pop(position, None)
+        try:
+            await self._pipeline.acknowledge(self._who, positions)
+        except BusyError:
+            _log.warning("what a webhook has acknowledged could not be written; it is with what comes next")

@@ -1,0 +1,168 @@
+"""Webhooks: what arrives, what comes again, where they may be."""
+
+import asyncio
+import time
+from ipaddress import ip_address
+
+import pytest
+
+from rtfilter.client.webhooks import SignatureError, verify
+from rtfilter.service.webhooks import targets
+from rtfilter.service.webhooks.sending import Sender
+from service.running import running
+from service.webhooks.target import target
+
+
+def hooked(server, url, user="ann"):
+    """Give a user a subscription and a webhook; returns its secret."""
+    server.ask("POST", "/filters/default/subscriptions", {"where": "price > 0"}, user=user)
+    made = server.ask("PUT", "/webhook", {"url": url}, user=user)
+    assert made.status == 200, made.body
+    return made.body["secret"]
+
+
+def publish(server, *prices):
+    for price in prices:
+        assert server.ask("POST", "/filters/default/events", {"price": price}, user="carl").status == 202
+    server.settle()
+
+
+def until(look):
+    end = time.monotonic() + 60
+    while not (found := look()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def shown(server, user="ann"):
+    return server.ask("GET", "/webhook", user=user).body
+
+
+def test_what_arrived_is_signed_and_acknowledged(tmp_path):
+    with target() as told, running(tmp_path, webhook_private=True) as server:
+        secret = hooked(server, told.url)
+        publish(server, 1)
+        ((headers, body),) = told.wait(1)
+        verify(headers, body, secret)
+        with pytest.raises(SignatureError, match="wrong"):
+            verify(headers, body + b" ", secret)
+        with pytest.raises(SignatureError, match="too long ago"):
+            verify(headers, body, secret, now=time.time() + 301)
+        until(lambda: not server.ask("GET", "/deliveries").body["deliveries"])
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            assert secret.encode() not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize("answer", [500, 302, "close"])
+def test_what_failed_comes_again_with_the_same_id(tmp_path, answer):
+    with target(answer, 200) as told, running(tmp_path, webhook_private=True) as server:
+        hooked(server, told.url)
+        publish(server, 1)
+        (first, body), (second, again) = told.wait(2)
+        assert (first["webhook-id"], body) == (second["webhook-id"], again)
+
+
+@pytest.mark.parametrize(("answer", "tries"), [(410, 12), (500, 1)])
+def test_parked_stays_so_after_a_restart_and_resumes(tmp_path, answer, tries):
+    with target(answer) as told:
+        given = {"webhook_private": True, "webhook_tries": tries}
+        with running(tmp_path, **given) as server:
+            hooked(server, told.url)
+            publish(server, 1)
+            until(lambda: shown(server)["state"] == "parked")
+        with running(tmp_path, **given) as server:
+            found = shown(server)
+            assert (found["state"], found["reason"][:15]) == ("parked", f"it answered {answer}")
+            told.answers = [200]
+            assert server.ask("POST", "/webhook/resume").status == 200
+            until(lambda: not server.ask("GET", "/deliveries").body["deliveries"])
+
+
+def test_a_target_that_hangs_delays_no_other(tmp_path):
+    with target("hang") as slow, target() as quick, running(tmp_path, webhook_private=True) as server:
+        hooked(server, slow.url, "bob")
+        hooked(server, quick.url)
+        publish(server, 1)
+        slow.wait(1)
+        publish(server, 2)
+        until(lambda: set(quick.prices()) == {1, 2})
+        assert len(slow.requests) == 1
+
+
+@pytest.mark.parametrize("answer", ["hang", "drip"])
+def test_an_answer_has_to_end_in_time(answer):
+    async def run(url):
+        sender = Sender(True, timeout=0.5)
+        found = await sender.post(url, {}, b"{}")
+        await sender.close()
+        return found
+
+    with target(answer) as told:
+        assert "did not answer" in asyncio.run(run(told.url)).error
+
+
+def test_a_lost_key_parks_until_there_is_a_new_secret(tmp_path):
+    with target() as told:
+        with running(tmp_path, webhook_private=True) as server:
+            hooked(server, told.url)
+        (tmp_path / "webhooks.key").unlink()
+        with running(tmp_path, webhook_private=True) as server:
+            assert "new secret" in shown(server)["reason"]
+            assert server.ask("POST", "/webhook/resume").status == 409
+            assert server.ask("POST", "/webhook/secret").status == 200
+            assert server.ask("POST", "/webhook/resume").body["state"] == "active"
+
+
+PRIVATE = [
+    "127.0.0.1 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 224.0.0.1 240.0.0.1 "
+    "255.255.255.255 168.63.129.16 ::1 :: fe80::1 fc00::1 ff02::1 ::ffff:127.0.0.1 2002:7f00:1:: "
+    "64:ff9b::7f00:1 fec0::1 64:ff9b:1::1"
+][0].split()
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_an_address_that_is_not_public_is_known(address):
+    assert not targets.public(ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"])
+def test_an_address_that_is_public_is_known(address):
+    assert targets.public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.1/",
+        "https://localhost/",
+        "http://8.8.8.8/",
+        "https://a:b@8.8.8.8/",
+        "ftp://8.8.8.8",
+        "https://8.8.8.8/#x",
+        "https://[::1]/",
+        "https://",
+    ],
+)
+def test_a_webhook_may_not_be_there(tmp_path, url):
+    with running(tmp_path) as server:
+        assert server.ask("PUT", "/webhook", {"url": url}).status == 422
+
+
+def test_a_name_is_looked_at_again_for_each_connection():
+    answers = [["8.8.8.8"], ["8.8.8.8", "127.0.0.1"]]
+
+    async def resolve(host, port):
+        return answers.pop(0)
+
+    async def run(url):
+        sender = Sender(False, resolve)
+        await targets.addresses("hook.example", 443, sender.resolve, private=False)
+        found = await sender.post(url, {}, b"{}")
+        await sender.close()
+        return found
+
+    with target() as told:
+        found = asyncio.run(run(told.url.replace("127.0.0.1", "hook.example")))
+        assert "not a public one" in found.error and not told.requests
