@@ -145,9 +145,20 @@ def test_an_address_that_is_public_is_known(address):
         "https://",
     ],
 )
-def test_a_webhook_may_not_be_there(tmp_path, url):
+def test_a_webhook_may_not_be_there(url):
+    async def resolve(host, port):
+        return ["127.0.0.1"]
+
+    async def run():
+        await targets.addresses(*targets.check(url, private=False), resolve, private=False)
+
+    with pytest.raises(targets.TargetError):
+        asyncio.run(run())
+
+
+def test_a_private_webhook_is_refused_when_it_is_made(tmp_path):
     with running(tmp_path) as server:
-        assert server.ask("PUT", "/webhook", {"url": url}).status == 422
+        assert server.ask("PUT", "/webhook", {"url": "https://localhost/"}).status == 422
 
 
 def test_a_name_is_looked_at_again_for_each_connection():
@@ -165,4 +176,5 @@ def test_a_name_is_looked_at_again_for_each_connection():
 
     with target() as told:
         found = asyncio.run(run(told.url.replace("127.0.0.1", "hook.example")))
-        assert "not a public one" in found.error and not told.requests
+        assert "not a public one" in found.error
+        assert not told.requests
