@@ -1,8 +1,10 @@
 """Webhooks: what arrives, what comes again, where they may be."""
 
 import asyncio
+import re
 import time
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,14 @@ def hooked(server, url, user="ann"):
     made = server.ask("PUT", "/webhook", {"url": url}, user=user)
     assert made.status == 200, made.body
     return made.body["secret"]
+
+
+def documented():
+    """What the page says that verifies."""
+    page = (Path(__file__).parents[3] / "docs/webhooks.md").read_text()
+    found = {}
+    exec(re.search("```python\n(.*?)```", page, re.DOTALL)[1], found)
+    return found["verify"]
 
 
 def publish(server, *prices):
@@ -45,6 +55,10 @@ def test_what_arrived_is_signed_and_acknowledged(tmp_path):
         publish(server, 1)
         ((headers, body),) = told.wait(1)
         verify(headers, body, secret)
+        lower = {name.lower(): value for name, value in headers.items()}
+        documented()(lower, body, secret)
+        with pytest.raises(ValueError, match="wrong"):
+            documented()(lower, body + b" ", secret)
         with pytest.raises(SignatureError, match="wrong"):
             verify(headers, body + b" ", secret)
         with pytest.raises(SignatureError, match="too long ago"):
