@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 
 from rtfilter.cli.arguments import port, positive
 from rtfilter.cli.schemas import given_schema
-from rtfilter.cli.terminal import CommandError
+from rtfilter.cli.terminal import CommandError, show
+
+SETTINGS = "RTFILTER_SETTINGS"
+NO_SETTINGS = ("command", "schema", "settings", "show_settings")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,12 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Without users, the server listens for this machine only; see rtfilter users --help."
     )
     parser.epilog = (
-        "Each flag but --schema is also a variable of the environment, such as RTFILTER_DATA; a flag counts\n"
-        "more.\n\n"
+        "Each flag but --schema and --show-settings is also a variable of the environment, such as\n"
+        "RTFILTER_DATA, and but --settings a line of the file, such as: backlog_count = 5000. A flag counts\n"
+        "more than a variable, and that more than the file.\n\n"
         "examples:\n"
         '  rtfilter serve --data alerts --schema \'{"symbol": "str", "price": "float"}\'\n'
         "  rtfilter serve --data alerts --schema schema.json\n"
         "  rtfilter serve --data alerts\n"
+        "  rtfilter serve --settings rtfilter.toml --show-settings\n"
     )
     add = parser.add_argument
     add("--data", metavar="DIR", help="folder with all that is kept")
@@ -30,6 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SCHEMA",
         help='attributes and types of the filter "default", at the first start: JSON, or a file of it',
     )
+    add(
+        "--settings",
+        metavar="FILE",
+        help=f"TOML with what no flag and no variable says (default: {SETTINGS})",
+    )
+    add(
+        "--show-settings",
+        action="store_true",
+        help="show all of them as TOML, where they come from, and exit",
+    )
+    add("--log-level", metavar="LEVEL", help="debug, info, warning or error (default: info)")
     doors = parser.add_argument_group("doors")
     add = doors.add_argument
     add("--host", metavar="NAME", help="where to listen (default: 127.0.0.1)")
@@ -78,16 +96,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="that fail in a row before a webhook is parked (default: 12)",
     )
     add("--rate", metavar="N", help="events a second that a user may publish (default: any)")
+    add("--drain", metavar="SECONDS", help="to send what was accepted, when the server ends (default: 10)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0, or 1 where the server had to end."""
-    from rtfilter.service.server import DataError, serve
-    from rtfilter.service.settings import SettingsError, settings
+    from rtfilter.service import settings
+    from rtfilter.service.settings import SettingsError
 
-    flags = {name: value for name, value in vars(arguments).items() if name not in ("command", "schema")}
-    schema = None if arguments.schema is None else given_schema(arguments.schema)
+    flags = {name: value for name, value in vars(arguments).items() if name not in NO_SETTINGS}
+    name = arguments.settings or os.environ.get(SETTINGS)
+    file = Path(name) if name else None
     try:
-        return serve(settings(**flags), schema)
-    except (DataError, SettingsError) as error:
+        if arguments.show_settings:
+            show(settings.show(file, **flags))
+            return 0
+        schema = None if arguments.schema is None else given_schema(arguments.schema)
+        made = settings.settings(file, **flags)
+    except SettingsError as error:
+        raise CommandError(str(error)) from None
+    from rtfilter.service.server import DataError, serve  # here, since it loads much
+
+    try:
+        return serve(made, schema)
+    except DataError as error:
         raise CommandError(str(error)) from None

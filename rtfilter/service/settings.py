@@ -1,7 +1,12 @@
-"""What the server is told: by flags of ``rtfilter serve``, or else by variables ``RTFILTER_...``."""
+"""What the server is told: by flags of ``rtfilter serve``, by variables ``RTFILTER_...``, or by a file."""
 
 from __future__ import annotations
 
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -58,6 +63,10 @@ class Settings(BaseSettings):
         Whether webhooks may be in private networks, and without TLS.
     webhook_tries : int
         That fail in a row before a webhook is parked.
+    drain : float
+        Most seconds that the server goes on at its end, to send what it has accepted.
+    log_level : str
+        The least that is logged.
     """
 
     model_config = SettingsConfigDict(env_prefix="RTFILTER_", extra="forbid", env_ignore_empty=True)
@@ -84,6 +93,8 @@ class Settings(BaseSettings):
     redeliver: Seconds = _KEEPING.redeliver
     webhook_private: bool = False
     webhook_tries: Annotated[int, Field(ge=1, le=1000)] = 12
+    drain: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("database")
     @classmethod
@@ -127,28 +138,105 @@ class Settings(BaseSettings):
         return Keeping(self.retention, self.redeliver)
 
 
-def settings(**flags: Any) -> Settings:
-    """Return the settings by flags, where these are not None, and by the environment.
+def settings(from_file: Path | None = None, **flags: Any) -> Settings:
+    """Return the settings by flags, where these are not None, by the environment, and by a file.
+
+    Parameters
+    ----------
+    from_file : Path, optional
+        TOML, with the names of `Settings`.
+    **flags
 
     Raises
     ------
     SettingsError
-        Says which one is wrong, by its name as a flag.
+        Says which one is wrong, by its name as a flag, or by the file.
+    OSError
     """
+    flags, kept = _given(flags), _read(from_file)
     try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})
+        return Settings(**{name: value for name, value in kept.items() if not _variable(name)} | flags)
     except ValidationError as error:
-        raise SettingsError("; ".join(_said(one["loc"], one["msg"]) for one in error.errors())) from None
+        found = ((one["loc"], one["msg"].removeprefix("Value error, ")) for one in error.errors())
+        origins = {name: f"{from_file}: {name}" for name in kept if _origin(name, flags, kept) == "file"}
+        raise SettingsError("; ".join(_said(*one, origins) for one in found)) from None
 
 
-def _said(place: tuple[int | str, ...], message: str) -> str:
-    message = message.removeprefix("Value error, ")
+def show(from_file: Path | None = None, **flags: Any) -> str:
+    """Return all settings as TOML, which can be such a file; comments say where each comes from.
+
+    Secrets are left out. Parameters and errors are those of `settings`.
+    """
+    flags, kept = _given(flags), _read(from_file)
+    missing = "data" not in flags.keys() | kept.keys() and not _variable("data")
+    found = settings(from_file, **flags, **({"data": Path()} if missing else {}))
+    lines = []
+    for name in Settings.model_fields:
+        value, origin = getattr(found, name), _origin(name, flags, kept)
+        if missing and name == "data":
+            lines.append("# data is needed")
+        elif value is None:
+            lines.append(f"# {name} is not set")
+        elif isinstance(value, SecretStr):
+            lines.append(f"# {name} is secret, and not shown  # {origin}")
+        else:
+            lines.append(f"{name} = {_toml(value)}  # {origin}")
+    return "\n".join(lines)
+
+
+def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in flags.items() if value is not None}
+
+
+def _variable(name: str) -> bool:
+    """Whether the environment has a setting."""
+    return bool(os.environ.get(f"RTFILTER_{name.upper()}"))
+
+
+def _origin(name: str, flags: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
+    if name in flags:
+        return "flag"
+    if _variable(name):
+        return "environment"
+    return "file" if name in kept else "default"
+
+
+def _read(file: Path | None) -> dict[str, Any]:
+    """What a file says."""
+    if file is None:
+        return {}
+    try:
+        with file.open("rb") as opened:
+            found = tomllib.load(opened)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} is not TOML: {error}") from None
+    wrong = list(_unknown(found))
+    if wrong:
+        raise SettingsError("; ".join(f"{file}: {one}" for one in wrong))
+    return found
+
+
+def _unknown(found: Mapping[str, Any]) -> Iterator[str]:
+    for name in found.keys() - Settings.model_fields.keys():
+        near = difflib.get_close_matches(name.replace("-", "_").lower(), Settings.model_fields, 1)
+        yield f"there is no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _toml(value: Path | str | float | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _said(place: tuple[int | str, ...], message: str, origins: Mapping[str, str]) -> str:
     if not place:
         return message
     name = str(place[0])
     if name == "data" and message == "Field required":
         return "a folder for the data is needed: --data DIR"
-    return f"{_named(name)}: {message}"
+    return f"{origins.get(name) or _named(name)}: {message}"
 
 
 def _named(name: str) -> str:
