@@ -8,6 +8,7 @@ within a connection, and ``ACK`` with ``upto`` acknowledges all up to a number.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -53,6 +54,9 @@ FEW: Final = 1000
 """Messages that wait, or were sent, among which none is looked for that is not needed any more."""
 
 
+_log = logging.getLogger(__name__)
+
+
 class _Due(NamedTuple):
     """What is to be sent in one message."""
 
@@ -83,6 +87,8 @@ class Conversation:
     ----------
     state : State
     who : Identity or None
+    id : str
+        Of the connection.
     """
 
     def __init__(self, pipeline: Pipeline, nesting: int = 64, door: Door = "tcp") -> None:
@@ -90,6 +96,7 @@ class Conversation:
         self._door, self._measures, self._open = door, pipeline.measures, True
         self._measures.connections[door] += 1
         self.who: Identity | None = None
+        self.id = str(uuid4())
         self.outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._due: deque[_Due] = deque()
         self._sent: dict[int, _Sent] = {}  # by position; their numbers ascend
@@ -237,7 +244,7 @@ class Conversation:
         if isinstance(message, Connect):
             self.who = await self._come_in(message)
             return {
-                "connection": str(uuid4()),
+                "connection": self.id,
                 "user": self.who.user,
                 "roles": sorted(str(role) for role in self.who.roles),
             }
@@ -278,6 +285,7 @@ class Conversation:
             raise DirectiveError('CONNECT needs "token", or "user" and "password"')
         self._connection.enter_context(users.connect(who))
         self._pipeline.sessions.add(self)
+        _log.info("a session begins", extra={"connection": self.id, "user": who.user})
         return who
 
     async def _acknowledge(self, who: Identity, upto: int) -> None:
@@ -338,6 +346,8 @@ class Conversation:
         """The connection is gone. Subscriptions and backlog stay."""
         if self.who is not None:
             self._pipeline.deliver.stop(self.who.user, self)
+            if self.state is not State.DISCONNECTED:
+                _log.info("a session ends", extra={"connection": self.id, "user": self.who.user})
         self._pipeline.sessions.discard(self)
         self._connection.close()
         self._measures.connections[self._door] -= self._open  # this is said more than once

@@ -11,12 +11,20 @@ from typing import Final
 
 import structlog
 
-LEVELS: Final = {"sqlalchemy.engine": logging.WARNING, "uvicorn.error": logging.WARNING}
+LEVELS: Final = {
+    "sqlalchemy.engine": logging.WARNING,
+    "uvicorn.error": logging.WARNING,
+    "numba": logging.WARNING,  # for debugging, it tells each byte that it compiles
+    "asyncio": logging.INFO,
+}
 """What says less than the rest."""
 
 
-def configure() -> None:
-    """Have all that is logged in this process written in one form."""
+def configure(level: str = "info") -> None:
+    """Have all that is logged in this process, from a level on, written in one form.
+
+    While a request is served, or a session held, each line has its id.
+    """
     console = sys.stderr.isatty()
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -44,6 +52,6 @@ def configure() -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.INFO)
-    for name, level in LEVELS.items():
-        logging.getLogger(name).setLevel(level)
+    root.setLevel(level.upper())
+    for name, least in LEVELS.items():
+        logging.getLogger(name).setLevel(max(least, root.level))

@@ -119,7 +119,7 @@ def serve(settings: Settings, schema: Schema | None = None) -> int:
     ------
     DataError, OSError
     """
-    configure()
+    configure(settings.log_level)
     sys.setswitchinterval(SWITCH)
     os.umask(0o077)  # what is kept is nobody else's, also in a folder that others may read
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -25,6 +25,7 @@ SHORT = {
     r'("(?:at|response)": ?)[\d.e-]+': r"\1N",
     r'"connection":"[0-9a-f-]+"': '"connection":"N"',
     r"[\d,]+ a second": "N a second",
+    r'"request":"[0-9a-f]+"': '"request":"ID"',
     r"\d{4}-\d\d-\d\d": "DAY",
     r"--data \S+/alerts ": "--data /home/me/alerts ",
 }

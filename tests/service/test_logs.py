@@ -4,6 +4,7 @@ import json
 import logging
 
 import pytest
+import structlog
 
 from rtfilter.service import logs
 
@@ -33,3 +34,13 @@ def test_each_line_is_json_and_shows_no_values_of_variables(capsys):
     assert "ValueError: 6" in found["exception"]
     assert "secret" not in found["exception"].replace('password = "secret"', "")
     assert found["timestamp"].endswith("Z")
+
+
+@pytest.mark.usefixtures("_restored")
+def test_a_line_has_the_id_of_the_request(capsys):
+    logs.configure("warning")
+    with structlog.contextvars.bound_contextvars(request="mine"):
+        logging.getLogger("rtfilter.x").info("not told")
+        logging.getLogger("rtfilter.x").warning("told")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["request"] == "mine"

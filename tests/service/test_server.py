@@ -133,7 +133,7 @@ def test_nobody_else_may_read_what_is_kept(tmp_path, monkeypatch):
         return 0
 
     monkeypatch.setattr(module, "_serve", write)
-    monkeypatch.setattr(module, "configure", lambda: None)
+    monkeypatch.setattr(module, "configure", lambda level: None)
     tmp_path.chmod(0o755)  # it was there before
     before = os.umask(0o022)
     try:
@@ -155,7 +155,7 @@ def test_nobody_else_may_read_what_is_kept(tmp_path, monkeypatch):
     ids=["users", "port", "tcp-port", "certificate", "database"],
 )
 def test_a_server_that_is_refused_leaves_nothing_behind(tmp_path, monkeypatch, given, said):
-    monkeypatch.setattr(module, "configure", lambda: None)
+    monkeypatch.setattr(module, "configure", lambda level: None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         flags = {"port": 0} | {name: port if one == "TAKEN" else one for name, one in given.items()}
@@ -173,7 +173,7 @@ def test_with_another_database_the_first_user_goes_there(tmp_path):
 
 
 def test_what_was_there_stays_when_a_server_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "configure", lambda: None)
+    monkeypatch.setattr(module, "configure", lambda level: None)
     (tmp_path / "data" / "mine").mkdir(parents=True)
     with pytest.raises(DataError):
         module.serve(settings(data=tmp_path / "data", port=0, database="postgresql://127.0.0.1:1/none"))

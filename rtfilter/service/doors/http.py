@@ -14,6 +14,7 @@ from rtfilter.service.doors import control, events, models, page, problems
 from rtfilter.service.doors.admission import Gate
 from rtfilter.service.doors.bodies import JSON
 from rtfilter.service.doors.quick import Quick
+from rtfilter.service.doors.requests import Requests
 from rtfilter.service.doors.routes import Limits, Served
 from rtfilter.service.doors.webhooks import doors as webhook_doors
 from rtfilter.service.doors.websocket import session
@@ -56,7 +57,7 @@ def application(
     app.add_api_websocket_route("/session", session)
     plain = app.openapi
     app.openapi = lambda: _as_problems(plain())  # type: ignore[method-assign]
-    return Gate(Quick(app, routers[0].routes), pipeline.measures, loopback)
+    return Requests(Gate(Quick(app, routers[0].routes), pipeline.measures, loopback))
 
 
 def _as_problems(document: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
+from structlog.contextvars import get_contextvars
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError, UnknownSubscriptionError
 from rtfilter.service.errors import ServiceError, TooLargeError
@@ -99,6 +100,7 @@ class Problem(BaseModel):
     row: int | None = Field(default=None, description="Which of several, from 0. Empty lines do not count.")
     attribute: str | None = Field(default=None, description="Name of an attribute of the filter.")
     position: int | None = Field(default=None, description="Place in the SQL text, from 0.")
+    request: str | None = Field(default=None, description="Id of the request, as in the log of the server.")
 
 
 class Told(NamedTuple):
@@ -113,8 +115,9 @@ class Told(NamedTuple):
         return str(self.document["type"]).removeprefix(PROBLEMS)
 
     def response(self) -> Response:
-        """The answer that says so."""
-        body = msgspec.json.encode(self.document)
+        """The answer that says so, with the id of the request that is being served."""
+        id = get_contextvars().get("request")
+        body = msgspec.json.encode(self.document if id is None else {**self.document, "request": id})
         return Response(body, self.document["status"], self.headers, media_type=MEDIA)
 
 

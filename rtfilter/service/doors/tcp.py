@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from ssl import SSLContext
 from typing import Final, NamedTuple
 
+from structlog.contextvars import bind_contextvars
+
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError
@@ -68,6 +70,7 @@ async def listen(
         task = asyncio.current_task()
         assert task is not None
         peer = _Peer(make_conversation(), reader, writer, most_bytes, patience)
+        bind_contextvars(connection=peer.conversation.id)
         peers[peer] = task
         try:
             with suppress(asyncio.CancelledError):  # by `listen`, at the end; asyncio would log an error

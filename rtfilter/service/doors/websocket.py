@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from structlog.contextvars import bind_contextvars
 
 from rtfilter.service.conversation import Conversation
 from rtfilter.session import State
@@ -32,6 +33,7 @@ async def session(socket: WebSocket) -> None:
     await socket.accept()
     state = socket.app.state
     conversation = Conversation(state.pipeline, state.limits.nesting, "websocket")
+    bind_contextvars(connection=conversation.id)
     works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say)]
     try:
         done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
