@@ -50,7 +50,8 @@ from rtfilter.service.settings import LOG, Settings
 from rtfilter.service.webhooks import Sender, Webhooks
 from rtfilter.service.webhooks.signing import ServerKey
 from rtfilter.store.database import Hold, engine, hold
-from rtfilter.store.log import Log, TakenError, VersionError
+from rtfilter.store.log import Log, TakenError
+from rtfilter.store.migrations import VersionError
 from rtfilter.store.users import Users
 from rtfilter.store.webhooks import WebhookTable
 

@@ -17,6 +17,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from rtfilter.errors import RTFilterError
 from rtfilter.store.database import writing
+from rtfilter.store.migrations import migrate
 from rtfilter.store.tables import (
     BACKLOG,
     FILTERS,
@@ -24,8 +25,6 @@ from rtfilter.store.tables import (
     LOG,
     MARKS,
     STATE,
-    TABLES,
-    VERSION,
     Entry,
     Key,
     Kind,
@@ -60,10 +59,6 @@ class TakenError(RTFilterError):
     """Another process has opened the log since; this one may write no more."""
 
 
-class VersionError(RTFilterError, ValueError):
-    """A database that was made by another version of rtfilter."""
-
-
 class Placed(NamedTuple):
     """Where a request is in the log: `size` entries from `first` on, or why it is not.
 
@@ -96,7 +91,7 @@ class Log:
     Parameters
     ----------
     engine : sqlalchemy.Engine
-        Tables are made where there are none.
+        Tables are made where there are none, and brought to the last version.
 
     Attributes
     ----------
@@ -115,19 +110,11 @@ class Log:
     def __init__(self, engine: sql.Engine) -> None:
         self._engine, self._writing = engine, writing(engine)
         with self._writing.begin() as connection:
-            TABLES.create_all(connection)
-        state = self._state()
-        if state.setdefault("version", VERSION) != VERSION:
-            raise VersionError(
-                f"this database is of version {state['version']}, and this rtfilter uses {VERSION}; use the "
-                "rtfilter that made it, or another folder"
-            )
-        with self._writing.begin() as connection:
-            _put_state(connection, "version", VERSION)
+            migrate(connection)
             self.epoch = self._take(connection)
             asked = sql.select(LOG.c.position, LOG.c.at).order_by(LOG.c.position.desc()).limit(1)
             last = connection.execute(asked).first()
-        self.head = max(0 if last is None else int(last[0]), state.get("head", 0))
+        self.head = max(0 if last is None else int(last[0]), self._state().get("head", 0))
         self.latest = 0.0 if last is None else float(last[1])
         self._in_doubt = False
         self._into_log = _Insert(LOG, engine.dialect)

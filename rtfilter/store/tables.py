@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sql
 
-VERSION: Final = 1
-"""Of the tables; a database of another version is refused."""
 TABLES = sql.MetaData()
+"""As of the last version: a change of one that is there already also needs a step in `migrations`."""
 _Whole = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
 
 LOG = sql.Table(
@@ -49,6 +48,7 @@ KEYS = sql.Table(
     sql.Column("first", _Whole, nullable=False),
     sql.Column("count", _Whole, nullable=False),
 )
+sql.Index("keys_first", KEYS.c.first)
 MARKS = sql.Table(
     "marks",
     TABLES,

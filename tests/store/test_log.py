@@ -9,7 +9,8 @@ import sqlalchemy
 
 import postgresql
 from rtfilter.store.database import LOCK, engine, hold
-from rtfilter.store.log import Log, TakenError, VersionError
+from rtfilter.store.log import Log, TakenError
+from rtfilter.store.migrations import VersionError
 from rtfilter.store.tables import Entry, Key, Kind, Mark, Progress, Request, Row
 
 

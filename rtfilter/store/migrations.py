@@ -1,0 +1,65 @@
+"""Versions of the tables, and the steps from each to the next: all in one transaction, so all or none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import sqlalchemy as sql
+
+from rtfilter.errors import RTFilterError
+from rtfilter.store.tables import STATE, TABLES
+
+Step = Callable[[sql.Connection], None]
+_log = logging.getLogger(__name__)
+
+
+class VersionError(RTFilterError, ValueError):
+    """A database that a newer rtfilter made."""
+
+
+def _find_keys_by_position(connection: sql.Connection) -> None:
+    """To 2. Or each trim would read all keys. New tables are made without a step."""
+    connection.exec_driver_sql('CREATE INDEX keys_first ON keys ("first")')
+
+
+STEPS: Final[tuple[Step, ...]] = (_find_keys_by_position,)
+"""The first leads from version 1 to 2. A step names its columns itself: `TABLES` is of the last version."""
+VERSION: Final = 1 + len(STEPS)
+"""Of the tables."""
+
+
+def migrate(connection: sql.Connection, steps: tuple[Step, ...] = STEPS) -> None:
+    """Bring the tables to the last version; make those that are not there. No other server may be in.
+
+    Raises
+    ------
+    VersionError
+        The database is of a newer version. Nothing was changed.
+    """
+    last = 1 + len(steps)
+    found = _version(connection)
+    if found is None:
+        found = last
+    if not 1 <= found <= last:
+        raise VersionError(
+            f"this database is of version {found}, and this rtfilter uses {last}; use the rtfilter that made "
+            "it, or a newer one, or another folder"
+        )
+    for number in range(found, last):
+        steps[number - 1](connection)
+        _log.warning("the database is brought from version %d to %d", number, number + 1)
+    TABLES.create_all(connection)
+    connection.execute(sql.delete(STATE).where(STATE.c.name == "version"))
+    connection.execute(sql.insert(STATE).values(name="version", value=last))
+
+
+def _version(connection: sql.Connection) -> int | None:
+    """None where there are no tables yet."""
+    if not sql.inspect(connection).has_table(STATE.name):
+        return None
+    found: int | None = connection.execute(
+        sql.select(STATE.c.value).where(STATE.c.name == "version")
+    ).scalar()
+    return found
