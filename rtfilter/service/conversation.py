@@ -39,7 +39,7 @@ from rtfilter.service.messages import (
     Unsubscribe,
 )
 from rtfilter.service.nesting import require_shallow
-from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.pipeline import Pipeline, stopping
 from rtfilter.service.records import Delivery, Wish
 from rtfilter.service.roles import Identity, Role
 from rtfilter.session import TABLE, Directive, State
@@ -104,7 +104,7 @@ class Conversation:
             0,
             FEW,
         )  # positions since both were looked through, and how many there may be
-        self._number = 0
+        self._number = self._sending = 0
         self._credit: int | None = None
         self._caught_up = False
         self._heard = 0.0
@@ -137,10 +137,12 @@ class Conversation:
         found = [await self.outbox.get()]
         while found[-1] is not None and self.outbox.qsize() and len(found) < MOST_UNSENT:
             found.append(self.outbox.get_nowait())
+        self._sending = len(found)
         return found
 
     def sent(self) -> None:
         """The door has sent them."""
+        self._sending = 0
         self._read.set()
         if self._due and self.outbox.qsize() < MOST_UNSENT // 2:
             self._flush()
@@ -277,6 +279,8 @@ class Conversation:
 
     async def _come_in(self, message: Connect) -> Identity:
         users = self._pipeline.users
+        if self._pipeline.stopping:
+            raise stopping()
         if message.token is not None:
             who = await users.token(message.token)
         elif message.user is not None:
@@ -353,6 +357,15 @@ class Conversation:
         self._measures.connections[self._door] -= self._open  # this is said more than once
         self._open = False
         self.state = State.DISCONNECTED
+
+    @property
+    def owed(self) -> int:
+        """Messages that wait to be sent, and may be, and those that are being sent."""
+        return self._sending + self.outbox.qsize() + (len(self._due) if self._credit != 0 else 0)
+
+    def refuse(self, error: ServiceError) -> None:
+        """Say what is wrong, not as an answer."""
+        self._refuse(None, error)
 
     def expel(self) -> None:
         """The user may not stay connected: say so, and have the door close."""

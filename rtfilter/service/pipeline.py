@@ -33,7 +33,14 @@ from rtfilter.service.authenticate import Authenticate, Open
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.clock import Clock
 from rtfilter.service.deliver import Deliver
-from rtfilter.service.errors import BusyError, ConflictError, RequestError, TooManyError, UnknownError
+from rtfilter.service.errors import (
+    BusyError,
+    ConflictError,
+    RequestError,
+    ServiceError,
+    TooManyError,
+    UnknownError,
+)
 from rtfilter.service.match import Index, Match
 from rtfilter.service.measures import Measures
 from rtfilter.service.minding import Keeping, Minder
@@ -68,6 +75,8 @@ MOST_FILTERS: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 EXPEL: Final = 1.5
 """Seconds between two looks whether all who are connected may stay."""
+STUCK: Final = 1.0
+"""Seconds without a message taken after which peers are not waited for when the server ends."""
 MakeMetrics = Callable[[FilterInfo], Metrics | None]
 _T = TypeVar("_T")
 
@@ -77,8 +86,15 @@ class Session(Protocol):
 
     who: Identity | None
 
+    @property
+    def owed(self) -> int:
+        """Messages that it has for its peer, and may send."""
+
     def expel(self) -> None:
         """End it."""
+
+    def refuse(self, error: ServiceError) -> None:
+        """Say what is wrong."""
 
 
 class Pipeline:
@@ -150,8 +166,9 @@ class Pipeline:
         self.forgets: list[Callable[[str], Awaitable[None]]] = []
         """What removes what else is kept of a user who was removed."""
         self._tasks: list[asyncio.Task[None]] = []
-        self._begun = self._changed = 0
+        self._begun = self._changed = self._last = 0
         self._made = time.monotonic()
+        self.stopping = False
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -195,6 +212,29 @@ class Pipeline:
         self._indexes[index.info.name] = index
         self._parsers[index.info.name] = Parse(index.info.schema, self._hook)
         self.measures.begin(index.info.name)
+
+    async def drain(self) -> None:
+        """Take no more events; return once what was taken is matched, and sent to those who receive.
+
+        Peers are told then, and not waited for where none of them takes anything.
+        """
+        self.stopping = True
+        with suppress(BusyError):  # the log cannot be written: nothing was taken
+            await self._store.put([])  # after this, what was being put in is known
+        await self.settled(max(self._begun, self._last))
+        await self._sent()
+        for session in list(self.sessions):
+            session.refuse(stopping())
+        await self._sent()
+
+    async def _sent(self) -> None:
+        """Wait until all sessions have sent what they may, or none of them can go on."""
+        owed, moved = -1, time.monotonic()
+        while owed != 0 and time.monotonic() - moved < STUCK:
+            before, owed = owed, sum(session.owed for session in self.sessions)
+            if owed != before:
+                moved = time.monotonic()
+            await asyncio.sleep(0.01 if owed else 0)
 
     async def stop(self) -> None:
         """End. What is not written then is computed anew at the next start."""
@@ -242,7 +282,7 @@ class Pipeline:
     @property
     def ready(self) -> bool:
         """Whether all is computed that was not at the start."""
-        return self.healthy and self._match.settled >= self._begun
+        return self.healthy and not self.stopping and self._match.settled >= self._begun
 
     async def died(self) -> BaseException | None:
         """Wait until a stage ends, which none does by itself; returns why."""
@@ -261,6 +301,8 @@ class Pipeline:
 
     def _stored(self, logged: list[Logged]) -> None:
         """Take note of what the log has."""
+        if logged:
+            self._last = logged[-1].position
         for position, entry in logged:
             if entry.kind == Kind.EVENT:
                 self.measures.published += 1
@@ -387,6 +429,8 @@ class Pipeline:
             default now.
         """
         who.require(Role.PUBLISHER)
+        if self.stopping:
+            raise stopping()
         self._index(filter)
         self.users.admit(who, len(events))
         if self._match.waiting > MOST_UNMATCHED:
@@ -649,6 +693,11 @@ class Pipeline:
             "stages": await self.beside(status.of_stages, self.measures),
             "filters": await self.beside(status.of_filters, indexes, self.measures),
         }
+
+
+def stopping() -> BusyError:
+    """What those are told who come while the server ends."""
+    return BusyError("the server is stopping; try again", 1.0)
 
 
 def _info(row: FilterRow) -> FilterInfo:

@@ -11,7 +11,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -25,6 +25,7 @@ from contextlib import (
 from functools import partial
 from pathlib import Path
 from shlex import quote
+from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import uvicorn
@@ -55,8 +56,8 @@ from rtfilter.store.migrations import VersionError
 from rtfilter.store.users import Users
 from rtfilter.store.webhooks import WebhookTable
 
-END_WITHIN: Final = 5.0
-"""Seconds that connections are given when the server ends."""
+END_WITHIN: Final = 2.0
+"""Seconds that connections are given when the server ends, after `Settings.drain`."""
 GARBAGE: Final = 20_000
 """New objects after which Python looks for circles of garbage: one request may bring thousands."""
 SWITCH: Final = 0.0005
@@ -167,13 +168,17 @@ async def _serve(
         metrics.registry.register(Counts(pipeline))
         _require_users(settings, there=not pipeline.users.open)
         await _add_default(pipeline, schema)
-        tcp_port = None
+        tcp_port, sessions = None, await stack.enter_async_context(AsyncExitStack())
         if framed is not None:
             tcp_port = framed.getsockname()[1]
-            await stack.enter_async_context(_tcp(settings, pipeline, framed, tls))
+            await sessions.enter_async_context(_tcp(settings, pipeline, framed, tls))
         limits = Limits(settings.body, settings.nesting)
         app = application(pipeline, metrics.registry, limits, settings.loopback, webhooks)
-        server = _Server(_config(app, settings, pipeline))
+
+        async def drain() -> None:
+            await _drain(pipeline, settings.drain)
+
+        server = _Server(_config(app, settings, pipeline), drain, sessions.aclose)
         http.listen()
         watches = [
             asyncio.create_task(_watch(pipeline, server)),
@@ -354,10 +359,48 @@ def _config(app: Any, settings: Settings, pipeline: Pipeline) -> uvicorn.Config:
     )
 
 
+async def _drain(pipeline: Pipeline, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await pipeline.drain()
+    except TimeoutError:
+        _log.warning("not all was sent within %g seconds; it comes after the next start", seconds)
+
+
 class _Server(uvicorn.Server):
-    """Ends at a signal as if it were told to; `failed` says that it had to."""
+    """Ends at a signal as if it were told to; `failed` says that it had to.
+
+    Parameters
+    ----------
+    config : uvicorn.Config
+    drain, close : callable
+        What is done first when it ends in good order, and what beside closing its connections.
+    """
 
     failed = False
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        drain: Callable[[], Awaitable[None]],
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(config)
+        self._drain, self._close, self._told = drain, close, False
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish what was begun, then close all connections."""
+        if not self.failed:
+            await self._drain()
+        await asyncio.gather(self._close(), super().shutdown(sockets))
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End; at once where it was told before, which loses no more than a crash does: nothing answered."""
+        if self._told:
+            signal.signal(sig, signal.SIG_DFL)
+            os.kill(os.getpid(), sig)
+        self._told = True
+        self.end()
 
     def end(self) -> None:
         """End soon."""
@@ -365,7 +408,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take the signals that end a server; a second SIGINT does not wait."""
+        """Take the signals that end a server."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

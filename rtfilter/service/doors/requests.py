@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 import time
+from random import getrandbits
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 HEADER: Final = b"x-request-id"
-QUIET: Final = ("/events", "/match", "/deliveries", "/acknowledgements", "/healthz", "/readyz", "/metrics")
+QUIET: Final = (
+    "/events",
+    "/match",
+    "/deliveries",
+    "/acknowledgements",
+    "/statistics",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+)
 """Ends of paths that are asked for all the time: what they answer well is logged for debugging only."""
 MOST_PATH: Final = 200
 """Characters of a path that are logged."""
@@ -38,7 +47,7 @@ class Requests:
             await self._app(scope, receive, send)
             return
         begun, status = time.perf_counter(), 0
-        id = _given(scope) or secrets.token_hex(8).encode()
+        id = _given(scope) or b"%016x" % getrandbits(64)
         bind_contextvars(request=id.decode())
 
         async def named(message: Message) -> None:
