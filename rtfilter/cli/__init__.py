@@ -27,6 +27,8 @@ COMMANDS = {
     "publish": "publish events of a file at a server",
     "listen": "write deliveries of a server as JSON lines",
     "users": "who may use a server: passwords, tokens, roles",
+    "backup": "copy the data of a server, also while it runs",
+    "restore": "make the folder of a server from a backup",
     "replay": "time bursts of a workload or of files, with an adaptive or a fixed plan",
     "grafana": "write a dashboard for Grafana, and what Prometheus needs for it",
     "warm": "compile all kernels now, for an image or a service without a home",

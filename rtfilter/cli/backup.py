@@ -1,0 +1,66 @@
+"""``rtfilter backup``: a copy of a server's data, also while it runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rtfilter.cli.terminal import CommandError, say
+from rtfilter.text import numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DATA = "RTFILTER_DATA"
+DATABASE = "RTFILTER_DATABASE"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "Copy the data of a server into one file: events, subscriptions, backlogs, users, tokens and keys,\n"
+        "as they are at one moment. The server may run, and does not wait. The copy is checked, and nobody\n"
+        "else may read it."
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  rtfilter backup --data alerts --out alerts-monday.tar\n"
+        "  rtfilter restore alerts-monday.tar --data alerts-again\n"
+    )
+    folder = os.environ.get(DATA) or None
+    parser.add_argument(
+        "--data",
+        default=folder,
+        required=folder is None,
+        metavar="DIR",
+        help=f"folder of the server (default: {DATA})",
+    )
+    parser.add_argument("--out", required=True, metavar="FILE", help="the backup, a new file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; returns 0."""
+    from rtfilter.store.backup import BackupError, back_up
+
+    if os.environ.get(DATABASE):
+        raise CommandError(
+            f"the database is one of PostgreSQL, by {DATABASE}: copy it with pg_dump --format=custom, and "
+            f"the files that are in {arguments.data} itself"
+        )
+    before = os.umask(0o077)
+    try:
+        told = back_up(Path(arguments.data), Path(arguments.out))
+    except BackupError as error:
+        raise CommandError(str(error)) from None
+    finally:
+        os.umask(before)
+    say(f"{arguments.out} is made and checked: {shown(told)}")
+    return 0
+
+
+def shown(told: Mapping[str, int]) -> str:
+    """What a backup has, in words."""
+    parts = [numbered(told[f"{one}s"], one) for one in ("event", "subscription", "user") if f"{one}s" in told]
+    return f"{', '.join(parts)}; the last position is {told.get('position', 0)}"

@@ -1,0 +1,221 @@
+"""A copy of the folder of a server, made while it runs, as one file; and the folder made of it again.
+
+The file is a tar with the database, the other files that belong to the server, such as keys, and a list of
+them with their hashes. Indexes are not in it: they are a cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Final
+
+from rtfilter.errors import RTFilterError
+
+DATABASE: Final = "log.sqlite"
+LIST: Final = "backup.json"
+FORMAT: Final = 1
+STEP: Final = 1000
+"""Pages of the database that are copied at once."""
+CHUNK: Final = 2**20
+COUNTED: Final = {
+    "events": "SELECT count(*) FROM log WHERE subscription IS NULL",
+    "subscriptions": "SELECT count(*) FROM log WHERE until IS NULL AND subscription IS NOT NULL",
+    "users": "SELECT count(*) FROM user_accounts",
+    "position": "SELECT max(coalesce((SELECT max(position) FROM log), 0),"
+    " coalesce((SELECT value FROM state WHERE name = 'head'), 0))",
+    "version": "SELECT value FROM state WHERE name = 'version'",
+}
+"""What is told of a database; `position` is the last one."""
+
+
+class BackupError(RTFilterError, ValueError):
+    """A backup that cannot be made, or is damaged."""
+
+
+def back_up(folder: Path, out: Path) -> dict[str, int]:
+    """Copy the folder of a server, which may run; returns what the copy has, as of `COUNTED`.
+
+    The database is read as it was at one moment: the server goes on writing meanwhile, and waits for nothing.
+
+    Raises
+    ------
+    BackupError, OSError
+    """
+    if out.exists():
+        raise BackupError(f"{out} is there already; take another name")
+    if not (folder / DATABASE).is_file():
+        raise BackupError(f"{folder} has no {DATABASE}: it is no folder of a server, or a new one")
+    with _beside(out) as aside:
+        try:
+            _copy(folder / DATABASE, aside / DATABASE)
+            told = _checked(aside / DATABASE)
+        except sqlite3.Error as error:
+            raise BackupError(f"{folder / DATABASE} cannot be read: {error}") from None
+        files = {DATABASE: aside / DATABASE, **{one.name: one for one in _others(folder)}}
+        part = aside / "part"
+        with part.open("xb") as file:
+            _pack(file, files, told)
+            _sync(file)
+        part.rename(out)
+        _sync_folder(out.parent)
+    return told
+
+
+def restore(file: Path, folder: Path) -> dict[str, int]:
+    """Make the folder of a server from a backup; returns what it has, as of `COUNTED`.
+
+    Raises
+    ------
+    BackupError
+        The folder is there and not empty, or the file is damaged. Nothing was made.
+    OSError
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BackupError(f"{folder} is not empty; restore into a new folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _beside(folder) as aside:
+        made = aside / "made"
+        made.mkdir(mode=0o700)
+        try:
+            _unpack(file, made)
+            told = _checked(made / DATABASE, new=True)
+        except BackupError:
+            raise
+        except (tarfile.TarError, sqlite3.Error, KeyError, TypeError, ValueError) as error:
+            raise BackupError(f"{file} is no backup, or damaged: {error}") from None
+        _sync_folder(made)
+        made.rename(folder)  # it may be there, and empty
+        _sync_folder(folder.parent)
+    return told
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A folder on the same disk, for what is not finished; nobody else may read it."""
+    with tempfile.TemporaryDirectory(prefix=".rtfilter-", dir=path.absolute().parent) as made:
+        yield Path(made)
+
+
+def _others(folder: Path) -> list[Path]:
+    """Files of the server that are neither its database nor a lock."""
+    mine = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", "lock", LIST)
+    found = (one for one in folder.iterdir() if one.is_file() and not one.is_symlink())
+    return sorted(one for one in found if one.name not in mine)
+
+
+def _copy(source: Path, target: Path) -> None:
+    with (
+        closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True, timeout=10)) as there,
+        closing(sqlite3.connect(target)) as here,
+    ):
+        there.isolation_level = None
+        there.execute("BEGIN")  # while it lasts, the copy is of one moment, and need not begin again
+        there.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        there.backup(here, pages=STEP)
+        there.execute("ROLLBACK")
+        here.execute("PRAGMA journal_mode = DELETE")  # in one file
+
+
+def _checked(file: Path, new: bool = False) -> dict[str, int]:
+    """Look through a database that nobody uses; a new one gets an epoch that no index was written with."""
+    with closing(sqlite3.connect(file)) as database:
+        found = database.execute("PRAGMA integrity_check").fetchall()
+        if found != [("ok",)]:
+            raise BackupError(f"the database is damaged: {found[0][0]}")
+        if new and database.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone():
+            epoch = secrets.randbelow(2**62)
+            database.execute("UPDATE state SET value = ? WHERE name = 'epoch'", (epoch,))
+            database.commit()
+        told = {}
+        for name, asked in COUNTED.items():
+            with suppress(sqlite3.OperationalError):  # there are no users yet, or no server was there
+                told[name] = int(database.execute(asked).fetchone()[0])
+    return told
+
+
+def _pack(out: IO[bytes], files: dict[str, Path], told: dict[str, int]) -> None:
+    kept: dict[str, Any] = {"format": FORMAT, "made": time.time(), "holds": told, "sha256": {}}
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, path in files.items():
+            with path.open("rb") as file:
+                entry = _entry(name, os.fstat(file.fileno()).st_size)
+                hashed = _Hashed(file)
+                tar.addfile(entry, hashed)
+            kept["sha256"][name] = hashed.hash.hexdigest()
+        text = json.dumps(kept, indent=1).encode()
+        tar.addfile(_entry(LIST, len(text)), io.BytesIO(text))
+
+
+def _entry(name: str, size: int) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.size, made.mode, made.mtime = size, 0o600, int(time.time())
+    return made
+
+
+class _Hashed:
+    """A file, and the hash of what was read of it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.hash = file, hashlib.sha256()
+
+    def read(self, size: int = CHUNK) -> bytes:
+        """Return the next bytes."""
+        found = self._file.read(size)
+        self.hash.update(found)
+        return found
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    """Write what is in a backup, if all of it is as it was. Raises `BackupError`."""
+    found: dict[str, str] = {}
+    with tarfile.open(file, "r:") as tar:
+        for entry in tar:
+            name, packed = entry.name, tar.extractfile(entry)
+            if packed is None or name != Path(name).name or name in found:
+                raise BackupError(f"{file} is no backup: it has {name!r}")
+            hashed = _Hashed(packed)
+            with open(folder / name, "xb", opener=_private) as out:
+                shutil.copyfileobj(hashed, out, CHUNK)
+                _sync(out)
+            found[name] = hashed.hash.hexdigest()
+    if LIST not in found:
+        raise BackupError(f"{file} is no backup, or cut off")
+    kept = json.loads((folder / LIST).read_bytes())
+    if kept["format"] != FORMAT:
+        raise BackupError(f"{file} was made by another version of rtfilter")
+    (folder / LIST).unlink()
+    del found[LIST]
+    if found != kept["sha256"] or DATABASE not in found:
+        raise BackupError(f"{file} is damaged: its files are not those that were put in")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _sync(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the names in a folder survive a loss of power."""
+    if os.name != "posix":
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
