@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from test_service_page import Shown, follow, reading
+
 HOME = Path(__file__).parents[2]
 PAGE = (HOME / "docs" / "running.md").read_text(encoding="utf-8")
 
@@ -33,3 +36,9 @@ def test_settings_are_shown_as_on_the_page(tmp_path):
     (tmp_path / "rtfilter.toml").write_text(toml)
     for command, lines in commands("Settings"):
         assert said(command, tmp_path) == lines
+
+
+@pytest.mark.slow
+def test_a_server_is_backed_up_and_restored_as_on_the_page(tmp_path):
+    with reading(tmp_path) as reader:
+        follow(reader, [Shown(command, lines.splitlines()) for command, lines in commands("Backups")])
