@@ -363,10 +363,6 @@ class Conversation:
         """Messages that wait to be sent, and may be, and those that are being sent."""
         return self._sending + self.outbox.qsize() + (len(self._due) if self._credit != 0 else 0)
 
-    def refuse(self, error: ServiceError) -> None:
-        """Say what is wrong, not as an answer."""
-        self._refuse(None, error)
-
     def expel(self) -> None:
         """The user may not stay connected: say so, and have the door close."""
         self.refuse(NotAuthenticatedError("what proved who you are is no longer good; connect again"))

@@ -18,6 +18,7 @@ QUIET: Final = (
     "/deliveries",
     "/acknowledgements",
     "/statistics",
+    "/status",
     "/healthz",
     "/readyz",
     "/metrics",
