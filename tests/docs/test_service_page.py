@@ -199,6 +199,8 @@ def told(value):
     """A default, as the page says it."""
     if value is None:
         return "none"
+    if value is False:
+        return "no"
     if type(value) is int and value >= 2**20 and value % 2**20 == 0:
         return f"{value // 2**20} MiB"
     if type(value) is int and value > 9999:

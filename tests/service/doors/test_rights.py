@@ -129,6 +129,7 @@ def test_nobody_learns_of_anothers_subscriptions_and_deliveries(guarded, own):
     assert guarded("bob", "POST", "/acknowledgements", {"positions": positions}).status == 204
     assert guarded("ann", "GET", "/deliveries").body["deliveries"]
     theirs, nobodys = (guarded("bob", "GET", f"/subscriptions/{id}").body for id in (own, 10**9))
+    assert theirs.pop("request") != nobodys.pop("request")
     assert theirs == {**nobodys, "detail": nobodys["detail"].replace(str(10**9), str(own))}
     assert "server" not in guarded("bob", "GET", "/statistics").body
 
