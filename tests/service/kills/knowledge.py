@@ -40,6 +40,8 @@ class Version:
     low: int
     high: int
     ttl: float | None
+    manner: dict = field(default_factory=dict)
+    """How it is to be delivered."""
     began: int = 0
     ended: float = inf
     first_at: float = inf
@@ -49,7 +51,7 @@ class Version:
 
     @property
     def wish(self):
-        wish = {"where": f"price >= {self.low} AND price < {self.high}"}
+        wish = {"where": f"price >= {self.low} AND price < {self.high}", **self.manner}
         return wish if self.ttl is None else {**wish, "ttl": self.ttl}
 
     def has(self, price):
@@ -79,11 +81,18 @@ class Subscription:
 
 
 class Knowledge:
-    """All of it. Workers use it from their threads."""
+    """All of it. Workers use it from their threads.
+
+    Attributes
+    ----------
+    age : float
+        Seconds that the server keeps events, deliveries and keys.
+    """
 
     def __init__(self, users):
         self.lock = threading.RLock()
         self.users = users
+        self.age = inf
         self._time = 0
         self.publish_of, self.position_of, self.serial_at = {}, {}, {}
         self.subscriptions = {user: [] for user in users}
@@ -170,6 +179,10 @@ class Knowledge:
             and all(version.has(publish.events[serial]) for version in self.possible(publish, one))
         )
 
+    def kept(self, publish):
+        """Whether the server still has to keep what was published."""
+        return time.time() < publish.at + self.age
+
     # -- what is delivered -----------------------------------------------------------------------------------
 
     def check(self, user, message):
@@ -238,7 +251,10 @@ class Knowledge:
                 (self.position_of[serial], one.id)
                 for one in self.subscriptions[user]
                 for serial, publish in self.publish_of.items()
-                if publish.places and self.position_of[serial] not in done and self.must(serial, one)
+                if publish.places
+                and self.position_of[serial] not in done
+                and self.must(serial, one)
+                and self.kept(publish)
             }
             if due - found:
                 raise FaultError(f"lost for {user}: {sorted(due - found)[:5]}, {len(due - found)} in all")

@@ -12,19 +12,24 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from websockets.exceptions import WebSocketException
-from websockets.sync.client import connect
 
 from service.kills.knowledge import FaultError
+from service.kills.links import over_websocket
 
 GONE = (OSError, http.client.HTTPException, WebSocketException, EOFError)
 """What a client sees of a server that is killed."""
 PATIENCE = 20
 """Seconds that an answer may take."""
+STARTED = Path(__file__).with_name("started.py")
 _TESTS = Path(__file__).parents[2]
 
 
 class GoneError(Exception):
-    """The server was killed."""
+    """The server was killed, or told to end."""
+
+
+class BusyError(Exception):
+    """The server said: try again."""
 
 
 class Server:
@@ -39,29 +44,60 @@ class Server:
         Seconds after which it is killed; negative: so many after its start, even if it is not ready.
     kill_at, fault : str, optional
         See `started`.
+    flags : sequence, optional
+        More of ``rtfilter serve``.
+    started : Path, optional
+        What is run.
+    patient : bool
+        Whether it may say that it is to be asked again: then `BusyError` is raised, and no fault.
+    variables
+        More of the environment.
+
+    Attributes
+    ----------
+    port, tcp_port : int or None
+        Where it listens; None where it was killed before.
     """
 
-    def __init__(self, folder, url=None, delay=None, kill_at=None, fault=None):
+    def __init__(
+        self,
+        folder,
+        url=None,
+        delay=None,
+        kill_at=None,
+        fault=None,
+        *,
+        flags=(),
+        started=STARTED,
+        patient=False,
+        **variables,
+    ):
         schema = folder / "given.json"
         schema.write_text('{"price": "float", "serial": "int"}')
-        flags = ["--data", folder / "data", "--schema", schema, "--port", 0, "--redeliver", 0.4]
-        flags += ["--backlog-count", 10**6, *([] if url is None else ["--database", url])]
+        given = ["--data", folder / "data", "--port", 0, "--redeliver", 0.4, "--backlog-count", 10**6]
+        given += [*([] if url is None else ["--database", url]), *(flags or ["--schema", schema])]
         more = {"KILL_AT": kill_at, "FAULT": fault, "PYTHONPATH": f"{_TESTS}{os.pathsep}{_TESTS.parent}"}
+        more |= variables
+        self.patient = patient
         self.errors = (folder / "errors.txt").open("a")
         self.process = subprocess.Popen(
-            [sys.executable, "-P", Path(__file__).with_name("started.py"), "serve", *map(str, flags)],
+            [sys.executable, "-P", started, "serve", *map(str, given)],
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
             env=os.environ | {name: value for name, value in more.items() if value is not None},
         )
-        self.killed, self._timer = False, None
+        self.killed, self.ended, self._timer = False, False, None
         if delay is not None and delay < 0:
             self._later(-delay)
         line = self.process.stdout.readline()
         self.port = int(line.rpartition(":")[2]) if " at http://127.0.0.1:" in line else None
         if self.port is None and not self.is_killed():
             raise FaultError("the server does not start; see errors.txt")
+        self.tcp_port = None
+        if self.port is not None and "--tcp-port" in given:
+            line = self.process.stdout.readline()
+            self.tcp_port = int(line.rpartition(":")[2]) if line else None
         if delay is not None and delay >= 0:
             self._later(delay)
 
@@ -73,13 +109,18 @@ class Server:
         self.killed = True
         self.process.send_signal(signal.SIGKILL)
 
+    def stop(self):
+        """Tell it to end in good order."""
+        self.ended = True
+        self.process.send_signal(signal.SIGTERM)
+
     def is_killed(self):
         """Whether it is gone, or soon will be; `FaultError` where it ended by itself."""
         try:
-            code = self.process.wait(5)
+            code = self.process.wait(PATIENCE if self.ended else 5)
         except subprocess.TimeoutExpired:
             return False
-        if code != -signal.SIGKILL:
+        if code != -signal.SIGKILL and not (self.ended and code == 0):
             raise FaultError(f"the server ended by itself, with {code}; see errors.txt")
         return True
 
@@ -108,6 +149,10 @@ class Server:
                 link.close()
         except GONE as error:
             raise self.reason(error) from error
+        if answer.status == 503 and self.patient and 503 not in allowed:
+            if int(answer.headers["retry-after"]) < 1:
+                raise FaultError(f"{method} {path} is to be asked again, but not when: {found!r}")
+            raise BusyError(json.loads(found)["detail"])
         if answer.status >= 300 and answer.status not in allowed:
             raise FaultError(f"{method} {path} is answered with {answer.status}: {found!r}")
         return answer.status, json.loads(found) if found else None
@@ -118,20 +163,17 @@ class Server:
             return FaultError(f"no answer for {PATIENCE} s")
         return GoneError() if self.is_killed() else FaultError(f"the server lives, but: {error!r}")
 
-    def session(self, user, take):
-        return Session(self, user, take)
+    def session(self, user, take, link=over_websocket, port=None):
+        return Session(self, user, take, link, port)
 
 
 class Session:
-    """A session over WebSocket; `take` is given each message that is no answer."""
+    """A session over a link of `links`; `take` is given each message that is no answer."""
 
-    def __init__(self, server, user, take):
+    def __init__(self, server, user, take, link=over_websocket, port=None):
         self._server, self._take, self._links = server, take, ExitStack()
         try:
-            link = connect(
-                f"ws://127.0.0.1:{server.port}/session", max_size=None, close_timeout=0.1, compression=None
-            )
-            self._socket = self._links.enter_context(link)
+            self._socket = self._links.enter_context(link(port or server.port))
         except GONE as error:
             raise server.reason(error) from error
         self.say("CONNECT", user=user)
@@ -149,18 +191,23 @@ class Session:
         except GONE as error:
             raise self._server.reason(error) from error
         if message["directive"] == "ERROR" and message["kind"] not in allowed:
+            if message["kind"] == "busy" and self._server.patient:
+                raise BusyError(message["error"])
             raise FaultError(f"{directive} {more} is answered with {message}")
         return message
 
-    def listen(self, seconds):
-        """Take what comes within so many seconds."""
+    def listen(self, seconds, most=None):
+        """Take what comes: until nothing does for so many seconds, or so many at most; returns how many."""
+        count = 0
         try:
-            while True:
+            while count != most:
                 self._take(json.loads(self._socket.recv(timeout=seconds)))
+                count += 1
         except TimeoutError:
-            return
+            pass
         except GONE as error:
             raise self._server.reason(error) from error
+        return count
 
     def close(self):
         with suppress(*GONE):

@@ -7,7 +7,7 @@ import json
 import time
 
 from service.kills.knowledge import LONG, FaultError, Subscription, Version
-from service.kills.process import GoneError
+from service.kills.process import BusyError, GoneError
 
 LINES = {"Content_Type": "application/x-ndjson"}
 ONE = {"Content_Type": "application/json"}
@@ -20,14 +20,24 @@ class Worker:
         self.name, self.known, self.random = name, known, random
         self._open = []
         self._session = None
+        self.refused = 0
 
     def work(self, server, deadline=None):
         self.server = server
+        resumed = False
         try:
-            self.resume()
             while deadline is None or time.monotonic() < deadline:
-                self.step()
-            self.idle()
+                try:
+                    if not resumed:
+                        self.resume()
+                        resumed = True
+                    self.step()
+                except BusyError:
+                    self.refused += 1
+                    resumed = False  # what is open is asked for again, before anything else
+                    time.sleep(0.05)
+            if resumed:
+                self.idle()
         except GoneError:
             pass
         finally:
@@ -73,8 +83,8 @@ class Publisher(Worker):
 
     def step(self):
         roll = self.random.random()
-        if roll < 0.1 and self._done:
-            self._ask(self.random.choice(self._done[-50:]))
+        if roll < 0.1 and (done := [one for one in self._done[-50:] if self._may_repeat(one)]):
+            self._ask(self.random.choice(done))
             return
         prices = [self.random.randrange(100) for _ in range(self.random.choice([1, 1, 1, 5, 40]))]
         how = self.random.choice(["one", "lines", "session"]) if len(prices) == 1 else "lines"
@@ -88,6 +98,10 @@ class Publisher(Worker):
             self.surely(lambda: self._ask(one))
             self._done.append(one)
         time.sleep(self.random.choice([0, 0, 0.01, 0.03]))
+
+    def _may_repeat(self, one):
+        """Whether its key is surely kept."""
+        return time.time() < one.at + self.known.age / 2
 
     def _ask(self, one):
         events = [{"price": price, "serial": serial} for serial, price in one.events.items()]
@@ -123,10 +137,13 @@ class Subscriber(Worker):
     def _connect(self):
         self.leave()
         self._numbers = {}
-        self._session = self.server.session(self.name, self._take)
+        self._session = self.open_session(self._take)
         if self.random.random() < 0.8:
             self._session.say("GET")
         self._receive()
+
+    def open_session(self, take):
+        return self.server.session(self.name, take)
 
     def _receive(self):
         self._session.say("READY")
@@ -141,11 +158,14 @@ class Subscriber(Worker):
         number = message["number"]
         if number != max(self._numbers, default=0) + 1:
             raise FaultError(f"{message} comes after number {max(self._numbers, default=0)}")
-        if message["position"] in self._numbers.values() and message.get("redelivered") == 0:
-            raise FaultError(f"{message} comes again as if it came first")
-        self._numbers[number] = message["position"]
-        if ended := self.known.check(self.name, message):
-            ended.told = True
+        parts = message["events"] if message["directive"] == "DIGEST" else [message]
+        for one in parts:
+            if one.get("redelivered") == 0 and any(one["position"] in sent for sent in self._numbers.values()):
+                raise FaultError(f"{message} comes again as if it came first")
+        self._numbers[number] = {one["position"] for one in parts}
+        for one in parts:
+            if ended := self.known.check(self.name, one):
+                ended.told = True
 
     def step(self):
         steps = {
@@ -181,7 +201,7 @@ class Subscriber(Worker):
     def _acknowledge_numbers(self):
         if self._numbers:
             upto = self.random.choice(list(self._numbers))
-            places = {place for number, place in self._numbers.items() if number <= upto}
+            places = set().union(*(there for number, there in self._numbers.items() if number <= upto))
             self._acknowledging(places)
             self._session.say("ACK", upto=upto)
             self._acknowledged(places)
@@ -215,7 +235,12 @@ class Subscriber(Worker):
 
     def _version(self, ttls=(None, None, None, 0.3, 1.0, LONG)):
         low = self.random.randrange(100)
-        return Version(low, low + self.random.randrange(1, 60), self.random.choice(ttls))
+        high, ttl = low + self.random.randrange(1, 60), self.random.choice(ttls)
+        return Version(low, high, ttl, self.manner())
+
+    def manner(self):
+        """How a subscription is to be delivered."""
+        return {}
 
     def _new(self):
         return Subscription(self.name, [self._version()])
@@ -240,7 +265,7 @@ class Subscriber(Worker):
 
     def _post_by_session(self, one, key):
         """The same as was asked for over a session that was lost."""
-        session = self.server.session(self.name, lambda message: None)
+        session = self.open_session(lambda message: None)
         try:
             answer = session.say("SUBSCRIBE", **one.versions[0].wish, key=key)
         finally:
