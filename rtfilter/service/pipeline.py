@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
+from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.events.schema import Schema
@@ -297,6 +298,13 @@ class Pipeline:
         """Do in a thread what takes long."""
         return await asyncio.get_running_loop().run_in_executor(self._beside, work, *given)
 
+    async def _read(self, work: Callable[..., _T], *given: Any) -> _T:
+        """Read from the log in a thread. Raises `BusyError` where the database does not answer."""
+        try:
+            return await self.beside(work, *given)
+        except SQLAlchemyError as error:
+            raise BusyError("the database does not answer; try again", 1.0) from error
+
     # -- between the stages ----------------------------------------------------------------------------------
 
     def _stored(self, logged: list[Logged]) -> None:
@@ -527,7 +535,7 @@ class Pipeline:
         who.require(Role.SUBSCRIBER)
         index = self._index(filter)
         known = None if key is None else await self.beside(_key, who, key, _asked(filter, wishes))
-        again = known is not None and await self.beside(self._log.has, known)
+        again = known is not None and await self._read(self._log.has, known)
         most = self.users.most_subscriptions
         if not again and self._owners.of_user[who.user] + len(wishes) > most:
             raise TooManyError(f"a user may have {most} subscriptions at most")
@@ -563,7 +571,7 @@ class Pipeline:
     async def subscription(self, who: Identity, id: int) -> Subscription:
         """One of the user's subscriptions; an admin's are all. Raises `UnknownError`."""
         if self._owns(who, id):
-            found = await self.beside(lambda: self._log.subscriptions(id=id))
+            found = await self._read(lambda: self._log.subscriptions(id=id))
             if found:
                 return subscription_of(found[0])
         raise UnknownError(f"there is no subscription {id}")
@@ -581,7 +589,7 @@ class Pipeline:
         if user is not None or everyone:
             who.require(Role.ADMIN)
         whose = None if everyone else user or who.user
-        found = await self.beside(
+        found = await self._read(
             lambda: self._log.subscriptions(user=whose, filter=filter, after=after, limit=limit)
         )
         return [subscription_of(one) for one in found]

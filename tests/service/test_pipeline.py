@@ -912,3 +912,23 @@ def test_a_filter_that_could_not_be_removed_has_lost_nothing(tmp_path, monkeypat
 
     ((places, pending),) = served(tmp_path, script)
     assert pending == places
+
+
+def test_who_subscribes_is_told_that_the_database_does_not_answer(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise sqlalchemy.exc.OperationalError("", {}, Exception("gone"))
+
+    async def script(pipeline):
+        id = await subscribe(pipeline, "price > 0")
+        monkeypatch.setattr(Log, "has", fail)
+        monkeypatch.setattr(Log, "subscriptions", fail)
+        asked = (
+            pipeline.subscribe(ANN, "default", Wish("price > 0"), "key"),
+            pipeline.subscription(ANN, id),
+            pipeline.subscriptions(ANN),
+        )
+        for one in asked:
+            with pytest.raises(BusyError, match="the database does not answer"):
+                await one
+
+    served(tmp_path, script)
