@@ -11,8 +11,9 @@ from served import ANN, events, publish, served
 
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import Asked, Reader, Told, write
-from rtfilter.service.doors.tcp import Patience, listen
+from rtfilter.service.doors.tcp import Patience, _Peer, listen
 from rtfilter.session import TABLE, Directive, State
+from service.running import running
 
 QUICK = Patience(connect=5.0, write=5.0, end=1.0)
 
@@ -375,3 +376,16 @@ def test_who_does_not_close_at_the_end_is_no_error(tmp_path, caplog):
 
     served(tmp_path, script)
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+
+def test_who_is_gone_before_the_connection_is_closed_is_no_error(tmp_path, monkeypatch, caplog):
+    async def gone(peer):
+        peer._writer.transport.abort()
+
+    monkeypatch.setattr(_Peer, "_write", gone)
+    with running(tmp_path, tcp_port=0) as server:  # on the loop that servers have
+        with socket.create_connection(("127.0.0.1", server.opened.tcp_port), timeout=10) as link:
+            with suppress(ConnectionResetError):
+                assert link.recv(1) == b""
+        server.run(asyncio.sleep(0))
+    assert "Unhandled" not in caplog.text

@@ -187,7 +187,7 @@ class _Peer:
     async def _close(self) -> None:
         """Let the peer read to the end. Closed at once, it might lose it to what it is still sending."""
         async with asyncio.timeout(self._patience.end):
-            if self._writer.can_write_eof():
+            if self._writer.can_write_eof() and not self._writer.transport.is_closing():  # it may be gone
                 self._writer.write_eof()
                 while await self._reader.read(2**16):
                     pass
