@@ -10,6 +10,7 @@ import pytest
 from served import ANN, events, publish, served
 
 from rtfilter.service.conversation import Conversation
+from rtfilter.service.doors import tcp
 from rtfilter.service.doors.frames import Asked, Reader, Told, write
 from rtfilter.service.doors.tcp import Patience, _Peer, listen
 from rtfilter.session import TABLE, Directive, State
@@ -384,8 +385,22 @@ def test_who_is_gone_before_the_connection_is_closed_is_no_error(tmp_path, monke
 
     monkeypatch.setattr(_Peer, "_write", gone)
     with running(tmp_path, tcp_port=0) as server:  # on the loop that servers have
-        with socket.create_connection(("127.0.0.1", server.opened.tcp_port), timeout=10) as link:
-            with suppress(ConnectionResetError):
-                assert link.recv(1) == b""
+        address = ("127.0.0.1", server.opened.tcp_port)
+        with socket.create_connection(address, timeout=10) as link, suppress(ConnectionResetError):
+            assert link.recv(1) == b""
         server.run(asyncio.sleep(0))
     assert "Unhandled" not in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such option")
+def test_the_system_gives_up_a_peer_that_takes_nothing(tmp_path):
+    async def script(pipeline, connect, conversations):
+        asked = []
+        with pytest.MonkeyPatch.context() as patch:
+            plain = tcp.keep_alive
+            patch.setattr(tcp, "keep_alive", lambda link, within: (plain(link, within), asked.append(link)))
+            await connect("ann")
+        (link,) = asked
+        assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1000 * QUICK.write
+
+    through(tmp_path, script)

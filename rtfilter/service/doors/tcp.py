@@ -108,7 +108,7 @@ class _Peer:
         self.conversation = conversation
         self._reader, self._writer, self._patience = reader, writer, patience
         self._frames = Reader(most=most_bytes)
-        keep_alive(writer.get_extra_info("socket"))
+        keep_alive(writer.get_extra_info("socket"), patience.write)
 
     def end(self, why: ServiceError | None = None) -> None:
         """Close when what was to be sent is sent; say why, where it is the peer's fault."""
@@ -195,10 +195,17 @@ class _Peer:
             await self._writer.wait_closed()
 
 
-def keep_alive(connection: socket.socket) -> None:
-    """Have a peer noticed that is gone without a word."""
+def keep_alive(connection: socket.socket, takes_within: float) -> None:
+    """Have a peer noticed that is gone without a word, or takes nothing of what the system holds for it.
+
+    Parameters
+    ----------
+    connection : socket.socket
+    takes_within : float
+        Seconds in which it has to take something.
+    """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
+    for name, value in {**KEEPALIVE, "TCP_USER_TIMEOUT": int(1000 * takes_within)}.items():
         if hasattr(socket, name):  # as far as the system has it
             with suppress(OSError):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
