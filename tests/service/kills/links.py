@@ -11,7 +11,9 @@ from rtfilter.service.doors.frames import Asked, Reader, Told, write
 
 
 def over_websocket(port):
-    return connect(f"ws://127.0.0.1:{port}/session", max_size=None, close_timeout=0.1, compression=None)
+    """All that comes is read, so that pings are answered, however slowly messages are taken."""
+    waits = {"max_size": None, "max_queue": None, "ping_interval": None, "close_timeout": 0.1}
+    return connect(f"ws://127.0.0.1:{port}/session", compression=None, **waits)
 
 
 @contextmanager

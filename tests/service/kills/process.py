@@ -92,8 +92,12 @@ class Server:
             self._later(-delay)
         line = self.process.stdout.readline()
         self.port = int(line.rpartition(":")[2]) if " at http://127.0.0.1:" in line else None
-        if self.port is None and not self.is_killed():
-            raise FaultError("the server does not start; see errors.txt")
+        try:
+            if self.port is None and not self.is_killed():
+                raise FaultError("the server does not start; see errors.txt")
+        except FaultError:
+            self.end()
+            raise
         self.tcp_port = None
         if self.port is not None and "--tcp-port" in given:
             line = self.process.stdout.readline()

@@ -46,7 +46,7 @@ def run(folder, kills, seed, url=None, kill_at=None, fault=None):
         server = Server(folder, url, delay, point, fault)
         try:
             if server.port is not None:
-                _work(server, workers)
+                work(server, workers)
         finally:
             itself = server.end()
         counts["killed while starting" if server.port is None else "killed in work"] += 1
@@ -55,10 +55,10 @@ def run(folder, kills, seed, url=None, kill_at=None, fault=None):
     server = Server(folder, url, None, None, fault)
     try:
         for _ in range(TRIES):
-            _work(server, workers, time.monotonic() + 0.3)
+            work(server, workers, time.monotonic() + 0.3)
             if known.delivered:  # on a slow machine nothing may have been so far
                 break
-        _finish(server, known, subscribers, publishers)
+        finish(server, known, subscribers, publishers)
     finally:
         server.end()
     counts += Counter(
@@ -82,7 +82,7 @@ def _how(chance, kill_at):
     return None, chance.uniform(0.02, 0.8)
 
 
-def _work(server, workers, deadline=None):
+def work(server, workers, deadline=None):
     """Let all work until the server is gone, or until then; raises the first fault."""
     faults = []
 
@@ -102,12 +102,16 @@ def _work(server, workers, deadline=None):
         raise faults[0]
 
 
-def _finish(server, known, subscribers, publishers):
+def finish(server, known, subscribers, publishers):
+    """Compare everything, once all that is open is answered."""
     try:
         for worker in publishers:
             worker.server = server
             worker.resume()
             worker.leave()
+        for worker in subscribers:
+            worker.server = server
+            worker.repeat()
         end = time.monotonic() + 20
         while server.ask("GET", "/readyz", "ann", allowed=(503,))[0] != 200:
             if time.monotonic() > end:

@@ -160,7 +160,9 @@ class Subscriber(Worker):
             raise FaultError(f"{message} comes after number {max(self._numbers, default=0)}")
         parts = message["events"] if message["directive"] == "DIGEST" else [message]
         for one in parts:
-            if one.get("redelivered") == 0 and any(one["position"] in sent for sent in self._numbers.values()):
+            if one.get("redelivered") == 0 and any(
+                one["position"] in sent for sent in self._numbers.values()
+            ):
                 raise FaultError(f"{message} comes again as if it came first")
         self._numbers[number] = {one["position"] for one in parts}
         for one in parts:
@@ -345,10 +347,9 @@ class Subscriber(Worker):
             after = found[-1]["position"]
 
     def finish(self, server):
-        """Nothing is open; all is there that must be, and nothing else."""
+        """All is there that must be, and nothing else."""
         self.server = server
         self._session = None
-        self.repeat()
         messages = self.backlog(100)
         places = [one["position"] for one in messages]
         if places != sorted(set(places)):
@@ -362,7 +363,10 @@ class Subscriber(Worker):
                 break
             after = max(left)
         if left != (expected := self.known.expected(self.name)):
-            raise FaultError(f"{self.name} has the subscriptions {sorted(left)}, and not {sorted(expected)}")
+            found = f"{self.name} has the subscriptions {sorted(left)}, and not {sorted(expected)}"
+            wrong = [self.known.by_id.get(id) for id in left ^ expected]
+            raise FaultError(f"{found}: {wrong}")
         for one in self.known.subscriptions[self.name]:
-            if one.brief and not one.told:
+            last = one.versions[-1]
+            if one.brief and not one.told and time.time() < last.first_at + last.ttl + self.known.age:
                 raise FaultError(f"{self.name} was never told that {one} has ended")
