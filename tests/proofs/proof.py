@@ -9,6 +9,7 @@ from proofs import (
     api,
     arrow_bodies,
     damage,
+    faults,
     frames,
     gates,
     interrupts,
@@ -16,6 +17,7 @@ from proofs import (
     matchers,
     sequences,
     servers,
+    soak,
 )
 
 
@@ -27,6 +29,8 @@ class Proof(NamedTuple):
     """Of `make prove`; their seeds are 0 to `cases` - 1."""
     run: Callable[[int], Counter[str]]
     """Tries one case, a seed; counts what it tried. Raises `AssertionError` where the claim is wrong."""
+    tenth: bool = True
+    """Whether `make test` runs every tenth case. Of others, a test of their own is the short form."""
 
 
 PROOFS = {
@@ -44,5 +48,17 @@ PROOFS = {
     "arrow-bodies": Proof("a damaged stream of Arrow's is events, or refused", 8000, arrow_bodies.run),
     "service-kills": Proof(
         "a killed server loses, misdirects and repeats nothing that it should not", 20, servers.run
+    ),
+    "service-faults": Proof(
+        "no full disk, lost database, wrong clock or dead connection costs what was answered",
+        24,
+        faults.run,
+        tenth=False,
+    ),
+    "service-soak": Proof(
+        "a server at work loses nothing, misdirects nothing, and takes no more memory",
+        1,
+        soak.run,
+        tenth=False,
     ),
 }
