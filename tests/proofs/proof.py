@@ -51,7 +51,7 @@ PROOFS = {
     ),
     "service-faults": Proof(
         "no full disk, lost database, wrong clock or dead connection costs what was answered",
-        24,
+        16,
         faults.run,
         tenth=False,
     ),
