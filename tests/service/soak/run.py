@@ -39,6 +39,8 @@ CONSUMERS = {
 }
 PUBLISHERS = {"carl": Paced, "dora": Paced, "bulk": Bulk}
 SCHEMA = '{"attributes": {"price": "float", "serial": "int"}, "key": "price"}'
+SHORT = 20.0
+"""Seconds that deliveries are kept where the server is ended and killed: or more and more would wait."""
 AGE = 4.0
 """Seconds that events and deliveries are kept in the long life."""
 LATE = 10.0
@@ -74,11 +76,11 @@ def run(folder, seed, restarts, steady, leak=None, most=100.0):
     }
     workers, consumers = list(made.values()), [made[name] for name in CONSUMERS]
     publishers = [made[name] for name in PUBLISHERS]
-    counts, end = Counter(), time.monotonic() + restarts
+    counts, end, known.age = Counter(), time.monotonic() + restarts, SHORT
     while time.monotonic() < end:
         counts[_life(folder, workers, chance)] += 1
     if counts:
-        with _serving(folder, ()) as server:
+        with _serving(folder, ("--backlog-age", SHORT)) as server:
             finish(server, known, consumers, publishers)  # all that is due is there
     flags = ("--retention", AGE, "--backlog-age", AGE)
     known.age = AGE
@@ -110,7 +112,7 @@ def _serving(folder, flags, **more):
 
 def _life(folder, workers, chance):
     """One that ends in good order or is killed; returns how."""
-    with _serving(folder, ()) as server:
+    with _serving(folder, ("--backlog-age", SHORT)) as server:
         how = chance.choice([server.stop, server.kill])
         later = threading.Timer(chance.uniform(1.0, 6.0), how)
         later.start()
