@@ -17,7 +17,6 @@ from proofs import (
     matchers,
     sequences,
     servers,
-    soak,
 )
 
 
@@ -53,12 +52,6 @@ PROOFS = {
         "no full disk, lost database, wrong clock or dead connection costs what was answered",
         16,
         faults.run,
-        tenth=False,
-    ),
-    "service-soak": Proof(
-        "a server at work loses nothing, misdirects nothing, and takes no more memory",
-        1,
-        soak.run,
         tenth=False,
     ),
 }
