@@ -18,4 +18,4 @@ def test_nothing_is_lost_and_memory_is_flat(tmp_path):
 
 def test_a_leak_is_seen(tmp_path):
     with pytest.raises(FaultError, match="bytes of memory"):
-        run(tmp_path, seed=0, restarts=0.0, steady=8.0, leak=2 * WARM, most=WARM)
+        run(tmp_path, seed=0, restarts=0.0, steady=10.0, leak=2 * WARM, most=WARM)

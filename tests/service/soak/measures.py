@@ -52,7 +52,7 @@ def sample(server, data, tasks):
 class Watch:
     """Takes samples of a server until it is told to end; a context manager."""
 
-    def __init__(self, take, every=0.5):
+    def __init__(self, take, every=0.2):
         self.samples, self._take, self._every = [], take, every
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -105,7 +105,7 @@ def require_flat(samples, most):
     FaultError
     """
     half = second_half(samples)
-    if len(half) < 8:
+    if len(half) < 4:
         raise FaultError(f"only {len(half)} samples: the server hardly works")
     first, last = half[: len(half) // 2], half[len(half) // 2 :]
     memory = slope([(one.work, one.memory) for one in half])
