@@ -1,0 +1,201 @@
+"""Protocols as the generator speaks them: requests made ahead as bytes, and answers cut out of what comes.
+
+A wire belongs to one connection. It does no I/O. To cost the generator little, it looks only at what tells where
+an answer ends and whether it is one; contents are read after the measurement.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import IntArray
+
+
+class Kind(IntEnum):
+    """What came."""
+
+    ANSWER = 0
+    REFUSED = 1
+    DELIVERY = 2
+    ACKNOWLEDGED = 3
+    """The answer to an acknowledgement."""
+
+
+class Heard(NamedTuple):
+    """One thing that came."""
+
+    kind: Kind
+    body: bytes
+
+
+class Wire(ABC):
+    """One connection's protocol."""
+
+    def __init__(self) -> None:
+        self.held = bytearray()
+
+    def feed(self, data: bytes) -> list[Heard]:
+        """What the bytes complete; they may be cut anywhere."""
+        self.held += data
+        return self._cut()
+
+    @abstractmethod
+    def _cut(self) -> list[Heard]:
+        """What is complete, taken out of `held`."""
+
+    def acknowledgement(self, upto: int) -> bytes:
+        """The bytes that acknowledge the deliveries of this connection up to a number."""
+        raise NotImplementedError
+
+
+class Http(Wire):
+    """HTTP/1.1, kept alive and pipelined."""
+
+    _length: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+
+    def _cut(self) -> list[Heard]:
+        held, found, at = self.held, [], 0
+        while (end := held.find(b"\r\n\r\n", at)) >= 0:
+            told = self._length.search(held, at, end)
+            length = 0 if told is None else int(told[1])
+            last = end + 4 + length
+            if len(held) < last:
+                break
+            kind = Kind.ANSWER if held[at + 9 : at + 10] == b"2" else Kind.REFUSED
+            found.append(Heard(kind, bytes(held[end + 4 : last])))
+            at = last
+        del held[:at]
+        return found
+
+
+def post(path: str, kind: str, body: bytes, user: str) -> bytes:
+    """A request of HTTP."""
+    who = base64.b64encode(f"{user}:".encode()).decode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Basic {who}\r\nContent-Type: {kind}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+NUMBERS: Final[Mapping[str, int]] = {"CONNECT": 1, "READY": 4, "ACK": 8, "PUBLISH": 10}
+"""Of the directives of a session over TCP; see docs/protocol.md."""
+_ACK, _ERROR, _EVENT = 66, 67, 68
+
+
+class Tcp(Wire):
+    """Sessions over TCP. After an acknowledgement, the next answer is its."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._order: list[bool] = []
+
+    def _cut(self) -> list[Heard]:
+        held, found, at, size = self.held, [], 0, len(self.held)
+        while size - at >= 5:
+            length = int.from_bytes(held[at : at + 4], "big")
+            if size - at < 4 + length:
+                break
+            number, body = held[at + 4], bytes(held[at + 5 : at + 4 + length])
+            found.append(Heard(_kind(number == _EVENT, number == _ERROR, body), body))
+            at += 4 + length
+        del held[:at]
+        return found
+
+    def acknowledgement(self, upto: int) -> bytes:
+        """ACK; its answer has a tag, to be told from others."""
+        return said_tcp("ACK", b'{"upto":%d,"tag":0}' % upto)
+
+
+def said_tcp(directive: str, body: bytes) -> bytes:
+    """A message of a session over TCP."""
+    return (1 + len(body)).to_bytes(4, "big") + bytes((NUMBERS[directive],)) + body
+
+
+def _kind(event: bool, error: bool, body: bytes) -> Kind:
+    if event:
+        return Kind.DELIVERY
+    if b'"tag":0' in body[-24:] or b'"tag":0' in body[:40]:
+        return Kind.ACKNOWLEDGED
+    return Kind.REFUSED if error else Kind.ANSWER
+
+
+class WebSocket(Wire):
+    """Sessions over WebSocket, without compression."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open = False
+
+    def _cut(self) -> list[Heard]:
+        held, found, at = self.held, [], 0
+        if not self._open:
+            end = held.find(b"\r\n\r\n")
+            if end < 0:
+                return []
+            if b" 101 " not in held[:end]:
+                raise ConnectionError(f"the server opens no WebSocket: {bytes(held[:end])!r}")
+            self._open = True
+            del held[: end + 4]
+        size = len(held)
+        while size - at >= 2:
+            length, head = held[at + 1] & 127, 2
+            if length >= 126:
+                head = 4 if length == 126 else 10
+                length = int.from_bytes(held[at + 2 : at + head], "big")
+            if size - at < head + length:
+                break
+            if held[at] == 0x81:  # text; others are of the protocol's own
+                body = bytes(held[at + head : at + head + length])
+                event, error = body.startswith(b'{"directive":"EVENT"'), body.startswith(b'{"directive":"ERROR"')
+                found.append(Heard(_kind(event, error, body), body))
+            at += head + length
+        del held[:at]
+        return found
+
+    def acknowledgement(self, upto: int) -> bytes:
+        """ACK; its answer has a tag, to be told from others."""
+        return said_websocket("ACK", b'{"upto":%d,"tag":0}' % upto)
+
+
+def said_websocket(directive: str, body: bytes) -> bytes:
+    """A message of a session over WebSocket. It is masked with zeros, which cost nothing."""
+    text = b'{"directive":"%s"' % directive.encode() + (b"," + body[1:] if len(body) > 2 else b"}")
+    size = len(text)
+    if size < 126:
+        head = bytes((0x81, 0x80 | size))
+    elif size < 2**16:
+        head = bytes((0x81, 0x80 | 126)) + size.to_bytes(2, "big")
+    else:
+        head = bytes((0x81, 0x80 | 127)) + size.to_bytes(8, "big")
+    return head + bytes(4) + text
+
+
+def opening(path: str) -> bytes:
+    """The request that opens a WebSocket."""
+    key = base64.b64encode(os.urandom(16)).decode()
+    lines = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    return f"{lines}Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+
+
+def positions(body: bytes) -> list[int]:
+    """The positions that an answer to a publisher tells."""
+    found: list[int] = json.loads(body)["positions"]
+    return found
+
+
+_POSITION: Final = re.compile(rb'"position":(\d+)')
+
+
+def delivered(bodies: list[bytes]) -> IntArray:
+    """The position of each delivery."""
+    return np.array([int(_POSITION.search(body)[1]) for body in bodies], np.int64)  # type: ignore[index]
