@@ -33,7 +33,7 @@ class Experiment(NamedTuple):
     @property
     def goes_on(self) -> bool:
         """Whether it goes on where it was interrupted, when it is run again."""
-        return self.module.startswith("paper.")
+        return self.module.startswith(("paper.", "service."))
 
 
 EXPERIMENTS = {
@@ -46,6 +46,7 @@ EXPERIMENTS = {
     "stalls": Experiment("load.stalls", "the longest change of the index, and memory after many"),
     "callers": Experiment("load.callers", "coroutines that each ask for one event, by how they ask"),
     "scale": Experiment("load.scale", "two threads, and indexes of millions of boxes"),
+    "service": Experiment("service.run", "the service under load, to saturation, with peers"),
     "spark": Experiment("spark.throughput", "events per second and memory on Spark"),
     "times": Experiment("paper.times", "the paper: times of all plans while the index grows"),
     "fig4a": Experiment("paper.fig4a", "the paper, Fig. 4-a: the best level while the index grows"),

@@ -11,7 +11,7 @@ import numpy as np
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
-from rtfilter.replay.workloads import Bounds, workload
+from rtfilter.replay.workloads import BOXES, Bounds
 from rtfilter.replay.workloads.boxes import NARROW_SIDE, TOP
 
 SHIFT: Final = NARROW_SIDE // 16
@@ -48,7 +48,9 @@ class Case(NamedTuple):
 
     def conditions(self, user: int) -> Iterator[str]:
         """The subscriptions of one user, as SQL."""
-        for low, high in zip(*(side[user :: self.users].astype(int).tolist() for side in self.boxes), strict=True):
+        for low, high in zip(
+            *(side[user :: self.users].astype(int).tolist() for side in self.boxes), strict=True
+        ):
             ranges = zip(self.names, low, high, strict=True)
             yield " AND ".join(f"{name} BETWEEN {least} AND {most}" for name, least, most in ranges)
 
@@ -65,7 +67,9 @@ class Case(NamedTuple):
 
     def lines(self, first: int, last: int) -> bytes:
         """Events as JSON lines."""
-        return b"\n".join(json.dumps(one, separators=(",", ":")).encode() for one in self.objects(first, last))
+        return b"\n".join(
+            json.dumps(one, separators=(",", ":")).encode() for one in self.objects(first, last)
+        )
 
     def arrow(self, first: int, last: int) -> bytes:
         """Events as a stream of Arrow's, whose columns are unsigned shorts."""
@@ -89,7 +93,7 @@ class Case(NamedTuple):
 
 def uniform(count: int, events: int, users: int = 1, seed: int = 1) -> Case:
     """Narrow boxes, and events anywhere: few match."""
-    made = workload("narrow", seed=seed)
+    made = BOXES["narrow"](seed)
     return Case(made.schema, made.subscriptions(0, count), made.events(0, events), users)
 
 
@@ -99,7 +103,7 @@ def grouped(count: int, events: int, matches: int, users: int, seed: int = 1) ->
     The boxes of a group are moved by at most `SHIFT` in each attribute. With ``matches=1``, boxes are as in
     `uniform`. An event matches now and then a box of another group, too.
     """
-    made = workload("narrow", seed=seed)
+    made = BOXES["narrow"](seed)
     rng = np.random.default_rng([seed, _GROUPS, matches])
     places = made.subscriptions(0, -(-count // matches))
     moved = rng.integers(-SHIFT, SHIFT, (count, made.dimensions), endpoint=True) * (matches > 1)

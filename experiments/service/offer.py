@@ -1,7 +1,7 @@
 """An open loop: requests are sent when they are due, whether or not earlier ones are answered.
 
-One thread holds all connections. A response is counted from the moment at which its request was due, so waiting
-in the generator, in the sockets and in the server all count.
+One thread holds all connections. A response is counted from the moment at which its request was due, so
+waiting in the generator, in the sockets and in the server all count.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Offered:
     window : float
         Seconds in which requests were due.
     lasted : float
-        Seconds until the last one was answered and delivered, or was given up.
+        Seconds until all were answered and delivered, or were given up.
     worked : float
         CPU seconds of the generator.
     """
@@ -99,11 +99,10 @@ def offer(
     window: float,
     listeners: Sequence[Line] = (),
     depth: int = DEPTH,
-    patience: float = 5.0,
-    expected: int | None = None,
+    patience: float = 20.0,
+    expected: Callable[[int], int] | None = None,
     keep: bool = True,
     stop_at_end: bool = False,
-    tick: Callable[[], None] | None = None,
 ) -> Offered:
     """Offer load.
 
@@ -122,8 +121,8 @@ def offer(
         Requests under way on one connection.
     patience : float
         Seconds after the window in which what is under way may still come.
-    expected : int, optional
-        Deliveries that are waited for.
+    expected : callable, optional
+        How many deliveries so many requests make; they are waited for.
     keep : bool
         Whether answers are kept.
     stop_at_end : bool
@@ -166,7 +165,7 @@ def offer(
             if now >= window:
                 if stop_at_end:
                     total = following
-                arrived = expected is None or len(deliveries) >= expected
+                arrived = expected is None or len(deliveries) >= expected(total)
                 if (answered >= total and following >= total and arrived) or now >= window + patience:
                     break
             wait = 0.01

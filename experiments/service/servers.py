@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from experiments.ports import free_port
 from experiments.service.cases import Case
 from experiments.service.offer import Line
 from experiments.service.wires import Http, post
+from rtfilter.dtypes import IntArray
 
 PATH: Final = "/filters/default"
 LOADED: Final = 1000
@@ -44,7 +45,7 @@ def cores() -> Cores:
 
 @contextmanager
 def on_core(core: int) -> Iterator[None]:
-    """Keep this thread, and processes that it starts, on a core in the meantime, where the system allows it."""
+    """Keep this thread, and processes that it starts, on a core in the meantime, where that can be."""
     if not hasattr(os, "sched_getaffinity"):
         yield
         return
@@ -65,10 +66,13 @@ class Server:
     tcp_port : int
         Of sessions over TCP; 0 where there are none.
     pid : int
+    ids : int64 (n,)
+        Of the subscriptions, in the order of the case.
     """
 
     def __init__(self, pid: int, port: int, tcp_port: int = 0) -> None:
         self.pid, self.port, self.tcp_port = pid, port, tcp_port
+        self.ids: IntArray = np.zeros(0, np.int64)
 
     def worked(self) -> float:
         """CPU seconds of the process and its children so far."""
@@ -96,10 +100,14 @@ def _cpu(pid: int) -> float:
 
 
 @contextmanager
-def process(command: Sequence[str], core: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def process(
+    command: Sequence[str], core: int, log: Path, environment: Mapping[str, str] = {}
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process on a core, which is ended in the end; what it says goes to a file."""
     with log.open("wb") as said, on_core(core):
-        running = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+        running = subprocess.Popen(
+            command, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, **environment}
+        )
     try:
         yield running
     finally:
@@ -125,29 +133,37 @@ def listens(port: int, running: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @contextmanager
-def rtfilter_serve(case: Case, core: int, wrapper: Sequence[str] = ("-m", "rtfilter")) -> Iterator[Server]:
+def rtfilter_serve(case: Case, core: int) -> Iterator[Server]:
     """``rtfilter serve`` with the subscriptions of a case."""
     port, tcp_port = free_port(), free_port()
     with tempfile.TemporaryDirectory(prefix="load-") as folder:
         schema = json.dumps(case.schema.to_json())
         flags = {"data": f"{folder}/data", "port": port, "tcp-port": tcp_port, "schema": schema}
         flags["backlog-count"] = flags["backlog-bytes"] = 10**9  # nothing is dropped
-        command = [sys.executable, *wrapper, "serve"]
+        command = [sys.executable, "-m", "rtfilter", "serve"]
         command += [part for name, value in flags.items() for part in (f"--{name}", str(value))]
         log = Path(folder, "log")
         with process(command, core, log) as running:
             listens(port, running, log)
-            _subscribe(case, port)
-            yield Server(running.pid, port, tcp_port)
+            made = Server(running.pid, port, tcp_port)
+            made.ids = _subscribe(case, port)
+            yield made
 
 
-def _subscribe(case: Case, port: int) -> None:
-    """Subscribe all over HTTP, and wait until the index has them."""
+def _subscribe(case: Case, port: int) -> IntArray:
+    """Subscribe all over HTTP, and wait until the index has them; returns their ids."""
     line = Line(port, Http())
+    ids = np.zeros(len(case.boxes.low), np.int64)
     for user in range(case.users):
         rows = [json.dumps({"where": where}).encode() for where in case.conditions(user)]
+        made: list[int] = []
         for first in range(0, len(rows), LOADED):
             body = b"\n".join(rows[first : first + LOADED])
-            line.ask(post(f"{PATH}/subscriptions", "application/x-ndjson", body, f"u{user}"))
+            told = json.loads(
+                line.ask(post(f"{PATH}/subscriptions", "application/x-ndjson", body, f"u{user}"))
+            )
+            made += [row["subscription"] for row in told["rows"]]
+        ids[user :: case.users] = made
     line.ask(post(f"{PATH}/match", "application/json", b"{}", "u0"))  # waits for the changes before it
     line.close()
+    return ids

@@ -1,7 +1,7 @@
 """Protocols as the generator speaks them: requests made ahead as bytes, and answers cut out of what comes.
 
-A wire belongs to one connection. It does no I/O. To cost the generator little, it looks only at what tells where
-an answer ends and whether it is one; contents are read after the measurement.
+A wire belongs to one connection. It does no I/O. To cost the generator little, it looks only at what tells
+where an answer ends and whether it is one; contents are read after the measurement.
 """
 
 from __future__ import annotations
@@ -95,10 +95,6 @@ _ACK, _ERROR, _EVENT = 66, 67, 68
 class Tcp(Wire):
     """Sessions over TCP. After an acknowledgement, the next answer is its."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._order: list[bool] = []
-
     def _cut(self) -> list[Heard]:
         held, found, at, size = self.held, [], 0, len(self.held)
         while size - at >= 5:
@@ -146,6 +142,7 @@ class WebSocket(Wire):
                 raise ConnectionError(f"the server opens no WebSocket: {bytes(held[:end])!r}")
             self._open = True
             del held[: end + 4]
+            found.append(Heard(Kind.ANSWER, b""))
         size = len(held)
         while size - at >= 2:
             length, head = held[at + 1] & 127, 2
@@ -156,7 +153,10 @@ class WebSocket(Wire):
                 break
             if held[at] == 0x81:  # text; others are of the protocol's own
                 body = bytes(held[at + head : at + head + length])
-                event, error = body.startswith(b'{"directive":"EVENT"'), body.startswith(b'{"directive":"ERROR"')
+                event, error = (
+                    body.startswith(b'{"directive":"EVENT"'),
+                    body.startswith(b'{"directive":"ERROR"'),
+                )
                 found.append(Heard(_kind(event, error, body), body))
             at += head + length
         del held[:at]
