@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from experiments.service.wires import Kind, Wire
+from experiments.service.wires import Http, Kind, Wire
 from rtfilter.dtypes import FloatArray
 
 ACKNOWLEDGE: Final = 100
@@ -32,12 +32,24 @@ class Line:
     """A connection."""
 
     def __init__(self, port: int, wire: Wire, host: str = "127.0.0.1") -> None:
-        self.wire = wire
-        self.socket = socket.create_connection((host, port), timeout=30)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.wire, self._place = wire, (host, port)
+        self._connect()
         self.waiting: deque[int] = deque()
         self.unsent = b""
         self.received = self.acknowledged = 0
+
+    def _connect(self) -> None:
+        self.socket = socket.create_connection(self._place, timeout=30)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def renew(self) -> None:
+        """Connect again: a server closes a connection of HTTP that rests. Raises `ConnectionError` for others."""
+        self.socket.close()
+        if not isinstance(self.wire, Http):
+            raise ConnectionError("the server closed a connection")
+        self.unsent, self.wire = b"", Http()
+        self._connect()
+        self.socket.setblocking(False)
 
     def ask(self, request: bytes) -> bytes:
         """Send one request and wait for its answer, as before a measurement. Raises `ConnectionError`."""
@@ -182,7 +194,12 @@ def offer(
                 data = line.socket.recv(2**18)
                 now = perf_counter() - begun
                 if not data:
-                    raise ConnectionError("the server closed a connection")
+                    line.renew()
+                    del of[number]
+                    of[line.socket.fileno()] = line
+                    poll.register(line.socket.fileno(), select.EPOLLIN)
+                    _send(line, b"".join(requests[which % kinds] for which in line.waiting), poll)
+                    continue
                 for kind, body in line.wire.feed(data):
                     if kind == Kind.DELIVERY:
                         deliveries.append((now, body))

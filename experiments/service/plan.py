@@ -71,7 +71,7 @@ class Size(NamedTuple):
 
 FULL: Final = Size()
 QUICK: Final = Size(
-    subscriptions=20_000,
+    subscriptions=10_000,
     events=10_000,
     seconds=0.7,
     shares=(0.5, 0.9),

@@ -143,7 +143,8 @@ class Experiment:
         with peers.fastapi_rtree(case, self.cores.server) as server:
             for name, frame in (("fastapi", FRAME), ("fastapi one", 1)):
                 make = partial(peers.fastapi_series, case, server, frame, self._row(case), self.size)
-                yield name, partial(self._series, make, self.size.shares)
+                shares = self.size.shares if frame > 1 else self.size.few
+                yield name, partial(self._series, make, shares)
 
     def _postgresql(self) -> Generator[Job]:
         _require("psycopg")

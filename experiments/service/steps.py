@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import process_time
 from typing import Any, Final
 
 import numpy as np
 
 from experiments.errors import ResultError
 from experiments.load.mixed import arrivals
+from experiments.load.others import Others, wait_for_quiet
 from experiments.service.offer import DEPTH, Line, Offered, offer
 from experiments.service.plan import Size, target_of
 from experiments.service.wires import delivered, positions
@@ -18,6 +20,10 @@ from rtfilter.replay.output import Row
 
 MOST: Final = 200_000
 """Requests of a closed loop."""
+QUIET: Final = 0.15
+"""Cores that other processes may use; with more, a step is made once more, and the quieter one counts."""
+PATIENCE: Final = 5.0
+"""Seconds that are waited for that."""
 LONGER: Final = 3
 """Times that the step at half of a target is longer than others: its p99 is judged."""
 BUSY: Final = 0.8
@@ -90,8 +96,20 @@ def run(series: Series, size: Size, shares: Sequence[float], seed: int) -> list[
         rates |= {rate for rate in (target.rate / 2, float(target.rate)) if rate < 1.2 * capacity}
     half = None if target is None else target.rate / 2
     for rate in sorted(rates):
-        rows.append(step(series, rate, size.seconds * (LONGER if rate == half else 1), seed))  # noqa: PERF401
+        seconds = size.seconds * (LONGER if rate == half else 1)
+        tries = [quiet_step(series, rate, seconds, seed)]
+        if tries[0]["others"] > QUIET:
+            tries.append(quiet_step(series, rate, seconds, seed))
+        rows.append(min(tries, key=lambda row: float(row["others"])))
     return rows
+
+
+def quiet_step(series: Series, rate: float, seconds: float, seed: int) -> Row:
+    """A step once other processes rest, but without waiting long; ``others`` is how many cores they used."""
+    wait_for_quiet(QUIET, PATIENCE)
+    others, before, own = Others(), series.worked(), process_time()
+    row = step(series, rate, seconds, seed)
+    return row | {"others": others.cores([series.worked() - before, process_time() - own])}
 
 
 def step(series: Series, rate: float, seconds: float, seed: int) -> Row:
