@@ -43,7 +43,7 @@ class Line:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def renew(self) -> None:
-        """Connect again: a server closes a connection of HTTP that rests. Raises `ConnectionError` for others."""
+        """Connect again, as servers close connections of HTTP that rest. Raises `ConnectionError` for others."""
         self.socket.close()
         if not isinstance(self.wire, Http):
             raise ConnectionError("the server closed a connection")
@@ -191,7 +191,10 @@ def offer(
                     _send(line, b"", poll)
                 if not what & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
                     continue
-                data = line.socket.recv(2**18)
+                try:
+                    data = line.socket.recv(2**18)
+                except ConnectionResetError:
+                    data = b""
                 now = perf_counter() - begun
                 if not data:
                     line.renew()
@@ -242,7 +245,7 @@ def _send(line: Line, data: bytes, poll: select.epoll) -> None:
         data = line.unsent + data
     try:
         count = line.socket.send(data)
-    except BlockingIOError:
+    except (BlockingIOError, BrokenPipeError, ConnectionResetError):  # of the last two, `recv` tells
         count = 0
     before, line.unsent = line.unsent, data[count:]
     if line.unsent and not before:

@@ -315,6 +315,8 @@ def test_a_short_run_has_a_row_for_each_step(tmp_path, capsys, monkeypatch):
     small = TINY._replace(lines=(100,), arrow=(100,))
     monkeypatch.setattr(run, "QUICK", small)
     monkeypatch.setattr(run, "USERS", 3)
+    monkeypatch.setattr(steps, "PATIENCE", 0)
+    monkeypatch.setattr(steps, "QUIET", float("inf"))
     out, picture = tmp_path / "s.json", tmp_path / "s.png"
     parts = ["core", "match", "publish"]
     given = ["--quick", "--parts", *parts, "--out", str(out), "--figure", str(picture)]
