@@ -22,6 +22,7 @@ OUTSIDE = [
     "experiments/report/*.png",
     "experiments/report/paper/*.png",
     "experiments/report/controllers/*.png",
+    "experiments/report/service/*",
 ]
 #: What makes a browser load something from elsewhere when it opens a page.
 FETCHED = re.compile(

@@ -43,7 +43,7 @@ class Line:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def renew(self) -> None:
-        """Connect again, as servers close connections of HTTP that rest. Raises `ConnectionError` for others."""
+        """Connect again: servers close connections of HTTP that rest. Raises `ConnectionError` for others."""
         self.socket.close()
         if not isinstance(self.wire, Http):
             raise ConnectionError("the server closed a connection")

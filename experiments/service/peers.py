@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pwd
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import perf_counter, sleep, thread_time
 from typing import Any, Final
 
 import numpy as np
 
+from experiments import postgresql
 from experiments.errors import ResultError
 from experiments.load.mixed import arrivals
 from experiments.ports import free_port
@@ -35,6 +33,12 @@ POSTGRESQL: Final = "PostgreSQL"
 NATS: Final = "NATS"
 JETSTREAM: Final = "NATS JetStream"
 STREAM: Final = "events"
+POSTGRESQL_SETTINGS: Final = (
+    "jit=off",
+    "shared_buffers=512MB",
+    "maintenance_work_mem=512MB",
+    "max_parallel_workers_per_gather=0",
+)
 
 
 # -- FastAPI over rtree ----------------------------------------------------------------------------------
@@ -79,41 +83,6 @@ def fastapi_series(case: Case, server: Server, frame: int, row: Row, size: Size)
 # -- PostgreSQL ------------------------------------------------------------------------------------------
 
 
-def postgresql_program(name: str) -> str | None:
-    """Where a program of PostgreSQL is: on Debian, servers lie beside the path."""
-    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    beside = next((str(path / name) for path in places if (path / name).exists()), None)
-    return shutil.which(name) or beside
-
-
-@contextmanager
-def postgresql(core: int) -> Iterator[tuple[str, int]]:
-    """A server in a folder of its own: its DSN and process. As root it runs as postgres, or nobody."""
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))  # a short name: sockets lie there
-    own: dict[str, Any] = {}
-    if os.getuid() == 0:
-        users = {user.pw_name for user in pwd.getpwall()}
-        name = "postgres" if "postgres" in users else "nobody"
-        shutil.chown(folder, name)
-        own = {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
-    own |= {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
-    programs = {name: str(postgresql_program(name)) for name in ("initdb", "pg_ctl")}
-    data = folder / "data"
-    options = f"-k {folder} -c listen_addresses= -c fsync=off -c jit=off -c shared_buffers=512MB"
-    options += " -c max_parallel_workers_per_gather=0 -c maintenance_work_mem=512MB"
-    try:
-        with on_core(core):
-            subprocess.run([programs["initdb"], "-D", data, "-U", "rtfilter", "-A", "trust"], **own)
-            subprocess.run([programs["pg_ctl"], "-D", data, "-w", "-o", options, "start"], **own)
-        try:
-            pid = int((data / "postmaster.pid").read_text().split("\n")[0])
-            yield f"host={folder} user=rtfilter dbname=postgres", pid
-        finally:
-            subprocess.run([programs["pg_ctl"], "-D", data, "-m", "immediate", "stop"], **own)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def postgresql_rows(case: Case, core: int, row: Row, size: Size, seed: int) -> list[Row]:
     """A query per event on one connection, by the best of three indexes; all of them are timed."""
     import psycopg
@@ -125,8 +94,11 @@ def postgresql_rows(case: Case, core: int, row: Row, size: Size, seed: int) -> l
         f"int4range({one}, {other}, '[]') @> %s::int" for one, other in zip(low, high, strict=True)
     )
     pairs = " AND ".join(f"%s::int BETWEEN {one} AND {other}" for one, other in zip(low, high, strict=True))
-    with postgresql(core) as (dsn, pid), psycopg.connect(dsn, autocommit=True) as link:
-        server = Server(pid, 0)
+    with ExitStack() as stack:
+        with on_core(core):
+            dsn = stack.enter_context(postgresql.server(*POSTGRESQL_SETTINGS))
+        link = stack.enter_context(psycopg.connect(dsn, autocommit=True))
+        server = Server(link.info.backend_pid, 0)  # the process that does all of it
         link.execute("CREATE EXTENSION cube")
         columns = ", ".join(f"{name} int" for name in (*low, *high))
         link.execute(f"CREATE TABLE boxes (id int, {columns})")

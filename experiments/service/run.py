@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from tqdm import tqdm
 
+from experiments import postgresql
 from experiments.arguments import above_zero, new_file, positive
 from experiments.output import content, keep, kept_rows
 from experiments.service import own, peers, tables
@@ -148,7 +149,7 @@ class Experiment:
 
     def _postgresql(self) -> Generator[Job]:
         _require("psycopg")
-        if not all(peers.postgresql_program(name) for name in ("initdb", "pg_ctl", "postgres")):
+        if not postgresql.here():
             raise MissingError("PostgreSQL is not installed")
         case = self._uniform()
         yield (

@@ -301,7 +301,7 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
 def test_a_missing_program_is_said_and_left_out(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run.shutil, "which", lambda name: None)
     monkeypatch.setattr(peers.shutil, "which", lambda name: None)
-    monkeypatch.setattr(run.peers, "postgresql_program", lambda name: None)
+    monkeypatch.setattr(run.postgresql, "here", lambda: False)
     monkeypatch.setattr(run, "find_spec", lambda name: None if name == "rtree" else name)
     assert run.measure(run.Experiment(TINY, 1, servers.cores()), ["peers"], None, {}) == []
     said = capsys.readouterr().err
