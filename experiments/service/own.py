@@ -54,17 +54,31 @@ def matching(case: Case, server: Server, kind: str, frame: int, row: Row, size: 
     """`match`, as one user or, of several, an admin; all answers are checked once, and compared later."""
     made, told = bodies(case, kind, frame)
     who = case.user(0) if case.users == 1 else "admin"
-    requests = [post(f"{PATH}/match", told, body, who) for body in made]
+    accept = ARROW if kind == ARROW else JSON
+    requests = [post(f"{PATH}/match", told, body, who, accept) for body in made]
     lines = [Line(server.port, Http()) for _ in range(size.connections)]
     answers = [lines[0].ask(request) for request in requests]
     right = case.filter().match_batch(case.points[: len(requests) * frame])
-    found = [sorted(ids) for body in answers for ids in msgspec.json.decode(body)["matches"]]
+    found = [sorted(ids) for body in answers for ids in _matches(body, kind)]
     wanted = [sorted(server.ids[right[event]].tolist()) for event in range(len(right))]
     if found != wanted:
         raise ResultError(f"wrong answers of match, {told}, frames of {frame}")
     door = "match, Arrow" if kind == ARROW else "match, JSON lines" if frame > 1 else "match, JSON"
     named = {"server": NAME, "door": door, "frame": frame, **row}
     return Series(named, lines, requests, server.worked, answers)
+
+
+def _matches(body: bytes, kind: str) -> list[list[int]]:
+    """The ids of an answer, event by event."""
+    found: list[list[int]]
+    if kind == ARROW:
+        import pyarrow as pa
+
+        with pa.ipc.open_stream(body) as stream:
+            found = stream.read_all()["matches"].to_pylist()
+    else:
+        found = msgspec.json.decode(body)["matches"]
+    return found
 
 
 @contextmanager

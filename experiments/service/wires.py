@@ -77,12 +77,12 @@ class Http(Wire):
         return found
 
 
-def post(path: str, kind: str, body: bytes, user: str) -> bytes:
+def post(path: str, kind: str, body: bytes, user: str, accept: str = "*/*") -> bytes:
     """A request of HTTP."""
     who = base64.b64encode(f"{user}:".encode()).decode()
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Basic {who}\r\nContent-Type: {kind}\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
+        f"Accept: {accept}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
