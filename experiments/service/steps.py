@@ -22,7 +22,7 @@ MOST: Final = 200_000
 """Requests of a closed loop."""
 QUIET: Final = 0.15
 """Cores that other processes may use; with more, a step is made once more, and the quieter one counts."""
-PATIENCE: Final = 5.0
+PATIENCE: Final = 2.0
 """Seconds that are waited for that."""
 LONGER: Final = 3
 """Times that the step at half of a target is longer than others: its p99 is judged."""
