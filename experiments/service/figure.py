@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from experiments.service import peers
-from experiments.service.plan import P99
+from experiments.service.plan import FRAME, P99
 from experiments.service.tables import series
 from rtfilter.replay.output import Row, save_picture
 
@@ -27,7 +27,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         for number, some in enumerate(series(rows, *parts).values()):
             named = "delivery_p99" if some[-1]["server"] in (peers.NATS, peers.JETSTREAM) else name
             steps = [row for row in some if row.get(named) is not None]
-            if not steps:
+            if not steps or (parts[1:] and steps[0]["frame"] > FRAME):
                 continue
             first = steps[0]
             label = f"{first['door']}, frames of {first['frame']:,}"
