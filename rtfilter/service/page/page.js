@@ -430,6 +430,7 @@ async function prefill() {
       const inner = parts.slice(0, -1).reduce((place, part) => (typeof place[part] === "object" ? place[part] : (place[part] = {})), event);
       inner[parts.at(-1)] = example(attribute);
     }
+    if (at("try-event").value !== prefilled) return; // somebody has begun meanwhile
     at("try-event").value = prefilled = JSON.stringify(event, null, 2);
   } catch (error) {
     put("try-error", error.message);
