@@ -358,6 +358,15 @@ ROWS = [
                 "ops",
             ),
             Panel(
+                "Webhooks",
+                "Requests to webhooks per second, by what became of them; and webhooks that are parked, "
+                "which get nothing until their users resume them.",
+                {
+                    "{{outcome}} a second": rate(f"{SERVICE}webhook_requests_total", "outcome", SERVER),
+                    "parked": f'sum({SERVICE}webhooks{SERVER[:-1]}, state="parked"}})',
+                },
+            ),
+            Panel(
                 "Backlog",
                 "Deliveries that are not acknowledged: of all users, and the most of one. Where the most is "
                 "near the bound of a backlog, deliveries are dropped soon, or publishers refused.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Final, Literal, NamedTuple
@@ -133,6 +133,10 @@ class Measures:
         What was refused, by door and kind: requests, lines of requests for many, directives.
     connections : Counter of str
         Those that are open, by door.
+    webhook_requests : Counter of str
+        By what became of them: ``delivered``, ``failed``, or the last one before a webhook was ``parked``.
+    webhooks : callable
+        How many are ``active`` and ``parked``; who has them sets it.
     """
 
     def __init__(self) -> None:
@@ -141,6 +145,8 @@ class Measures:
         self.published = self.database_errors = 0
         self.refused = Counter[tuple[Door, str]]({(door, kind): 0 for door in DOORS for kind in KINDS})
         self.connections = Counter[Door](dict.fromkeys(DOORS, 0))
+        self.webhook_requests = Counter[str](delivered=0, failed=0, parked=0)
+        self.webhooks: Callable[[], dict[str, int]] = lambda: {"active": 0, "parked": 0}
         self._stages = {stage: Times() for stage in STAGES if stage != "match"}
         self.read, self.parse, self.store, self.queue, self.deliver = self._stages.values()
         self._match = Histogram(SECONDS)

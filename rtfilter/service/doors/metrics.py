@@ -87,6 +87,15 @@ def _measured(measures: Measures) -> Iterable[Metric]:
     for (door, kind), count in sorted(measures.refused.items()):
         refused.add_metric([door, kind], count)
     yield refused
+    text = "Requests to webhooks, by what became of them"
+    requests = CounterMetricFamily("rtfilter_service_webhook_requests", text, labels=["outcome"])
+    for outcome, count in measures.webhook_requests.items():
+        requests.add_metric([outcome], count)
+    yield requests
+    webhooks = GaugeMetricFamily("rtfilter_service_webhooks", "Webhooks that users have", labels=["state"])
+    for state, count in measures.webhooks().items():
+        webhooks.add_metric([state], count)
+    yield webhooks
     connections = GaugeMetricFamily("rtfilter_service_connections", "Open connections", labels=["door"])
     for one, count in measures.connections.items():
         connections.add_metric([one], count)

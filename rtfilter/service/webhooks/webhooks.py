@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import time
-from collections import Counter
 from typing import Final, NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -92,7 +91,8 @@ class Webhooks:
         self._tries, self._first = tries, first
         self._rows: dict[str, Webhook] = {}
         self._workers: dict[str, Worker] = {}
-        self._requests: Counter[str] = Counter(delivered=0, failed=0, parked=0)
+        self._requests = pipeline.measures.webhook_requests
+        pipeline.measures.webhooks = self._states
         self._changing = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
 
@@ -277,11 +277,6 @@ class Webhooks:
 
     # -- what is counted -------------------------------------------------------------------------------------
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """Requests since the start by what became of them, and the webhooks that are there."""
-        return {
-            **{f"webhook_requests_{name}": count for name, count in self._requests.items()},
-            "webhooks": len(self._rows),
-            "webhooks_parked": sum(row.parked is not None for row in self._rows.values()),
-        }
+    def _states(self) -> dict[str, int]:
+        parked = sum(row.parked is not None for row in self._rows.values())
+        return {"active": len(self._rows) - parked, "parked": parked}
