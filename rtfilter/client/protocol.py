@@ -42,8 +42,9 @@ def _finite(value: object) -> bool:
     return not isinstance(value, float) or isfinite(value)
 
 
-ENDED: Final = "unauthenticated"
-"""Kind of the error that answers nothing, but ends the connection: one has to prove anew who one is."""
+ENDED: Final = ("unauthenticated", "busy")
+"""Kinds of errors that answer nothing, but end the connection: who one is is to be proved anew, or the
+server ends."""
 _DECODER: Final = msgspec.json.Decoder(Message)
 
 
@@ -109,7 +110,7 @@ class Protocol:
 
     def _follow(self, answer: Connected | Ack | Error) -> None:
         if isinstance(answer, Error) and answer.tag is None:
-            if answer.kind == ENDED:
+            if answer.kind in ENDED:
                 return
             raise ProtocolError(f"the server did not understand this client: {answer.error}")
         directive = self._asked.pop(answer.tag, None) if answer.tag is not None else None

@@ -435,6 +435,21 @@ def test_who_has_to_prove_anew_who_they_are_does_so():
     run(script)
 
 
+def test_a_server_that_ends_is_come_back_to():
+    async def script(server, client):
+        await client.subscribe("price > 0")
+        deliveries = aiter(client)
+        await server.publish(1)
+        assert (await anext(deliveries)).event["price"] == 1
+        told = {"kind": "busy", "error": "the server is stopping; try again", "retry_after": 1.0}
+        await server.sessions[0].say(directive="ERROR", **told)
+        await until(lambda: server.connections == 2)
+        await server.publish(2)
+        assert prices([await anext(deliveries)]) == [2]
+
+    run(script)
+
+
 def test_who_may_not_receive_is_told_in_the_loop():
     async def script(server, client):
         server.refuse["GET"] = RefusalError("forbidden", "a subscriber may")
