@@ -11,6 +11,7 @@ from proofs import (
     damage,
     faults,
     frames,
+    fuzz,
     gates,
     interrupts,
     kills,
@@ -30,6 +31,8 @@ class Proof(NamedTuple):
     """Tries one case, a seed; counts what it tried. Raises `AssertionError` where the claim is wrong."""
     tenth: bool = True
     """Whether `make test` runs every tenth case. Of others, a test of their own is the short form."""
+    short: Callable[[int], Counter[str]] | None = None
+    """The same in `make test`, where a case takes too long, or needs what may not be installed."""
 
 
 PROOFS = {
@@ -45,6 +48,9 @@ PROOFS = {
     "matchers": Proof("every matcher keeps the promises of the port", 60, matchers.run),
     "api": Proof("every role is answered as the OpenAPI document says", 10, api.run),
     "arrow-bodies": Proof("a damaged stream of Arrow's is events, or refused", 8000, arrow_bodies.run),
+    "fuzz": Proof(
+        "any bytes are taken or refused as documented, guided by coverage", 10, fuzz.run, short=fuzz.some
+    ),
     "service-kills": Proof(
         "a killed server loses, misdirects and repeats nothing that it should not", 20, servers.run
     ),
