@@ -20,6 +20,10 @@ MOST_WAITING: Final = 64 * 2**20
 """Bytes of entries that may wait for their transaction."""
 TOGETHER: Final = 20_000
 """Entries of a transaction, about; those beyond wait for the next one."""
+PACE: Final = 1e-4
+"""Seconds for each row of a progress until the next one is written: several times what it took."""
+MOST_PACE: Final = 0.25
+"""Seconds until then at most."""
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -32,7 +36,10 @@ class _Asked(NamedTuple):
 
 
 class Store:
-    """Writes to the log, many callers in one transaction.
+    """Writes to the log, many callers in one transaction, and now and then the progress beside them.
+
+    The progress grows with the users whom events concern. Were it written with each transaction, it would
+    take longer than the events do.
 
     Parameters
     ----------
@@ -60,6 +67,8 @@ class Store:
         self._bytes = 0
         self._news = asyncio.Event()
         self._flushes: list[asyncio.Future[None]] = []
+        self._next = 0.0  # when the progress may be written again, by the clock of the loop
+        self._timer: asyncio.TimerHandle | None = None
         self._missed: list[Logged] = []  # what the log has of failed transactions, and nobody was told
         self._thread = ThreadPoolExecutor(1, "rtfilter-log")
 
@@ -113,8 +122,15 @@ class Store:
             await self._news.wait()
             self._news.clear()
             asked = self._take()
-            flushes, self._flushes = self._flushes, []
-            progress = self._progress()
+            progress, flushes = None, list[asyncio.Future[None]]()
+            if loop.time() >= self._next:
+                progress = self._progress()
+                flushes, self._flushes = self._flushes, []
+                self._next = loop.time() + min(PACE * _rows(progress), MOST_PACE)
+            elif self._flushes and self._timer is None:
+                self._timer = loop.call_at(self._next, self._due)
+            if not asked and progress is None:
+                continue
             requests = [one.request for one in asked]
             try:
                 placed = await loop.run_in_executor(self._thread, self._commit, requests, progress)
@@ -126,7 +142,8 @@ class Store:
                     _log.critical("the log cannot be written; who asks is told to try again", exc_info=True)
                 failing = True
                 self._measures.database_errors += 1
-                self._not_written(progress)
+                if progress is not None:
+                    self._not_written(progress)
                 self._fail(asked, flushes, error)
                 continue
             if failing:
@@ -139,7 +156,11 @@ class Store:
                 if not flush.done():
                     flush.set_result(None)
 
-    def _commit(self, requests: list[Request], progress: Progress) -> list[Placed]:
+    def _due(self) -> None:
+        self._timer = None
+        self._news.set()
+
+    def _commit(self, requests: list[Request], progress: Progress | None) -> list[Placed]:
         self._missed += self._log.missed()  # they stay there where this fails, too
         with self._measures.commits.around():
             return self._log.commit(requests, progress)
@@ -181,6 +202,10 @@ class Store:
     def close(self) -> None:
         """Wait for the transaction that is being written."""
         self._thread.shutdown()
+
+
+def _rows(progress: Progress) -> int:
+    return len(progress.marks) + len(progress.rows) + len(progress.gone)
 
 
 def _busy(error: Exception) -> BusyError:

@@ -117,7 +117,8 @@ class Log:
         self.head = max(0 if last is None else int(last[0]), self._state().get("head", 0))
         self.latest = 0.0 if last is None else float(last[1])
         self._in_doubt = False
-        self._into_log = _Insert(LOG, engine.dialect)
+        self._into_log = _Many(sql.insert(LOG), engine.dialect)
+        self._put_progress = _Progress(engine.dialect)
 
     @staticmethod
     def _take(connection: sql.Connection) -> int:
@@ -171,7 +172,7 @@ class Log:
                 placed.append(found)
             self._into_log(connection, rows)
             if progress is not None:
-                _put_progress(connection, progress)
+                self._put_progress(connection, progress)
         self.head, self._in_doubt = head, False
         return placed
 
@@ -421,19 +422,62 @@ def _logged(row: Any) -> Logged:
     return Logged(position, Entry(Kind(kind), *rest))
 
 
-class _Insert:
-    """An INSERT of all columns of a table, without what SQLAlchemy does for each row, half of the time."""
+class _Many:
+    """A statement for many rows, without what SQLAlchemy does for each row, most of the time it takes.
 
-    def __init__(self, table: sql.Table, dialect: sql.Dialect) -> None:
-        compiled = sql.insert(table).compile(dialect=dialect)
+    Parameters
+    ----------
+    statement : sqlalchemy.Insert or sqlalchemy.Delete
+    dialect : sqlalchemy.Dialect
+    """
+
+    def __init__(self, statement: sql.Insert | sql.Delete, dialect: sql.Dialect) -> None:
+        compiled = statement.compile(dialect=dialect)
         assert isinstance(compiled, SQLCompiler)
         self._text = str(compiled)
-        self._order = itemgetter(*compiled.positiontup) if compiled.positiontup else None
+        self._names = compiled.positiontup  # None where the driver takes parameters by name
 
-    def __call__(self, connection: sql.Connection, rows: list[dict[str, Any]]) -> None:
-        if rows:
-            given = rows if self._order is None else list(map(self._order, rows))
-            connection.exec_driver_sql(self._text, given)
+    def __call__(self, connection: sql.Connection, rows: Sequence[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        given: list[Any] = list(rows)
+        if self._names is not None:
+            given = list(zip(*(map(itemgetter(name), rows) for name in self._names), strict=True))
+        connection.exec_driver_sql(self._text, given)
+
+
+class _Progress:
+    """Writes a `Progress`.
+
+    Parameters
+    ----------
+    dialect : sqlalchemy.Dialect
+    """
+
+    def __init__(self, dialect: sql.Dialect) -> None:
+        user, number = sql.bindparam("user"), sql.bindparam("number")
+        self._no_mark = _Many(sql.delete(MARKS).where(MARKS.c.user == user), dialect)
+        self._mark = _Many(sql.insert(MARKS), dialect)
+        self._no_row = _Many(
+            sql.delete(BACKLOG).where(BACKLOG.c.user == user, BACKLOG.c.number == number), dialect
+        )
+        self._row = _Many(sql.insert(BACKLOG), dialect)
+
+    def __call__(self, connection: sql.Connection, progress: Progress) -> None:
+        _put_state(connection, "settled", progress.settled)
+        marks = [
+            {"user": user, "low": low, "beyond": msgspec.json.encode(sorted(beyond))}
+            for user, (low, beyond) in progress.marks.items()
+        ]
+        rows = [
+            {"user": user, "number": number, "body": msgspec.json.encode(rest)}
+            for user, number, rest in progress.rows
+        ]
+        gone = [{"user": user, "number": number} for user, number in progress.gone]
+        self._no_mark(connection, marks)
+        self._mark(connection, marks)
+        self._no_row(connection, gone + rows)
+        self._row(connection, rows)
 
 
 def _insert(connection: sql.Connection, table: sql.Table, rows: list[dict[str, Any]]) -> None:
@@ -455,28 +499,3 @@ def _supersede(connection: sql.Connection, entry: Entry, position: int) -> bool:
 def _put_state(connection: sql.Connection, name: str, value: int) -> None:
     connection.execute(sql.delete(STATE).where(STATE.c.name == name))
     connection.execute(sql.insert(STATE).values(name=name, value=value))
-
-
-def _put_progress(connection: sql.Connection, progress: Progress) -> None:
-    _put_state(connection, "settled", progress.settled)
-    if progress.marks:
-        users = [{"name": user} for user in progress.marks]
-        connection.execute(sql.delete(MARKS).where(MARKS.c.user == sql.bindparam("name")), users)
-        _insert(
-            connection,
-            MARKS,
-            [
-                {"user": user, "low": low, "beyond": msgspec.json.encode(sorted(beyond))}
-                for user, (low, beyond) in progress.marks.items()
-            ],
-        )
-    gone = [{"name": user, "which": number} for user, number in progress.gone]
-    gone += ({"name": row.user, "which": row.number} for row in progress.rows)
-    if gone:
-        this = (BACKLOG.c.user == sql.bindparam("name")) & (BACKLOG.c.number == sql.bindparam("which"))
-        connection.execute(sql.delete(BACKLOG).where(this), gone)
-    _insert(
-        connection,
-        BACKLOG,
-        [{"user": user, "number": n, "body": msgspec.json.encode(rest)} for user, n, rest in progress.rows],
-    )
