@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import inf
 from typing import NamedTuple
 
@@ -28,6 +29,27 @@ class Completion(NamedTuple):
     """
 
     event: int
+    ids: AnyArray
+    response: float
+
+
+class CompletedGroup(NamedTuple):
+    """Events that are done together.
+
+    Attributes
+    ----------
+    events : sequence of int
+        Their rows in the batch, k of them.
+    offsets : int64 (k + 1,)
+        ``ids[offsets[i]:offsets[i + 1]]`` match ``events[i]``.
+    ids : int64 (m,), or object (m,)
+        As of `Completion`.
+    response : float
+        As of `Completion`.
+    """
+
+    events: Sequence[int]
+    offsets: IntArray
     ids: AnyArray
     response: float
 
@@ -83,6 +105,14 @@ class Stream:
         completion = Completion(self._rows[at], ids, self._ended)
         self._at = at + 1
         return completion
+
+    def groups(self) -> Iterator[CompletedGroup]:
+        """Iterate group by group instead, which costs less for each event; after those that were begun."""
+        with suppress(StopIteration):
+            while True:
+                self._load_group()
+                self._at = len(self._rows)
+                yield CompletedGroup(self._rows, self._offsets, self._ids, self._ended)
 
     def _load_group(self) -> None:
         if self._group == self._batch.group_count:

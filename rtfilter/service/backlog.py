@@ -15,6 +15,8 @@ from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from rtfilter.service.records import Delivery
 from rtfilter.store.tables import Held, Mark
 
@@ -198,7 +200,7 @@ class Backlog:
             if subscription in delivery.subscriptions and delivery.ended is None:
                 left = tuple(one for one in delivery.subscriptions if one != subscription)
                 if left:
-                    self.pending[position] = delivery._replace(subscriptions=left)
+                    self.pending[position] = replace(delivery, subscriptions=left)
                 else:
                     self._take(position)
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import ExitStack
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from time import perf_counter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import uuid4
 
 import msgspec
@@ -54,21 +54,50 @@ FEW: Final = 1000
 """Messages that wait, or were sent, among which none is looked for that is not needed any more."""
 
 
+_encode: Final = msgspec.json.Encoder().encode
 _log = logging.getLogger(__name__)
 
 
-class _Due(NamedTuple):
-    """What is to be sent in one message."""
-
-    positions: Sequence[int]
-    digest: bool
+_Due = int | Sequence[int]
+"""The position of a delivery that is to be sent, or those of a digest."""
 
 
-class _Sent(NamedTuple):
+class _Sent(msgspec.Struct, frozen=True, gc=False):
     """The number of the first message that had a delivery, and when it is sent again."""
 
     number: int
     again: float
+
+
+class Outbox:
+    """Messages that wait to be sent: what is needed of `asyncio.Queue`, for a fraction of its time."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[bytes | None] = deque()
+        self._some = asyncio.Event()
+
+    def qsize(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def put_nowait(self, message: bytes | None) -> None:
+        """Add one, the last."""
+        self._waiting.append(message)
+        self._some.set()
+
+    def get_nowait(self) -> bytes | None:
+        """Take the first one."""
+        return self._waiting.popleft()
+
+    async def some(self, most: int) -> list[bytes | None]:
+        """Wait for messages; returns those that are there by then, but none after None."""
+        while not self._waiting:
+            self._some.clear()
+            await self._some.wait()
+        found = [self._waiting.popleft()]
+        while found[-1] is not None and self._waiting and len(found) < most:
+            found.append(self._waiting.popleft())
+        return found
 
 
 class Conversation:
@@ -97,13 +126,10 @@ class Conversation:
         self._measures.connections[door] += 1
         self.who: Identity | None = None
         self.id = str(uuid4())
-        self.outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.outbox = Outbox()
         self._due: deque[_Due] = deque()
         self._sent: dict[int, _Sent] = {}  # by position; their numbers ascend
-        self._added, self._room = (
-            0,
-            FEW,
-        )  # positions since both were looked through, and how many there may be
+        self._added, self._room = 0, FEW  # since both were looked through, and how many there may be
         self._number = self._sending = 0
         self._credit: int | None = None
         self._caught_up = False
@@ -117,7 +143,10 @@ class Conversation:
 
     def send(self, positions: Sequence[int], digest: bool = False) -> None:
         """Send deliveries, now or when there is room and credit."""
-        self._due.extend([_Due(positions, True)] if digest else [_Due((one,), False) for one in positions])
+        if digest:
+            self._due.append(positions)
+        else:
+            self._due.extend(positions)
         self._flush()
         self._added += len(positions)
         if self._added > self._room:
@@ -127,16 +156,13 @@ class Conversation:
         """Forget what was dropped meanwhile, or is acknowledged on another connection."""
         assert self.who is not None
         needed = {one.position for one in self._pipeline.deliver.pending(self.who.user)}
-        due = (_Due([at for at in one.positions if at in needed], one.digest) for one in self._due)
-        self._due = deque(one for one in due if one.positions)
+        self._due = deque(left for one in self._due if (left := _those_of(one, needed)))
         self._sent = {at: sent for at, sent in self._sent.items() if at in needed}
         self._added, self._room = 0, max(FEW, len(needed))
 
     async def unsent(self) -> list[bytes | None]:
         """Wait for messages to be sent; returns those that are there by then, but none after None."""
-        found = [await self.outbox.get()]
-        while found[-1] is not None and self.outbox.qsize() and len(found) < MOST_UNSENT:
-            found.append(self.outbox.get_nowait())
+        found = await self.outbox.some(MOST_UNSENT)
         self._sending = len(found)
         return found
 
@@ -148,47 +174,62 @@ class Conversation:
             self._flush()
 
     def _flush(self) -> None:
-        while self._due and self._credit != 0 and self.outbox.qsize() < MOST_UNSENT:
-            positions, digest = self._due.popleft()
-            there = self._there(positions)  # others are needed no more
-            if digest:
-                there = self._part(there)
-            if there:
-                self._emit(there, digest)
-
-    def _there(self, positions: Iterable[int]) -> list[Delivery]:
+        if not self._due:
+            return
         assert self.who is not None
-        found = (self._pipeline.deliver.get(self.who.user, position) for position in positions)
-        return [delivery for delivery in found if delivery is not None]
+        user, deliver = self.who.user, self._pipeline.deliver
+        while self._due and self._credit != 0 and self.outbox.qsize() < MOST_UNSENT:
+            one = self._due.popleft()
+            if isinstance(one, int):
+                delivery = deliver.get(user, one)
+                if delivery is not None:  # else it is needed no more
+                    self._emit(delivery)
+            else:
+                found = (deliver.get(user, position) for position in one)
+                there = self._part([delivery for delivery in found if delivery is not None])
+                if there:
+                    self._emit_digest(there)
 
     def _part(self, deliveries: list[Delivery]) -> list[Delivery]:
         """The first of these, as many as one message takes; the others are next."""
         sizes = accumulate(len(one.body) for one in deliveries)
         count = max(1, sum(size <= DIGEST for size in sizes))
         if count < len(deliveries):
-            self._due.appendleft(_Due([one.position for one in deliveries[count:]], True))
+            self._due.appendleft([one.position for one in deliveries[count:]])
         return deliveries[:count]
 
-    def _emit(self, deliveries: list[Delivery], digest: bool) -> None:
-        assert self.who is not None
-        before = [self._pipeline.deliver.note_sent(self.who.user, one.position) for one in deliveries]
-        self._number += 1
-        wait = self._pipeline.keeping.redeliver * 2 ** min(max(before), MOST_AGAIN)
-        again = self._clock() + wait
+    def _emit(self, one: Delivery) -> None:
+        number = self._next()
+        before = self._note(one.position)
+        if one.ended is None:
+            self.outbox.put_nowait(_encode(_event(number, one, before)))
+        else:
+            ended = {"position": one.position, "subscription": one.subscriptions[0]}
+            self._put("ENDED", number=number, **ended, reason=one.ended)
+
+    def _emit_digest(self, deliveries: list[Delivery]) -> None:
+        number = self._next()
         for one in deliveries:
-            known = self._sent.get(one.position)
-            self._sent[one.position] = _Sent(self._number if known is None else known.number, again)
-        self._earliest = min(self._earliest, again)
+            self._note(one.position)
+        self._put("DIGEST", **_digest(number, deliveries))
+
+    def _next(self) -> int:
+        """The number of the next delivery, which takes one of the credit."""
+        self._number += 1
         if self._credit is not None:
             self._credit -= 1
-        first = deliveries[0]
-        if digest:
-            self._put("DIGEST", **_digest(self._number, deliveries))
-        elif first.ended is None:
-            self._put("EVENT", **_event(self._number, first, before[0]))
-        else:
-            ended = {"position": first.position, "subscription": first.subscriptions[0]}
-            self._put("ENDED", number=self._number, **ended, reason=first.ended)
+        return self._number
+
+    def _note(self, position: int) -> int:
+        """One is sent now, and again when it is not acknowledged; returns how often it was sent before."""
+        assert self.who is not None
+        before = self._pipeline.deliver.note_sent(self.who.user, position)
+        again = self._clock() + self._pipeline.keeping.redeliver * 2 ** min(before, MOST_AGAIN)
+        known = self._sent.get(position)
+        self._sent[position] = _Sent(self._number if known is None else known.number, again)
+        if again < self._earliest:
+            self._earliest = again
+        return before
 
     async def room(self) -> None:
         """Wait while a peer asks and does not read what it is answered."""
@@ -198,7 +239,7 @@ class Conversation:
 
     def unacknowledged(self) -> list[int]:
         """The positions that were sent, or were to be, in order."""
-        return sorted(set(self._sent).union(*(one.positions for one in self._due)))
+        return sorted(set(self._sent).union(*map(_positions, self._due)))
 
     def tick(self, now: float) -> None:
         """Send again what was not acknowledged in time."""
@@ -213,7 +254,7 @@ class Conversation:
     def _wait(self, positions: Iterable[int], again: float) -> None:
         for position in positions:
             if position in self._sent:
-                self._sent[position] = self._sent[position]._replace(again=again)
+                self._sent[position] = _Sent(self._sent[position].number, again)
 
     # -- directives ------------------------------------------------------------------------------------------
 
@@ -269,7 +310,7 @@ class Conversation:
             case Stop():
                 pipeline.deliver.stop(who.user, self)
                 for one in self._due:
-                    self._wait(one.positions, self._clock())
+                    self._wait(_positions(one), self._clock())
                 self._due.clear()
                 self._earliest = 0.0
             case Get():
@@ -295,7 +336,11 @@ class Conversation:
     async def _acknowledge(self, who: Identity, upto: int) -> None:
         if upto > self._number:
             raise DirectiveError('"upto" is the number of a delivery of this connection')
-        positions = list(takewhile(lambda at: self._sent[at].number <= upto, self._sent))
+        positions = []
+        for position, sent in self._sent.items():
+            if sent.number > upto:
+                break
+            positions.append(position)
         for position in positions:
             del self._sent[position]
         await self._pipeline.acknowledge(who, positions)
@@ -313,7 +358,7 @@ class Conversation:
         """Have all sent that was not sent on this connection; returns how many these are."""
         sent = set(self.unacknowledged())
         unsent = [one.position for one in self._pipeline.pending(who) if one.position not in sent]
-        self._due.extend(_Due([position], False) for position in unsent)
+        self._due.extend(unsent)
         return len(unsent)
 
     def _follow(self, message: Message) -> None:
@@ -344,7 +389,7 @@ class Conversation:
 
     def _put(self, directive: str, tag: Any = None, **told: Any) -> None:
         tagged = {} if tag is None else {"tag": tag}
-        self.outbox.put_nowait(msgspec.json.encode({"directive": directive, **tagged, **told}))
+        self.outbox.put_nowait(_encode({"directive": directive, **tagged, **told}))
 
     def lost(self) -> None:
         """The connection is gone. Subscriptions and backlog stay."""
@@ -392,8 +437,19 @@ def kind_of(error: RTFilterError) -> str:
     return "event" if isinstance(error, EventError) else "predicate"
 
 
+def _positions(due: _Due) -> Sequence[int]:
+    return (due,) if isinstance(due, int) else due
+
+
+def _those_of(due: _Due, needed: Container[int]) -> _Due | None:
+    """What is needed of it, if anything."""
+    left = [position for position in _positions(due) if position in needed]
+    return left[0] if left and isinstance(due, int) else left or None
+
+
 def _event(number: int, one: Delivery, before: int) -> dict[str, Any]:
     return {
+        "directive": "EVENT",
         "number": number,
         "position": one.position,
         "subscriptions": one.subscriptions,

@@ -9,6 +9,8 @@ from enum import Enum
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from rtfilter.service.backlog import Backlog, Bounds
 from rtfilter.service.records import Delivery
 from rtfilter.store.tables import Logged, Mark, Progress, Row
@@ -19,7 +21,7 @@ FEW: Final = 1000
 """Positions of a digest among which none is looked for that is not needed any more."""
 
 
-class Owned(NamedTuple):
+class Owned(Struct, frozen=True, gc=False):
     """What delivering needs to know of a subscription; see `rtfilter.service.records.Wish`.
 
     Attributes
@@ -65,6 +67,25 @@ class Part(Enum):
     """Those who did not ask for order."""
     IN_TURN = "in turn"
     """Those who did."""
+
+
+class Found(NamedTuple):
+    """An event, and what it matches.
+
+    Attributes
+    ----------
+    event : Logged
+    ids : sequence of int
+        Of subscriptions.
+    response : float or None
+        As of `Delivery`.
+    part : Part
+    """
+
+    event: Logged
+    ids: Sequence[int]
+    response: float | None
+    part: Part = Part.ALL
 
 
 class Receiver(Protocol):
@@ -153,27 +174,30 @@ class Deliver:
                 body = entry.body if ended is None else b"null"
                 yield Delivery(position, there, body, entry.filter, entry.at, None, ended)
 
-    def tell(self, event: Logged, ids: Iterable[int], response: float | None, part: Part = Part.ALL) -> None:
-        """Keep and send what an event matches. What is known already is left alone."""
-        position, entry = event
-        of: dict[str, list[int]] = {}
-        owners = self._owners
-        for id in ids:
-            owned = owners.get(id)  # or it was removed since
-            if owned is not None and (owned.expires is None or entry.at < owned.expires):
-                of.setdefault(owned.user, []).append(id)
-        for user, mine in of.items():
-            if part is Part.AT_ONCE and any(owners[id].ordered for id in mine):
-                continue  # in turn, all are told who do not know it: subscriptions may have changed meanwhile
-            delivery = Delivery(position, tuple(sorted(mine)), entry.body, entry.filter, entry.at, response)
-            if self._keep(user, delivery):
-                self._push(user, delivery)
+    def tell(self, found: Iterable[Found]) -> None:
+        """Keep and send what events match. What is known already is left alone."""
+        owners, new = self._owners, dict[str, list[Delivery]]()
+        for (position, entry), ids, response, part in found:
+            of: dict[str, list[int]] = {}
+            for id in ids:
+                owned = owners.get(id)  # or it was removed since
+                if owned is not None and (owned.expires is None or entry.at < owned.expires):
+                    of.setdefault(owned.user, []).append(id)
+            for user, mine in of.items():
+                if part is Part.AT_ONCE and any(owners[id].ordered for id in mine):
+                    continue  # in turn, all who do not know it are told: owners may have changed meanwhile
+                mine.sort()
+                delivery = Delivery(position, tuple(mine), entry.body, entry.filter, entry.at, response)
+                if self._keep(user, delivery):
+                    new.setdefault(user, []).append(delivery)
+        for user, deliveries in new.items():
+            self._push(user, deliveries)
 
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
         """Tell a user that a subscription ended; the position is that of the change."""
         delivery = Delivery(position, (id,), b"null", filter, at, None, reason)
         if self._keep(user, delivery):
-            self._push(user, delivery)
+            self._push(user, [delivery])
 
     def _of(self, user: str) -> Backlog:
         found = self._backlogs.get(user)
@@ -198,27 +222,35 @@ class Deliver:
         self.counts["dropped"] += len(dropped)
         return delivery.position not in dropped
 
-    def _push(self, user: str, delivery: Delivery) -> None:
+    def _push(self, user: str, deliveries: Iterable[Delivery]) -> None:
+        """Send new ones, those that may wait with the next digest."""
         receivers = self._receivers.get(user)
         if receivers is None:
             return
-        period = self._period(delivery)
-        if period is None:
-            receivers[-1].send([delivery.position])
-            return
-        name = user, delivery.filter
-        due = self._clock() + period
-        digest = self._digests.setdefault(name, _Digest(due))
-        digest.due = min(digest.due, due)
-        digest.add(delivery.position, self._backlogs[user].pending)
+        at_once = []
+        for one in deliveries:
+            period = self._period(one)
+            if period is None:
+                at_once.append(one.position)
+                continue
+            name, due = (user, one.filter), self._clock() + period
+            digest = self._digests.setdefault(name, _Digest(due))
+            digest.due = min(digest.due, due)
+            digest.add(one.position, self._backlogs[user].pending)
+        if at_once:
+            receivers[-1].send(at_once)
 
     def _period(self, delivery: Delivery) -> float | None:
         """Seconds that a delivery may wait for others; None where it goes at once."""
         if delivery.ended is not None:
             return None
-        periods = [self._owners[id].digest for id in delivery.subscriptions]
-        found = [period for period in periods if period is not None]
-        return min(found) if len(found) == len(periods) else None
+        shortest = inf
+        for id in delivery.subscriptions:
+            period = self._owners[id].digest
+            if period is None:
+                return None
+            shortest = min(shortest, period)
+        return shortest
 
     # -- what users ask for ----------------------------------------------------------------------------------
 

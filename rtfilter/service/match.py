@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from time import perf_counter, thread_time
 from typing import Any, Final
 
@@ -22,15 +23,16 @@ import msgspec
 from rtfilter.events.nesting import flatten
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
+from rtfilter.matching.stream import CompletedGroup
 from rtfilter.results import Matches
-from rtfilter.service.deliver import Part
+from rtfilter.service.deliver import Found, Part
 from rtfilter.service.measures import Measures
 from rtfilter.service.order import Turns
 from rtfilter.service.records import FilterInfo
 from rtfilter.store.tables import Kind, Logged
 
-Tell = Callable[[Logged, Sequence[int], float | None, Part], None]
-"""Takes an event, the ids of the subscriptions that it matches, and its response time, on the event loop."""
+Tell = Callable[[Sequence[Found]], None]
+"""Takes what some events match, on the event loop."""
 SIZE: Final = 1000
 """Entries of a batch at most."""
 _log = logging.getLogger(__name__)
@@ -148,7 +150,7 @@ class Match:
         self._news = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "rtfilter-match")
         self._loop = asyncio.get_running_loop()
-        self._known: deque[tuple[Logged, Sequence[int], float, Part]] = deque()
+        self._known: deque[tuple[list[Found], float]] = deque()  # groups, and when each became known
         self._woken = False
         self._failed: BaseException | None = None
         self._moved = asyncio.Event()
@@ -190,7 +192,7 @@ class Match:
                 if self._failed is not None:
                     raise self._failed
                 self.settled = self.taken  # after all that the thread had the loop tell
-                self.changes += sum(entry.kind != Kind.EVENT for _, entry in batch)
+                self.changes += sum(entry.kind is not Kind.EVENT for _, entry in batch)
                 self._moved.set()
 
     def _note_taken(self, batch: Sequence[Logged], taken: float) -> None:
@@ -219,7 +221,7 @@ class Match:
             while first < len(mine):
                 events = mine[first].entry.kind == Kind.EVENT
                 last = first + 1
-                while last < len(mine) and (mine[last].entry.kind == Kind.EVENT) == events:
+                while last < len(mine) and (mine[last].entry.kind is Kind.EVENT) == events:
                     last += 1
                 if events:
                     self._search(index, mine[first:last], taken)
@@ -235,15 +237,10 @@ class Match:
             turns = None
             if index.info.key is not None and index.ordered:
                 turns = Turns([_key(event, index.info.key) for event in events])
-            for row, ids, _ in index.filter.stream(events):
-                told[row] = known = perf_counter()
-                if turns is None:
-                    if len(ids):
-                        self._release(batch[row], ids.tolist(), known, Part.ALL)
-                    continue
-                self._release(batch[row], ids.tolist(), known, Part.AT_ONCE)
-                for other, found in turns.done(row, ids.tolist()):
-                    self._release(batch[other], found, known, Part.IN_TURN)
+            for group in index.filter.stream(events).groups():
+                known = perf_counter()
+                told.update(dict.fromkeys(group.events, known))
+                self._release(_found(batch, group, turns, known), known)
         except Exception:
             if len(batch) == 1:
                 position = batch[0].position
@@ -264,25 +261,25 @@ class Match:
             arrived = [batch[row].entry.arrived for row in told]
             self._measures.matched(index.info.name, taken, arrived, list(told.values()))
 
-    def _release(self, event: Logged, ids: Sequence[int], known: float, part: Part) -> None:
+    def _release(self, found: list[Found], known: float) -> None:
         """Have the event loop told; it is woken once for all that comes before it looks."""
-        self._known.append((event, ids, known, part))
-        if not self._woken:
-            self._woken = True
-            self._loop.call_soon_threadsafe(self._drain)
+        if found:
+            self._known.append((found, known))
+            if not self._woken:
+                self._woken = True
+                self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
         self._woken = False
+        groups = [self._known.popleft() for _ in range(len(self._known))]
         try:
-            while self._known:
-                event, ids, known, part = self._known.popleft()
-                arrived = event.entry.arrived
-                self._tell(event, ids, None if arrived is None else known - arrived, part)
-                if ids:
-                    self._measures.deliver.add(perf_counter() - known)
-        except BaseException as error:  # or the loop would go on, and the event be lost
+            self._tell([one for found, _ in groups for one in found])
+        except BaseException as error:  # or the loop would go on, and events be lost
             self._failed = error
             raise
+        told = perf_counter()
+        for found, known in groups:
+            self._measures.deliver.add(told - known, sum(bool(one.ids) for one in found))
 
     def close(self) -> None:
         """Wait for the batch that is being matched."""
@@ -291,6 +288,25 @@ class Match:
 
 def _position(logged: Logged) -> int:
     return logged.position
+
+
+def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, known: float) -> list[Found]:
+    """What is to be told of the events of a group."""
+    found: list[Found] = []
+
+    def note(row: int, ids: Sequence[int], part: Part) -> None:
+        arrived = batch[row].entry.arrived
+        found.append(Found(batch[row], ids, None if arrived is None else known - arrived, part))
+
+    ids = group.ids.tolist()
+    for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):
+        if turns is not None:
+            note(row, ids[first:last], Part.AT_ONCE)
+            for other, its in turns.done(row, ids[first:last]):
+                note(other, its, Part.IN_TURN)
+        elif first < last:
+            note(row, ids[first:last], Part.ALL)
+    return found
 
 
 def _key(event: dict[str, Any], name: str) -> Any:

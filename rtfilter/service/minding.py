@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from rtfilter.errors import RTFilterError
 from rtfilter.service import snapshots
 from rtfilter.service.deliver import Deliver, Owned
@@ -105,7 +107,7 @@ class Minder:
     async def _expire(self, id: int, owned: Owned) -> None:
         change = removal_of(id, owned.filter, owned.user, "expired", self._clock(), time.perf_counter())
         try:
-            await self._store.put([change._replace(expires=owned.expires)])
+            await self._store.put([replace(change, expires=owned.expires)])
         except BusyError:
             await asyncio.sleep(RETRY)
             self._owners.ends_again(id)

@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -629,7 +630,7 @@ class Pipeline:
     def pending(self, who: Identity) -> list[Delivery]:
         """What the user has not acknowledged, by position."""
         who.require(Role.SUBSCRIBER)
-        return sorted(self.deliver.pending(who.user))
+        return sorted(self.deliver.pending(who.user), key=attrgetter("position"))
 
     def pull(self, who: Identity, limit: int, after: int = 0) -> list[tuple[Delivery, int]]:
         """The first of these above a position, as sent now, and how often each was sent before."""

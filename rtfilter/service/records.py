@@ -92,7 +92,7 @@ class Page(NamedTuple):
     next: int | None
 
 
-class Delivery(NamedTuple):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """An event for a user, with all of the user's subscriptions that match it; or the end of one of them.
 
     Attributes

@@ -20,7 +20,7 @@ MOST_WAITING: Final = 64 * 2**20
 """Bytes of entries that may wait for their transaction."""
 TOGETHER: Final = 20_000
 """Entries of a transaction, about; those beyond wait for the next one."""
-PACE: Final = 1e-4
+PACE: Final = 3e-4
 """Seconds for each row of a progress until the next one is written: several times what it took."""
 MOST_PACE: Final = 0.25
 """Seconds until then at most."""

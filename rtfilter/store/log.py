@@ -8,7 +8,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -117,7 +116,7 @@ class Log:
         self.head = max(0 if last is None else int(last[0]), self._state().get("head", 0))
         self.latest = 0.0 if last is None else float(last[1])
         self._in_doubt = False
-        self._into_log = _Many(sql.insert(LOG), engine.dialect)
+        self._into_log = _into(LOG, engine.dialect)
         self._put_progress = _Progress(engine.dialect)
 
     @staticmethod
@@ -159,7 +158,7 @@ class Log:
         head, placed = self.head, []
         self._in_doubt = True
         with self._write() as connection:
-            rows: list[dict[str, Any]] = []
+            rows: list[tuple[Any, ...]] = []
             keys: dict[tuple[str, str], tuple[bytes, Placed]] = {}
             for request in requests:
                 found = self._known(connection, request.key, keys)
@@ -211,34 +210,36 @@ class Log:
         return there[1]._replace(new=False)
 
     def _place(
-        self, connection: sql.Connection, request: Request, first: int, rows: list[dict[str, Any]]
+        self, connection: sql.Connection, request: Request, first: int, rows: list[tuple[Any, ...]]
     ) -> Placed:
         """Make the rows of a request."""
         made = []
         for position, entry in enumerate(request.entries, first):
             self.latest = max(self.latest, entry.at)
-            kind, filter, user, body, subscription, _, expires, manner, _ = entry
-            row = {
-                "position": position,
-                "at": self.latest,
-                "kind": kind.value,
-                "filter": filter,
-                "user": user,
-                "body": body,
-                "subscription": position if kind is Kind.SUBSCRIBE else subscription,
-                "until": None,
-                "expires": expires,
-                "manner": manner,
-            }
-            if kind not in (Kind.EVENT, Kind.SUBSCRIBE):
+            kind, until = entry.kind, None
+            if kind is not Kind.EVENT and kind is not Kind.SUBSCRIBE:
                 self._into_log(connection, rows)  # it may be among these
                 rows.clear()
                 if not _supersede(connection, entry, position):
                     gone = RefusedError(f"there is no subscription {entry.subscription} any more")
                     return Placed(0, 0, False, gone)
                 if kind is Kind.UNSUBSCRIBE:
-                    row["until"] = position
-            made.append(row)
+                    until = position
+            id = position if kind is Kind.SUBSCRIBE else entry.subscription
+            made.append(
+                (
+                    position,
+                    self.latest,
+                    kind._value_,
+                    entry.filter,
+                    entry.user,
+                    entry.body,
+                    id,
+                    until,
+                    entry.expires,
+                    entry.manner,
+                )
+            )
         rows += made
         return Placed(first, len(made), True)
 
@@ -428,22 +429,31 @@ class _Many:
     Parameters
     ----------
     statement : sqlalchemy.Insert or sqlalchemy.Delete
+    names : sequence of str
+        Of the parameters, in the order in which they are given.
     dialect : sqlalchemy.Dialect
     """
 
-    def __init__(self, statement: sql.Insert | sql.Delete, dialect: sql.Dialect) -> None:
+    def __init__(
+        self, statement: sql.Insert | sql.Delete, names: Sequence[str], dialect: sql.Dialect
+    ) -> None:
         compiled = statement.compile(dialect=dialect)
         assert isinstance(compiled, SQLCompiler)
-        self._text = str(compiled)
-        self._names = compiled.positiontup  # None where the driver takes parameters by name
+        self._text, self._names = str(compiled), names
+        self._by_name = compiled.positiontup is None
+        if not self._by_name and compiled.positiontup != list(names):
+            raise ValueError(f"parameters in another order: {compiled.positiontup}")
 
-    def __call__(self, connection: sql.Connection, rows: Sequence[dict[str, Any]]) -> None:
-        if not rows:
-            return
-        given: list[Any] = list(rows)
-        if self._names is not None:
-            given = list(zip(*(map(itemgetter(name), rows) for name in self._names), strict=True))
-        connection.exec_driver_sql(self._text, given)
+    def __call__(self, connection: sql.Connection, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            given: list[Any] = (
+                [dict(zip(self._names, row, strict=True)) for row in rows] if self._by_name else rows
+            )
+            connection.exec_driver_sql(self._text, given)
+
+
+def _into(table: sql.Table, dialect: sql.Dialect) -> _Many:
+    return _Many(sql.insert(table), table.columns.keys(), dialect)
 
 
 class _Progress:
@@ -455,28 +465,22 @@ class _Progress:
     """
 
     def __init__(self, dialect: sql.Dialect) -> None:
-        user, number = sql.bindparam("user"), sql.bindparam("number")
-        self._no_mark = _Many(sql.delete(MARKS).where(MARKS.c.user == user), dialect)
-        self._mark = _Many(sql.insert(MARKS), dialect)
-        self._no_row = _Many(
-            sql.delete(BACKLOG).where(BACKLOG.c.user == user, BACKLOG.c.number == number), dialect
-        )
-        self._row = _Many(sql.insert(BACKLOG), dialect)
+        user: sql.BindParameter[str] = sql.bindparam("user")
+        number: sql.BindParameter[int] = sql.bindparam("number")
+        this = (BACKLOG.c.user == user) & (BACKLOG.c.number == number)
+        self._no_mark = _Many(sql.delete(MARKS).where(MARKS.c.user == user), ["user"], dialect)
+        self._no_row = _Many(sql.delete(BACKLOG).where(this), ["user", "number"], dialect)
+        self._mark, self._row = _into(MARKS, dialect), _into(BACKLOG, dialect)
 
     def __call__(self, connection: sql.Connection, progress: Progress) -> None:
         _put_state(connection, "settled", progress.settled)
         marks = [
-            {"user": user, "low": low, "beyond": msgspec.json.encode(sorted(beyond))}
-            for user, (low, beyond) in progress.marks.items()
+            (user, low, msgspec.json.encode(sorted(beyond))) for user, (low, beyond) in progress.marks.items()
         ]
-        rows = [
-            {"user": user, "number": number, "body": msgspec.json.encode(rest)}
-            for user, number, rest in progress.rows
-        ]
-        gone = [{"user": user, "number": number} for user, number in progress.gone]
-        self._no_mark(connection, marks)
+        rows = [(user, number, msgspec.json.encode(rest)) for user, number, rest in progress.rows]
+        self._no_mark(connection, [(user,) for user in progress.marks])
         self._mark(connection, marks)
-        self._no_row(connection, gone + rows)
+        self._no_row(connection, [*progress.gone, *((user, number) for user, number, _ in progress.rows)])
         self._row(connection, rows)
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import sqlalchemy as sql
+from msgspec import Struct
 
 TABLES = sql.MetaData()
 """As of the last version: a change of one that is there already also needs a step in `migrations`."""
@@ -88,7 +89,7 @@ class Kind(StrEnum):
     UNSUBSCRIBE = "unsubscribe"
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True, gc=False):
     """What is to be put into the log.
 
     Attributes

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rtfilter.service.backlog import BESIDE, SMALL, Backlog, Bounds, Policy
 from rtfilter.service.records import Delivery
@@ -101,7 +102,7 @@ def test_a_removed_subscription_takes_its_deliveries_along():
     backlog = Backlog()
     backlog.add(delivery(1, 3))
     backlog.add(delivery(2, 3, 4))
-    backlog.add(delivery(5, 3)._replace(ended="expired"))
+    backlog.add(replace(delivery(5, 3), ended="expired"))
     backlog.forget(3)
     assert [one.subscriptions for one in backlog.pending.values()] == [(4,), (3,)]
 

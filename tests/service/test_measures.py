@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from served import ADMIN, ANN, CARL, SCHEMA, events, publish, served, subscribe
 
-from rtfilter import EventFilter
+from rtfilter.adaptive.controllers import FixedPlan
+from rtfilter.matching.stream import Stream
 from rtfilter.service.doors.problems import TITLES
 from rtfilter.service.measures import FOLD_AT, FOLD_EVENTS, KINDS, STAGES, Measures, Times
 
@@ -30,17 +31,18 @@ def test_the_response_of_every_event_counts_once(tmp_path):
 
 @pytest.mark.parametrize("order", [None, "key"])
 def test_an_event_of_a_batch_that_is_tried_again_counts_once(tmp_path, monkeypatch, order):
-    original = EventFilter.stream
+    original = Stream.groups
 
-    def fails(filter, events):
-        for place, found in enumerate(original(filter, events)):
-            if place == 2 and len(events) > 1:
+    def fails(stream):
+        for place, found in enumerate(original(stream)):
+            if place == 2:
                 raise RuntimeError("in the middle")
             yield found
 
     async def script(pipeline):
+        pipeline._indexes["default"].filter.controller = FixedPlan(0, 1)
         await subscribe(pipeline, "price > 2", order=order)
-        monkeypatch.setattr(EventFilter, "stream", fails)
+        monkeypatch.setattr(Stream, "groups", fails)
         await publish(pipeline, 1, 2, 3, 4, 5)
         return pipeline.measures
 

@@ -15,7 +15,7 @@ from served import ADMIN, ANN, BOB, CARL, SCHEMA
 
 from rtfilter.errors import RTFilterError
 from rtfilter.service.backlog import Bounds
-from rtfilter.service.conversation import Conversation
+from rtfilter.service.conversation import Conversation, Outbox
 from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
@@ -45,7 +45,7 @@ class FailingLog(Log):
         raise sqlalchemy.exc.OperationalError("", {}, Exception())
 
 
-class Outbox(asyncio.Queue):
+class Told(Outbox):
     """Tells of each message as it is put in."""
 
     def __init__(self, told):
@@ -109,7 +109,7 @@ class Peer:
     def __init__(self, world, user):
         self.world, self.user = world, user
         self.session = Conversation(world.pipeline)
-        self.session.outbox = Outbox(self.told)
+        self.session.outbox = Told(self.told)
         self.numbers = {}  # number: positions
         self.answers = []
 

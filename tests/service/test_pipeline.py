@@ -14,7 +14,7 @@ from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.service import minding, reading, snapshots
 from rtfilter.service.backlog import Bounds, Policy
-from rtfilter.service.deliver import Deliver, Owned, Part
+from rtfilter.service.deliver import Deliver, Found, Owned, Part
 from rtfilter.service.errors import (
     BusyError,
     ConflictError,
@@ -247,11 +247,11 @@ def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
         assert (one.ended, one.subscriptions) == ("expired", (id,))
         assert place
         assert await pipeline.subscriptions(ANN) == []
-        return one[:2], one.ended
+        return one.position, one.subscriptions, one.ended
 
     async def second(pipeline):
         (one,) = pipeline.pending(ANN)
-        return one[:2], one.ended
+        return one.position, one.subscriptions, one.ended
 
     before, after = served(tmp_path, first, second, clock=lambda: now[0])
     assert before == after
@@ -305,7 +305,7 @@ def test_events_of_one_key_are_told_in_order(tmp_path):
         index.controller = FixedPlan(0, 16)
         index.policy = lambda workload: np.random.default_rng(3).permutation(len(workload))
         plain = pipeline.deliver._push
-        pipeline.deliver._push = lambda user, one: told.append((user, one.position)) or plain(user, one)
+        pipeline.deliver._push = lambda user, one: told.extend((user, at.position) for at in one) or plain(user, one)
         await subscribe(pipeline, "price >= 0", order="key")
         for low in range(300):
             await subscribe(pipeline, f"price >= {low}", BOB)
@@ -776,7 +776,7 @@ def test_events_of_a_nested_key_are_told_in_order(tmp_path):
         index.controller = FixedPlan(0, 1)
         index.policy = lambda workload: np.arange(len(workload))[::-1]
         plain = pipeline.deliver._push
-        pipeline.deliver._push = lambda user, one: seen.append(one.position) or plain(user, one)
+        pipeline.deliver._push = lambda user, one: seen.extend(at.position for at in one) or plain(user, one)
         await pipeline.subscribe(ANN, "trucks", Wish("price > 0", order="key"))
         rows = [{"truck": {"id": "ab"[i % 2]}, "price": 1 + i} for i in range(100)]
         places = await pipeline.publish(CARL, "trucks", pipeline.parse("trucks").objects(rows))
@@ -803,12 +803,12 @@ def test_who_no_longer_asks_for_order_between_two_parts_loses_nothing():
     owners = {1: Owned("ann", "default", ordered=True), 2: Owned("ann", "default")}
     deliver = Deliver(owners)
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
-    deliver.tell(event, [1, 2], None, Part.AT_ONCE)
+    deliver.tell([Found(event, [1, 2], None, Part.AT_ONCE)])
     del owners[1]
-    deliver.tell(event, [1, 2], None, Part.IN_TURN)
+    deliver.tell([Found(event, [1, 2], None, Part.IN_TURN)])
     assert [(one.position, one.subscriptions) for one in deliver.pending("ann")] == [(7, (2,))]
     deliver.acknowledge("ann", [7])
-    deliver.tell(event, [1, 2], None, Part.IN_TURN)
+    deliver.tell([Found(event, [1, 2], None, Part.IN_TURN)])
     assert not deliver.pending("ann")
 
 

@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 import sqlalchemy
+from msgspec.structs import replace
 
 import postgresql
 from rtfilter.store.database import LOCK, engine, hold
@@ -189,7 +190,7 @@ def test_subscriptions_are_as_they_were_at_a_position(opened):
 
 def test_what_was_replaced_does_not_end_at_the_time_it_had_before(opened):
     def end(expires):
-        return opened.commit([Request([gone(first)._replace(expires=expires)])])[0].error
+        return opened.commit([Request([replace(gone(first), expires=expires)])])[0].error
 
     first = put(opened, sub(expires=5.25))
     put(opened, Entry(Kind.REPLACE, "f", "ann", b"new", first, expires=7.25))

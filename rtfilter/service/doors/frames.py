@@ -126,6 +126,7 @@ def write(directive: Asked | Told, body: bytes = b"") -> bytes:
 
 
 _FIRST: Final = b'{"directive":"'
+_NAMED: Final = {one.name.encode(): bytes((one,)) for one in Told}
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -152,4 +153,6 @@ def message_of(frame: Frame) -> bytes:
 def frame_of(message: bytes) -> bytes:
     """A message of a `Conversation`, whose directive comes first, as a frame."""
     name, _, rest = message.removeprefix(_FIRST).partition(b'"')
-    return write(Told[name.decode()], b"{" + rest[1:] if rest != b"}" else b"")
+    if rest == b"}":
+        return write(Told[name.decode()])
+    return (1 + len(rest)).to_bytes(LENGTH, "big") + _NAMED[name] + b"{" + rest[1:]

@@ -22,6 +22,8 @@ from rtfilter.session import State
 
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """A peer whose machine is gone is noticed after two minutes."""
+LITTLE: Final = 2**15
+"""Bytes that wait for a peer, which is not waited for; with twice as many, asyncio has its callers wait."""
 _log = logging.getLogger(__name__)
 
 
@@ -174,6 +176,8 @@ class _Peer:
 
     async def _taken(self) -> None:
         """Wait while the peer has too much to take. Raises `TimeoutError` where it takes nothing."""
+        if self._writer.transport.get_write_buffer_size() < LITTLE:
+            return
         left = self._writer.transport.get_write_buffer_size()
         while True:
             try:

@@ -55,7 +55,7 @@ def wrap(owner, name, before=None, after=None, when=lambda *_: True):
 def points():
     """Have the process come to all of `POINTS`."""
     wrap(log.Log, "commit", "before the commit", "after the commit", lambda _, asked, *__: bool(asked))
-    wrap(log, "_put_progress", "in the commit")
+    wrap(log._Progress, "__call__", "in the commit")
     wrap(
         deliver.Deliver,
         "progress",
@@ -82,8 +82,8 @@ def points():
 
 def lost_mark():
     """What is acknowledged is not kept."""
-    inner = log._put_progress
-    log._put_progress = lambda to, progress: inner(to, progress._replace(marks={}))
+    inner = log._Progress.__call__
+    log._Progress.__call__ = lambda self, to, progress: inner(self, to, progress._replace(marks={}))
 
 
 def settled_too_early():
@@ -119,15 +119,14 @@ def wrong_user():
     """Now and then another user is told as well."""
     inner, count = deliver.Deliver.tell, Counter()
 
-    def tell(self, event, ids, response, *part):
-        ids = list(ids)
-        inner(self, event, ids, response, *part)
-        count["told"] += 1
-        users = {owned.user for owned in self._owners.values()} - {self._owners[ids[0]].user}
-        if count["told"] % 20 == 0 and users:
-            self._keep(
-                min(users), Delivery(event.position, (ids[0],), event.entry.body, "default", event.entry.at)
-            )
+    def tell(self, found):
+        inner(self, found)
+        for event, ids, *_ in found:
+            count["told"] += 1
+            users = {owned.user for owned in self._owners.values()} - {self._owners[ids[0]].user}
+            if count["told"] % 20 == 0 and users:
+                entry = event.entry
+                self._keep(min(users), Delivery(event.position, (ids[0],), entry.body, "default", entry.at))
 
     deliver.Deliver.tell = tell
 
