@@ -35,6 +35,8 @@ Tell = Callable[[Sequence[Found]], None]
 """Takes what some events match, on the event loop."""
 SIZE: Final = 1000
 """Entries of a batch at most."""
+QUICK: Final = 0.002
+"""Seconds of a search that is done on the event loop."""
 _log = logging.getLogger(__name__)
 
 
@@ -51,7 +53,7 @@ class Index:
     ordered : int
         How many subscriptions ask for order; others change it.
     pace : float
-        Seconds of work that `look_up` took of late for each event.
+        Seconds of work that a search took of late for each event.
     """
 
     def __init__(self, info: FilterInfo, filter: EventFilter) -> None:
@@ -60,11 +62,20 @@ class Index:
 
     def look_up(self, events: EventTable) -> Matches:
         """The subscriptions that each event matches, found for all at once."""
+        with self.paced(len(events)):
+            return self.filter.match_batch(events)
+
+    @contextmanager
+    def paced(self, count: int) -> Iterator[None]:
+        """Measure the search of so many events."""
         begun = thread_time()
-        found = self.filter.match_batch(events)
-        if len(events):
-            self.pace += ((thread_time() - begun) / len(events) - self.pace) / 8
-        return found
+        yield
+        if count:
+            self.pace += ((thread_time() - begun) / count - self.pace) / 8
+
+    def is_quick(self, count: int) -> bool:
+        """Whether a search of so many events is worth no thread, which would take about as long."""
+        return count * self.pace <= QUICK
 
     def change(self, changes: Iterable[Logged]) -> int:
         """Make changes; returns how many there were. Those that are made already do no harm."""
@@ -186,14 +197,28 @@ class Match:
                 taken = perf_counter()
                 self._note_taken(batch, taken)
                 indexes = dict(self._indexes)
-                self.works = True
-                await self._loop.run_in_executor(self._thread, self._work, batch, indexes, taken)
-                self.works = False
+                if self._is_quick(batch, indexes):
+                    self._woken = True
+                    self._work(batch, indexes, taken)
+                    self._drain()
+                else:
+                    self.works = True
+                    await self._loop.run_in_executor(self._thread, self._work, batch, indexes, taken)
+                    self.works = False
                 if self._failed is not None:
                     raise self._failed
                 self.settled = self.taken  # after all that the thread had the loop tell
                 self.changes += sum(entry.kind is not Kind.EVENT for _, entry in batch)
                 self._moved.set()
+
+    def _is_quick(self, batch: Sequence[Logged], indexes: Mapping[str, Index]) -> bool:
+        """Whether these are events of one filter, and few."""
+        filter = batch[0].entry.filter
+        return (
+            filter in indexes
+            and indexes[filter].is_quick(len(batch))
+            and all(entry.kind is Kind.EVENT and entry.filter == filter for _, entry in batch)
+        )
 
     def _note_taken(self, batch: Sequence[Logged], taken: float) -> None:
         """Measure how long they waited: those that came together at once."""
@@ -237,10 +262,11 @@ class Match:
             turns = None
             if index.info.key is not None and index.ordered:
                 turns = Turns([_key(event, index.info.key) for event in events])
-            for group in index.filter.stream(events).groups():
-                known = perf_counter()
-                told.update(dict.fromkeys(group.events, known))
-                self._release(_found(batch, group, turns, known), known)
+            with index.paced(len(batch)):
+                for group in index.filter.stream(events).groups():
+                    known = perf_counter()
+                    told.update(dict.fromkeys(group.events, known))
+                    self._release(_found(batch, group, turns, known), known)
         except Exception:
             if len(batch) == 1:
                 position = batch[0].position

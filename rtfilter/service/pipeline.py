@@ -69,8 +69,6 @@ MOST_UNMADE: Final = 20_000
 """Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
 PART: Final = 2000
 """Subscriptions of one request that are put in together."""
-QUICK: Final = 0.002
-"""Seconds of a search that is not worth a thread, which would take about as long."""
 MOST_KEY: Final = 200
 """Characters of an idempotency key."""
 MOST_FILTERS: Final = 1000
@@ -496,7 +494,7 @@ class Pipeline:
         return found.only([self._owns(who, id) for id in found.ids.tolist()])
 
     async def _look_up(self, index: Index, events: EventTable) -> Matches:
-        if self._match.works or len(events) * index.pace > QUICK:
+        if self._match.works or not index.is_quick(len(events)):
             return await self.beside(index.look_up, events)
         return index.look_up(events)
 

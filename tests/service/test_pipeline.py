@@ -305,7 +305,9 @@ def test_events_of_one_key_are_told_in_order(tmp_path):
         index.controller = FixedPlan(0, 16)
         index.policy = lambda workload: np.random.default_rng(3).permutation(len(workload))
         plain = pipeline.deliver._push
-        pipeline.deliver._push = lambda user, one: told.extend((user, at.position) for at in one) or plain(user, one)
+        pipeline.deliver._push = lambda user, one: (
+            told.extend((user, at.position) for at in one) or plain(user, one)
+        )
         await subscribe(pipeline, "price >= 0", order="key")
         for low in range(300):
             await subscribe(pipeline, f"price >= {low}", BOB)
