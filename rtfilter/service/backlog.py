@@ -192,7 +192,10 @@ class Backlog:
 
     def acknowledge(self, positions: Iterable[int]) -> int:
         """Take deliveries away; returns how many were pending. Others are left alone."""
-        return sum(self._take(position) for position in positions)
+        count = 0
+        for position in positions:
+            count += self._take(position)
+        return count
 
     def forget(self, subscription: int) -> None:
         """Drop the deliveries of a subscription that was removed."""

@@ -177,18 +177,21 @@ class Conversation:
         if not self._due:
             return
         assert self.who is not None
-        user, deliver = self.who.user, self._pipeline.deliver
-        while self._due and self._credit != 0 and self.outbox.qsize() < MOST_UNSENT:
+        user, deliver, now = self.who.user, self._pipeline.deliver, self._clock()
+        room = MOST_UNSENT - self.outbox.qsize()
+        while self._due and self._credit != 0 and room > 0:
             one = self._due.popleft()
             if isinstance(one, int):
                 delivery = deliver.get(user, one)
                 if delivery is not None:  # else it is needed no more
-                    self._emit(delivery)
+                    self._emit(delivery, now)
+                    room -= 1
             else:
                 found = (deliver.get(user, position) for position in one)
                 there = self._part([delivery for delivery in found if delivery is not None])
                 if there:
-                    self._emit_digest(there)
+                    self._emit_digest(there, now)
+                    room -= 1
 
     def _part(self, deliveries: list[Delivery]) -> list[Delivery]:
         """The first of these, as many as one message takes; the others are next."""
@@ -198,19 +201,19 @@ class Conversation:
             self._due.appendleft([one.position for one in deliveries[count:]])
         return deliveries[:count]
 
-    def _emit(self, one: Delivery) -> None:
+    def _emit(self, one: Delivery, now: float) -> None:
         number = self._next()
-        before = self._note(one.position)
+        before = self._note(one.position, now)
         if one.ended is None:
             self.outbox.put_nowait(_encode(_event(number, one, before)))
         else:
             ended = {"position": one.position, "subscription": one.subscriptions[0]}
             self._put("ENDED", number=number, **ended, reason=one.ended)
 
-    def _emit_digest(self, deliveries: list[Delivery]) -> None:
+    def _emit_digest(self, deliveries: list[Delivery], now: float) -> None:
         number = self._next()
         for one in deliveries:
-            self._note(one.position)
+            self._note(one.position, now)
         self._put("DIGEST", **_digest(number, deliveries))
 
     def _next(self) -> int:
@@ -220,11 +223,11 @@ class Conversation:
             self._credit -= 1
         return self._number
 
-    def _note(self, position: int) -> int:
+    def _note(self, position: int, now: float) -> int:
         """One is sent now, and again when it is not acknowledged; returns how often it was sent before."""
         assert self.who is not None
         before = self._pipeline.deliver.note_sent(self.who.user, position)
-        again = self._clock() + self._pipeline.keeping.redeliver * 2 ** min(before, MOST_AGAIN)
+        again = now + self._pipeline.keeping.redeliver * 2 ** min(before, MOST_AGAIN)
         known = self._sent.get(position)
         self._sent[position] = _Sent(self._number if known is None else known.number, again)
         if again < self._earliest:

@@ -188,16 +188,13 @@ class Deliver:
                     continue  # in turn, all who do not know it are told: owners may have changed meanwhile
                 mine.sort()
                 delivery = Delivery(position, tuple(mine), entry.body, entry.filter, entry.at, response)
-                if self._keep(user, delivery):
-                    new.setdefault(user, []).append(delivery)
+                new.setdefault(user, []).append(delivery)
         for user, deliveries in new.items():
-            self._push(user, deliveries)
+            self._take(user, deliveries)
 
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
         """Tell a user that a subscription ended; the position is that of the change."""
-        delivery = Delivery(position, (id,), b"null", filter, at, None, reason)
-        if self._keep(user, delivery):
-            self._push(user, [delivery])
+        self._take(user, [Delivery(position, (id,), b"null", filter, at, None, reason)])
 
     def _of(self, user: str) -> Backlog:
         found = self._backlogs.get(user)
@@ -213,32 +210,38 @@ class Deliver:
         else:
             self.full.discard(user)
 
-    def _keep(self, user: str, delivery: Delivery) -> bool:
+    def _take(self, user: str, deliveries: Iterable[Delivery]) -> None:
+        """Keep those of a user that are not known; send them, or have them wait for the next digest."""
         backlog = self._of(user)
-        if backlog.knows(delivery.position):
-            return False
-        dropped = backlog.add(delivery)
+        new = []
+        for one in deliveries:
+            if not backlog.knows(one.position):
+                self.counts["dropped"] += len(backlog.add(one))
+                new.append(one)
+        if not new:
+            return
         self._note(user, backlog)
-        self.counts["dropped"] += len(dropped)
-        return delivery.position not in dropped
-
-    def _push(self, user: str, deliveries: Iterable[Delivery]) -> None:
-        """Send new ones, those that may wait with the next digest."""
         receivers = self._receivers.get(user)
         if receivers is None:
             return
         at_once = []
-        for one in deliveries:
+        for one in new:
+            if one.position not in backlog.pending:
+                continue  # it was dropped
             period = self._period(one)
             if period is None:
                 at_once.append(one.position)
-                continue
-            name, due = (user, one.filter), self._clock() + period
-            digest = self._digests.setdefault(name, _Digest(due))
-            digest.due = min(digest.due, due)
-            digest.add(one.position, self._backlogs[user].pending)
+            else:
+                self._put_off(user, one, period)
         if at_once:
             receivers[-1].send(at_once)
+
+    def _put_off(self, user: str, delivery: Delivery, period: float) -> None:
+        """Have it sent with a digest."""
+        name, due = (user, delivery.filter), self._clock() + period
+        digest = self._digests.setdefault(name, _Digest(due))
+        digest.due = min(digest.due, due)
+        digest.add(delivery.position, self._backlogs[user].pending)
 
     def _period(self, delivery: Delivery) -> float | None:
         """Seconds that a delivery may wait for others; None where it goes at once."""

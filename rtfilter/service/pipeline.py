@@ -311,7 +311,7 @@ class Pipeline:
         if logged:
             self._last = logged[-1].position
         for position, entry in logged:
-            if entry.kind == Kind.EVENT:
+            if entry.kind is Kind.EVENT:
                 self.measures.published += 1
                 continue
             self._changed = position

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -304,8 +305,8 @@ def test_events_of_one_key_are_told_in_order(tmp_path):
         index = pipeline._indexes["default"].filter
         index.controller = FixedPlan(0, 16)
         index.policy = lambda workload: np.random.default_rng(3).permutation(len(workload))
-        plain = pipeline.deliver._push
-        pipeline.deliver._push = lambda user, one: (
+        plain = pipeline.deliver._take
+        pipeline.deliver._take = lambda user, one: (
             told.extend((user, at.position) for at in one) or plain(user, one)
         )
         await subscribe(pipeline, "price >= 0", order="key")
@@ -491,7 +492,7 @@ def test_a_stage_that_fails_is_seen_and_nothing_is_settled(tmp_path):
         await publish(pipeline, 0)
         before = pipeline.counts["settled"]
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        pipeline.deliver._keep = lambda *_: 1 / 0
+        pipeline.deliver._take = lambda *_: 1 / 0
         await pipeline.publish(CARL, "default", events(pipeline, 1))
         assert isinstance(await pipeline.died(), ZeroDivisionError)
         assert pipeline.counts["settled"] == before
@@ -777,8 +778,8 @@ def test_events_of_a_nested_key_are_told_in_order(tmp_path):
         index = pipeline._indexes["trucks"].filter
         index.controller = FixedPlan(0, 1)
         index.policy = lambda workload: np.arange(len(workload))[::-1]
-        plain = pipeline.deliver._push
-        pipeline.deliver._push = lambda user, one: seen.extend(at.position for at in one) or plain(user, one)
+        plain = pipeline.deliver._take
+        pipeline.deliver._take = lambda user, one: seen.extend(at.position for at in one) or plain(user, one)
         await pipeline.subscribe(ANN, "trucks", Wish("price > 0", order="key"))
         rows = [{"truck": {"id": "ab"[i % 2]}, "price": 1 + i} for i in range(100)]
         places = await pipeline.publish(CARL, "trucks", pipeline.parse("trucks").objects(rows))
@@ -812,6 +813,17 @@ def test_who_no_longer_asks_for_order_between_two_parts_loses_nothing():
     deliver.acknowledge("ann", [7])
     deliver.tell([Found(event, [1, 2], None, Part.IN_TURN)])
     assert not deliver.pending("ann")
+
+
+def test_an_event_that_is_told_at_once_and_in_turn_is_kept_once():
+    deliver, sent = Deliver({1: Owned("ann", "default")}), []
+    deliver.begin("ann", SimpleNamespace(send=sent.extend))
+    event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
+    deliver.tell([Found(event, [1], None, part) for part in (Part.AT_ONCE, Part.IN_TURN)])
+    assert sent == [7]
+    bytes = deliver.waiting.bytes
+    deliver.acknowledge("ann", [7])
+    assert (bytes > 0, deliver.waiting.bytes) == (True, 0)
 
 
 def test_a_subscription_on_its_way_goes_with_its_filter(tmp_path):

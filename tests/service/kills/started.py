@@ -126,7 +126,8 @@ def wrong_user():
             users = {owned.user for owned in self._owners.values()} - {self._owners[ids[0]].user}
             if count["told"] % 20 == 0 and users:
                 entry = event.entry
-                self._keep(min(users), Delivery(event.position, (ids[0],), entry.body, "default", entry.at))
+                other = Delivery(event.position, (ids[0],), entry.body, "default", entry.at)
+                self._take(min(users), [other])
 
     deliver.Deliver.tell = tell
 
