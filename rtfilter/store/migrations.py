@@ -24,7 +24,13 @@ def _find_keys_by_position(connection: sql.Connection) -> None:
     connection.exec_driver_sql('CREATE INDEX keys_first ON keys ("first")')
 
 
-STEPS: Final[tuple[Step, ...]] = (_find_keys_by_position,)
+def _count_failures_of_webhooks(connection: sql.Connection) -> None:
+    """To 3. Where there never was a webhook, the table is made later, with the column."""
+    if sql.inspect(connection).has_table("webhooks"):
+        connection.exec_driver_sql("ALTER TABLE webhooks ADD COLUMN failures INTEGER NOT NULL DEFAULT 0")
+
+
+STEPS: Final[tuple[Step, ...]] = (_find_keys_by_position, _count_failures_of_webhooks)
 """The first leads from version 1 to 2. A step names its columns itself: `TABLES` is of the last version."""
 VERSION: Final = 1 + len(STEPS)
 """Of the tables."""

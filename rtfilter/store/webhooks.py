@@ -19,6 +19,7 @@ _WEBHOOKS = sql.Table(
     sql.Column("made", sql.Float, nullable=False),
     sql.Column("parked", sql.Float),
     sql.Column("reason", sql.Text),
+    sql.Column("failures", sql.Integer, nullable=False, server_default="0"),
 )
 
 
@@ -37,6 +38,8 @@ class Webhook(NamedTuple):
         Since when nothing is sent any more.
     reason : str or None
         Why.
+    failures : int
+        Requests that failed in a row.
     """
 
     user: str
@@ -46,6 +49,7 @@ class Webhook(NamedTuple):
     made: float
     parked: float | None = None
     reason: str | None = None
+    failures: int = 0
 
 
 class WebhookTable:
@@ -73,11 +77,11 @@ class WebhookTable:
             connection.execute(sql.delete(_WEBHOOKS).where(_WEBHOOKS.c.user == webhook.user))
             connection.execute(sql.insert(_WEBHOOKS).values(**webhook._asdict()))
 
-    def park(self, webhook: Webhook) -> None:
-        """Keep that it is parked, unless it was removed or made anew meanwhile."""
+    def note(self, webhook: Webhook) -> None:
+        """Keep how it goes, unless it was removed or made anew meanwhile."""
         same = (_WEBHOOKS.c.user == webhook.user) & (_WEBHOOKS.c.salt == webhook.salt)
         with self._writing.begin() as connection:
-            values = {"parked": webhook.parked, "reason": webhook.reason}
+            values = {name: getattr(webhook, name) for name in ("parked", "reason", "failures")}
             connection.execute(sql.update(_WEBHOOKS).where(same).values(**values))
 
     def remove(self, user: str) -> None:
@@ -87,4 +91,5 @@ class WebhookTable:
 
 
 def _webhook(row: Any) -> Webhook:
-    return Webhook(row.user, row.url, bytes(row.salt), bytes(row.key), row.made, row.parked, row.reason)
+    made = Webhook(row.user, row.url, bytes(row.salt), bytes(row.key), row.made)
+    return made._replace(parked=row.parked, reason=row.reason, failures=row.failures)

@@ -16,6 +16,7 @@ from rtfilter.store.log import Log
 from rtfilter.store.migrations import STEPS, VERSION, VersionError
 from rtfilter.store.tables import TABLES
 from rtfilter.store.users import Users
+from rtfilter.store.webhooks import Webhook, WebhookTable
 from service.served import ANN, BOB, pairs, publish, served
 
 HERE = Path(__file__).parent
@@ -105,6 +106,25 @@ def test_all_that_was_there_is_served(old, tmp_path):
     known = Users(made).read()
     made.dispose()
     assert [*known.accounts] == [one.user for one in known.tokens.values()] == ["ann"]
+
+
+def test_webhooks_that_were_there_have_not_failed(old):
+    before = sqlalchemy.Table(
+        "webhooks",
+        sqlalchemy.MetaData(),
+        sqlalchemy.Column("user", sqlalchemy.Text, primary_key=True),
+        *(sqlalchemy.Column(name, sqlalchemy.Text) for name in ("url", "reason")),
+        *(sqlalchemy.Column(name, sqlalchemy.LargeBinary) for name in ("salt", "key")),
+        *(sqlalchemy.Column(name, sqlalchemy.Float) for name in ("made", "parked")),
+    )
+    row = {"user": "ann", "url": "https://ann.example/", "salt": b"salt", "key": b"key", "made": 1.0}
+    made = engine(old)
+    with made.begin() as connection:
+        before.create(connection)
+        connection.execute(sqlalchemy.insert(before).values(**row))
+    Log(made)
+    assert WebhookTable(made).read() == [Webhook(**row, failures=0)]
+    made.dispose()
 
 
 def test_each_step_is_told_and_a_new_database_needs_none(old, tmp_path, caplog):

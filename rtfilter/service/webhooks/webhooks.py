@@ -105,7 +105,7 @@ class Webhooks:
         for row in rows:
             if row.parked is None and (key is None or signing.mark(key) != row.key):
                 row = row._replace(parked=time.time(), reason=LOST)
-                await self._pipeline.beside(self._table.put, row)
+                await self._note(row)
             self._take(row)
         self._pipeline.forgets.append(self._forget)
         self._look()
@@ -147,6 +147,7 @@ class Webhooks:
                 self._tries,
                 self._first,
                 self._park,
+                self._count,
                 self._requests,
             )
 
@@ -167,11 +168,22 @@ class Webhooks:
             return
         del self._workers[user]
         self._requests["parked"] += 1
-        row = self._rows[user] = self._rows[user]._replace(parked=time.time(), reason=reason)
+        row = self._rows[user]._replace(parked=time.time(), reason=reason, failures=worker.failures)
+        self._rows[user] = row
+        await self._note(row)
+
+    async def _count(self, worker: Worker) -> None:
+        """Keep how often it has failed: a server that starts often parks it, too."""
+        user = worker.user
+        if self._workers.get(user) is worker:
+            row = self._rows[user] = self._rows[user]._replace(failures=worker.failures)
+            await self._note(row)
+
+    async def _note(self, row: Webhook) -> None:
         try:
-            await self._pipeline.beside(self._table.park, row)
+            await self._pipeline.beside(self._table.note, row)
         except SQLAlchemyError:
-            _log.warning("that a webhook is parked could not be written; a restart tries it again")
+            _log.warning("how a webhook goes could not be written; a restart does not know it")
 
     async def _forget(self, user: str) -> None:
         """Its user was removed."""
@@ -227,7 +239,7 @@ class Webhooks:
             if url is not None:
                 row = Webhook(user, url, salt, signing.mark(key), now)
             else:
-                row = self._row(user)._replace(salt=salt, key=signing.mark(key))
+                row = self._row(user)._replace(salt=salt, key=signing.mark(key), failures=0)
             await self._change(row)
             return self._state(row)._replace(secret=signing.shown(signing.secret(key, user, salt)))
 
@@ -239,7 +251,7 @@ class Webhooks:
             key = await self._pipeline.beside(self._key.read)
             if key is None or signing.mark(key) != row.key:
                 raise ConflictError("the secret of the webhook is lost; make a new one first")
-            await self._change(row._replace(parked=None, reason=None))
+            await self._change(row._replace(parked=None, reason=None, failures=0))
             return self._state(self._row(who.user))
 
     async def remove(self, who: Identity, user: str | None = None) -> None:
@@ -266,8 +278,9 @@ class Webhooks:
     def _state(self, row: Webhook) -> WebhookState:
         worker = self._workers.get(row.user)
         if worker is None:
+            since = row.parked or row.made
             return WebhookState(
-                row.user, row.url, "parked", row.parked or row.made, row.reason, 0, None, None, None
+                row.user, row.url, "parked", since, row.reason, row.failures, None, None, None
             )
         status, error = (None, None) if worker.last is None else worker.last[:2]
         state = "stopped" if not worker.active else "active" if worker.next_try is None else "waiting"

@@ -31,6 +31,7 @@ LONGEST_ASKED: Final = 3600.0
 FEW: Final = 1000
 """Positions that wait, among which none is looked for that is not needed any more."""
 Park = Callable[["Worker", str], Awaitable[None]]
+Note = Callable[["Worker"], Awaitable[None]]
 _log = logging.getLogger(__name__)
 
 
@@ -55,6 +56,8 @@ class Worker:
         Seconds before the second try.
     park : callable
         What parks the webhook; ends this.
+    note : callable
+        What keeps `failures` over a restart.
     counts : Counter of str
         Of requests, by what became of them.
 
@@ -77,16 +80,18 @@ class Worker:
         tries: int,
         first: float,
         park: Park,
+        note: Note,
         counts: Counter[str],
     ) -> None:
         self._webhook, self._secret, self._pipeline, self._sender = webhook, secret, pipeline, sender
-        self._tries, self._first, self._park, self._counts = tries, first, park, counts
+        self._tries, self._first, self._counts = tries, first, counts
+        self._park, self._note = park, note
         self._who = Identity(webhook.user, frozenset({Role.SUBSCRIBER}))
         self._due: dict[int, int] = {}  # position to the digest that it is part of; 0 for none
         self._digests, self._room = 0, FEW
         self._task: asyncio.Task[None] | None = None
         self._active = False
-        self.failures = 0
+        self.failures = webhook.failures
         self.last: Outcome | None = None
         self.next_try: float | None = None
 
@@ -195,8 +200,10 @@ class Worker:
             outcome = await self._try(batch)
             if outcome.error is None:
                 self._counts["delivered"] += 1
-                self.failures = 0
+                failed, self.failures = self.failures, 0
                 await self._acknowledge(batch.positions)
+                if failed:
+                    await self._note(self)
                 return
             self._counts["failed"] += 1
             self.failures += 1
@@ -204,6 +211,7 @@ class Worker:
                 why = "" if outcome.gone else f" at each of {self.failures} tries in a row"
                 await self._park(self, f"{outcome.error}{why}")
                 return
+            await self._note(self)
             wait = min(LONGEST, self._first * 2.0 ** min(self.failures - 1, 20)) * random.uniform(0.75, 1.25)
             wait = max(wait, min(outcome.retry_after or 0.0, LONGEST_ASKED))
             self.next_try = time.time() + wait
