@@ -22,9 +22,7 @@ CONNECT: Final = 4.0
 MOST_ANSWER: Final = 4096
 """Bytes of an answer that are read."""
 AT_ONCE: Final = 50
-"""Requests at once to webhooks that work."""
-FAILING: Final = 10
-"""Requests at once to those that failed the last time: they take no place from the others."""
+"""Requests at once of a lane."""
 _log = logging.getLogger(__name__)
 
 
@@ -77,39 +75,37 @@ class _Network(httpcore.AsyncNetworkBackend):
         raise error
 
 
-class Sender:
-    """Sends to webhooks. For one event loop.
+class Lane:
+    """Requests that take threads and connections from each other, and from no others.
 
     Parameters
     ----------
-    private : bool
-        Whether addresses that are not public may be sent to.
-    resolve : callable, optional
+    private, resolve, timeout
+        As of `Sender`.
+
+    Attributes
+    ----------
+    places : asyncio.Semaphore
+        To be had while a request is sent.
+    resolve : callable
         Names to addresses.
-    timeout : float
-        Seconds.
     """
 
-    def __init__(self, private: bool, resolve: Resolve | None = None, timeout: float = TIMEOUT) -> None:
-        self._names = Names()
-        self.private, self.resolve, self._timeout = private, resolve or self._names, timeout
+    def __init__(self, private: bool, resolve: Resolve | None, timeout: float) -> None:
+        self._names, self._timeout = Names(), timeout
+        self.places, self.resolve = asyncio.Semaphore(AT_ONCE), resolve or self._names
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=ssl.create_default_context(),
-            max_connections=AT_ONCE + FAILING,
+            max_connections=AT_ONCE,
             max_keepalive_connections=AT_ONCE,
             keepalive_expiry=15.0,
             network_backend=_Network(self.resolve, private),
         )
-        self._places = {False: asyncio.Semaphore(AT_ONCE), True: asyncio.Semaphore(FAILING)}
 
     async def close(self) -> None:
         """End all connections."""
         self._names.close()
         await self._pool.aclose()
-
-    def place(self, failing: bool) -> asyncio.Semaphore:
-        """What is to be had while a request is sent."""
-        return self._places[failing]
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
         """Send a body of JSON. Raises nothing that a target could cause."""
@@ -145,6 +141,35 @@ class Sender:
                 return Outcome(status)
             more = ": redirects are not followed" if 300 <= status < 400 else ""
             return Outcome(status, f"it answered {status}{more}", _retry_after(answer.headers))
+
+
+class Sender:
+    """Sends to webhooks, in two lanes: those that hang, or fail, hold up none that answers quickly.
+
+    For one event loop.
+
+    Parameters
+    ----------
+    private : bool
+        Whether addresses that are not public may be sent to.
+    resolve : callable, optional
+        Names to addresses.
+    timeout : float
+        Seconds of a request.
+    """
+
+    def __init__(self, private: bool, resolve: Resolve | None = None, timeout: float = TIMEOUT) -> None:
+        self.private = private
+        self._lanes = {quick: Lane(private, resolve, timeout) for quick in (False, True)}
+
+    def lane(self, quick: bool) -> Lane:
+        """That of webhooks that answered quickly the last time, or that of all others."""
+        return self._lanes[quick]
+
+    async def close(self) -> None:
+        """End all connections."""
+        for lane in self._lanes.values():
+            await lane.close()
 
 
 def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:

@@ -215,7 +215,8 @@ class Webhooks:
             host, port = targets.check(url, self._sender.private)
             if not self._sender.private:
                 async with asyncio.timeout(TIMEOUT):
-                    await targets.addresses(host, port, self._sender.resolve, private=False)
+                    resolve = self._sender.lane(quick=False).resolve
+                    await targets.addresses(host, port, resolve, private=False)
         except targets.TargetError as error:
             raise RequestError(f"url: {error}") from None
         except TimeoutError:

@@ -30,6 +30,8 @@ LONGEST_ASKED: Final = 3600.0
 """The same, where the target asks for it."""
 FEW: Final = 1000
 """Positions that wait, among which none is looked for that is not needed any more."""
+QUICK: Final = 1.0
+"""Seconds within which a webhook answers that holds nobody up."""
 Park = Callable[["Worker", str], Awaitable[None]]
 Note = Callable[["Worker"], Awaitable[None]]
 _log = logging.getLogger(__name__)
@@ -91,6 +93,7 @@ class Worker:
         self._digests, self._room = 0, FEW
         self._task: asyncio.Task[None] | None = None
         self._active = False
+        self._quick = False  # until it has been
         self.failures = webhook.failures
         self.last: Outcome | None = None
         self.next_try: float | None = None
@@ -219,10 +222,13 @@ class Worker:
             self.next_try = None
 
     async def _try(self, batch: _Batch) -> Outcome:
-        async with self._sender.place(self.failures > 0):
+        lane = self._sender.lane(self._quick)
+        async with lane.places:
             signed = signing.headers(self._secret, batch.id, time.time(), batch.body)
-            self.last = await self._sender.post(self._webhook.url, signed, batch.body)
-        return self.last
+            begun = time.monotonic()
+            outcome = self.last = await lane.post(self._webhook.url, signed, batch.body)
+        self._quick = outcome.error is None and time.monotonic() - begun < QUICK
+        return outcome
 
     async def _acknowledge(self, positions: Sequence[int]) -> None:
         for position in positions:

@@ -12,15 +12,8 @@ from rtfilter.client.webhooks import SignatureError, verify
 from rtfilter.service.webhooks import targets
 from rtfilter.service.webhooks.sending import Sender
 from service.running import running
+from service.webhooks.asking import hooked, publish, shown, until
 from service.webhooks.target import target
-
-
-def hooked(server, url, user="ann"):
-    """Give a user a subscription and a webhook; returns its secret."""
-    server.ask("POST", "/filters/default/subscriptions", {"where": "price > 0"}, user=user)
-    made = server.ask("PUT", "/webhook", {"url": url}, user=user)
-    assert made.status == 200, made.body
-    return made.body["secret"]
 
 
 def documented():
@@ -29,24 +22,6 @@ def documented():
     found = {}
     exec(re.search("```python\n(.*?)```", page, re.DOTALL)[1], found)
     return found["verify"]
-
-
-def publish(server, *prices):
-    for price in prices:
-        assert server.ask("POST", "/filters/default/events", {"price": price}, user="carl").status == 202
-    server.settle()
-
-
-def until(look):
-    end = time.monotonic() + 60
-    while not (found := look()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
-
-
-def shown(server, user="ann"):
-    return server.ask("GET", "/webhook", user=user).body
 
 
 def test_what_arrived_is_signed_and_acknowledged(tmp_path):
@@ -109,7 +84,7 @@ def test_a_target_that_hangs_delays_no_other(tmp_path):
 def test_an_answer_has_to_end_in_time(answer):
     async def run(url):
         sender = Sender(True, timeout=0.5)
-        found = await sender.post(url, {}, b"{}")
+        found = await sender.lane(quick=True).post(url, {}, b"{}")
         await sender.close()
         return found
 
@@ -183,8 +158,9 @@ def test_a_name_is_looked_at_again_for_each_connection():
 
     async def run(url):
         sender = Sender(False, resolve)
-        await targets.addresses("hook.example", 443, sender.resolve, private=False)
-        found = await sender.post(url, {}, b"{}")
+        lane = sender.lane(quick=True)
+        await targets.addresses("hook.example", 443, lane.resolve, private=False)
+        found = await lane.post(url, {}, b"{}")
         await sender.close()
         return found
 
