@@ -55,8 +55,8 @@ PROOFS = {
         "a killed server loses, misdirects and repeats nothing that it should not", 20, servers.run
     ),
     "service-faults": Proof(
-        "no full disk, lost database, wrong clock or dead connection costs what was answered",
-        16,
+        "no full disk, lost database, wrong clock, dead connection or hanging webhook costs what was taken",
+        20,
         faults.run,
         tenth=False,
     ),

@@ -1,9 +1,9 @@
-"""A full disk, a database that goes, a clock that is set, dead connections: nothing answered is lost."""
+"""A full disk, a lost database, a set clock, dead connections, hanging webhooks: nothing answered is lost."""
 
 import pytest
 
 import postgresql
-from service.faults import clock, connections, database, disk
+from service.faults import clock, connections, database, disk, webhooks
 
 pytestmark = pytest.mark.slow
 
@@ -31,3 +31,8 @@ def test_a_clock_that_is_set_loses_nothing_and_stops_nothing(tmp_path):
 @pytest.mark.parametrize("seed", [0, 1], ids=["websocket", "tcp"])
 def test_a_dead_connection_is_closed_and_the_next_one_has_its_deliveries(tmp_path, seed):
     assert connections.run(tmp_path, seed, times=2)
+
+
+@pytest.mark.parametrize("seed", [0, 1], ids=["silent", "dripping"])
+def test_webhooks_that_hang_hold_nobody_up_and_miss_nothing(tmp_path, seed):
+    assert webhooks.run(tmp_path, seed, rounds=10)

@@ -6,6 +6,7 @@ PATIENCE seconds that doors wait for peers, instead of half a minute
 TRIM     seconds after which the log is trimmed again, and old deliveries are looked for
 TASKS    a file into which the number of tasks of the event loop is written
 LEAK     bytes that are kept of each event for ever
+ANSWER   seconds that a webhook may take to answer
 """
 
 import os
@@ -13,7 +14,9 @@ import runpy
 import time
 from pathlib import Path
 
-GIVEN = {name: os.environ.get(name) for name in ("CLOCK", "PAGES", "PATIENCE", "TRIM", "TASKS", "LEAK")}
+GIVEN = {
+    name: os.environ.get(name) for name in ("CLOCK", "PAGES", "PATIENCE", "TRIM", "TASKS", "LEAK", "ANSWER")
+}
 OFTEN = 0.005
 """Seconds between two looks at a file."""
 
@@ -70,6 +73,14 @@ def trimmed_often(seconds):
     minding.TRIM = deliver.SWEEP = seconds
 
 
+def webhooks_may_take(seconds):
+    """Have requests to webhooks last so long, where nothing ends them before."""
+    from rtfilter.service import server
+
+    inner = server.Sender
+    server.Sender = lambda private: inner(private, timeout=seconds)
+
+
 def count_tasks(file):
     """Write how many tasks there are."""
     import asyncio
@@ -108,7 +119,7 @@ def leak(size):
 
 if __name__ == "__main__":
     faults = {"CLOCK": wrong_clock, "PAGES": few_pages, "TASKS": count_tasks}
-    numbers = {"PATIENCE": little_patience, "TRIM": trimmed_often}
+    numbers = {"PATIENCE": little_patience, "TRIM": trimmed_often, "ANSWER": webhooks_may_take}
     for name, fault in faults.items():  # the clock first: modules take `time.time` as they are imported
         if GIVEN[name] is not None:
             fault(Path(GIVEN[name]))
