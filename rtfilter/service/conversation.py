@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import ExitStack
 from itertools import accumulate
 from time import perf_counter
@@ -118,6 +118,9 @@ class Conversation:
     who : Identity or None
     id : str
         Of the connection.
+    straight : callable, optional
+        The door's way past the outbox: sends messages at once and returns True, or leaves them. A door that
+        has one sets it.
     """
 
     def __init__(self, pipeline: Pipeline, nesting: int = 64, door: Door = "tcp") -> None:
@@ -127,6 +130,7 @@ class Conversation:
         self.who: Identity | None = None
         self.id = str(uuid4())
         self.outbox = Outbox()
+        self.straight: Callable[[Sequence[bytes]], bool] | None = None
         self._due: deque[_Due] = deque()
         self._sent: dict[int, _Sent] = {}  # by position; their numbers ascend
         self._added, self._room = 0, FEW  # since both were looked through, and how many there may be
@@ -178,20 +182,19 @@ class Conversation:
             return
         assert self.who is not None
         user, deliver, now = self.who.user, self._pipeline.deliver, self._clock()
-        room = MOST_UNSENT - self.outbox.qsize()
-        while self._due and self._credit != 0 and room > 0:
+        room, made = MOST_UNSENT - self.outbox.qsize(), list[bytes]()
+        while self._due and self._credit != 0 and len(made) < room:
             one = self._due.popleft()
             if isinstance(one, int):
                 delivery = deliver.get(user, one)
                 if delivery is not None:  # else it is needed no more
-                    self._emit(delivery, now)
-                    room -= 1
+                    made.append(self._emitted(delivery, now))
             else:
                 found = (deliver.get(user, position) for position in one)
                 there = self._part([delivery for delivery in found if delivery is not None])
                 if there:
-                    self._emit_digest(there, now)
-                    room -= 1
+                    made.append(self._emitted_digest(there, now))
+        self._say(made)
 
     def _part(self, deliveries: list[Delivery]) -> list[Delivery]:
         """The first of these, as many as one message takes; the others are next."""
@@ -201,20 +204,19 @@ class Conversation:
             self._due.appendleft([one.position for one in deliveries[count:]])
         return deliveries[:count]
 
-    def _emit(self, one: Delivery, now: float) -> None:
+    def _emitted(self, one: Delivery, now: float) -> bytes:
         number = self._next()
         before = self._note(one.position, now)
         if one.ended is None:
-            self.outbox.put_nowait(_encode(_event(number, one, before)))
-        else:
-            ended = {"position": one.position, "subscription": one.subscriptions[0]}
-            self._put("ENDED", number=number, **ended, reason=one.ended)
+            return _encode(_event(number, one, before))
+        ended = {"position": one.position, "subscription": one.subscriptions[0], "reason": one.ended}
+        return _encode({"directive": "ENDED", "number": number, **ended})
 
-    def _emit_digest(self, deliveries: list[Delivery], now: float) -> None:
+    def _emitted_digest(self, deliveries: list[Delivery], now: float) -> bytes:
         number = self._next()
         for one in deliveries:
             self._note(one.position, now)
-        self._put("DIGEST", **_digest(number, deliveries))
+        return _encode({"directive": "DIGEST", **_digest(number, deliveries)})
 
     def _next(self) -> int:
         """The number of the next delivery, which takes one of the credit."""
@@ -392,7 +394,14 @@ class Conversation:
 
     def _put(self, directive: str, tag: Any = None, **told: Any) -> None:
         tagged = {} if tag is None else {"tag": tag}
-        self.outbox.put_nowait(_encode({"directive": directive, **tagged, **told}))
+        self._say([_encode({"directive": directive, **tagged, **told})])
+
+    def _say(self, messages: Sequence[bytes]) -> None:
+        """Send these, after all that waits."""
+        waits = self.outbox.qsize() or self._sending
+        if messages and (waits or self.straight is None or not self.straight(messages)):
+            for message in messages:
+                self.outbox.put_nowait(message)
 
     def lost(self) -> None:
         """The connection is gone. Subscriptions and backlog stay."""

@@ -198,6 +198,8 @@ class Match:
                 self._note_taken(batch, taken)
                 indexes = dict(self._indexes)
                 if self._is_quick(batch, indexes):
+                    for _ in range(2):  # publishers are answered first, in sessions by a task of their own
+                        await asyncio.sleep(0)
                     self._woken = True
                     self._work(batch, indexes, taken)
                     self._drain()

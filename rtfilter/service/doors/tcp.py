@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from ssl import SSLContext
 from typing import Final, NamedTuple
@@ -110,6 +110,7 @@ class _Peer:
         self.conversation = conversation
         self._reader, self._writer, self._patience = reader, writer, patience
         self._frames = Reader(most=most_bytes)
+        conversation.straight = self._straight
         keep_alive(writer.get_extra_info("socket"), patience.write)
 
     def end(self, why: ServiceError | None = None) -> None:
@@ -173,6 +174,14 @@ class _Peer:
             if messages[-1] is None:
                 return
             self.conversation.sent()
+
+    def _straight(self, messages: Sequence[bytes]) -> bool:
+        """Send messages without waking a task, to a peer that takes what it is sent."""
+        transport = self._writer.transport
+        if transport.is_closing() or transport.get_write_buffer_size() >= LITTLE:
+            return False
+        transport.write(b"".join(map(frame_of, messages)))
+        return True
 
     async def _taken(self) -> None:
         """Wait while the peer has too much to take. Raises `TimeoutError` where it takes nothing."""
