@@ -25,6 +25,8 @@ TICK: Final = 0.1
 """Seconds between two looks."""
 TRIM: Final = 60.0
 """Seconds after which the log is trimmed again."""
+CHECKPOINT: Final = 1.0
+"""Seconds after which what was written since is moved into the database."""
 RETRY: Final = 1.0
 """Seconds after which the end of a subscription that could not be written is tried again."""
 FEW: Final = 1000
@@ -85,7 +87,8 @@ class Minder:
 
     async def run(self) -> None:
         """Look after them, for ever."""
-        trimmed = 0.0
+        trimmed = moved = 0.0
+        head = self._log.head
         while not self._ending:
             await asyncio.sleep(TICK)
             moment = self._clock()
@@ -96,6 +99,9 @@ class Minder:
                 self._store.nudge()
             if self._match.changes >= self._keeping.changes and self._may_write():
                 self._soon(self._write_in_time())
+            if self._log.head != head and time.monotonic() - moved > CHECKPOINT:
+                moved, head = time.monotonic(), self._log.head
+                self._soon(asyncio.to_thread(self._log.checkpoint))
             if time.monotonic() - trimmed > TRIM:
                 trimmed = time.monotonic()
                 self._soon(self._trim(moment))

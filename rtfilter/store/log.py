@@ -16,7 +16,7 @@ import sqlalchemy as sql
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from rtfilter.errors import RTFilterError
-from rtfilter.store.database import writing
+from rtfilter.store.database import checkpoint, writing
 from rtfilter.store.migrations import migrate
 from rtfilter.store.tables import (
     BACKLOG,
@@ -297,6 +297,10 @@ class Log:
             superseded = LOG.c.subscription.is_not(None) & (LOG.c.until <= changes)
             superseded &= (LOG.c.kind != str(Kind.UNSUBSCRIBE)) | (LOG.c.position <= last)
             return old + connection.execute(sql.delete(LOG).where(superseded)).rowcount
+
+    def checkpoint(self) -> None:
+        """As `rtfilter.store.database.checkpoint`. Others may write and read meanwhile."""
+        checkpoint(self._engine)
 
     # -- reading ---------------------------------------------------------------------------------------------
 

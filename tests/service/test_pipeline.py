@@ -709,6 +709,24 @@ def test_indexes_that_cannot_be_written_are_tried_again_less_and_less_often(tmp_
     assert served(tmp_path, script, keeping=Keeping(changes=1))[0] in (1, 2, 3)
 
 
+def test_what_was_written_goes_into_the_database_once_a_second(tmp_path, monkeypatch):
+    monkeypatch.setattr(minding, "CHECKPOINT", 0.1)
+    monkeypatch.setattr(minding, "TICK", 0.01)
+    came = []
+
+    async def script(pipeline):
+        monkeypatch.setattr(pipeline._log, "checkpoint", lambda: came.append(pipeline._log.head))
+        for price in range(2):
+            (position,) = await publish(pipeline, price)
+            while not came or came[-1] < position:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        return position
+
+    (position,) = served(tmp_path, script)
+    assert came.count(position) <= 2  # and not again where nothing was written since
+
+
 def test_the_predicate_of_a_query_is_of_no_row(tmp_path):
     async def script(pipeline):
         with pytest.raises(PredicateError) as refused:

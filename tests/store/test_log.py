@@ -305,6 +305,25 @@ def test_sqlite_is_set_up(tmp_path, power, wanted):
     made.dispose()
 
 
+def test_what_was_written_goes_into_the_database_beside_who_writes(url, tmp_path):
+    opened = Log(engine(url))
+    put(opened, event(bytes(50_000_000)))
+    file = tmp_path / "log.sqlite"
+    assert not file.exists() or file.stat().st_size < 1_000_000  # a commit leaves it
+    with opened._write():
+        opened.checkpoint()
+        assert not file.exists() or file.stat().st_size > 50_000_000
+    opened.close()
+
+
+def test_a_checkpoint_that_fails_is_left_to_the_next(tmp_path):
+    opened = Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))
+    opened.close()
+    (tmp_path / "log.sqlite").unlink()
+    (tmp_path / "log.sqlite").mkdir()
+    opened.checkpoint()
+
+
 def test_a_database_of_postgresql_has_one_server(url):
     first, second = engine(url), engine(url)
     held = hold(first)
