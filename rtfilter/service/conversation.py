@@ -194,7 +194,8 @@ class Conversation:
                 there = self._part([delivery for delivery in found if delivery is not None])
                 if there:
                     made.append(self._emitted_digest(there, now))
-        self._say(made)
+        more = bool(self._due) and self._credit != 0  # which comes when the door has sent these
+        self._say(made, straight=not more)
 
     def _part(self, deliveries: list[Delivery]) -> list[Delivery]:
         """The first of these, as many as one message takes; the others are next."""
@@ -396,10 +397,10 @@ class Conversation:
         tagged = {} if tag is None else {"tag": tag}
         self._say([_encode({"directive": directive, **tagged, **told})])
 
-    def _say(self, messages: Sequence[bytes]) -> None:
-        """Send these, after all that waits."""
-        waits = self.outbox.qsize() or self._sending
-        if messages and (waits or self.straight is None or not self.straight(messages)):
+    def _say(self, messages: Sequence[bytes], straight: bool = True) -> None:
+        """Send these, after all that waits; past the outbox where that may be."""
+        way = self.straight if straight and not self.outbox.qsize() and not self._sending else None
+        if messages and (way is None or not way(messages)):
             for message in messages:
                 self.outbox.put_nowait(message)
 

@@ -1,6 +1,7 @@
 """Sessions without a socket."""
 
 import asyncio
+import itertools
 import json
 
 import pytest
@@ -83,6 +84,50 @@ def test_only_who_receives_gets_events_and_the_backlog_comes_until_it_is_acknowl
         assert pipeline.pending(ANN) == []
 
     served(tmp_path, script)
+
+
+@pytest.mark.parametrize("takes", [(), (True,), (True, False), (False, False, True)])
+def test_all_comes_in_order_where_a_door_has_a_way_past_the_outbox(tmp_path, takes):
+    """It takes messages at some times, and not at others."""
+    count = 3 * MOST_UNSENT + MOST_UNSENT // 2
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        session, found, turn = await connected(pipeline), [], itertools.cycle(takes)
+
+        def straight(messages):
+            if take := next(turn):
+                found.extend(messages)
+            return take
+
+        async def door():
+            while True:
+                messages = await session.unsent()
+                await asyncio.sleep(0)
+                found.extend(messages)
+                session.sent()
+
+        async def sent():
+            async with asyncio.timeout(10):
+                while session.owed:
+                    await asyncio.sleep(0)
+
+        session.straight = straight if takes else None
+        writing = asyncio.create_task(door())
+        await publish(pipeline, *range(1, count + 1))
+        await session.hear('{"directive": "GET"}')
+        await session.hear('{"directive": "READY"}')
+        await sent()
+        for price in range(count + 1, count + 11):
+            await publish(pipeline, price)
+            if price % 3 == 0:
+                await session.hear('{"directive": "ACK", "upto": 1}')
+        await sent()
+        writing.cancel()
+        told = [json.loads(one) for one in found]
+        return [one["event"]["price"] for one in told if one["directive"] == "EVENT"]
+
+    assert served(tmp_path, script) == [[*range(1, count + 11)]]
 
 
 def test_get_and_ready_lose_nothing_between_them(tmp_path):
