@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+from websockets.protocol import State
 
 from rtfilter.service.doors.problems import HeadersError, MalformedError, told
 from rtfilter.service.errors import ServiceError
@@ -106,8 +109,32 @@ class Http(HttpToolsProtocol):
         self.loop.call_later(SILENT, self._look)
 
 
+STRAIGHT: Final = "rtfilter.straight"
+"""Of a session's scope, the extension that is `Sessions.straight`."""
+
+
 class Sessions(WebSocketsSansIOProtocol):
     """WebSocket, without waiting for ever for a peer to take the last bytes."""
+
+    def handle_connect(self, event: Request) -> None:
+        """A session begins, if it may."""
+        super().handle_connect(event)
+        if not self.close_sent:
+            extensions: dict[str, Any] = self.scope["extensions"]
+            extensions[STRAIGHT] = self.straight
+
+    def straight(self, messages: Sequence[bytes]) -> bool:
+        """Send messages at once, as text, without a step of ASGI for each, which takes three times as long.
+
+        Returns False, and sends none, where the peer has much to take already or is gone.
+        """
+        open = self.conn.state is State.OPEN and not self.transport.is_closing()
+        if not open or not self.writable.is_set():
+            return False
+        for message in messages:
+            self.conn.send_text(message)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        return True
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         """The session is over."""

@@ -10,6 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from structlog.contextvars import bind_contextvars
 
 from rtfilter.service.conversation import Conversation
+from rtfilter.service.doors.patience import STRAIGHT
 from rtfilter.session import State
 
 CONNECT_WITHIN: Final = 10.0
@@ -33,6 +34,7 @@ async def session(socket: WebSocket) -> None:
     await socket.accept()
     state = socket.app.state
     conversation = Conversation(state.pipeline, state.limits.nesting, "websocket")
+    conversation.straight = socket.scope.get("extensions", {}).get(STRAIGHT)
     bind_contextvars(connection=conversation.id)
     works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say)]
     try:
