@@ -18,6 +18,7 @@ from proofs import (
     matchers,
     sequences,
     servers,
+    soak,
 )
 
 
@@ -58,6 +59,12 @@ PROOFS = {
         "no full disk, lost database, wrong clock, dead connection or hanging webhook costs what was taken",
         20,
         faults.run,
+        tenth=False,
+    ),
+    "service-soak": Proof(
+        "a server at work loses nothing, misdirects nothing, and takes no more memory",
+        1,
+        soak.run,
         tenth=False,
     ),
 }
