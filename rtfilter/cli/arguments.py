@@ -1,8 +1,9 @@
-"""Arguments that are whole numbers, read and refused in one way by all commands."""
+"""Arguments that are whole numbers or paths, read and refused in one way by all commands."""
 
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from pathlib import Path
 
 from rtfilter.text import cut
 
@@ -45,6 +46,13 @@ def subscription_id(text: str) -> int:
         return _whole(text, 0, 2**63 - 2)
     except ArgumentTypeError:
         raise ArgumentTypeError(f"an id is an integer from 0 to 2**63 - 2; got {cut(text)!r}") from None
+
+
+def some_path(text: str) -> Path:
+    """Read a path; `ArgumentTypeError` for an empty text, which would be this folder."""
+    if not text:
+        raise ArgumentTypeError("an empty text is no path; write . for this folder")
+    return Path(text)
 
 
 def _whole(text: str, least: int, most: int) -> int:

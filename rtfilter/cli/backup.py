@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rtfilter.cli.arguments import some_path
 from rtfilter.cli.terminal import CommandError, say
 from rtfilter.text import numbered
 
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         default=folder,
         required=folder is None,
+        type=some_path,
         metavar="DIR",
         help=f"folder of the server (default: {DATA})",
     )
@@ -51,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     before = os.umask(0o077)
     try:
-        told = back_up(Path(arguments.data), Path(arguments.out))
+        told = back_up(arguments.data, Path(arguments.out))
     except BackupError as error:
         raise CommandError(str(error)) from None
     finally:

@@ -8,6 +8,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from rtfilter.cli.arguments import some_path
 from rtfilter.cli.terminal import CommandError, say
 
 
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "both. Files that exist already are kept if they are the same; otherwise nothing is written."
     )
     parser.epilog = "example:\n  rtfilter grafana --out monitoring\n"
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="directory to write to")
+    parser.add_argument("--out", metavar="DIR", type=some_path, required=True, help="directory to write to")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rtfilter.cli.arguments import natural, port, positive, row
+from rtfilter.cli.arguments import natural, port, positive, row, some_path
 from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rtree-every", type=natural, default=0, metavar="N", help="let rtree run every Nth burst too"
     )
     parser.add_argument("--seed", type=row, default=1)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write one line per burst as CSV")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="write a picture (PNG, SVG, PDF)")
+    parser.add_argument("--json", type=some_path, metavar="FILE", help="write everything as JSON")
+    parser.add_argument("--csv", type=some_path, metavar="FILE", help="write one line per burst as CSV")
+    parser.add_argument("--figure", type=some_path, metavar="FILE", help="write a picture (PNG, SVG, PDF)")
     parser.add_argument(
-        "--log", type=Path, metavar="FILE", help="write the controller's decisions as JSON lines"
+        "--log", type=some_path, metavar="FILE", help="write the controller's decisions as JSON lines"
     )
     parser.add_argument(
         "--metrics-port", type=port, metavar="PORT", help="serve Prometheus metrics meanwhile"

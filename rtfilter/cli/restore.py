@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from rtfilter.cli.arguments import some_path
 from rtfilter.cli.backup import shown
 from rtfilter.cli.terminal import CommandError, say
 
@@ -17,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = "example:\n  rtfilter restore alerts-monday.tar --data alerts-again\n"
     parser.add_argument("file", metavar="FILE", help="the backup")
-    parser.add_argument("--data", required=True, metavar="DIR", help="a folder that is new, or empty")
+    parser.add_argument(
+        "--data", required=True, type=some_path, metavar="DIR", help="a folder that is new, or empty"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -25,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rtfilter.store.backup import BackupError, restore
 
     try:
-        told = restore(Path(arguments.file), Path(arguments.data))
+        told = restore(Path(arguments.file), arguments.data)
     except BackupError as error:
         raise CommandError(str(error)) from None
     say(f"restored into {arguments.data}: {shown(told)}")

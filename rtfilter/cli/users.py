@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from rtfilter.cli.arguments import natural, positive
+from rtfilter.cli.arguments import natural, positive, some_path
 from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         default=folder,
         required=folder is None,
+        type=some_path,
         metavar="DIR",
         help=f"folder of the server (default: {DATA})",
     )
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     # isort: split
     from sqlalchemy.exc import DBAPIError
 
-    folder = Path(arguments.data)
+    folder = arguments.data
     url = os.environ.get(DATABASE)
     if not url:
         path = folder / "log.sqlite"
@@ -116,7 +117,7 @@ def _do(arguments: argparse.Namespace, users: Users) -> None:
     match arguments.action:
         case "add":
             users.add(arguments.name, _hashed(arguments), arguments.role)
-            data, name = quote(arguments.data), quote(arguments.name)
+            data, name = quote(str(arguments.data)), quote(arguments.name)
             say(f"added; to make a token: rtfilter users --data {data} token {name}")
         case "password":
             users.set_password(arguments.name, _hashed(arguments))
@@ -171,11 +172,12 @@ def _password(arguments: argparse.Namespace) -> str:
     return password
 
 
-def _list(users: Users, folder: str) -> None:
+def _list(users: Users, folder: Path) -> None:
     now, tokens = time.time(), users.tokens()
     accounts = users.read().accounts
     if not accounts:
-        say(f"there are no users; to add one: rtfilter users --data {quote(folder)} add NAME --role admin")
+        data = quote(str(folder))
+        say(f"there are no users; to add one: rtfilter users --data {data} add NAME --role admin")
     for name, account in sorted(accounts.items()):
         show(f"{name}  {', '.join(sorted(account.roles))}  since {_day(account.made)}")
         for token in tokens:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtfilter.service.backlog import Bounds, Policy
@@ -18,6 +18,14 @@ from rtfilter.service.databases import postgresql
 from rtfilter.service.doors.admission import is_loopback
 from rtfilter.service.minding import Keeping
 
+
+def _named_place(given: object) -> object:
+    if given == "":
+        raise ValueError("an empty text is no path; write . for this folder")
+    return given
+
+
+Place = Annotated[Path, BeforeValidator(_named_place)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -71,13 +79,13 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="RTFILTER_", extra="forbid", env_ignore_empty=True)
 
-    data: Path
+    data: Place
     database: SecretStr | None = None
     host: str = Field(default="127.0.0.1", min_length=1)
     port: Port = 8080
     tcp_port: Port | None = None
-    certificate: Path | None = None
-    certificate_key: Path | None = None
+    certificate: Place | None = None
+    certificate_key: Place | None = None
     durability: Literal["process", "power"] = "process"
     body: Count = 16 * 2**20
     frame: Count = 2**20

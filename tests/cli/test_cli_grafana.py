@@ -86,3 +86,10 @@ def test_a_file_instead_of_the_directory_is_told(tmp_path, capsys):
     (tmp_path / "out").write_text("")
     assert main(["grafana", "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err.startswith(f"rtfilter: error: {tmp_path / 'out'}: is a file; --out is")
+
+
+def test_an_empty_name_is_not_this_folder(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["grafana", "--out", ""]) == 2
+    assert "an empty text is no path; write . for this folder" in capsys.readouterr().err
+    assert not below(tmp_path)

@@ -38,6 +38,7 @@ def test_flags_count_more_than_the_environment(tmp_path, monkeypatch):
     ("given", "said"),
     [
         ({"data": None}, "a folder for the data is needed: --data DIR"),
+        ({"data": ""}, "--data, or RTFILTER_DATA: an empty text is no path; write . for this folder"),
         ({"port": 70_000}, "--port, or RTFILTER_PORT: "),
         ({"host": ""}, "--host, or RTFILTER_HOST: "),
         ({"body": 0}, "--body, or RTFILTER_BODY: "),
