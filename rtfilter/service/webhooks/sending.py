@@ -49,6 +49,25 @@ class Outcome(NamedTuple):
         return self.status == 410
 
 
+class _Stream(httpcore.AsyncNetworkStream):
+    """A connection that is closed where the start of TLS is cut short; httpcore would leave it open."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
+        self._inner = inner
+        self.read, self.write, self.aclose = inner.read, inner.write, inner.aclose  # type: ignore[method-assign]
+        self.get_extra_info = inner.get_extra_info  # type: ignore[method-assign]
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        """As of httpcore."""
+        try:
+            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            await self._inner.aclose()
+            raise
+
+
 class _Network(httpcore.AsyncNetworkBackend):
     """Connects to addresses that were checked, and never resolves a name a second time."""
 
@@ -69,7 +88,8 @@ class _Network(httpcore.AsyncNetworkBackend):
         error: Exception = httpcore.ConnectError()
         for one in found:
             try:
-                return await self._inner.connect_tcp(one, port, CONNECT, local_address, socket_options)
+                made = await self._inner.connect_tcp(one, port, CONNECT, local_address, socket_options)
+                return _Stream(made)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as failed:
                 error = failed
         raise error

@@ -114,6 +114,11 @@ def test_a_long_answer_is_not_read_to_its_end():
 def test_a_peer_that_says_nothing_of_tls_fails_in_time():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         found = post(f"https://hook.example:{silent.getsockname()[1]}/hook", timeout=0.5)
+        peer, _ = silent.accept()
+        with peer:
+            peer.settimeout(10)
+            while peer.recv(2**16):  # until it is closed, which may not wait for the garbage collector
+                pass
     assert "did not answer" in found.error
 
 
