@@ -58,7 +58,7 @@ from rtfilter.service.subscriptions import (
     removal_of,
     subscription_of,
 )
-from rtfilter.service.writing import Store
+from rtfilter.service.writing import LIMIT, Store
 from rtfilter.store.log import FilterRow, Log
 from rtfilter.store.tables import Entry, Key, Kind, Logged, Progress
 from rtfilter.watch.metrics import Metrics
@@ -72,6 +72,8 @@ PART: Final = 2000
 MOST_KEY: Final = 200
 """Characters of an idempotency key."""
 MOST_FILTERS: Final = 1000
+QUERY: Final = 60.0
+"""Seconds that a query of stored events may take, with those before it."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 EXPEL: Final = 1.5
 """Seconds between two looks whether all who are connected may stay."""
@@ -148,6 +150,7 @@ class Pipeline:
         self._match = Match(self._indexes, self.deliver.tell, self.measures)
         self._store = Store(log, self._stored, self._progress, self._not_written, self.measures)
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
+        self._database = ThreadPoolExecutor(4, "rtfilter-database")  # apart: it may hang
         self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # they may be long, and nobody else waits
         self._minder = Minder(
             log,
@@ -246,7 +249,8 @@ class Pipeline:
         self._store.close()
         self._match.close()
         self._beside.shutdown()
-        self._queries.shutdown(cancel_futures=True)
+        for threads in (self._database, self._queries):
+            threads.shutdown(wait=not self.stuck, cancel_futures=True)
         self._log.close()
 
     async def _expel(self) -> None:
@@ -280,6 +284,11 @@ class Pipeline:
         return bool(self._tasks) and not any(task.done() for task in self._tasks)
 
     @property
+    def stuck(self) -> bool:
+        """Whether the database has not answered for so long that nobody waits for it any more."""
+        return self._store.stuck
+
+    @property
     def ready(self) -> bool:
         """Whether all is computed that was not at the start."""
         return self.healthy and not self.stopping and self._match.settled >= self._begun
@@ -297,11 +306,15 @@ class Pipeline:
         """Do in a thread what takes long."""
         return await asyncio.get_running_loop().run_in_executor(self._beside, work, *given)
 
-    async def _read(self, work: Callable[..., _T], *given: Any) -> _T:
-        """Read from the log in a thread. Raises `BusyError` where the database does not answer."""
+    async def ask(self, work: Callable[..., _T], *given: Any) -> _T:
+        """Read from the database, or write what is not in the log.
+
+        Raises `BusyError` where it does not answer; then it may have been written all the same.
+        """
         try:
-            return await self.beside(work, *given)
-        except SQLAlchemyError as error:
+            async with asyncio.timeout(LIMIT):
+                return await asyncio.get_running_loop().run_in_executor(self._database, work, *given)
+        except (SQLAlchemyError, TimeoutError) as error:
             raise BusyError("the database does not answer; try again", 1.0) from error
 
     # -- between the stages ----------------------------------------------------------------------------------
@@ -473,9 +486,14 @@ class Pipeline:
             return reading.query(info.schema, where, events, limit)
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._queries, look)
+            async with asyncio.timeout(QUERY):
+                return await asyncio.get_running_loop().run_in_executor(self._queries, look)
         except PredicateError as error:
             raise _lone(error) from None
+        except TimeoutError:
+            raise BusyError(
+                "other queries take long, or the database does not answer; try again", 1.0
+            ) from None
 
     async def match(self, who: Identity, filter: str, events: EventTable) -> Matches:
         """The user's own subscriptions that each event matches; of all, for admins.
@@ -534,7 +552,7 @@ class Pipeline:
         who.require(Role.SUBSCRIBER)
         index = self._index(filter)
         known = None if key is None else await self.beside(_key, who, key, _asked(filter, wishes))
-        again = known is not None and await self._read(self._log.has, known)
+        again = known is not None and await self.ask(self._log.has, known)
         most = self.users.most_subscriptions
         if not again and self._owners.of_user[who.user] + len(wishes) > most:
             raise TooManyError(f"a user may have {most} subscriptions at most")
@@ -570,7 +588,7 @@ class Pipeline:
     async def subscription(self, who: Identity, id: int) -> Subscription:
         """One of the user's subscriptions; an admin's are all. Raises `UnknownError`."""
         if self._owns(who, id):
-            found = await self._read(lambda: self._log.subscriptions(id=id))
+            found = await self.ask(lambda: self._log.subscriptions(id=id))
             if found:
                 return subscription_of(found[0])
         raise UnknownError(f"there is no subscription {id}")
@@ -588,7 +606,7 @@ class Pipeline:
         if user is not None or everyone:
             who.require(Role.ADMIN)
         whose = None if everyone else user or who.user
-        found = await self._read(
+        found = await self.ask(
             lambda: self._log.subscriptions(user=whose, filter=filter, after=after, limit=limit)
         )
         return [subscription_of(one) for one in found]

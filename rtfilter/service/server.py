@@ -193,7 +193,11 @@ async def _serve(
         finally:
             for watch in watches:
                 watch.cancel()
-        return 1 if server.failed else 0
+    if pipeline.stuck:
+        _log.critical("the database does not answer, and is not waited for")
+        logging.shutdown()
+        os._exit(1)  # its threads, which cannot be stopped, would be waited for
+    return 1 if server.failed else 0
 
 
 def _tcp(

@@ -24,6 +24,8 @@ PACE: Final = 3e-4
 """Seconds for each row of a progress until the next one is written: several times what it took."""
 MOST_PACE: Final = 0.25
 """Seconds until then at most."""
+LIMIT: Final = 10.0
+"""Seconds of a transaction after which nobody waits for it any more; it goes on."""
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -51,6 +53,11 @@ class Store:
     not_written : callable
         Takes it back where that failed.
     measures : Measures
+
+    Attributes
+    ----------
+    stuck : bool
+        Whether a transaction takes longer.
     """
 
     def __init__(
@@ -69,6 +76,8 @@ class Store:
         self._flushes: list[asyncio.Future[None]] = []
         self._next = 0.0  # when the progress may be written again, by the clock of the loop
         self._timer: asyncio.TimerHandle | None = None
+        self.stuck = False
+        self._taken: TakenError | None = None  # met by other work than a transaction
         self._missed: list[Logged] = []  # what the log has of failed transactions, and nobody was told
         self._thread = ThreadPoolExecutor(1, "rtfilter-log")
 
@@ -80,8 +89,9 @@ class Store:
         ConflictError
             The key stands for another request, or what is to be changed is gone.
         BusyError
-            Too much waits, or the log cannot be written.
+            Too much waits, or the log cannot be written. Or it is not known whether it was, in time.
         """
+        self._require_free()
         size = sum(len(entry.body) + 100 for entry in entries)
         if self._waiting and self._bytes + size > MOST_WAITING:
             raise BusyError("too much waits to be written; try again", 1.0)
@@ -93,6 +103,7 @@ class Store:
 
     async def flush(self) -> None:
         """Write the progress; returns once it is durable. Raises `BusyError`."""
+        self._require_free()
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flushes.append(answer)
         self._news.set()
@@ -100,11 +111,28 @@ class Store:
 
     async def change(self, work: Callable[..., _T], *given: Any) -> _T:
         """Have other work done that writes, between transactions. Raises `BusyError`."""
+        self._require_free()
+        done = asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
+        done.add_done_callback(self._heard)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
-        except SQLAlchemyError as error:
-            self._measures.database_errors += 1
+            return await asyncio.wait_for(asyncio.shield(done), LIMIT)
+        except (TakenError, SQLAlchemyError) as error:
             raise _busy(error) from error
+        except TimeoutError:
+            raise _unknown() from None
+
+    def _heard(self, done: asyncio.Future[Any]) -> None:
+        """Other work has ended, though perhaps nobody waits for it any more."""
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, TakenError):
+            self._taken = error
+            self._news.set()
+        elif isinstance(error, SQLAlchemyError):
+            self._measures.database_errors += 1
+
+    def _require_free(self) -> None:
+        if self.stuck:
+            raise BusyError("the database does not answer; try again", 1.0)
 
     def nudge(self) -> None:
         """Have the progress written soon."""
@@ -121,6 +149,9 @@ class Store:
         while True:
             await self._news.wait()
             self._news.clear()
+            if self._taken is not None:
+                self._fail(self._take(), self._flushes, self._taken)
+                raise self._taken
             asked = self._take()
             progress, flushes = None, list[asyncio.Future[None]]()
             if loop.time() >= self._next:
@@ -132,8 +163,10 @@ class Store:
             if not asked and progress is None:
                 continue
             requests = [one.request for one in asked]
+            late = loop.call_later(LIMIT, self._late, asked, flushes)
+            done = loop.run_in_executor(self._thread, self._commit, requests, progress)
             try:
-                placed = await loop.run_in_executor(self._thread, self._commit, requests, progress)
+                placed = await asyncio.shield(done)
             except TakenError as error:
                 self._fail(asked, flushes, error)
                 raise
@@ -146,6 +179,9 @@ class Store:
                     self._not_written(progress)
                 self._fail(asked, flushes, error)
                 continue
+            finally:
+                late.cancel()
+                failing, self.stuck = failing or self.stuck, self.stuck and not done.done()
             if failing:
                 _log.warning("the log is written again")
                 failing = False
@@ -155,6 +191,16 @@ class Store:
             for flush in flushes:
                 if not flush.done():
                     flush.set_result(None)
+
+    def _late(self, asked: list[_Asked], flushes: list[asyncio.Future[None]]) -> None:
+        """A transaction takes too long: let nobody wait for it, nor for the next one."""
+        _log.critical("a transaction takes longer than %g seconds; nothing new is taken until it ends", LIMIT)
+        self._measures.database_errors += 1
+        self.stuck = True
+        self._fail(asked, flushes)
+        while waiting := self._take():
+            self._fail(waiting, [], TimeoutError())
+        self._fail([], self._flushes)
 
     def _due(self) -> None:
         self._timer = None
@@ -193,19 +239,30 @@ class Store:
             else:
                 one.answer.set_result(range(place.first, place.first + place.size))
 
-    def _fail(self, asked: list[_Asked], flushes: list[asyncio.Future[None]], error: Exception) -> None:
+    def _fail(
+        self, asked: list[_Asked], flushes: list[asyncio.Future[None]], error: Exception | None = None
+    ) -> None:
+        """Tell those who wait that nothing was written, or, without an error, that it is not known."""
         answers: list[asyncio.Future[Any]] = [one.answer for one in asked]
         for answer in [*answers, *flushes]:
             if not answer.done():
-                answer.set_exception(_busy(error))
+                answer.set_exception(_unknown() if error is None else _busy(error))
 
     def close(self) -> None:
-        """Wait for the transaction that is being written."""
-        self._thread.shutdown()
+        """Wait for the transaction that is being written, unless it is stuck."""
+        self._thread.shutdown(wait=not self.stuck)
 
 
 def _rows(progress: Progress) -> int:
     return len(progress.marks) + len(progress.rows) + len(progress.gone)
+
+
+def _unknown() -> BusyError:
+    return BusyError(
+        "the database does not answer, and it is not known whether this will be kept; ask again later with "
+        "the same key, or it may be kept twice",
+        LIMIT,
+    )
 
 
 def _busy(error: Exception) -> BusyError:

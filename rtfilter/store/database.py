@@ -12,8 +12,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 BUSY: Final = 10_000
 """Milliseconds that a transaction of SQLite waits for another one."""
-CONNECT: Final = 10
-"""Seconds that a server of PostgreSQL may take to answer, where its address says nothing else."""
+POSTGRESQL: Final = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+    "options": "-c lock_timeout=10s",
+}
+"""How soon a server of PostgreSQL that is gone, or a lock, is given up, where its address does not say it."""
 PAGES: Final = 16_000
 """Pages of SQLite's write-ahead log, 64 MB, at which a commit itself moves them into the database."""
 LOCK: Final = 0x7274_6669
@@ -33,7 +40,7 @@ def engine(url: str, power: bool = False) -> sql.Engine:
     """
     place = sql.make_url(url)
     file = place.drivername.startswith("sqlite")
-    given = {} if file or "connect_timeout" in place.query else {"connect_timeout": CONNECT}
+    given = {} if file else {name: value for name, value in POSTGRESQL.items() if name not in place.query}
     made = sql.create_engine(url, hide_parameters=True, pool_pre_ping=not file, connect_args=given)
     if made.dialect.name == "sqlite":
         durable = "FULL" if power else "NORMAL"

@@ -190,10 +190,14 @@ class Log:
         return placed
 
     def missed(self) -> list[Logged]:
-        """After a failed commit: what was committed all the same, where only the answer was lost."""
+        """After a failed commit: what was committed all the same, where only the answer was lost.
+
+        Raises as `commit`.
+        """
         if not self._in_doubt:
             return []
-        found = list(self.entries(self.head))
+        with self._write():  # so that the database is not still at it
+            found = list(self.entries(self.head))
         if found:
             self.head = found[-1].position
         self._in_doubt = False

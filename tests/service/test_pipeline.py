@@ -1,8 +1,10 @@
 """Publish, store, match, deliver; and the same again after a restart."""
 
 import asyncio
+import json
 import threading
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +15,7 @@ from served import ADMIN, ANN, BOB, CARL, SCHEMA, events, pairs, publish, served
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.service import minding, reading, snapshots
+from rtfilter.service import minding, reading, snapshots, writing
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.deliver import Deliver, Found, Owned, Part
 from rtfilter.service.errors import (
@@ -618,6 +620,125 @@ def test_an_error_of_a_transaction_ends_no_stage(tmp_path, monkeypatch):
         return len(await publish(pipeline, 1))
 
     assert served(tmp_path, script) == [1]
+
+
+@contextmanager
+def a_commit_that_hangs(monkeypatch, error=None):
+    """Within, the first transaction hangs until the event that this gives is set; then it may fail."""
+    plain, begun, ended = Log.commit, threading.Event(), threading.Event()
+
+    def commit(log, requests, progress=None):
+        if requests and not begun.is_set():
+            begun.set()
+            ended.in_time = ended.wait(20)
+            if error is not None:
+                raise error
+        return plain(log, requests, progress)
+
+    monkeypatch.setattr(writing, "LIMIT", 0.2)
+    monkeypatch.setattr(Log, "commit", commit)
+    try:
+        yield ended
+    finally:
+        ended.set()
+
+
+def test_nobody_waits_for_a_transaction_that_hangs_and_what_it_stored_is_matched(tmp_path, monkeypatch):
+    async def script(pipeline):
+        id = await subscribe(pipeline, "price > 0")
+        with a_commit_that_hangs(monkeypatch) as ended:
+            first = asyncio.create_task(pipeline.publish(CARL, "default", events(pipeline, 1)))
+            await asyncio.sleep(0.05)
+            behind = [
+                asyncio.create_task(pipeline.publish(CARL, "default", events(pipeline, 2))),
+                asyncio.create_task(pipeline._store.change(print)),
+            ]
+            with pytest.raises(BusyError, match="not known whether this will be kept"):
+                await first
+            for one in behind:
+                with pytest.raises(BusyError):
+                    await one
+            assert pipeline.stuck
+            with pytest.raises(BusyError, match="does not answer; try again"):
+                await pipeline.publish(CARL, "default", events(pipeline, 3))
+            with pytest.raises(BusyError):
+                await pipeline._store.change(print)
+            found = await pipeline.match(ANN, "default", SCHEMA.read([{"price": 5.0}]))
+            assert found.ids.tolist() == [id]
+            ended.set()
+            while pipeline.stuck:
+                await asyncio.sleep(0.01)
+        (last,) = await publish(pipeline, 4)
+        found = sorted((one.position, json.loads(one.body)["price"]) for one in pipeline.pending(ANN))
+        assert {one.subscriptions for one in pipeline.pending(ANN)} == {(id,)}
+        return [price for _, price in found], found[-1][0] == last
+
+    assert served(tmp_path, script) == [([1, 4], True)]
+
+
+def test_a_transaction_that_hangs_and_fails_is_no_more_than_one_that_fails(tmp_path, monkeypatch):
+    lost = sqlalchemy.exc.OperationalError("", {}, Exception("the connection is lost"))
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        with a_commit_that_hangs(monkeypatch, lost) as ended:
+            with pytest.raises(BusyError):
+                await pipeline.publish(CARL, "default", events(pipeline, 1))
+            ended.set()
+            while pipeline.stuck:
+                await asyncio.sleep(0.01)
+        await publish(pipeline, 2)
+        return [json.loads(one.body)["price"] for one in pipeline.pending(ANN)]
+
+    assert served(tmp_path, script) == [[2]]
+
+
+def test_a_server_ends_without_a_transaction_that_hangs(tmp_path, monkeypatch):
+    async def script(pipeline):
+        with a_commit_that_hangs(monkeypatch) as ended:
+            with pytest.raises(BusyError):
+                await pipeline.publish(CARL, "default", events(pipeline, 1))
+            async with asyncio.timeout(5):
+                await pipeline.drain()
+                await pipeline.stop()
+            hung.append(not hasattr(ended, "in_time"))
+
+    hung = []
+    with pytest.raises(AssertionError):  # it is not healthy, since it was stopped already
+        served(tmp_path, script)
+    assert hung == [True]
+
+
+def test_a_read_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.LIMIT", 0.1)
+    hangs = threading.Event()
+
+    async def script(pipeline):
+        id = await subscribe(pipeline, "price > 0")
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "subscriptions", lambda *_, **__: hangs.wait(20))
+            with pytest.raises(BusyError, match="does not answer"):
+                await pipeline.subscription(ANN, id)
+        hangs.set()
+        return (await pipeline.subscription(ANN, id)).id == id
+
+    assert served(tmp_path, script) == [True]
+
+
+@pytest.mark.parametrize("work", ["put_filter", "remove_filter", "trim"])
+def test_it_ends_where_other_work_finds_that_another_server_has_its_database(tmp_path, work):
+    given = {"put_filter": ("more", b"{}", None), "remove_filter": ("default",), "trim": (0.0, 0)}[work]
+
+    async def script(pipeline):
+        other = Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))
+        other.close()
+        with pytest.raises(BusyError):
+            await pipeline._store.change(getattr(pipeline._log, work), *given)
+        async with asyncio.timeout(5):
+            assert isinstance(await pipeline.died(), TakenError)
+
+    with pytest.raises(AssertionError):  # it is not healthy
+        served(tmp_path, script)
 
 
 def test_many_are_put_in_by_parts_and_what_fails_is_made_when_it_is_asked_for_again(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import sqlalchemy
 from msgspec.structs import replace
 
 import postgresql
-from rtfilter.store.database import LOCK, engine, hold
+from rtfilter.store.database import LOCK, POSTGRESQL, engine, hold
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.migrations import VersionError
 from rtfilter.store.tables import Entry, Key, Kind, Mark, Progress, Request, Row
@@ -368,7 +368,7 @@ def test_no_two_logs_have_one_epoch(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("said", ["", "&connect_timeout=2"])
 def test_a_database_that_does_not_answer_is_given_up(monkeypatch, said):
-    monkeypatch.setattr("rtfilter.store.database.CONNECT", 1000 if said else 2)  # 2 is the least of libpq
+    monkeypatch.setitem(POSTGRESQL, "connect_timeout", 1000 if said else 2)  # 2 is the least of libpq
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         url = f"postgresql+psycopg://ann@127.0.0.1:{port}/name?sslmode=disable&gssencmode=disable{said}"

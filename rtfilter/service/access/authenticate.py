@@ -23,6 +23,8 @@ from rtfilter.store.users import Account, Known, Users
 
 LOOK: Final = 1.0
 """Seconds before the database is asked again whether users changed."""
+PATIENCE: Final = 10.0
+"""Seconds that it may take to answer."""
 LOOK_FOR_NEW: Final = 0.05
 """The same, for a name or token that may be new."""
 MOST_WAITING: Final = 64
@@ -215,8 +217,9 @@ class Access:
         if self._clock() - self._looked < every:
             return
         try:
-            await asyncio.shield(self._task())
-        except SQLAlchemyError:
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.shield(self._task())
+        except (SQLAlchemyError, TimeoutError):
             raise BusyError("the users cannot be read now; try again", 1.0) from None
 
     def _look_soon(self) -> None:

@@ -8,8 +8,6 @@ import os
 import time
 from typing import Final, NamedTuple
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from rtfilter.service.errors import BusyError, ConflictError, RequestError, UnknownError
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity, Role
@@ -153,7 +151,7 @@ class Webhooks:
 
     async def _change(self, row: Webhook) -> None:
         """Keep a webhook, and then do as it says."""
-        await self._pipeline.beside(self._table.put, row)
+        await self._pipeline.ask(self._table.put, row)
         worker = self._workers.pop(row.user, None)
         if worker is not None:
             await worker.end()
@@ -181,20 +179,17 @@ class Webhooks:
 
     async def _note(self, row: Webhook) -> None:
         try:
-            await self._pipeline.beside(self._table.note, row)
-        except SQLAlchemyError:
+            await self._pipeline.ask(self._table.note, row)
+        except BusyError:
             _log.warning("how a webhook goes could not be written; a restart does not know it")
 
     async def _forget(self, user: str) -> None:
         """Its user was removed."""
-        try:
-            async with self._changing:
-                await self._remove(user)
-        except SQLAlchemyError:
-            raise BusyError("a webhook cannot be removed now; try again", 1.0) from None
+        async with self._changing:
+            await self._remove(user)
 
     async def _remove(self, user: str) -> None:
-        await self._pipeline.beside(self._table.remove, user)
+        await self._pipeline.ask(self._table.remove, user)
         self._rows.pop(user, None)
         worker = self._workers.pop(user, None)
         if worker is not None:
