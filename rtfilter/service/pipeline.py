@@ -290,8 +290,8 @@ class Pipeline:
 
     @property
     def ready(self) -> bool:
-        """Whether all is computed that was not at the start."""
-        return self.healthy and not self.stopping and self._match.settled >= self._begun
+        """Whether all is computed that was not at the start, and the database answers."""
+        return self.healthy and not (self.stopping or self.stuck) and self._match.settled >= self._begun
 
     async def died(self) -> BaseException | None:
         """Wait until a stage ends, which none does by itself; returns why."""

@@ -659,6 +659,7 @@ def test_nobody_waits_for_a_transaction_that_hangs_and_what_it_stored_is_matched
                 with pytest.raises(BusyError):
                     await one
             assert pipeline.stuck
+            assert not pipeline.ready
             with pytest.raises(BusyError, match="does not answer; try again"):
                 await pipeline.publish(CARL, "default", events(pipeline, 3))
             with pytest.raises(BusyError):

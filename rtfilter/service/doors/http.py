@@ -77,10 +77,12 @@ async def health(pipeline: Served, response: Response) -> models.Health:
 
 
 async def ready(pipeline: Served, response: Response) -> models.Health:
-    """Whether all is computed that was not when the server started."""
+    """Whether all is computed that was not when the server started, and the database answers."""
     response.status_code = 200 if pipeline.ready else 503
     if pipeline.stopping:
         return models.Health(status="stopping")
+    if pipeline.stuck:
+        return models.Health(status="busy")
     return models.Health(status="ok" if pipeline.ready else "starting" if pipeline.healthy else "failed")
 
 

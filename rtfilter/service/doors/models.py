@@ -295,4 +295,4 @@ class Status(BaseModel):
 class Health(BaseModel):
     """Whether the server works, or is ready."""
 
-    status: Literal["ok", "starting", "stopping", "failed"]
+    status: Literal["ok", "starting", "busy", "stopping", "failed"]
