@@ -161,8 +161,13 @@ class Minder:
         known = {snapshots.name_of(index.info) for index in self._indexes.values()}
         held = [one.position for name in known for one in snapshots.kept(self._folder / name)]
         changes = min([self.written, *held])
+        count = 0
         with self._measures.trims.around():
-            count = await self._store.change(self._log.trim, moment - self._keeping.retention, changes)
+            last = await self._store.change(self._log.before, moment - self._keeping.retention)
+            more = True
+            while more:  # by parts, so that publishers do not wait for all of it
+                removed, more = await self._store.change(self._log.trim, last, changes)
+                count += removed
         snapshots.remove_others(self._folder, known)
         if count:
             _log.info("removed %d entries from the log", count)

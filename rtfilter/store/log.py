@@ -42,6 +42,8 @@ FEW: Final = 1000
 _COLUMNS: Final = ("kind", "filter", "user", "body", "subscription", "at", "expires", "manner")
 _OF_EVENTS: Final = LOG.columns.keys()[:6]
 """All that an event has; what else there is takes as long again."""
+TRIMMED: Final = 2000
+"""Entries that are removed at once, in some milliseconds."""
 BLOCK: Final = 50
 """Rows that SQLite gets at once, in a fifth less than half of the time."""
 _ENTRY: Final = (LOG.c.position, *(LOG.c[name] for name in _COLUMNS))
@@ -78,6 +80,13 @@ class Placed(NamedTuple):
     size: int
     new: bool
     error: RefusedError | None = None
+
+
+class Trimmed(NamedTuple):
+    """How many entries were removed, and whether there may be more."""
+
+    entries: int
+    more: bool
 
 
 class FilterRow(NamedTuple):
@@ -128,6 +137,7 @@ class Log:
         self.head = max(0 if last is None else int(last[0]), self._state().get("head", 0))
         self.latest = 0.0 if last is None else float(last[1])
         self._in_doubt = False
+        self._trimmed = 0  # events up to this position have been removed
         self._put_changes = _into(LOG, LOG.columns.keys(), engine.dialect)
         self._put_events = _into(LOG, _OF_EVENTS, engine.dialect)
         self._put_progress = _Progress(engine.dialect)
@@ -273,34 +283,38 @@ class Log:
         with self._write() as connection:
             connection.execute(sql.delete(FILTERS).where(FILTERS.c.name == name))
 
-    def trim(self, events: float, changes: int) -> int:
-        """Remove what is needed no more; returns how many entries.
+    def trim(self, last: int, changes: int) -> Trimmed:
+        """Remove some of what is needed no more; to be called until there is none. Others commit in between.
 
         Parameters
         ----------
-        events : float
-            Events that arrived before this moment go, once they are settled and in no backlog's bounds.
+        last : int
+            Events up to this position go, once they are settled and in no backlog's bounds; see `before`.
         changes : int
             Changes that were superseded up to this position go, once that is settled; ends of subscriptions
             stay as long as events, since users may have to be told.
         """
         with self._write() as connection:
             _put_state(connection, "head", self.head)
-            settled = connection.execute(
-                sql.select(STATE.c.value).where(STATE.c.name == "settled")
-            ).scalar_one_or_none()
-            last = connection.execute(
-                sql.select(sql.func.max(LOG.c.position)).where(LOG.c.at < events)
-            ).scalar()
-            last = min(int(last or 0), int(settled or 0))
-            old = connection.execute(
-                sql.delete(LOG).where(LOG.c.subscription.is_(None), LOG.c.position <= last)
-            ).rowcount
-            connection.execute(sql.delete(KEYS).where(KEYS.c.first <= last))
-            changes = min(changes, int(settled or 0))
-            superseded = LOG.c.subscription.is_not(None) & (LOG.c.until <= changes)
-            superseded &= (LOG.c.kind != str(Kind.UNSUBSCRIBE)) | (LOG.c.position <= last)
-            return old + connection.execute(sql.delete(LOG).where(superseded)).rowcount
+            asked = sql.select(STATE.c.value).where(STATE.c.name == "settled")
+            settled = int(connection.execute(asked).scalar() or 0)
+            last, changes = min(last, settled), min(changes, settled)
+            within = (LOG.c.position > self._trimmed) & (LOG.c.position <= last)
+            some = sql.select(LOG.c.position).where(within).order_by(LOG.c.position).limit(TRIMMED).subquery()
+            upto = connection.execute(sql.select(sql.func.max(some.c.position))).scalar()
+            if upto is not None:
+                old = within & LOG.c.subscription.is_(None) & (LOG.c.position <= upto)
+                count = connection.execute(sql.delete(LOG).where(old)).rowcount
+                connection.execute(sql.delete(KEYS).where(KEYS.c.first <= upto))
+            else:
+                superseded = LOG.c.subscription.is_not(None) & (LOG.c.until <= changes)
+                superseded &= (LOG.c.kind != str(Kind.UNSUBSCRIBE)) | (LOG.c.position <= last)
+                these = sql.select(LOG.c.position).where(superseded).limit(TRIMMED).scalar_subquery()
+                count = connection.execute(sql.delete(LOG).where(LOG.c.position.in_(these))).rowcount
+        if upto is None:
+            return Trimmed(count, more=count == TRIMMED)
+        self._trimmed = upto
+        return Trimmed(count, more=True)
 
     def checkpoint(self) -> None:
         """As `rtfilter.store.database.checkpoint`. Others may write and read meanwhile."""
@@ -394,12 +408,12 @@ class Log:
         if user is not None:
             asked = asked.where(LOG.c.user == user)
         if since is not None:
-            after = max(after, self._before(since))
+            after = max(after, self.before(since))
         if until is not None:
-            asked = asked.where(LOG.c.position <= self._before(until))
+            asked = asked.where(LOG.c.position <= self.before(until))
         return self._pages(asked, after, FEW)
 
-    def _before(self, moment: float) -> int:
+    def before(self, moment: float) -> int:
         """The last position that arrived before a moment: `at` ascends with positions."""
         low, high = 0, self.head
         with self._engine.connect() as connection:

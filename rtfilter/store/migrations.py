@@ -30,7 +30,16 @@ def _count_failures_of_webhooks(connection: sql.Connection) -> None:
         connection.exec_driver_sql("ALTER TABLE webhooks ADD COLUMN failures INTEGER NOT NULL DEFAULT 0")
 
 
-STEPS: Final[tuple[Step, ...]] = (_find_keys_by_position, _count_failures_of_webhooks)
+def _find_what_was_superseded(connection: sql.Connection) -> None:
+    """To 4. Or each trim would look at all subscriptions."""
+    connection.exec_driver_sql("CREATE INDEX superseded ON log (until) WHERE until IS NOT NULL")
+
+
+STEPS: Final[tuple[Step, ...]] = (
+    _find_keys_by_position,
+    _count_failures_of_webhooks,
+    _find_what_was_superseded,
+)
 """The first leads from version 1 to 2. A step names its columns itself: `TABLES` is of the last version."""
 VERSION: Final = 1 + len(STEPS)
 """Of the tables."""

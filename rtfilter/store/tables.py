@@ -40,6 +40,12 @@ sql.Index(
     sqlite_where=LOG.c.subscription.is_not(None),
     postgresql_where=LOG.c.subscription.is_not(None),
 )
+sql.Index(
+    "superseded",
+    LOG.c.until,
+    sqlite_where=LOG.c.until.is_not(None),
+    postgresql_where=LOG.c.until.is_not(None),
+)
 KEYS = sql.Table(
     "keys",
     TABLES,

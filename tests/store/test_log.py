@@ -64,6 +64,19 @@ def gone(id):
     return Entry(Kind.UNSUBSCRIBE, "f", "ann", b'{"reason": "removed"}', id)
 
 
+def trim(log, moment, changes):
+    """All that is needed no more; returns how many entries."""
+    return sum(counts(log, log.before(moment), changes))
+
+
+def counts(log, last, changes):
+    """Entries removed by each part."""
+    more = True
+    while more:
+        count, more = log.trim(last, changes)
+        yield count
+
+
 def put(log, *entries, key=None):
     (placed,) = log.commit([Request(entries, key)])
     assert placed.error is None
@@ -147,7 +160,7 @@ def test_who_opened_the_log_before_may_write_no_more(url):
         lambda log: put(log, event()),
         lambda log: log.put_filter("f", b"[]", None),
         lambda log: log.remove_filter("f"),
-        lambda log: log.trim(0.0, 0),
+        lambda log: log.trim(0, 0),
     )
     for write in writes:
         with pytest.raises(TakenError):
@@ -179,12 +192,12 @@ def test_subscriptions_are_as_they_were_at_a_position(opened):
     assert {one.position for one in opened.entries(0, filter="f")} == {first, second, replaced, removed}
     assert [one.position for one in opened.entries(first, replaced, "f")] == [second, replaced]
     opened.commit([], Progress(replaced))
-    opened.trim(0.0, removed)
+    trim(opened, 0.0, removed)
     assert at(replaced) == {first: replaced, second: second}
     opened.commit([], Progress(removed))
-    opened.trim(0.0, removed)
+    trim(opened, 0.0, removed)
     assert [one.position for one in opened.entries(0)] == [replaced, removed], "its user may have to be told"
-    opened.trim(1.0, removed)
+    trim(opened, 1.0, removed)
     assert [one.position for one in opened.entries(0)] == [replaced]
 
 
@@ -241,7 +254,7 @@ def test_positions_are_never_used_again(url):
     log = Log(engine(url))
     put(log, event(), event(), event())
     log.commit([], Progress(3))
-    assert log.trim(1.0, 3) == 3
+    assert trim(log, 1.0, 3) == 3
     log.close()
     log = Log(engine(url))
     assert put(log, event()) == 4
@@ -251,7 +264,25 @@ def test_positions_are_never_used_again(url):
 def test_what_is_not_settled_is_not_trimmed(opened):
     put(opened, event(), event())
     opened.commit([], Progress(1))
-    assert opened.trim(1.0, 5) == 1
+    assert trim(opened, 1.0, 5) == 1
+
+
+def test_what_is_needed_no_more_goes_by_parts(opened, monkeypatch):
+    monkeypatch.setattr("rtfilter.store.log.TRIMMED", 2)
+    ids = [put(opened, sub()) for _ in range(3)]
+    put(opened, *[event()] * 5, key=Key("ann", "k", b"r"))
+    for id in ids:
+        put(opened, gone(id))
+    last = put(opened, event(), event(at=9.0)) + 1
+    opened.commit([], Progress(opened.head))
+    parts = []
+    for count in counts(opened, opened.before(5.0), opened.head):
+        parts.append(count)
+        put(opened, event(at=9.0))  # others come in between
+    assert (max(parts), sum(parts)) == (2, 3 + 5 + 3 + 1)
+    left = [one.position for one in opened.entries(0)]
+    assert left == list(range(last, last + 1 + len(parts)))
+    assert not opened.has(Key("ann", "k", b"r"))
 
 
 def test_progress_that_was_written_without_an_answer_is_written_again(opened):
