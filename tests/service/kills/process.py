@@ -205,7 +205,10 @@ class Session:
         count = 0
         try:
             while count != most:
-                self._take(json.loads(self._socket.recv(timeout=seconds)))
+                message = json.loads(self._socket.recv(timeout=seconds))
+                if self._server.ended and message.get("kind") == "busy":
+                    continue  # it says that it ends, and then does
+                self._take(message)
                 count += 1
         except TimeoutError:
             pass
