@@ -157,6 +157,8 @@ class Server:
             if int(answer.headers["retry-after"]) < 1:
                 raise FaultError(f"{method} {path} is to be asked again, but not when: {found!r}")
             raise BusyError(json.loads(found)["detail"])
+        if answer.status == 503 and self.ended and 503 not in allowed:
+            raise self.reason(ConnectionError(found))
         if answer.status >= 300 and answer.status not in allowed:
             raise FaultError(f"{method} {path} is answered with {answer.status}: {found!r}")
         return answer.status, json.loads(found) if found else None
@@ -197,6 +199,8 @@ class Session:
         if message["directive"] == "ERROR" and message["kind"] not in allowed:
             if message["kind"] == "busy" and self._server.patient:
                 raise BusyError(message["error"])
+            if message["kind"] == "busy" and self._server.ended:
+                raise self._server.reason(ConnectionError(message["error"]))
             raise FaultError(f"{directive} {more} is answered with {message}")
         return message
 
