@@ -6,18 +6,16 @@ finds. Filters without an equality are tried by every event. Nothing is compiled
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.dtypes import IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.matchers.filters import Filters
+from rtfilter.matchers.eventwise import PredicateMatcher
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.model import Constraint, Filter, Predicate, Test
+from rtfilter.predicates.model import Constraint, Filter, Test
 from rtfilter.results import Hits
 
 
@@ -35,68 +33,36 @@ class _Place(NamedTuple):
     value: Any
 
 
-class HashesMatcher:
+class HashesMatcher(PredicateMatcher):
     """Matches by hash look-ups; ahead where nearly all filters have an equality that few events satisfy."""
 
     takes = Takes(boxes=False, comparisons=True)
-    options: Mapping[str, Any] = MappingProxyType({})
+    unit = "filters"
 
     def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+        super().__init__(schema)
         self._read = {field.name: field.read for field in schema.fields}
         self._waiting: dict[str | None, dict[Any, list[_Waiting]]] = {}  # by attribute, then by value
-        self._places: dict[int, list[_Place]] = {}  # of each id; in the order of its filters
-        self._predicates: dict[int, Predicate] = {}
-        self._updates = 0
 
-    def add(self, filters: Filters) -> None:
-        """See `Matcher`."""
-        for id, predicate in zip(filters.ids.tolist(), filters.predicates(), strict=True):
-            self._predicates[id] = predicate
-            self._places[id] = []
-        for id, predicate in zip(filters.ids.tolist(), filters.predicates(), strict=True):
-            for conjunction in predicate.filters:
-                self._wait(id, conjunction)
-
-    def _wait(self, id: int, conjunction: Filter) -> None:
+    def insert(self, id: int, filter: Filter) -> None:
         """Let a filter wait under the equality with the fewest values, or under none."""
-        best = min(conjunction.constraints, key=_choices, default=None)
-        if not isinstance(best, Constraint) or _choices(best) == _MANY:
-            places = [_Place(None, None)]
-            best = None
-        else:
-            values = best.value if best.operator == "in" else (best.value,)
-            places = [_Place(best.attribute, value) for value in values]
-        rest = Filter(tuple(test for test in conjunction.constraints if test is not best))
-        for place in places:
-            self._places[id].append(place)
+        best = _best(filter)
+        rest = Filter(tuple(test for test in filter.constraints if test is not best))
+        for place in _places(best):
             under = self._waiting.setdefault(place.attribute, {})
             under.setdefault(place.value, []).append(_Waiting(id, rest))
-            self._updates += 1
 
-    def remove(self, ids: IntArray) -> BoolArray:
-        """See `Matcher`."""
-        known = np.zeros(len(ids), np.bool_)
-        for row, id in enumerate(ids.tolist()):
-            known[row] = id in self._predicates
-            for place in self._places.get(id, ()):
-                self._leave(id, place)
-            # Last: if this is interrupted, it can be done again.
-            self._places.pop(id, None)
-            self._predicates.pop(id, None)
-        return known
-
-    def _leave(self, id: int, place: _Place) -> None:
-        under = self._waiting.get(place.attribute, {})
-        before = under.get(place.value, [])
-        left = [one for one in before if one.id != id]
-        self._updates += len(before) - len(left)
-        if left:
-            under[place.value] = left
-            return
-        under.pop(place.value, None)
-        if not under:
-            self._waiting.pop(place.attribute, None)
+    def delete(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
+        for place in _places(_best(filter)):
+            under = self._waiting.get(place.attribute, {})
+            left = [one for one in under.get(place.value, ()) if one.id != id]
+            if left:
+                under[place.value] = left
+                continue
+            under.pop(place.value, None)
+            if not under:
+                self._waiting.pop(place.attribute, None)
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
         """See `Matcher`; visits are filters tried."""
@@ -129,37 +95,11 @@ class HashesMatcher:
                     own += under.get(canonical, ())
         return found
 
-    def ids(self) -> IntArray:
-        """See `Matcher`."""
-        return np.sort(np.fromiter(self._predicates, np.int64, len(self._predicates)))
-
-    def __len__(self) -> int:
-        return len(self._predicates)
-
-    def __contains__(self, id: int) -> bool:
-        return id in self._predicates
-
-    def content(self, ids: Iterable[int] | None = None) -> Filters:
-        """The predicates of some ids, or of all."""
-        names = list(self._predicates if ids is None else ids)
-        predicates = [self._predicates[id] for id in names]
-        return Filters.of_predicates(self._schema, predicates, np.array(names, np.int64))
-
-    @property
-    def updates(self) -> int:
-        """Filters added and removed; one with a set counts for each of its values."""
-        return self._updates
-
-    def stats(self) -> dict[str, Any]:
-        """Filters and look-ups; memory is not known."""
+    def details(self) -> dict[str, Any]:
+        """Filters as they wait, and those that every event tries."""
         return {
-            "filters": sum(len(own) for under in self._waiting.values() for own in under.values()),
+            "waiting": sum(len(own) for under in self._waiting.values() for own in under.values()),
             "without_equality": len(self._waiting.get(None, {}).get(None, ())),
-            "dimensions": self._schema.dimensions,
-            "height": 1,
-            "updates": self._updates,
-            "bytes": 0,
-            "unit": "filters",
         }
 
 
@@ -173,3 +113,17 @@ def _choices(test: Test) -> int:
     if test.operator == "=":
         return 1
     return len(test.value) if test.operator == "in" else _MANY
+
+
+def _best(filter: Filter) -> Constraint | None:
+    """The equality with the fewest values, if there is one."""
+    best = min(filter.constraints, key=_choices, default=None)
+    return best if isinstance(best, Constraint) and _choices(best) < _MANY else None
+
+
+def _places(best: Constraint | None) -> list[_Place]:
+    """Where a filter waits whose best equality this is."""
+    if best is None:
+        return [_Place(None, None)]
+    values = best.value if best.operator == "in" else (best.value,)
+    return [_Place(best.attribute, value) for value in values]

@@ -14,6 +14,7 @@ MATCHERS: Final[Mapping[str, str]] = {
     "masks": "rtfilter.matchers.masks:MasksMatcher",
     "counting": "rtfilter.matchers.counting:CountingMatcher",
     "hashes": "rtfilter.matchers.hashes:HashesMatcher",
+    "naive": "rtfilter.matchers.naive:NaiveMatcher",
 }
 """Name to module and class; imported only when wanted."""
 

@@ -1,0 +1,153 @@
+"""What matchers share that keep predicates as they are, and take one event after the other, as papers do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
+from rtfilter.matchers.filters import Filters
+from rtfilter.matchers.port import Takes
+from rtfilter.predicates.model import Filter, Predicate
+from rtfilter.results import Hits
+
+
+class Event(NamedTuple):
+    """One event.
+
+    Attributes
+    ----------
+    row : mapping
+        As it came, flat: what `Predicate.satisfied_by` takes.
+    values : dict
+        Canonical value of each attribute that has one of its type, by flattened name.
+    """
+
+    row: Mapping[str, object]
+    values: dict[str, Any]
+
+
+class PredicateMatcher(ABC):
+    """Keeps the predicates of all subscriptions. A subclass puts their filters where it finds them again."""
+
+    takes = Takes(boxes=False)
+    options: Mapping[str, Any] = MappingProxyType({})
+    unit: str
+    """What `Hits.visits` counts."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._predicates: dict[int, Predicate] = {}
+        self._updates = 0
+
+    @abstractmethod
+    def insert(self, id: int, filter: Filter) -> None:
+        """Put in a filter of a subscription. It may be interrupted; then `delete` follows."""
+
+    @abstractmethod
+    def delete(self, id: int, filter: Filter) -> None:
+        """Take a filter out again, as far as it is there: it may be called again after an interrupt.
+
+        Filters of a subscription come in the order in which they were put in, and equal ones several times.
+        """
+
+    @abstractmethod
+    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+        """See `Matcher`."""
+
+    def workload(self, events: EventTable) -> IntArray:
+        """One for each event, where there is anything to match: no estimate is known."""
+        return np.full(len(events), int(bool(self._predicates)), np.int64)
+
+    def add(self, filters: Filters) -> None:
+        """See `Matcher`."""
+        for id, predicate in zip(filters.ids.tolist(), filters.predicates(), strict=True):
+            self._predicates[id] = predicate  # first, so that `remove` knows it after an interrupt
+            for conjunction in predicate.filters:
+                self.insert(id, conjunction)
+                self._updates += 1
+
+    def remove(self, ids: IntArray) -> BoolArray:
+        """See `Matcher`."""
+        known = np.zeros(len(ids), np.bool_)
+        for row, id in enumerate(ids.tolist()):
+            predicate = self._predicates.get(id)
+            if predicate is None:
+                continue
+            known[row] = True
+            for conjunction in predicate.filters:
+                self.delete(id, conjunction)
+                self._updates += 1
+            self._predicates.pop(id)  # last: if this is interrupted, it can be done again
+        return known
+
+    def ids(self) -> IntArray:
+        """See `Matcher`."""
+        return np.sort(np.fromiter(self._predicates, np.int64, len(self._predicates)))
+
+    def __len__(self) -> int:
+        return len(self._predicates)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._predicates
+
+    def content(self, ids: Iterable[int] | None = None) -> Filters:
+        """The predicates of some ids, or of all."""
+        names = list(self._predicates if ids is None else ids)
+        predicates = [self._predicates[id] for id in names]
+        return Filters.of_predicates(self._schema, predicates, np.array(names, np.int64))
+
+    @property
+    def updates(self) -> int:
+        """Filters that came and went."""
+        return self._updates
+
+    def stats(self) -> dict[str, Any]:
+        """Filters, and what `details` says; memory is not known."""
+        return {
+            "filters": sum(len(one.filters) for one in self._predicates.values()),
+            "dimensions": self._schema.dimensions,
+            "height": 1,
+            "updates": self._updates,
+            "bytes": 0,
+            "unit": self.unit,
+            **self.details(),
+        }
+
+    def details(self) -> dict[str, Any]:
+        """What there is to know of its structure, JSON-able."""
+        return {}
+
+
+class EventwiseMatcher(PredicateMatcher):
+    """Takes one event after the other."""
+
+    @abstractmethod
+    def find(self, event: Event) -> tuple[set[int], int]:
+        """The subscriptions that an event matches, and the operations that finding them took."""
+
+    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+        """See `Matcher`."""
+        offsets, operations = np.zeros(len(events) + 1, np.int64), np.zeros(len(events), np.int64)
+        ids: list[int] = []
+        for row, event in enumerate(self._events(events)):
+            found, operations[row] = self.find(event)
+            ids += found
+            offsets[row + 1] = len(ids)
+        return Hits(offsets, np.array(ids, np.int64), None, operations)
+
+    def _events(self, events: EventTable) -> Iterable[Event]:
+        columns = [(field.name, field.read, events.values(field.name)) for field in events.fields]
+        for row in range(len(events)):
+            values = {}
+            for name, read, given in columns:
+                value = None if given[row] is None else read(given[row])
+                if value is not None:
+                    values[name] = value
+            yield Event(events.row(row), values)

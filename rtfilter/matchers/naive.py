@@ -1,0 +1,34 @@
+"""Every subscription is asked, one after the other: what all others are held against."""
+
+from __future__ import annotations
+
+from rtfilter.matchers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.port import Takes
+from rtfilter.predicates.model import Filter
+
+
+class NaiveMatcher(EventwiseMatcher):
+    """Tries each filter up to its first constraint that does not hold."""
+
+    takes = Takes(boxes=False, comparisons=True)
+    unit = "constraints"
+
+    def insert(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`: the predicates are all there is."""
+
+    def delete(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
+
+    def find(self, event: Event) -> tuple[set[int], int]:
+        """See `EventwiseMatcher`; operations are constraints that were evaluated."""
+        found, evaluated = set(), 0
+        for id, predicate in self._predicates.items():
+            for conjunction in predicate.filters:
+                for constraint in conjunction.constraints:
+                    evaluated += 1
+                    if not constraint.matches(event.row):
+                        break
+                else:
+                    found.add(id)
+                    break
+        return found, evaluated
