@@ -1,0 +1,116 @@
+"""An interval tree: closed intervals, and which of them hold a point."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class _Node(NamedTuple):
+    """An interval; no node is ever changed."""
+
+    key: tuple[Any, int]  # low end and number, by which nodes are in order
+    high: Any
+    item: Any
+    priority: float  # the highest is on top
+    left: _Node | None
+    right: _Node | None
+    highest: Any  # high end of all intervals here and below
+
+
+class IntervalTree(Generic[T]):
+    """Intervals of values of one kind, in a treap (Aragon and Seidel 1989) where nodes know the highest end.
+
+    A change builds the nodes from the root to its place anew, and then sets the root: an interrupt leaves the
+    old tree or the new one. Of n intervals, a change costs O(log n) on the average, in any order of changes,
+    and so does each interval that a search finds. Recursion is that deep and no deeper.
+    """
+
+    def __init__(self) -> None:
+        self._root: _Node | None = None
+        self._random = random.Random(0)
+
+    def __bool__(self) -> bool:
+        return self._root is not None
+
+    def add(self, low: Any, high: Any, number: int, item: T) -> None:
+        """Put in an interval with both ends; intervals of equal low ends have different numbers.
+
+        One whose low end is above the high one holds no point.
+        """
+        self._root = _add(self._root, _node((low, number), high, item, self._random.random(), None, None))
+
+    def remove(self, low: Any, number: int) -> None:
+        """Take an interval out, if it is there."""
+        self._root = _remove(self._root, (low, number))
+
+    def holding(self, point: Any) -> list[T]:
+        """The items of all intervals that hold a point."""
+        found: list[T] = []
+        waiting = [self._root]
+        while waiting:
+            node = waiting.pop()
+            if node is None or node.highest < point:
+                continue
+            waiting.append(node.left)
+            if node.key[0] <= point:
+                if point <= node.high:
+                    found.append(node.item)
+                waiting.append(node.right)
+        return found
+
+
+def _node(
+    key: tuple[Any, int], high: Any, item: Any, priority: float, left: _Node | None, right: _Node | None
+) -> _Node:
+    highest = high
+    if left is not None and left.highest > highest:
+        highest = left.highest
+    if right is not None and right.highest > highest:
+        highest = right.highest
+    return _Node(key, high, item, priority, left, right, highest)
+
+
+def _over(node: _Node, left: _Node | None, right: _Node | None) -> _Node:
+    """The same interval above others."""
+    return _node(node.key, node.high, node.item, node.priority, left, right)
+
+
+def _add(tree: _Node | None, new: _Node) -> _Node:
+    if tree is None or new.priority > tree.priority:
+        return _over(new, *_split(tree, new.key))
+    if new.key < tree.key:
+        return _over(tree, _add(tree.left, new), tree.right)
+    return _over(tree, tree.left, _add(tree.right, new))
+
+
+def _split(tree: _Node | None, key: tuple[Any, int]) -> tuple[_Node | None, _Node | None]:
+    """What lies before a key, and what lies after it."""
+    if tree is None:
+        return None, None
+    if tree.key < key:
+        left, right = _split(tree.right, key)
+        return _over(tree, tree.left, left), right
+    left, right = _split(tree.left, key)
+    return left, _over(tree, right, tree.right)
+
+
+def _remove(tree: _Node | None, key: tuple[Any, int]) -> _Node | None:
+    if tree is None:
+        return None
+    if key == tree.key:
+        return _merged(tree.left, tree.right)
+    if key < tree.key:
+        return _over(tree, _remove(tree.left, key), tree.right)
+    return _over(tree, tree.left, _remove(tree.right, key))
+
+
+def _merged(left: _Node | None, right: _Node | None) -> _Node | None:
+    """Two trees as one, where all in the left one lies before all in the right one."""
+    if left is None or right is None:
+        return right if left is None else left
+    if left.priority > right.priority:
+        return _over(left, left.left, _merged(left.right, right))
+    return _over(right, _merged(left, right.left), right.right)
