@@ -13,10 +13,13 @@ MATCHERS: Final[Mapping[str, str]] = {
     "rtree": "rtfilter.matchers.rtree:RTreeMatcher",
     "masks": "rtfilter.matchers.masks:MasksMatcher",
     "counting": "rtfilter.matchers.counting:CountingMatcher",
+    "shared-counting": "rtfilter.matchers.shared_counting:SharedCountingMatcher",
+    "shared-counting-filters": "rtfilter.matchers.shared_counting:CountingInFilters",
+    "shared-counting-stamped": "rtfilter.matchers.shared_counting:CountingWithStamps",
     "hashes": "rtfilter.matchers.hashes:HashesMatcher",
     "naive": "rtfilter.matchers.naive:NaiveMatcher",
 }
-"""Name to module and class; imported only when wanted."""
+"""Name to module and class, or what makes the matcher; imported only when wanted."""
 
 Factory = str | Callable[[Schema], Matcher]
 """A name in `MATCHERS`, or what makes a matcher of a schema, as a class does."""
