@@ -1,0 +1,99 @@
+"""Copies of a matcher: changes reach all, and any of them matches."""
+
+import threading
+from functools import partial
+
+import numpy as np
+import pytest
+
+from rtfilter import EventFilter, Schema
+from rtfilter.matchers import Filters, check_matcher
+from rtfilter.matchers.replicated import ReplicatedMatcher
+from rtfilter.matchers.shared_counting import SharedCountingMatcher
+from rtfilter.predicates.model import Predicate
+
+SCHEMA = Schema({"x": int})
+
+
+def filters_of(*sources):
+    return Filters.of_predicates(SCHEMA, [Predicate.parse(source, SCHEMA) for source in sources])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("of", ["shared-counting", "shared-counting-filters", "masks"])
+def test_copies_keep_the_promises(of, seed):
+    check_matcher(partial(ReplicatedMatcher, of=of, copies=3), seed)
+
+
+def test_every_copy_answers_the_same_after_each_change():
+    matcher = ReplicatedMatcher(SCHEMA, copies=3)
+    events = SCHEMA.read([{"x": 1}])
+
+    def answers():
+        return [sorted(matcher.match(events).ids.tolist()) for _ in range(3)]
+
+    matcher.add(filters_of("x = 1", "x < 5"))
+    assert answers() == [[0, 1]] * 3
+    assert matcher.remove(np.array([0, 7])).tolist() == [True, False]
+    assert answers() == [[1]] * 3
+    assert matcher.stats()["copies"] == 3
+
+
+def test_two_threads_match_in_two_copies_at_once():
+    both = threading.Barrier(2, timeout=20)  # breaks unless both threads come
+
+    class Meeting(SharedCountingMatcher):
+        """Bears one thread, which waits inside for another one that matches elsewhere."""
+
+        def find(self, event):
+            both.wait()
+            return super().find(event)
+
+    matcher = ReplicatedMatcher(SCHEMA, of=partial(Meeting, counters="filters"), copies=2)
+    assert matcher.takes.threads
+    matcher.add(filters_of("x = 1"))
+    found = []
+
+    def match():
+        found.append(matcher.match(SCHEMA.read([{"x": 1}])).ids.tolist())
+
+    threads = [threading.Thread(target=match) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[0], [0]]
+
+
+def test_a_change_cut_short_between_copies_can_be_undone(monkeypatch):
+    matcher = ReplicatedMatcher(SCHEMA)
+    matcher.add(filters_of("x = 1"))
+    first, second = matcher._copies
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(first, "remove", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            matcher.remove(np.array([0]))
+    assert 0 in matcher
+    assert 0 not in second
+    assert matcher.remove(np.array([0])).tolist() == [True]
+    with monkeypatch.context() as patch:
+        patch.setattr(second, "add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            matcher.add(filters_of("x = 1"))
+    assert matcher.remove(np.array([0])).tolist() == [True]
+    assert [len(copy) for copy in matcher._copies] == [0, 0]
+
+
+def test_a_filter_may_have_copies():
+    filter = EventFilter(SCHEMA, matcher=partial(ReplicatedMatcher, of="shared-counting-filters"))
+    filter.subscribe("x < 3")
+    assert [sorted(ids) for ids in filter.match_batch([{"x": 1}, {"x": 3}])] == [[0], []]
+
+
+def test_there_is_at_least_one_copy():
+    with pytest.raises(ValueError, match="at least 1 copy, not 0"):
+        ReplicatedMatcher(SCHEMA, copies=0)
