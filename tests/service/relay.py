@@ -27,6 +27,8 @@ class Relay:
         return self
 
     def __exit__(self, *_):
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # or a thread would wait for ever
         self._listening.close()
         self.reset()
 

@@ -99,7 +99,8 @@ class Knowledge:
         self.by_id = {}
         self.acknowledged = {user: set() for user in users}
         self.perhaps = {user: set() for user in users}
-        self.seen = {user: set() for user in users}
+        self.pending = {user: set() for user in users}  # delivered, and surely not acknowledged
+        self._living = {user: [] for user in users}
         self.delivered = 0
 
     def now(self):
@@ -147,13 +148,25 @@ class Knowledge:
             subscription.id = id
             self.by_id[id] = subscription
             self.subscriptions[subscription.user].append(subscription)
+            self._living[subscription.user].append(subscription)
             self.answered(subscription.versions[0])
 
     def answered(self, version):
         with self.lock:
             version.ended, version.last_at = self.now(), time.time()
 
+    def acknowledge(self, user, places):
+        with self.lock:
+            self.acknowledged[user].update(places)
+            self.pending[user].difference_update(places)
+
     # -- what is right ---------------------------------------------------------------------------------------
+
+    def living(self, user):
+        """The subscriptions of a user that are there for ever; once one is not, it never is again."""
+        with self.lock:
+            self._living[user] = [one for one in self._living[user] if one.lives]
+            return list(self._living[user])
 
     def possible(self, publish, one):
         """The versions of a subscription that a publish may have met."""
@@ -195,7 +208,7 @@ class Knowledge:
             place = message["position"]
             if place in self.acknowledged[user]:
                 raise FaultError(f"{place} was acknowledged by {user}, and is delivered: {message}")
-            self.seen[user].add(place)
+            self.pending[user].add(place)
             if "reason" in message:
                 id = message.get("ended", message.get("subscription"))
                 return self._check_end(user, id, message["reason"])
@@ -208,7 +221,7 @@ class Knowledge:
             ids = message["subscriptions"]
             for id in ids:
                 self._check_pair(user, id, serial, message)
-            for one in self.subscriptions[user]:
+            for one in self.living(user):
                 if one.id not in ids and self.must(serial, one):
                     raise FaultError(f"{message} leaves out subscription {one}")
             return None
@@ -247,19 +260,21 @@ class Knowledge:
                 if ended:
                     ended.told = True
             done = self.acknowledged[user] | self.perhaps[user]
+            kept = [
+                serial
+                for serial, publish in self.publish_of.items()
+                if publish.places and self.kept(publish) and self.position_of[serial] not in done
+            ]
+            living = self.living(user)
             due = {
                 (self.position_of[serial], one.id)
-                for one in self.subscriptions[user]
-                for serial, publish in self.publish_of.items()
-                if publish.places
-                and self.position_of[serial] not in done
-                and self.must(serial, one)
-                and self.kept(publish)
+                for serial in kept
+                for one in living
+                if self.must(serial, one)
             }
             if due - found:
                 raise FaultError(f"lost for {user}: {sorted(due - found)[:5]}, {len(due - found)} in all")
 
     def expected(self, user):
         """Ids of the subscriptions that are there for ever."""
-        with self.lock:
-            return {one.id for one in self.subscriptions[user] if one.lives}
+        return {one.id for one in self.living(user)}

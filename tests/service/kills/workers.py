@@ -123,20 +123,24 @@ class Subscriber(Worker):
     def __init__(self, *given):
         super().__init__(*given)
         self._ready = False
-        self._numbers = {}
+        self._begin()
+
+    def _begin(self):
+        """Nothing has been sent over this session."""
+        self._numbers, self._last, self._sent = {}, 0, set()
 
     def resume(self):
         """Ask again, then receive."""
         self._ready = False
         self.repeat()
-        left = self.known.seen[self.name] - self.known.acknowledged[self.name]
+        left = set(self.known.pending[self.name])
         if left and self.random.random() < 0.3:
             self.surely(lambda: self._post(left, False))
         self._connect()
 
     def _connect(self):
         self.leave()
-        self._numbers = {}
+        self._begin()
         self._session = self.open_session(self._take)
         if self.random.random() < 0.8:
             self._session.say("GET")
@@ -156,15 +160,14 @@ class Subscriber(Worker):
 
     def _take(self, message):
         number = message["number"]
-        if number != max(self._numbers, default=0) + 1:
-            raise FaultError(f"{message} comes after number {max(self._numbers, default=0)}")
+        if number != self._last + 1:
+            raise FaultError(f"{message} comes after number {self._last}")
         parts = message["events"] if message["directive"] == "DIGEST" else [message]
         for one in parts:
-            if one.get("redelivered") == 0 and any(
-                one["position"] in sent for sent in self._numbers.values()
-            ):
+            if one.get("redelivered") == 0 and one["position"] in self._sent:
                 raise FaultError(f"{message} comes again as if it came first")
-        self._numbers[number] = {one["position"] for one in parts}
+        self._last, self._numbers[number] = number, {one["position"] for one in parts}
+        self._sent |= self._numbers[number]
         for one in parts:
             if ended := self.known.check(self.name, one):
                 ended.told = True
@@ -189,7 +192,7 @@ class Subscriber(Worker):
         self._stop()
 
     def mine(self):
-        return [one for one in self.known.subscriptions[self.name] if one.lives]
+        return self.known.living(self.name)
 
     def _listen(self):
         self._session.listen(self.random.choice([0.01, 0.03, 0.1]))
@@ -209,9 +212,9 @@ class Subscriber(Worker):
             self._acknowledged(places)
 
     def _acknowledge_places(self):
-        seen = sorted(self.known.seen[self.name] - self.known.acknowledged[self.name])
-        if seen:
-            places = self.random.sample(seen, self.random.randrange(len(seen)) + 1)
+        pending = sorted(self.known.pending[self.name])
+        if pending:
+            places = self.random.sample(pending, self.random.randrange(len(pending)) + 1)
             self._acknowledging(places)
             self._post(places)
 
@@ -227,11 +230,11 @@ class Subscriber(Worker):
             self._barrier()
             self._acknowledged(places)
         else:
-            self.known.acknowledged[self.name].update(places)
+            self.known.acknowledge(self.name, places)
 
     def _acknowledged(self, places):
         self._open.remove(self._pending)
-        self.known.acknowledged[self.name].update(places)
+        self.known.acknowledge(self.name, places)
 
     # -- subscriptions ---------------------------------------------------------------------------------------
 

@@ -31,16 +31,16 @@ class Ordered(Subscriber):
         return {"order": "key"}
 
     def _connect(self):
-        self._last = {}
+        self._place_of = {}  # the last one, by price
         super()._connect()
 
     def _take(self, message):
         super()._take(message)
         if message["directive"] == "EVENT" and message["redelivered"] == 0:
             price, place = message["event"]["price"], message["position"]
-            if place < self._last.get(price, 0):
-                raise FaultError(f"{message} comes after {self._last[price]}, and order was asked for")
-            self._last[price] = place
+            if place < self._place_of.get(price, 0):
+                raise FaultError(f"{message} comes after {self._place_of[price]}, and order was asked for")
+            self._place_of[price] = place
 
 
 class Slow(OverTcp):
