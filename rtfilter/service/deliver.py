@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import islice
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -15,6 +16,10 @@ from rtfilter.service.backlog import Backlog, Bounds
 from rtfilter.service.records import Delivery
 from rtfilter.store.tables import Logged, Mark, Progress, Row
 
+FEWEST: Final = 16
+"""Users of one progress at least, where there are more."""
+MOST_PARTS: Final = 8
+"""Progresses until all users have been in one."""
 SWEEP: Final = 10.0
 """Seconds at most between two looks for deliveries that are too old."""
 FEW: Final = 1000
@@ -152,8 +157,10 @@ class Deliver:
         self._digests: dict[tuple[str, str], _Digest] = {}
         self._swept = 0.0
         self._changed: set[str] = set()  # users whose progress is not written
+        self._round: dict[str, None] = {}  # of those that had changed when it began, the ones yet to write
+        self._of_round = self._part = 0  # what was settled then; users of each part
         self.full: set[str] = set()
-        self._unwritten = Progress(0)  # what a failed transaction did not write
+        self._unwritten = Progress(None)  # what a failed transaction did not write
         self.counts: Counter[str] = Counter(delivered=0, redelivered=0, acknowledged=0, dropped=0, expired=0)
 
     # -- from the log ----------------------------------------------------------------------------------------
@@ -349,21 +356,40 @@ class Deliver:
         size = sum(backlog.bytes for backlog in backlogs)
         return Waiting(sum(sizes), max(sizes, default=0), size, oldest)
 
-    def progress(self, settled: int) -> Progress:
-        """What is to be written now; `settled` as of `Progress`."""
-        before, self._unwritten = self._unwritten, Progress(0)
+    def progress(self, settled: int, whole: bool) -> Progress:
+        """What is to be written now.
+
+        Parameters
+        ----------
+        settled : int
+            As of `Progress`, at this moment.
+        whole : bool
+            Of all users. Without it, of some, and of the others with the next ones: so it is never long.
+            Only the last of such a round says what was settled when the round began.
+        """
+        if whole or not self._round:
+            self._round, self._of_round = self._round | dict.fromkeys(self._changed), settled
+            self._changed.clear()
+            self._part = max(FEWEST, -(-len(self._round) // MOST_PARTS))
+        users = list(self._round if whole else islice(self._round, self._part))
+        before, self._unwritten = self._unwritten, Progress(None)
         rows = {(row.user, row.number): row for row in before.rows}
         gone, marks = list(before.gone), {}
-        for user in self._changed:
-            marks[user], new, emptied = self._backlogs[user].written(settled)
+        for user in users:
+            del self._round[user]
+            self._changed.discard(user)
+            marks[user], new, emptied = self._backlogs[user].written(self._of_round)
             rows |= {(user, number): Row(user, number, held) for number, held in new.items()}
             gone += ((user, number) for number in emptied)
-        self._changed.clear()
         for row in gone:
             rows.pop(row, None)
-        return Progress(settled, marks, list(rows.values()), gone)
+        return Progress(None if self._round else self._of_round, marks, list(rows.values()), gone)
+
+    def owes(self, user: str) -> bool:
+        """Whether what a user has acknowledged is to be in a progress to come."""
+        return user in self._changed or user in self._round
 
     def not_written(self, progress: Progress) -> None:
         """It could not be written; it comes with the next one."""
-        self._changed |= progress.marks.keys()
-        self._unwritten = Progress(0, {}, progress.rows, progress.gone)
+        self._round = dict.fromkeys(progress.marks) | self._round
+        self._unwritten = Progress(None, {}, progress.rows, progress.gone)

@@ -148,7 +148,9 @@ class Pipeline:
         self.deliver = Deliver(self._owners, bounds, log.marks())
         self.measures = Measures()
         self._match = Match(self._indexes, self.deliver.tell, self.measures)
-        self._store = Store(log, self._stored, self._progress, self._not_written, self.measures)
+        self._store = Store(
+            log, self._stored, self._progress, self.deliver.owes, self._not_written, self.measures
+        )
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
         self._database = ThreadPoolExecutor(4, "rtfilter-database")  # apart: it may hang
         self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # they may be long, and nobody else waits
@@ -347,9 +349,11 @@ class Pipeline:
             assert entry.subscription is not None
             self.deliver.end(position, entry.at, entry.filter, entry.user, entry.subscription, reason)
 
-    def _progress(self) -> Progress:
-        self._minder.written = self._match.settled
-        return self.deliver.progress(self._match.settled)
+    def _progress(self, whole: bool) -> Progress:
+        found = self.deliver.progress(self._match.settled, whole)
+        if found.settled is not None:
+            self._minder.written = found.settled
+        return found
 
     def _not_written(self, progress: Progress) -> None:
         self._minder.written = -1  # so that it is tried again
@@ -659,7 +663,7 @@ class Pipeline:
         taken = list(positions)
         await self.settled(min(max(taken, default=0), self._begun))  # it may be one of an earlier run
         self.deliver.acknowledge(who.user, taken)
-        await self._store.flush()
+        await self._store.flush(who.user)
 
     # -- statistics ------------------------------------------------------------------------------------------
 

@@ -30,6 +30,11 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
+class _Flush(NamedTuple):
+    user: str | None
+    answer: asyncio.Future[None]
+
+
 class _Asked(NamedTuple):
     request: Request
     size: int
@@ -49,7 +54,9 @@ class Store:
     stored : callable
         Is told the new entries, in order of their positions, before any caller is.
     progress : callable
-        Gives what is to be written beside them.
+        Gives what is to be written beside them, of all users or, at its choice, of some.
+    owes : callable
+        Whether some of a user is still to be given.
     not_written : callable
         Takes it back where that failed.
     measures : Measures
@@ -64,18 +71,20 @@ class Store:
         self,
         log: Log,
         stored: Callable[[list[Logged]], None],
-        progress: Callable[[], Progress],
+        progress: Callable[[bool], Progress],
+        owes: Callable[[str], bool],
         not_written: Callable[[Progress], None],
         measures: Measures,
     ) -> None:
         self._log, self._stored, self._measures = log, stored, measures
-        self._progress, self._not_written = progress, not_written
+        self._progress, self._owes, self._not_written = progress, owes, not_written
         self._waiting: list[_Asked] = []
         self._bytes = 0
         self._news = asyncio.Event()
-        self._flushes: list[asyncio.Future[None]] = []
+        self._flushes: list[_Flush] = []
         self._next = 0.0  # when the progress may be written again, by the clock of the loop
         self._timer: asyncio.TimerHandle | None = None
+        self._more = False  # the last progress was not of all users
         self.stuck = False
         self._taken: TakenError | None = None  # met by other work than a transaction
         self._missed: list[Logged] = []  # what the log has of failed transactions, and nobody was told
@@ -101,11 +110,11 @@ class Store:
         self._news.set()
         return await answer
 
-    async def flush(self) -> None:
-        """Write the progress; returns once it is durable. Raises `BusyError`."""
+    async def flush(self, user: str | None = None) -> None:
+        """Write the progress, of one user or of all; returns once it is durable. Raises `BusyError`."""
         self._require_free()
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._flushes.append(answer)
+        self._flushes.append(_Flush(user, answer))
         self._news.set()
         await answer
 
@@ -153,12 +162,13 @@ class Store:
                 self._fail(self._take(), self._flushes, self._taken)
                 raise self._taken
             asked = self._take()
-            progress, flushes = None, list[asyncio.Future[None]]()
+            progress, flushes = None, list[_Flush]()
             if loop.time() >= self._next:
-                progress = self._progress()
-                flushes, self._flushes = self._flushes, []
+                progress = self._progress(any(user is None for user, _ in self._flushes))
+                flushes = self._written()
+                self._more = progress.settled is None
                 self._next = loop.time() + min(PACE * _rows(progress), MOST_PACE)
-            elif self._flushes and self._timer is None:
+            if (self._more or self._flushes) and self._timer is None:
                 self._timer = loop.call_at(self._next, self._due)
             if not asked and progress is None:
                 continue
@@ -177,6 +187,7 @@ class Store:
                 self._measures.database_errors += 1
                 if progress is not None:
                     self._not_written(progress)
+                    self._next = loop.time() + MOST_PACE
                 self._fail(asked, flushes, error)
                 continue
             finally:
@@ -188,11 +199,20 @@ class Store:
             missed, self._missed = self._missed, []
             self._stored(missed)
             self._tell(asked, placed)
-            for flush in flushes:
-                if not flush.done():
-                    flush.set_result(None)
+            for _, answer in flushes:
+                if not answer.done():
+                    answer.set_result(None)
 
-    def _late(self, asked: list[_Asked], flushes: list[asyncio.Future[None]]) -> None:
+    def _written(self) -> list[_Flush]:
+        """Take those who wait for what has just been given."""
+        done, left = list[_Flush](), list[_Flush]()
+        for one in self._flushes:
+            owed = one.user is not None and self._owes(one.user)
+            (left if owed else done).append(one)
+        self._flushes = left
+        return done
+
+    def _late(self, asked: list[_Asked], flushes: list[_Flush]) -> None:
         """A transaction takes too long: let nobody wait for it, nor for the next one."""
         _log.critical("a transaction takes longer than %g seconds; nothing new is taken until it ends", LIMIT)
         self._measures.database_errors += 1
@@ -239,12 +259,11 @@ class Store:
             else:
                 one.answer.set_result(range(place.first, place.first + place.size))
 
-    def _fail(
-        self, asked: list[_Asked], flushes: list[asyncio.Future[None]], error: Exception | None = None
-    ) -> None:
+    def _fail(self, asked: list[_Asked], flushes: list[_Flush], error: Exception | None = None) -> None:
         """Tell those who wait that nothing was written, or, without an error, that it is not known."""
         answers: list[asyncio.Future[Any]] = [one.answer for one in asked]
-        for answer in [*answers, *flushes]:
+        answers += [one.answer for one in flushes]
+        for answer in answers:
             if not answer.done():
                 answer.set_exception(_unknown() if error is None else _busy(error))
 

@@ -510,7 +510,8 @@ class _Progress:
         self._row = _into(BACKLOG, BACKLOG.columns.keys(), dialect)
 
     def __call__(self, connection: sql.Connection, progress: Progress) -> None:
-        _put_state(connection, "settled", progress.settled)
+        if progress.settled is not None:
+            _put_state(connection, "settled", progress.settled)
         marks = [
             (user, low, msgspec.json.encode(sorted(beyond))) for user, (low, beyond) in progress.marks.items()
         ]

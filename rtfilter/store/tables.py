@@ -189,8 +189,9 @@ class Progress(NamedTuple):
 
     Attributes
     ----------
-    settled : int
-        Of all entries up to this position it is known what they match, and `rows` have it.
+    settled : int or None
+        Of all entries up to this position it is known what they match, and the rows have it, these and
+        those written before. None where rows of other users are still to come.
     marks : mapping of str to Mark
     rows : sequence of Row
         A row that is there by its user and number is replaced.
@@ -198,7 +199,7 @@ class Progress(NamedTuple):
         Rows, by user and number, that are needed no more.
     """
 
-    settled: int
+    settled: int | None
     marks: Mapping[str, Mark] = {}
     rows: Sequence[Row] = ()
     gone: Sequence[tuple[str, int]] = ()

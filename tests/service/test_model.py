@@ -337,6 +337,7 @@ FEW = (
     ("conversation.MOST_UNSENT", 4),
     ("conversation.FEW", 10),
     ("deliver.FEW", 10),
+    ("deliver.FEWEST", 1),
     ("conversation.DIGEST", 100),
 )
 STEPS = {

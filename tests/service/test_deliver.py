@@ -1,0 +1,94 @@
+"""What is to be written of deliveries comes in parts, none of which says too much."""
+
+from collections import Counter
+
+from rtfilter.service.deliver import FEWEST, MOST_PARTS, Deliver, Found, Owned
+from rtfilter.store.tables import Entry, Kind, Logged, Mark
+
+EVENT = Entry(Kind.EVENT, "default", "carl", b"{}", at=1.0)
+
+
+def deliver_to(users):
+    """Each user has the subscription of their number, and has been told of an event at position 1."""
+    made = Deliver({number: Owned(f"u{number}", "default") for number in range(users)})
+    tell(made, 1, range(users))
+    return made
+
+
+def tell(made, position, ids):
+    made.tell([Found(Logged(position, EVENT), list(ids), None)])
+
+
+def rounds(made, settled):
+    """Parts up to the one that says what is settled."""
+    parts = [made.progress(settled, False)]
+    while parts[-1].settled is None:
+        parts.append(made.progress(settled + 1, False))
+    return parts
+
+
+def test_many_users_are_written_in_parts_and_each_once():
+    made = deliver_to(100)
+    parts = rounds(made, 1)
+    assert Counter(user for part in parts for user in part.marks) == Counter(f"u{id}" for id in range(100))
+    assert max(len(part.marks) for part in parts) == FEWEST
+    assert [part.settled for part in parts] == [None] * (len(parts) - 1) + [1]
+    assert sum(len(part.rows) for part in parts) == 100
+    assert made.progress(2, False) == (2, {}, [], [])
+
+
+def test_a_round_of_many_more_users_has_no_more_parts():
+    assert len(rounds(deliver_to(1000), 1)) == MOST_PARTS
+
+
+def test_few_users_are_one_part():
+    (part,) = rounds(deliver_to(FEWEST), 1)
+    assert part.settled == 1
+
+
+def test_what_comes_in_the_middle_of_a_round_counts_with_the_next_one():
+    made = deliver_to(FEWEST + 1)
+    first = made.progress(1, False)
+    (late,) = {f"u{id}" for id in range(FEWEST + 1)} - first.marks.keys()
+    again = min(first.marks)
+    tell(made, 2, [int(again[1:])])
+    assert made.owes(again)
+    assert made.owes(late)
+    last = made.progress(2, False)
+    assert (last.settled, last.marks) == (1, {late: Mark(0)})
+    assert made.owes(again)
+    following = made.progress(2, False)
+    assert (following.settled, following.marks.keys()) == (2, {again})
+    assert [row.deliveries for row in following.rows] == [[(2, (int(again[1:]),), None)]]
+    assert not made.owes(again)
+
+
+def test_what_is_acknowledged_meanwhile_comes_with_the_part_of_its_user():
+    made = deliver_to(FEWEST + 1)
+    first = made.progress(1, False)
+    (late,) = {f"u{id}" for id in range(FEWEST + 1)} - first.marks.keys()
+    made.acknowledge(late, [1])
+    last = made.progress(2, False)
+    assert last == (1, {late: Mark(1)}, [], [])
+    assert not made.owes(late)
+
+
+def test_a_part_that_was_not_written_comes_again_before_the_round_ends():
+    made = deliver_to(FEWEST + 1)
+    first = made.progress(1, False)
+    made.not_written(first)
+    parts = [made.progress(5, False), made.progress(5, False)]
+    assert [part.settled for part in parts] == [None, 1]
+    assert parts[0].marks.keys() == first.marks.keys()
+    assert len([row for part in parts for row in part.rows]) == FEWEST + 1
+
+
+def test_all_users_at_once_end_the_round():
+    made = deliver_to(FEWEST + 5)
+    first = made.progress(1, False)
+    tell(made, 2, [0])
+    whole = made.progress(2, True)
+    assert whole.settled == 2
+    assert whole.marks.keys() | first.marks.keys() == {f"u{id}" for id in range(FEWEST + 5)}
+    assert "u0" in whole.marks
+    assert made.progress(3, False) == (3, {}, [], [])
