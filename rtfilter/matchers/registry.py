@@ -16,6 +16,8 @@ MATCHERS: Final[Mapping[str, str]] = {
     "shared-counting": "rtfilter.matchers.shared_counting:SharedCountingMatcher",
     "shared-counting-filters": "rtfilter.matchers.shared_counting:CountingInFilters",
     "shared-counting-stamped": "rtfilter.matchers.shared_counting:CountingWithStamps",
+    "matching-tree": "rtfilter.matchers.matching_tree:MatchingTreeMatcher",
+    "matching-tree-equality": "rtfilter.matchers.matching_tree:EqualityTreeMatcher",
     "hashes": "rtfilter.matchers.hashes:HashesMatcher",
     "naive": "rtfilter.matchers.naive:NaiveMatcher",
 }
