@@ -10,6 +10,7 @@ import rtfilter.filter
 import rtfilter.index.tree
 import rtfilter.matchers.hashes
 import rtfilter.matchers.layers
+import rtfilter.matchers.rows
 import rtfilter.matchers.rtree
 import rtfilter.matching.aside
 import rtfilter.matching.control
@@ -44,6 +45,7 @@ MODULES = [
     rtfilter.index.tree,
     rtfilter.matchers.hashes,
     rtfilter.matchers.layers,
+    rtfilter.matchers.rows,
     rtfilter.matchers.rtree,
     rtfilter.matching.aside,
     rtfilter.matching.control,
