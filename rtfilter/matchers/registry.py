@@ -13,6 +13,8 @@ MATCHERS: Final[Mapping[str, str]] = {
     "rtree": "rtfilter.matchers.rtree:RTreeMatcher",
     "masks": "rtfilter.matchers.masks:MasksMatcher",
     "counting": "rtfilter.matchers.counting:CountingMatcher",
+    "rein": "rtfilter.matchers.rein:ReinMatcher",
+    "hem": "rtfilter.matchers.hem:HemMatcher",
     "shared-counting": "rtfilter.matchers.shared_counting:SharedCountingMatcher",
     "shared-counting-filters": "rtfilter.matchers.shared_counting:CountingInFilters",
     "shared-counting-stamped": "rtfilter.matchers.shared_counting:CountingWithStamps",
