@@ -15,6 +15,7 @@ MATCHERS: Final[Mapping[str, str]] = {
     "counting": "rtfilter.matchers.counting:CountingMatcher",
     "rein": "rtfilter.matchers.rein:ReinMatcher",
     "hem": "rtfilter.matchers.hem:HemMatcher",
+    "tama": "rtfilter.matchers.tama:TamaMatcher",
     "shared-counting": "rtfilter.matchers.shared_counting:SharedCountingMatcher",
     "shared-counting-filters": "rtfilter.matchers.shared_counting:CountingInFilters",
     "shared-counting-stamped": "rtfilter.matchers.shared_counting:CountingWithStamps",
