@@ -16,6 +16,7 @@ MATCHERS: Final[Mapping[str, str]] = {
     "rein": "rtfilter.matchers.rein:ReinMatcher",
     "hem": "rtfilter.matchers.hem:HemMatcher",
     "tama": "rtfilter.matchers.tama:TamaMatcher",
+    "be-tree": "rtfilter.matchers.be_tree:BETreeMatcher",
     "shared-counting": "rtfilter.matchers.shared_counting:SharedCountingMatcher",
     "shared-counting-filters": "rtfilter.matchers.shared_counting:CountingInFilters",
     "shared-counting-stamped": "rtfilter.matchers.shared_counting:CountingWithStamps",

@@ -8,6 +8,7 @@ import pytest
 import rtfilter.changes
 import rtfilter.filter
 import rtfilter.index.tree
+import rtfilter.matchers.be_tree
 import rtfilter.matchers.hashes
 import rtfilter.matchers.layers
 import rtfilter.matchers.rows
@@ -43,6 +44,7 @@ MODULES = [
     rtfilter.changes,
     rtfilter.filter,
     rtfilter.index.tree,
+    rtfilter.matchers.be_tree,
     rtfilter.matchers.hashes,
     rtfilter.matchers.layers,
     rtfilter.matchers.rows,
