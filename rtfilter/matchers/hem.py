@@ -43,16 +43,13 @@ class HemIndex:
     @unwrapped
     def search(self, points: FloatArray) -> Found:
         """The boxes that contain each point; work is bits that change one by one, and words joined."""
-        offsets, rows = _search(self._sides, self._sets, self._count, points)
-        return Found(offsets, rows, self._work(points))
-
-    def estimate(self, points: FloatArray) -> IntArray:
-        """That work, and one more."""
-        return 1 + self._work(points)
+        return Found(*_search(self._sides, self._sets, self._count, points))
 
     @unwrapped
-    def _work(self, points: FloatArray) -> IntArray:
-        return _work(self._sides.beyond(points), self._sides.cuts, self._sets.shape[1], self._sets.shape[2])
+    def estimate(self, points: FloatArray) -> IntArray:
+        """That work, and one more."""
+        groups, words = self._sets.shape[1:]
+        return 1 + _work(self._sides.beyond(points), self._sides.cuts, groups, words)
 
     @property
     def nbytes(self) -> int:
@@ -105,12 +102,12 @@ def _group(length: int, groups: int, place: int) -> int:
 @kernel
 def _search(
     sides: Sides, sets: NDArray[np.uint64], count: int, points: FloatArray
-) -> tuple[IntArray, IntArray]:
-    """Offsets and boxes per event."""
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Offsets and boxes per event, and its work."""
     n, d = points.shape
     groups, words = sets.shape[1], sets.shape[2]
     marked, copy = np.empty(words, np.uint64), np.empty(words, np.uint64)
-    offsets = np.zeros(n + 1, np.int64)
+    offsets, work = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
     rows = np.empty(max(1024, 2 * count), np.int64)
     found = 0
     for event in range(n):
@@ -126,19 +123,20 @@ def _search(
                 continue
             group = _group(length, groups, place)
             before, after = _cut(length, groups, group), _cut(length, groups, group + 1)
-            if place == before:
-                _join(marked, sets[side, group])
-            elif place - before < after - place:
+            if place - before < after - place:
                 copy[:] = sets[side, group]
                 take(copy, sides.rows, first + before, first + place)
                 _join(marked, copy)
+                work[event] += place - before + words
             else:
                 put(marked, sides.rows, first + place, first + after)
+                work[event] += after - place
                 if group + 1 < groups:
                     _join(marked, sets[side, group + 1])
+                    work[event] += words
         found = write_others(marked, count, rows, found)
         offsets[event + 1] = found
-    return offsets, rows[:found]
+    return offsets, rows[:found], work
 
 
 @kernel
@@ -150,7 +148,7 @@ def _join(words: NDArray[np.uint64], others: NDArray[np.uint64]) -> None:
 
 @kernel
 def _work(beyond: IntArray, cuts: IntArray, groups: int, words: int) -> IntArray:
-    """Bits and words that `_search` writes for each event."""
+    """What `_search` will count for each event."""
     work = np.zeros(len(beyond), np.int64)
     for event in range(len(beyond)):
         for side in range(beyond.shape[1]):

@@ -71,8 +71,7 @@ class ReinIndex:
     @unwrapped
     def search(self, points: FloatArray) -> Found:
         """The boxes that contain each point; work is marks."""
-        offsets, rows = _search(self._sides, self._count, points)
-        return Found(offsets, rows, self._sides.beyond(points).sum(axis=1))
+        return Found(*_search(self._sides, self._count, points))
 
     def estimate(self, points: FloatArray) -> IntArray:
         """The marks, and one more."""
@@ -94,11 +93,11 @@ class ReinMatcher(LayeredMatcher):
 
 
 @kernel
-def _search(sides: Sides, count: int, points: FloatArray) -> tuple[IntArray, IntArray]:
-    """Offsets and boxes per event."""
+def _search(sides: Sides, count: int, points: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Offsets and boxes per event, and its marks."""
     n, d = points.shape
     marked = np.empty((count + 63) // 64, np.uint64)
-    offsets = np.zeros(n + 1, np.int64)
+    offsets, marks = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
     rows = np.empty(max(1024, 2 * count), np.int64)
     found = 0
     for event in range(n):
@@ -110,6 +109,7 @@ def _search(sides: Sides, count: int, points: FloatArray) -> tuple[IntArray, Int
             value = points[event, side] if side < d else -points[event, side - d]
             first += np.searchsorted(sides.ends[first:last], value, side="right")
             put(marked, sides.rows, first, last)
+            marks[event] += last - first
         found = write_others(marked, count, rows, found)
         offsets[event + 1] = found
-    return offsets, rows[:found]
+    return offsets, rows[:found], marks

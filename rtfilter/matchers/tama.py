@@ -38,10 +38,11 @@ class TamaIndex:
             cells = min(CELLS, 1 << (2 * len(low)).bit_length())
         shares = np.arange(1, cells) / cells
         self._low, self._high = low.copy(), high.copy()
-        self._edges = []
-        for column in np.concatenate([low, high]).T:
+        self._edges = np.full((low.shape[1], cells - 1), np.inf)
+        for edges, column in zip(self._edges, np.concatenate([low, high]).T, strict=True):
             finite = column[np.isfinite(column)]
-            self._edges.append(np.quantile(finite, shares, method="lower") if len(finite) else finite)
+            if len(finite):
+                edges[:] = np.quantile(finite, shares, method="lower")
         constrained = (low > -np.inf) | (high < np.inf)
         self._needed = constrained.sum(axis=1).astype(np.uint16)
         self._always = np.flatnonzero(self._needed == 0)  # no counter ever moves
@@ -65,13 +66,18 @@ class TamaIndex:
     @unwrapped
     def search(self, points: FloatArray) -> Found:
         """The boxes that contain each point; work is increments, and boxes that were compared."""
-        cells, starts = self._cells(points), self._starts
         return Found(
             *_search(
-                starts, self._rows, self._needed, self._always, self._low, self._high, points, cells,
-                self._counts.shape[1] // 2,
+                self._edges,
+                self._starts,
+                self._rows,
+                self._needed,
+                self._always,
+                self._low,
+                self._high,
+                points,
             )
-        )  # fmt: skip
+        )
 
     def estimate(self, points: FloatArray) -> IntArray:
         """The increments, and one for each box that nothing constrains."""
@@ -82,7 +88,7 @@ class TamaIndex:
     @property
     def nbytes(self) -> int:
         """Memory of the table, counters and boxes."""
-        arrays = [self._starts, self._rows, self._counts, self._needed, self._low, self._high, *self._edges]
+        arrays = [self._starts, self._rows, self._counts, self._needed, self._low, self._high, self._edges]
         return sum(array.nbytes for array in arrays)
 
 
@@ -137,6 +143,7 @@ def _fill(
 
 @kernel
 def _search(
+    edges: FloatArray,
     starts: IntArray,
     stored: NDArray[np.int32],
     needed: NDArray[np.uint16],
@@ -144,11 +151,10 @@ def _search(
     low: FloatArray,
     high: FloatArray,
     points: FloatArray,
-    cells_of: IntArray,
-    cells: int,
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Offsets and boxes per event, and its work."""
     n, d = points.shape
+    cells = edges.shape[1] + 1
     counters = np.empty(len(needed), np.uint16)
     offsets, work = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
     rows = np.empty(max(1024, 2 * len(needed)), np.int64)
@@ -161,7 +167,7 @@ def _search(
             rows[found] = box
             found += 1
         for j in range(d):
-            cell = cells_of[event, j] + cells
+            cell = np.searchsorted(edges[j], points[event, j], side="right") + cells
             while cell > 0:
                 first, last = starts[2 * j * cells + cell], starts[2 * j * cells + cell + 1]
                 work[event] += last - first
