@@ -20,8 +20,8 @@ from rtfilter.adaptive.plans import Plan, Report
 
 CALL, GROUP, EVENT = 40e-6, 7e-6, 2e-6
 ESTIMATE, ESTIMATED_EVENT = 80e-6, 0.15e-6
-"""Seconds on the machine the model was calibrated on (``python -m experiments contest --calibrate``). Only
-their ratios matter: the speed of a machine is learnt from its first batch."""
+"""Seconds on the machine the model was calibrated on (``python -m experiments controllers --calibrate``).
+Only their ratios matter: the speed of a machine is learnt from its first batch."""
 LEAST = 1e-100
 """Times below are none."""
 TRUST = 20.0

@@ -250,7 +250,7 @@ def draw(rows: Sequence[Row], logs: Mapping[str, Log]) -> Figure:
 def main(arguments: Sequence[str]) -> int:
     """Compare controllers from the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m experiments contest",
+        prog="python -m experiments controllers",
         description="Compare controllers on logs of batches that every plan has run; see `record`.",
     )
     parser.add_argument("--logs", type=Path, default=KEPT, help="folder of logs (the kept ones)")
@@ -276,7 +276,7 @@ def main(arguments: Sequence[str]) -> int:
     print(machine.one_line())
     print(f"{text(rows)}\n\n{verdicts(rows)}")
     settings: dict[str, Any] = {name: log.about for name, log in logs.items()}
-    keep(given.out / "contest.json", "contest", settings, rows)
+    keep(given.out / "contest.json", "controllers", settings, rows)
     save_picture(draw(rows, logs), given.out / "contest.png", dpi=150)
     print(f"kept in {given.out}")
     return 0

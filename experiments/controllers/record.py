@@ -113,7 +113,7 @@ def main(arguments: Sequence[str]) -> int:
     """Record logs from the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments record",
-        description="Run every batch of some cases by every plan, and keep the logs for `contest`.",
+        description="Run every batch of some cases by every plan, and keep the logs for `controllers`.",
     )
     parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--out", type=Path, default=Path("out/controllers"), help="folder (%(default)s)")

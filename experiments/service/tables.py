@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from experiments.errors import ResultError
+from experiments import pages
 from experiments.output import outcome
 from experiments.service.plan import P99, TARGETS, Target
-from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table
-from rtfilter.text import plain
 
 CORE: Final = {
     "match, JSON": "match_batch of objects",
@@ -273,37 +271,11 @@ def text(rows: Sequence[Row]) -> str:
     return "\n\n".join(parts)
 
 
-def markdown(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
-    """Rows as a table of Markdown; columns that are empty are left out."""
-    used = {key: name for key, name in columns.items() if any(row.get(key) is not None for row in rows)}
-    lines = [list(used.values()), ["---"] * len(used)]
-    lines += [[_cell(key, row.get(key)) for key in used] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _cell(key: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{100 * value:.0f} %" if key.endswith("_share") else plain(value, 3, ",")
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def filled(page: str, kept: Mapping[str, Any]) -> str:
-    """A page with its tables made anew.
+    """A page with its tables made anew; see `experiments.pages`."""
+    parts = {name: partial(_part, *table) for name, table in TABLES.items()}
+    return pages.filled(page, kept, parts)
 
-    A table stands between ``<!-- NAME -->`` and ``<!-- end -->``; NAME is one of `TABLES`, or ``machine``.
-    """
 
-    def replaced(found: re.Match[str]) -> str:
-        name = found[1]
-        if name == "machine":
-            made = f"Measured on {one_line(kept['machine'])}; revision {kept['machine']['revision']}."
-        elif name in TABLES:
-            make, columns = TABLES[name]
-            made = markdown(make(kept["rows"]), columns)
-        else:
-            raise ResultError(f"the page has an unknown table {name!r}")
-        return f"<!-- {name} -->\n\n{made}\n\n<!-- end -->"
-
-    return re.sub(r"<!-- ([a-z-]+) -->\n.*?<!-- end -->", replaced, page, flags=re.DOTALL)
+def _part(make: Callable[[Sequence[Row]], list[Row]], columns: Mapping[str, str], rows: Sequence[Row]) -> str:
+    return pages.markdown(make(rows), columns)

@@ -77,7 +77,9 @@ def compile_matchers() -> None:
     """Match with those that have kernels of their own."""
     from rtfilter import EventFilter, Schema
 
-    for matcher in ("masks", "counting"):
+    for matcher in ("masks", "counting", "rein", "hem", "tama", "be-tree"):
         filter = EventFilter(Schema({"x": float, "s": str}), matcher=matcher)
         filter.subscribe_many(["x > 1 OR s LIKE 'long-prefix-%'", "x < 5", "x BETWEEN 1 AND 2"])
         list(filter.stream([{"x": 1.5}, {"s": "long-prefix-1"}]))
+        filter.workload([{"x": 1.5}])
+        filter.unsubscribe(0)

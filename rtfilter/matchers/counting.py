@@ -18,7 +18,8 @@ from rtfilter.dtypes import AnyArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.matchers.layers import Found, LayeredMatcher
+from rtfilter.matchers.layers import LayeredMatcher
+from rtfilter.matchers.rows import Found
 
 RowArray = NDArray[np.int32]
 

@@ -13,7 +13,8 @@ from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.vector import ones, trailing_zeros
-from rtfilter.matchers.layers import Found, LayeredMatcher, grouped
+from rtfilter.matchers.layers import LayeredMatcher
+from rtfilter.matchers.rows import Found, grouped
 
 WordArray = NDArray[np.uint64]
 

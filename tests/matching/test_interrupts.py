@@ -8,8 +8,10 @@ import pytest
 import rtfilter.changes
 import rtfilter.filter
 import rtfilter.index.tree
+import rtfilter.matchers.be_tree
 import rtfilter.matchers.hashes
 import rtfilter.matchers.layers
+import rtfilter.matchers.rows
 import rtfilter.matchers.rtree
 import rtfilter.matching.aside
 import rtfilter.matching.control
@@ -41,8 +43,10 @@ MODULES = [
     rtfilter.changes,
     rtfilter.filter,
     rtfilter.index.tree,
+    rtfilter.matchers.be_tree,
     rtfilter.matchers.hashes,
     rtfilter.matchers.layers,
+    rtfilter.matchers.rows,
     rtfilter.matchers.rtree,
     rtfilter.matching.aside,
     rtfilter.matching.control,

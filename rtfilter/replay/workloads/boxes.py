@@ -34,6 +34,10 @@ SPARSE_TOP = 999
 """Largest value of an attribute of `sparse`."""
 CONSTRAINED = (2, 5)
 """Smallest and largest number of attributes that a `sparse` subscription constrains."""
+EQUAL_TOP = 99
+"""Largest value of an attribute of `equal`."""
+EQUALITIES = (2, 4)
+"""Smallest and largest number of equalities of an `equal` subscription."""
 PREDICATES = 100_000
 """Number P of different predicates of `nested`."""
 SHARES = (0.75, 0.5, 0.25, 0.1, 0.01, 0.001)
@@ -162,6 +166,17 @@ def sparse_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds
     return Bounds(np.where(constrained, low, -np.inf), np.where(constrained, high, np.inf))
 
 
+def equal_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
+    """Draw boxes that ask for one uniform value of each of some attributes; the other sides are [-inf, inf].
+
+    The number of attributes is uniform in `EQUALITIES` (all if there are fewer), and which ones is, too.
+    """
+    place = rng.random((rows, dimensions)).argsort(axis=1).argsort(axis=1)
+    asked = place < rng.integers(*EQUALITIES, (rows, 1), endpoint=True)
+    values = rng.integers(0, EQUAL_TOP, (rows, dimensions), endpoint=True).astype(np.float64)
+    return Bounds(np.where(asked, values, -np.inf), np.where(asked, values, np.inf))
+
+
 def clustered_points(
     rng: np.random.Generator, rows: int, dimensions: int, clusters: FloatArray
 ) -> FloatArray:
@@ -247,6 +262,12 @@ def sparse(seed: int, dimensions: int = 24) -> BoxWorkload:
     return DrawnWorkload("sparse", schema, seed, dimensions, integer_points(SPARSE_TOP), sparse_boxes)
 
 
+def equal(seed: int, dimensions: int = 12) -> BoxWorkload:
+    """Boxes that ask for equalities alone: what matchers of hashes, and those of equalities, are made for."""
+    schema = Schema(_attributes(dimensions, Attribute(int, low=0, high=EQUAL_TOP)))
+    return DrawnWorkload("equal", schema, seed, dimensions, integer_points(EQUAL_TOP), equal_boxes)
+
+
 def nested(seed: int, dimensions: int = 12) -> BoxWorkload:
     """Predicates that imply each other, as in the benchmark of Novák 2013.
 
@@ -270,11 +291,12 @@ BOXES: Mapping[str, Callable[..., BoxWorkload]] = {
     "clustered": clustered,
     "dense": dense,
     "sparse": sparse,
+    "equal": equal,
     "nested": nested,
     "geo": geo,
 }
-"""Workloads of boxes by name: functions (seed, dimensions) -> BoxWorkload, dimensions optional. `sparse` and
-`nested` have infinite sides."""
+"""Workloads of boxes by name: functions (seed, dimensions) -> BoxWorkload, dimensions optional. `sparse`,
+`equal` and `nested` have infinite sides."""
 
 
 def _clipped(low: ArrayLike, high: ArrayLike) -> Bounds:

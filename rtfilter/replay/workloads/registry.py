@@ -14,6 +14,8 @@ from rtfilter.replay.workloads.base import Workload
 from rtfilter.replay.workloads.boxes import BOXES
 
 MODULES: Mapping[str, str] = {
+    "bits": "rtfilter.replay.workloads.bits",
+    "strings": "rtfilter.replay.workloads.strings",
     "flights": "rtfilter.replay.workloads.flights",
     "weather": "rtfilter.replay.workloads.weather",
 }

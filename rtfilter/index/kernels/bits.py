@@ -1,0 +1,36 @@
+"""Sets of rows as bits, 64 to a word: put rows in, take them out, list those that are not in."""
+
+import numpy as np
+
+from rtfilter.index.kernels.array_types import Int1, Int32_1, Word1
+from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.vector import trailing_zeros
+
+
+@kernel
+def put(words: Word1, rows: Int32_1, first: int, last: int) -> None:
+    """Put in ``rows[first:last]``."""
+    for at in range(first, last):
+        words[rows[at] >> 6] |= np.uint64(1) << np.uint64(rows[at] & 63)
+
+
+@kernel
+def take(words: Word1, rows: Int32_1, first: int, last: int) -> None:
+    """Take out ``rows[first:last]``."""
+    for at in range(first, last):
+        words[rows[at] >> 6] &= ~(np.uint64(1) << np.uint64(rows[at] & 63))
+
+
+@kernel
+def write_others(words: Word1, count: int, found: Int1, size: int) -> int:
+    """Write those of the rows 0 to `count` that are not in behind ``found[:size]``; the new size."""
+    for word in range(len(words)):
+        rest = ~words[word]
+        while rest != 0:
+            row = word * 64 + trailing_zeros(rest)
+            if row >= count:
+                return size
+            found[size] = row
+            size += 1
+            rest &= rest - np.uint64(1)
+    return size

@@ -1,0 +1,164 @@
+"""HEM: REIN with the marks of many ends kept as sets of bits, joined word by word (Shi and Qian 2022).
+
+Of the paper: the ends of a side are cut into groups of equal size, and for each cut the boxes of all ends
+beyond it are kept as a set of bits. An event joins the set of a cut near its value, and treats only the ends
+in between one by one: it marks them where the cut lies beyond the value; where it lies before it, it takes
+them out of a copy of the set. It does whichever is less. A processor joins 64 boxes by one operation, or
+more, so this is far less work than marking them all.
+
+Ours: as with `rein`, ends are sorted, and an event finds its place by halving. The published program cuts
+between buckets only, and gives a bucket that is larger than a group one number where it needs several:
+where values crowd in few buckets, sets then hold boxes that are not taken out, and matches are lost. Here
+groups are cut anywhere in the sorted order, so the sets are exactly the boxes beyond each cut, and the answer
+is that of `rein`. The paper's grouping of attributes, for events that lack many, is left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.index.kernels.bits import put, take, write_others
+from rtfilter.index.kernels.interrupts import unwrapped
+from rtfilter.index.kernels.jit import kernel
+from rtfilter.matchers.layers import LayeredMatcher
+from rtfilter.matchers.rein import Sides
+from rtfilter.matchers.rows import Found
+
+#: Groups of a side at most, and boxes for each. More take more memory, and less time up to some number.
+GROUPS, LEAST = 64, 64
+
+
+class HemIndex:
+    """The sides of n > 0 boxes, and their sets."""
+
+    def __init__(self, low: FloatArray, high: FloatArray, groups: int | None = None) -> None:
+        self._count, self._sides = len(low), Sides.of(low, high)
+        groups = min(GROUPS, max(1, self._count // LEAST)) if groups is None else groups
+        words = (self._count + 63) // 64
+        self._sets = np.zeros((2 * low.shape[1], groups, words), np.uint64)
+        _fill(self._sides, self._sets)
+
+    @unwrapped
+    def search(self, points: FloatArray) -> Found:
+        """The boxes that contain each point; work is bits that change one by one, and words joined."""
+        return Found(*_search(self._sides, self._sets, self._count, points))
+
+    @unwrapped
+    def estimate(self, points: FloatArray) -> IntArray:
+        """That work, and one more."""
+        groups, words = self._sets.shape[1:]
+        return 1 + _work(self._sides.beyond(points), self._sides.cuts, groups, words)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the sides and sets."""
+        return self._sets.nbytes + sum(array.nbytes for array in self._sides)
+
+
+class HemMatcher(LayeredMatcher):
+    """Matches by joining kept sets of what does not; ahead of `rein` wherever there are many boxes."""
+
+    unit = "bits and words"
+
+    def _build(self, low: FloatArray, high: FloatArray) -> HemIndex:
+        return HemIndex(low, high)
+
+
+@kernel
+def _fill(sides: Sides, sets: NDArray[np.uint64]) -> None:
+    """Make the sets: that of group g holds the boxes of this group's ends and of all after them."""
+    groups = sets.shape[1]
+    for side in range(len(sets)):
+        first = sides.cuts[side]
+        length = sides.cuts[side + 1] - first
+        for group in range(groups - 1, -1, -1):
+            if group < groups - 1:
+                sets[side, group] = sets[side, group + 1]
+            put(
+                sets[side, group],
+                sides.rows,
+                first + _cut(length, groups, group),
+                first + _cut(length, groups, group + 1),
+            )
+
+
+@kernel
+def _cut(length: int, groups: int, group: int) -> int:
+    """Where a group begins, of so many ends."""
+    return length * group // groups
+
+
+@kernel
+def _group(length: int, groups: int, place: int) -> int:
+    """The group that holds a place, 0 <= place < length."""
+    group = place * groups // length
+    while _cut(length, groups, group + 1) <= place:
+        group += 1
+    return group
+
+
+@kernel
+def _search(
+    sides: Sides, sets: NDArray[np.uint64], count: int, points: FloatArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Offsets and boxes per event, and its work."""
+    n, d = points.shape
+    groups, words = sets.shape[1], sets.shape[2]
+    marked, copy = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    offsets, work = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
+    rows = np.empty(max(1024, 2 * count), np.int64)
+    found = 0
+    for event in range(n):
+        while found + count > len(rows):
+            rows = np.concatenate((rows, np.empty_like(rows)))
+        marked[:] = 0
+        for side in range(2 * d):
+            first, last = sides.cuts[side], sides.cuts[side + 1]
+            length = last - first
+            value = points[event, side] if side < d else -points[event, side - d]
+            place = np.searchsorted(sides.ends[first:last], value, side="right")
+            if place == length:
+                continue
+            group = _group(length, groups, place)
+            before, after = _cut(length, groups, group), _cut(length, groups, group + 1)
+            if place - before < after - place:
+                copy[:] = sets[side, group]
+                take(copy, sides.rows, first + before, first + place)
+                _join(marked, copy)
+                work[event] += place - before + words
+            else:
+                put(marked, sides.rows, first + place, first + after)
+                work[event] += after - place
+                if group + 1 < groups:
+                    _join(marked, sets[side, group + 1])
+                    work[event] += words
+        found = write_others(marked, count, rows, found)
+        offsets[event + 1] = found
+    return offsets, rows[:found], work
+
+
+@kernel
+def _join(words: NDArray[np.uint64], others: NDArray[np.uint64]) -> None:
+    """Put in all that is in others."""
+    for word in range(len(words)):
+        words[word] |= others[word]
+
+
+@kernel
+def _work(beyond: IntArray, cuts: IntArray, groups: int, words: int) -> IntArray:
+    """What `_search` will count for each event."""
+    work = np.zeros(len(beyond), np.int64)
+    for event in range(len(beyond)):
+        for side in range(beyond.shape[1]):
+            length = cuts[side + 1] - cuts[side]
+            place = length - beyond[event, side]
+            if place == length:
+                continue
+            group = _group(length, groups, place)
+            before, after = place - _cut(length, groups, group), _cut(length, groups, group + 1) - place
+            work[event] += min(before, after)
+            if before < after or group + 1 < groups:
+                work[event] += words
+    return work

@@ -1,0 +1,142 @@
+"""What matchers of boxes share that find rows: the boxes, one a row, and the rows of each id."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.events.schema import Schema
+from rtfilter.matchers.filters import BoxColumns, Filters
+from rtfilter.matchers.port import Takes
+from rtfilter.results import Hits
+
+
+class Found(NamedTuple):
+    """Boxes that contain each of n points; point i has ``rows[offsets[i]:offsets[i + 1]]``."""
+
+    offsets: IntArray
+    rows: IntArray
+    work: IntArray
+    """int64 (n,): operations."""
+
+
+class Rows(NamedTuple):
+    """Boxes, one a row, with room for more."""
+
+    ids: IntArray
+    low: FloatArray
+    high: FloatArray
+    exact: BoolArray
+    alive: BoolArray
+    """Whether it is to be found."""
+    following: IntArray
+    """The next row of the same id, or -1."""
+
+    @classmethod
+    def room(cls, rows: int, dimensions: int) -> Rows:
+        """Room for so many."""
+        low, high = np.empty((rows, dimensions)), np.empty((rows, dimensions))
+        exact, alive = np.empty(rows, np.bool_), np.empty(rows, np.bool_)
+        return cls(np.empty(rows, np.int64), low, high, exact, alive, np.empty(rows, np.int64))
+
+    def grown(self, used: int, rows: int) -> Rows:
+        """These, or a copy of those used with room for at least so many."""
+        if rows <= len(self.ids):
+            return self
+        larger = Rows.room(max(rows, 2 * len(self.ids)), self.low.shape[1])
+        for column, old in zip(larger, self, strict=True):
+            column[:used] = old[:used]
+        return larger
+
+    def boxes(self, rows: IntArray) -> BoxColumns:
+        """Some of them."""
+        return BoxColumns(self.ids[rows], self.low[rows], self.high[rows], self.exact[rows])
+
+
+class BoxMatcher(ABC):
+    """Keeps the boxes of all subscriptions. A subclass says how rows come, go and are found."""
+
+    takes = Takes()
+    options: Mapping[str, Any] = MappingProxyType({})
+    unit: str
+    """What `Hits.visits` counts."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._rows = Rows.room(64, schema.dimensions)
+        self._first: dict[int, int] = {}  # the first row of each id
+        self._updates = 0
+        self._several = False  # whether any id has several boxes
+
+    @abstractmethod
+    def _alive(self) -> IntArray:
+        """The rows that are to be found."""
+
+    def _write(self, rows: Sequence[int], boxes: BoxColumns) -> None:
+        """Write boxes into rows that are not alive, and let their ids know them."""
+        where = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+        for column, given in zip(self._rows, boxes, strict=False):
+            column[where] = given
+        for row, id in zip(rows, boxes.ids.tolist(), strict=True):
+            self._rows.following[row] = self._first.get(id, -1)
+            self._several |= id in self._first
+            self._first[id] = row
+
+    def _hits(self, offsets: IntArray, rows: IntArray, work: IntArray) -> Hits:
+        """What was found, by id."""
+        ids, exact = self._rows.ids[rows], self._rows.exact[rows]
+        if self._several:
+            offsets, ids, exact = _distinct(offsets, ids, exact)
+        return Hits(offsets, ids, None if exact.all() else exact.astype(np.uint8), work)
+
+    def ids(self) -> IntArray:
+        """See `Matcher`."""
+        return np.sort(np.fromiter(self._first, np.int64, len(self._first)))
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._first
+
+    def content(self, ids: Iterable[int] | None = None) -> Filters:
+        """The boxes of some ids, or of all."""
+        if ids is None:
+            rows = self._alive()
+        else:
+            rows = np.array([row for id in ids for row in self._chain(id)], np.int64)
+        return Filters.of_boxes(self._schema, self._rows.boxes(rows))
+
+    def _chain(self, id: int) -> Iterable[int]:
+        """The rows of an id."""
+        row = self._first.get(id, -1)
+        while row >= 0:
+            yield row
+            row = int(self._rows.following[row])
+
+    @property
+    def updates(self) -> int:
+        """Boxes added and removed."""
+        return self._updates
+
+
+def grouped(events: IntArray, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    """Offsets, int64 (count + 1,), and rows by event, from pairs of an event and a row in any order."""
+    order = np.argsort(events, kind="stable")
+    return np.searchsorted(events[order], np.arange(count + 1)), rows[order]
+
+
+def _distinct(offsets: IntArray, ids: IntArray, exact: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
+    """Each id once per event, exact if any of its boxes was."""
+    events = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = np.lexsort((~exact, ids, events))
+    events, ids, exact = events[order], ids[order], exact[order]
+    first = np.ones(len(ids), np.bool_)
+    first[1:] = (events[1:] != events[:-1]) | (ids[1:] != ids[:-1])
+    counts = np.bincount(events[first], minlength=len(offsets) - 1)
+    return np.concatenate([[0], np.cumsum(counts)]), ids[first], exact[first]
