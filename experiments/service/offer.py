@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from experiments.service.wires import Http, Kind, Wire
+from experiments.service.wires import Http, Kind, Wire, pong
 from rtfilter.dtypes import FloatArray
 
 ACKNOWLEDGE: Final = 100
@@ -63,6 +63,8 @@ class Line:
             for kind, body in self.wire.feed(data):
                 if kind == Kind.REFUSED:
                     raise ConnectionError(f"refused: {body[:300]!r}")
+                if kind == Kind.PING:
+                    self.socket.sendall(pong(body))
                 if kind == Kind.ANSWER:
                     return body
 
@@ -208,6 +210,8 @@ def offer(
                         deliveries.append((now, body))
                         line.received += 1
                         unacknowledged.add(line)
+                    elif kind == Kind.PING:
+                        _send(line, pong(body), poll)
                     elif kind != Kind.ACKNOWLEDGED:
                         which = line.waiting.popleft()
                         done[which] = now

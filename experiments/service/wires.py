@@ -28,6 +28,8 @@ class Kind(IntEnum):
     DELIVERY = 2
     ACKNOWLEDGED = 3
     """The answer to an acknowledgement."""
+    PING = 4
+    """A question whether anyone is there, to be answered by `pong`."""
 
 
 class Heard(NamedTuple):
@@ -125,6 +127,9 @@ def _kind(event: bool, error: bool, body: bytes) -> Kind:
     return Kind.REFUSED if error else Kind.ANSWER
 
 
+_TEXT, _PING = 0x81, 0x89
+
+
 class WebSocket(Wire):
     """Sessions over WebSocket, without compression."""
 
@@ -151,8 +156,10 @@ class WebSocket(Wire):
                 length = int.from_bytes(held[at + 2 : at + head], "big")
             if size - at < head + length:
                 break
-            if held[at] == 0x81:  # text; others are of the protocol's own
-                body = bytes(held[at + head : at + head + length])
+            body = bytes(held[at + head : at + head + length])
+            if held[at] == _PING:
+                found.append(Heard(Kind.PING, body))
+            elif held[at] == _TEXT:
                 event, error = (
                     body.startswith(b'{"directive":"EVENT"'),
                     body.startswith(b'{"directive":"ERROR"'),
@@ -165,6 +172,11 @@ class WebSocket(Wire):
     def acknowledgement(self, upto: int) -> bytes:
         """ACK; its answer has a tag, to be told from others."""
         return said_websocket("ACK", b'{"upto":%d,"tag":0}' % upto)
+
+
+def pong(body: bytes) -> bytes:
+    """The answer to a ping of WebSocket; without it, a server closes the connection after a while."""
+    return bytes((0x8A, 0x80 | len(body))) + bytes(4) + body
 
 
 def said_websocket(directive: str, body: bytes) -> bytes:

@@ -71,10 +71,12 @@ STREAMS = {
         wires.WebSocket,
         b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
         + told_websocket(b'{"directive":"ACK"}')
+        + b"\x89\x04ping"
         + told_websocket(b'{"directive":"EVENT","position":7,"event":"%s"}' % (b"x" * 300)),
         [
             (Kind.ANSWER, b""),
             (Kind.ANSWER, b'{"directive":"ACK"}'),
+            (Kind.PING, b"ping"),
             (Kind.DELIVERY, b'{"directive":"EVENT","position":7,"event":"%s"}' % (b"x" * 300)),
         ],
     ),
@@ -106,6 +108,10 @@ def test_a_message_of_a_websocket_is_what_the_protocol_says():
         server.receive_data(wires.said_websocket("PUBLISH", text))
         (frame,) = server.events_received()
         assert json.loads(bytes(frame.data)) == {"directive": "PUBLISH", "a": "x" * size}
+        server.send_ping(b"1234")
+        server.receive_data(wires.pong(b"1234"))
+        (frame,) = server.events_received()
+        assert (frame.opcode.name, bytes(frame.data)) == ("PONG", b"1234")
 
 
 @contextmanager
