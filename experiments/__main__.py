@@ -34,7 +34,8 @@ class Experiment(NamedTuple):
     @property
     def goes_on(self) -> bool:
         """Whether it goes on where it was interrupted, when it is run again."""
-        return self.module.startswith(("paper.", "service.")) or self.module in MODULES.values()
+        long = ("paper.", "service.", "contest.")
+        return self.module.startswith(long) or self.module in MODULES.values()
 
 
 EXPERIMENTS = {
@@ -56,6 +57,7 @@ EXPERIMENTS = {
     "fig4d": Experiment("paper.fig4d", "the paper, Fig. 4-d: the controller while the index grows"),
     "generators": Experiment("paper.generators", "the paper's gain, by how boxes are drawn and indexed"),
     "counting": Experiment("paper.counting", "the R*-tree compared with counting"),
+    "contest": Experiment("contest.run", "every matcher on every workload, from few to many subscriptions"),
     "record": Experiment("controllers.record", "logs of batches that every plan has run, for `controllers`"),
     "controllers": Experiment("controllers.contest", "controllers compared on the logs of `record`"),
     "all": Experiment("paper.report", "all experiments of the papers, and their pages", "everything"),

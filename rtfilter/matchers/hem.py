@@ -7,10 +7,10 @@ them out of a copy of the set. It does whichever is less. A processor joins 64 b
 more, so this is far less work than marking them all.
 
 Ours: as with `rein`, ends are sorted, and an event finds its place by halving. The published program cuts
-between buckets only, and gives a bucket that is larger than a group one number where it needs several:
-where values crowd in few buckets, sets then hold boxes that are not taken out, and matches are lost. Here
-groups are cut anywhere in the sorted order, so the sets are exactly the boxes beyond each cut, and the answer
-is that of `rein`. The paper's grouping of attributes, for events that lack many, is left out.
+between buckets of equal width only. Where the last bucket holds more ends than a group, as when many sides
+reach to the end of the domain, it takes sets that hold too much, and loses matches. Here groups are cut
+anywhere in the sorted order, so the sets are exactly the boxes beyond each cut, and the answer is that of
+`rein`. The paper's grouping of attributes, for events that lack many, is left out.
 """
 
 from __future__ import annotations

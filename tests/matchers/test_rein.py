@@ -52,11 +52,12 @@ def test_sets_of_bits_lose_nothing_wherever_groups_are_cut(seed, count, dimensio
     assert (index.estimate(points) == answer.work + 1).all()
 
 
-def test_values_that_crowd_in_one_place_lose_no_match():
+@pytest.mark.parametrize("place", [5.0, 90.0])
+def test_values_that_crowd_in_one_place_lose_no_match(place):
     # Nine in ten upper ends are the same: more than a group holds, so several cuts fall between equal ends.
-    high = np.array([[5.0]] * 900 + [[x] for x in np.linspace(6, 90, 100)])
+    high = np.concatenate([np.full(900, place), np.linspace(5, 90, 100)])[:, None]
     low = np.zeros_like(high)
-    points = np.array([[4.0], [5.0], [5.5], [50.0], [90.0]])
+    points = np.array([[4.0], [5.0], [5.5], [50.0], [89.9], [90.0], [91.0]])
     for groups in (2, 4, 16):
         assert split(HemIndex(low, high, groups).search(points)) == containing(low, high, points)
 

@@ -1,0 +1,292 @@
+"""One cell of the contest: time per event, memory, time to build and to change, operations, right answers.
+
+`run` starts a process, which runs this module: it reads a case as JSON from standard input and writes its
+row to standard output. So the memory of one matcher does not mix with another's, and a crash ends no contest.
+
+Matchers are asked as a filter asks them: with events that are encoded already, and with the exact check of
+hits that are supersets. What reading, parsing and compiling take is the same for all, and left out.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from experiments.contest.plan import Case
+from experiments.peers.cost import available_memory, memory, seconds
+from experiments.timing import WARM, one_core, rounds
+from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.errors import EventError, PredicateError
+from rtfilter.events.table import EventTable
+from rtfilter.index.kernels.jit import Kernel
+from rtfilter.matchers.port import Matcher, Takes, refuse_missing
+from rtfilter.matchers.registry import make_matcher
+from rtfilter.matching.refine import refine
+from rtfilter.predicates.ends import EndStore
+from rtfilter.predicates.model import Predicate
+from rtfilter.replay.output import Row
+from rtfilter.replay.workloads import Bounds, Workload, workload
+from rtfilter.subscriptions import drafts
+from rtfilter.subscriptions.drafts import Draft
+
+REFERENCES = ("masks", "counting")
+"""What answers are compared with: the first, or where that is what is measured, the other."""
+PYTHON_MOST = 100_000
+"""Most subscriptions of a matcher that works on predicates, which is Python."""
+EVENTS = 1000
+"""Different events."""
+CHECKED = 20
+"""Events whose answers are compared, before and after changes."""
+COUNTED = 100
+"""Events whose operations are counted."""
+CHANGES = 100
+"""Subscriptions that come and go one by one, at most."""
+SAMPLE, LEAST = 1 / 50, 1000
+"""Costs are estimated from this share of the subscriptions, but at least from this number of them."""
+ROOM = 0.8
+"""Share of the free memory that a matcher may be expected to take."""
+
+
+def run(case: Case) -> Row:
+    """The row of a case; where it has no numbers, ``refused``, ``gave_up`` or ``failed`` says why."""
+    program = [sys.executable, "-m", "experiments.contest.cell"]
+    limit = 300 + 4 * case.build_seconds + 6 * case.ask_seconds  # estimates may be wrong, but not by much
+    try:
+        done = subprocess.run(
+            program, input=json.dumps(case), capture_output=True, text=True, timeout=limit, check=True
+        )
+    except subprocess.TimeoutExpired:
+        return case.row() | {"gave_up": f"it took more than {limit:,.0f} s"}
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or ["no message"])[-1]
+        return case.row() | {"failed": f"exit code {error.returncode}: {last}"}
+    row: Row = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+class GaveUpError(Exception):
+    """A matcher would take too long, or too much memory."""
+
+
+def measure(case: Case) -> Row:
+    """The row of a case, measured in this process."""
+    try:
+        return case.row() | _measured(case)
+    except (PredicateError, EventError) as error:
+        return case.row() | {"refused": error.reason or str(error)}
+    except GaveUpError as error:
+        return case.row() | {"gave_up": str(error)}
+    except AssertionError as error:
+        return case.row() | {"failed": str(error)}
+
+
+def _measured(case: Case) -> Row:
+    source = workload(case.workload, case.seed)
+    make = partial(make_matcher, case.matcher, source.schema)
+    try:
+        takes = make().takes
+    except ValueError as error:
+        raise PredicateError(str(error), reason=str(error)) from None
+    table = source.schema.read(source.events(0, EVENTS)).searched
+    few = _read(source, case.matcher, takes, 0, min(case.subscriptions, LEAST))
+    if not takes.missing:
+        refuse_missing(case.matcher, table, source.schema)
+    if not takes.boxes and case.subscriptions > PYTHON_MOST:
+        raise GaveUpError(f"it is Python, which is asked for up to {PYTHON_MOST:,}")
+    _load(make, few, table)
+    every = _read(source, case.matcher, takes, 0, case.subscriptions)
+    _refuse_large(make, every, case)
+    before = memory()
+    taken: list[float] = []
+    made = _timed(lambda: _with(make(), every), taken)
+    after = memory()
+    ask = partial(_ask, made, _Known(every))
+    first = seconds(lambda: ask([table.rows(range(1))]))
+    if first > case.ask_seconds:
+        raise GaveUpError(f"an event takes {first:,.0f} s")
+    budget = case.ask_seconds / len(case.batches) / case.repeats
+    us: dict[str, float] = {}
+    asked: dict[str, int] = {}
+    times: dict[str, list[float]] = {}
+    for batch in case.batches:
+        tables = _tables(ask, table, batch, budget)
+        name, count = str(batch), sum(map(len, tables))
+        taken_each = rounds({"": partial(ask, tables)}, case.repeats, WARM)[""]
+        asked[name], times[name] = count, [1e6 * time / count for time in taken_each]
+        us[name] = median(times[name])
+    checked = table.rows(range(max(1, min(CHECKED, max(asked.values())))))
+    answers = ask([checked])
+    counted = table.rows(range(max(1, min(COUNTED, max(asked.values())))))
+    visits = made.match(counted).visits
+    changes = _changes(made, _read(source, case.matcher, takes, case.subscriptions, CHANGES), case)
+    if not _same(ask([checked]), answers):
+        raise AssertionError("other answers after as many subscriptions went as came")
+    _compare(case, source, checked, answers)
+    return {
+        "build_us": 1e6 * taken[0] / case.subscriptions,
+        "bytes": None if before is None or after is None else (after - before) / case.subscriptions,
+        "own_bytes": made.stats()["bytes"] / case.subscriptions,
+        "us": us,
+        "asked": asked,
+        "rounds": times,
+        "matches": float(np.mean(np.diff(answers[0][0]))),
+        "visits": float(visits.mean()),
+        "unit": made.stats()["unit"],
+        **changes,
+    }
+
+
+class _Known:
+    """What refining asks for: predicates by id, which are rows."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.ends = EndStore(draft.filters.ends)
+        self._filters = draft.filters
+
+    def visible(self, ids: IntArray, moment: float) -> BoolArray | None:
+        """All are."""
+        return None
+
+    def get(self, id: int) -> Predicate | None:
+        """The predicate of a row."""
+        return self._filters.predicates()[id]
+
+
+Answer = tuple[IntArray, IntArray]
+"""Offsets and ids."""
+
+
+def _ask(made: Matcher, known: _Known, tables: Sequence[EventTable]) -> list[Answer]:
+    """The answers to each batch."""
+    return [refine(made.match(table), table, known) for table in tables]
+
+
+def _read(source: Workload, name: str, takes: Takes, start: int, count: int) -> Draft:
+    """Some subscriptions, as a filter with a matcher reads them; ids are 0..count - 1."""
+    chosen = source.subscriptions(start, count)
+    if isinstance(chosen, Bounds):
+        return drafts.of_bounds(*chosen, source.schema, takes, name)
+    return drafts.of_sources(chosen, source.schema, takes, name)
+
+
+def _with(made: Matcher, draft: Draft) -> Matcher:
+    made.add(draft.filters)
+    return made
+
+
+def _load(make: Callable[[], Matcher], few: Draft, table: EventTable) -> None:
+    """Use a small one in all ways: compiled code is loaded, which is not to count."""
+    last = len(few.filters) - 1
+    made = make()
+    made.add(few.filters.piece(0, last))
+    _ask(made, _Known(few), [table.rows(range(2)), table.rows(range(1))])
+    for _ in range(2):
+        made.add(few.filters.piece(last, last + 1))
+        made.remove(few.filters.ids[last:])
+    made.stats()
+
+
+def _refuse_large(make: Callable[[], Matcher], every: Draft, case: Case) -> None:
+    """Give up if building would take too long, or more memory than there is, by a sample."""
+    sample = max(LEAST, int(case.subscriptions * SAMPLE))
+    times = case.subscriptions / sample
+    if times <= 1:
+        return
+    part = every.filters.piece(0, sample)
+    before, begun = memory(), perf_counter()
+    made = make()
+    made.add(part)
+    build = (perf_counter() - begun) * times
+    after, room = memory(), available_memory()
+    if build > case.build_seconds:
+        raise GaveUpError(f"building would take {build:,.0f} s")
+    if before is not None and after is not None and room is not None:
+        need = (after - before) * times
+        if need > ROOM * room:
+            raise GaveUpError(f"it would need {need / 2**30:,.1f} GiB of {room / 2**30:,.1f}")
+
+
+def _timed(make: Callable[[], Matcher], taken: list[float]) -> Matcher:
+    made: list[Matcher] = []
+    taken += rounds({"": lambda: made.append(make())}, 1)[""]
+    return made[0]
+
+
+def _tables(
+    ask: Callable[[Sequence[EventTable]], object], table: EventTable, batch: int, budget: float
+) -> list[EventTable]:
+    """Batches that can be asked about in a time, or one that is smaller where there is no time for one."""
+    count = 1
+    while count < len(table):
+        tables = _cut(table, count, batch)
+        each = seconds(partial(ask, tables)) / count
+        affordable = min(len(table), int(budget / max(each, 1e-9)))
+        if affordable <= 2 * count or each * len(table) > budget / 2:
+            count = max(1, affordable)
+            break
+        count = min(len(table), 10 * count)
+    return _cut(table, count - count % batch if count > batch else count, batch)
+
+
+def _cut(table: EventTable, count: int, batch: int) -> list[EventTable]:
+    return [table.rows(range(at, min(at + batch, count))) for at in range(0, count, batch)]
+
+
+def _changes(made: Matcher, fresh: Draft, case: Case) -> Row:
+    """Subscribe and unsubscribe one by one, as many as there is time for; microseconds each."""
+    budget = case.ask_seconds / 5
+    added: list[float] = []
+    pieces = [
+        fresh.filters.piece(row, row + 1).named(np.array([case.subscriptions + row]))
+        for row in range(len(fresh.filters))
+    ]
+    for piece in pieces:
+        loads = Kernel.loads
+        added.append(seconds(partial(made.add, piece)))
+        if Kernel.loads > loads:  # this kind of change was the first: again, with the code at hand
+            made.remove(piece.ids)
+            added[-1] = seconds(partial(made.add, piece))
+        if sum(added) > budget:
+            break
+    gone = [seconds(partial(made.remove, piece.ids)) for piece in pieces[: len(added)]]
+    return {
+        "changes": len(added),
+        "subscribe_us": 1e6 * sum(added) / len(added),
+        "unsubscribe_us": 1e6 * sum(gone) / len(gone),
+    }
+
+
+def _same(some: Sequence[Answer], others: Sequence[Answer]) -> bool:
+    return all(
+        np.array_equal(offsets, wanted)
+        and all(map(np.array_equal, _sorted(offsets, ids), _sorted(wanted, names)))
+        for (offsets, ids), (wanted, names) in zip(some, others, strict=True)
+    )
+
+
+def _sorted(offsets: IntArray, ids: IntArray) -> list[IntArray]:
+    return [np.sort(own) for own in np.split(ids, offsets[1:-1])]
+
+
+def _compare(case: Case, source: Workload, checked: EventTable, answers: Sequence[Answer]) -> None:
+    """Raise `AssertionError` where the reference answers otherwise."""
+    name = next(name for name in REFERENCES if name != case.matcher)
+    reference = make_matcher(name, source.schema)
+    every = _read(source, name, reference.takes, 0, case.subscriptions)
+    wanted = _ask(_with(reference, every), _Known(every), [checked])
+    if not _same(answers, wanted):
+        counts = [int(offsets[-1]) for offsets, _ in (answers[0], wanted[0])]
+        raise AssertionError(f"wrong answers: {counts[0]:,} matches, but {counts[1]:,} of {name}")
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.stdin.read())
+    with one_core():
+        print(json.dumps(measure(Case._make(given))))

@@ -1,0 +1,220 @@
+"""What came of the contest: who is fastest where, and every number, as text and on ``docs/contest.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from experiments import pages
+from rtfilter.replay.output import Row, table
+from rtfilter.text import plain
+
+TIE: Final = 1.1
+"""Who takes up to so many times the least time is as fast: the machine is not quieter."""
+
+
+class Best(NamedTuple):
+    """Who is fastest in a cell of the map."""
+
+    matchers: list[str]
+    """From the fastest on, all that are as fast."""
+    us: float
+    """Of the first."""
+    then: str | None
+    """The fastest of the others."""
+    times: float | None
+    """How many times the time of the first that takes."""
+
+
+def measured(rows: Sequence[Row]) -> list[Row]:
+    """The rows with numbers."""
+    return [row for row in rows if "us" in row]
+
+
+def sizes(rows: Sequence[Row]) -> list[int]:
+    """All numbers of subscriptions, ascending."""
+    return sorted({row["subscriptions"] for row in rows})
+
+
+def batches(rows: Sequence[Row]) -> list[str]:
+    """All batch sizes, as JSON has them, descending."""
+    return sorted({batch for row in measured(rows) for batch in row["us"]}, key=int, reverse=True)
+
+
+def workloads(rows: Sequence[Row]) -> list[str]:
+    """All workloads, in order."""
+    return list(dict.fromkeys(row["workload"] for row in rows))
+
+
+def best(rows: Sequence[Row], workload: str, size: int, batch: str) -> Best | None:
+    """Who is fastest on a workload of a size; None if nobody was measured."""
+    found = sorted(
+        (row["us"][batch], row["matcher"])
+        for row in measured(rows)
+        if (row["workload"], row["subscriptions"]) == (workload, size) and batch in row["us"]
+    )
+    if not found:
+        return None
+    least = found[0][0]
+    first = [name for us, name in found if us <= TIE * least]
+    rest = found[len(first) :]
+    return Best(first, least, rest[0][1] if rest else None, rest[0][0] / least if rest else None)
+
+
+def calls(batch: str) -> str:
+    """How events were asked about."""
+    return "one event a call" if batch == "1" else f"{int(batch):,} events a call"
+
+
+def fastest(rows: Sequence[Row]) -> str:
+    """The map: a table for each batch size, workloads by sizes."""
+    return "\n\n".join(f"{calls(batch).capitalize()}:\n\n{_map(rows, batch)}" for batch in batches(rows))
+
+
+def _map(rows: Sequence[Row], batch: str) -> str:
+    lines = []
+    for workload in workloads(rows):
+        line: Row = {"workload": workload}
+        for size in sizes(rows):
+            own = best(rows, workload, size, batch)
+            if own is not None:
+                line[str(size)] = _told(own)
+        lines.append(line)
+    return pages.markdown(lines, {"workload": "workload"} | {str(n): f"{n:,}" for n in sizes(rows)})
+
+
+def _told(own: Best) -> str:
+    first = f"**{', '.join(own.matchers)}** {plain(own.us, 3, ',')}"
+    return first if own.times is None else f"{first} ({own.then} {plain(own.times, 2, ',')} times)"
+
+
+def wins(rows: Sequence[Row]) -> str:
+    """How often each is fastest, or as fast, and its time beside the fastest's where it was measured."""
+    counted: dict[str, Row] = {}
+    for matcher in dict.fromkeys(row["matcher"] for row in rows):
+        own = [row for row in measured(rows) if row["matcher"] == matcher]
+        line: Row = {"matcher": matcher, "cells": len(own)}
+        for batch in batches(rows):
+            ratios, first = [], 0
+            for row in own:
+                top = best(rows, row["workload"], row["subscriptions"], batch)
+                if top is not None and batch in row["us"]:
+                    ratios.append(row["us"][batch] / top.us)
+                    first += matcher in top.matchers
+            line[f"first_{batch}"] = first
+            line[f"ratio_{batch}"] = float(sorted(ratios)[len(ratios) // 2]) if ratios else None
+        counted[matcher] = line
+    columns = {"matcher": "matcher", "cells": "cells"}
+    for batch in batches(rows):
+        columns |= {
+            f"first_{batch}": f"fastest, {calls(batch)}",
+            f"ratio_{batch}": "median of its time over the fastest's",
+        }
+    firsts = [f"first_{batch}" for batch in batches(rows)]
+    order = sorted(counted.values(), key=lambda line: -sum(line[key] for key in firsts))
+    return pages.markdown(order, columns)
+
+
+def every(rows: Sequence[Row]) -> str:
+    """A table of all numbers for each workload."""
+    columns = _columns(rows)
+    return "\n\n".join(
+        f"### {workload}\n\n{pages.markdown(lines(rows, workload), columns)}" for workload in workloads(rows)
+    )
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, str]:
+    columns = {"matcher": "matcher"}
+    for batch in batches(rows):
+        columns |= {f"{batch} {n}": f"{n:,}" for n in sizes(rows)}
+    first, *others = batches(rows) or ["1"]
+    top = sizes(rows)
+    if top:
+        columns[f"{first} {top[0]}"] = f"µs, {calls(first)}: {top[0]:,}"
+        for batch in others:
+            columns[f"{batch} {top[0]}"] = f"{calls(batch)}: {top[0]:,}"
+    return columns | {
+        "largest": "at most",
+        "bytes": "bytes",
+        "build_us": "build, µs",
+        "subscribe_us": "subscribe, µs",
+        "unsubscribe_us": "unsubscribe, µs",
+        "visits": "operations",
+        "unit": "",
+        "why": "then",
+    }
+
+
+def lines(rows: Sequence[Row], workload: str) -> list[Row]:
+    """A line for each matcher: times by size, and costs at its largest size; the fastest first."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        if row["workload"] != workload:
+            continue
+        line = found.setdefault(row["matcher"], {"matcher": row["matcher"]})
+        if "us" not in row:
+            line.setdefault("why", _why(row))
+            continue
+        for batch, us in row["us"].items():
+            line[f"{batch} {row['subscriptions']}"] = us
+        if row["subscriptions"] >= line.get("largest", 0):
+            line |= {"largest": row["subscriptions"]}
+            line |= {key: row[key] for key in COSTS}
+    order = batches(rows)
+    return sorted(found.values(), key=lambda line: _place(line, order))
+
+
+COSTS: Final = ("bytes", "build_us", "subscribe_us", "unsubscribe_us", "visits", "unit", "matches")
+
+
+def _place(line: Mapping[str, Any], order: Sequence[str]) -> tuple[float, float]:
+    """The larger its largest size and the faster it is there, the earlier it comes."""
+    largest = line.get("largest", 0)
+    times = [line[f"{batch} {largest}"] for batch in order if f"{batch} {largest}" in line]
+    return -largest, times[0] if times else 0.0
+
+
+def _why(row: Row) -> str:
+    if "refused" in row:
+        return f"refused: {row['refused'].partition(';')[0].partition(', but only')[0]}"
+    if "gave_up" in row:
+        return f"gave up at {row.get('since', row['subscriptions']):,}: {row['gave_up']}"
+    return f"failed: {row['failed']}"
+
+
+def failures(rows: Sequence[Row]) -> str:
+    """A line for everything that went wrong."""
+    wrong = [row for row in rows if "failed" in row]
+    if not wrong:
+        return "All answers were right, and nothing crashed."
+    return "\n".join(
+        f"- {row['matcher']}, {row['workload']}, {row['subscriptions']:,}: {row['failed']}" for row in wrong
+    )
+
+
+PARTS: Final[Mapping[str, pages.Maker]] = {
+    "fastest": fastest,
+    "wins": wins,
+    "workloads": every,
+    "failures": failures,
+}
+"""What stands on the page, by name."""
+
+
+def settings(kept: Mapping[str, Any]) -> str:
+    """How the numbers of a result were made."""
+    own, rows = kept["settings"], kept["rows"]
+    what = f"{len(measured(rows))} cells of up to {max(sizes(rows)):,} subscriptions"
+    limits = f"{own['ask_seconds']:g} s to ask and {own['build_seconds']:g} s to build"
+    return f"The numbers on this page are {what}: medians of {own['repeats']} rounds, {limits}."
+
+
+def filled(page: str, kept: Mapping[str, Any]) -> str:
+    """The page with its parts made anew."""
+    return pages.filled(page, kept, {**PARTS, "settings": lambda _: settings(kept)})
+
+
+def text(rows: Sequence[Row]) -> str:
+    """All numbers, for a terminal."""
+    parts = [f"{name}\n{table(lines(rows, name), _columns(rows))}" for name in workloads(rows)]
+    return "\n\n".join([*parts, failures(rows)])
