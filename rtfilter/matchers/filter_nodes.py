@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
+from itertools import chain
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.eventwise import Event
 from rtfilter.matchers.leaf_sets import (
     Leaf,
+    bits_of,
     common,
     copied,
     leaf_of,
@@ -201,6 +203,43 @@ class FilterNodesMatcher(ProfileMatcher):
             left, more = common(left, leaf)
             steps += more
         return self.answer(numbers_of(left), event), steps
+
+    def covered(self, id: int) -> set[int]:
+        """Find the subscriptions all of whose events a subscription matches as well, itself among them.
+
+        A profile covers another one if, in each node, no place outside of its own has the other one: then
+        the other one is in no more of its places than in all. Only registered profiles can be asked about,
+        as their bounds are there. See `Predicate.covers`, which this agrees with where all are conjunctions
+        of tests of single values. Where a subscription is a disjunction, each of its filters has to be
+        covered by one filter alone; where it has other tests (patterns, comparisons), what it covers has
+        the same ones: then some that are covered may be left out.
+
+        Raises
+        ------
+        KeyError
+            The id is not known.
+        """
+        if id not in self._predicates:
+            raise KeyError(id)
+        found: set[int] = set()
+        for profile in self._profiles.of(id):
+            found |= self._covered(profile)
+        return {
+            other
+            for other in self._predicates
+            if all(profile.number in found for profile in self._profiles.of(other))
+        }
+
+    def _covered(self, profile: Profile) -> set[int]:
+        """The numbers of the profiles that one covers."""
+        outside = 0
+        for name, values in profile.wanted.items():
+            leaves, inside = self.nodes[name].leaves, set(chain(*self.nodes[name].places(values)))
+            for place, leaf in enumerate(leaves):
+                if place not in inside:
+                    outside |= leaf if isinstance(leaf, int) else bits_of(leaf)
+        others = self._profiles.numbered.keys() - numbers_of(outside)
+        return {one for one in others if {*profile.rest} <= {*self._profiles.numbered[one].rest}}
 
     def details(self) -> dict[str, Any]:
         """Nodes and their intervals, and what their sets hold: pointers, and bits of bit lists."""

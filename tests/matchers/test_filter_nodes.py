@@ -1,14 +1,15 @@
 """Filter nodes: the two forms of their sets, the steps they take, and what covers what."""
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profile_cases import add, asked, found, matcher_of, remove
-from rtfilter import Schema
+from profile_cases import CARES, PREDICATES, SCHEMA, add, asked, found, matcher_of, remove
+from rtfilter import Predicate, Schema
 from rtfilter.matchers import check_matcher
 from rtfilter.matchers.filter_nodes import SHARE, FilterNodesMatcher
 from rtfilter.matchers.leaf_sets import (
@@ -21,6 +22,7 @@ from rtfilter.matchers.leaf_sets import (
     with_number,
     without_number,
 )
+from rtfilter.predicates.model import Constraint, Filter
 
 POINTERS, BITS = partial(FilterNodesMatcher, bit_lists=1), partial(FilterNodesMatcher, bit_lists=0)
 XY = Schema({"x": int, "y": int})
@@ -129,3 +131,94 @@ def test_an_attribute_that_nobody_cares_about_has_no_node():
     assert list(matcher.nodes) == ["y"]
     remove(matcher, 5)
     assert matcher.details()["nodes"] == 0
+
+
+# -- covering ------------------------------------------------------------------------------------------------
+
+SMALL = Schema({"x": int, "y": int})
+CONJUNCTIONS = st.lists(
+    st.one_of(
+        st.builds(Constraint, st.sampled_from("xy"), st.sampled_from(("=", "<", "<=", ">", ">=", "<>")),
+                  st.integers(0, 3)),
+        st.builds(Constraint, st.sampled_from("xy"), st.just("in"), st.lists(st.integers(0, 3), max_size=3)),
+        st.builds(Constraint, st.sampled_from("xy"), st.sampled_from(("exists", "is null")), st.none()),
+    ),
+    max_size=3,
+).map(lambda tests: Predicate((Filter(tuple(tests)),)))  # fmt: skip
+#: All that tells constraints with constants 0 to 3 apart.
+SIDES = [None, "alien", *(n / 2 for n in range(-1, 8))]
+WORLD = [
+    {name: value for name, value in zip("xy", pair, strict=True) if value is not None}
+    for pair in product(SIDES, repeat=2)
+]
+
+
+@given(st.lists(CONJUNCTIONS, min_size=1, max_size=8))
+def test_a_profile_covers_what_brute_force_says(predicates):
+    matcher = matcher_of(FilterNodesMatcher, predicates, SMALL)
+    matched = [{at for at, event in enumerate(WORLD) if one.matches(event)} for one in predicates]
+    checked = [Predicate.parse(one, SMALL) for one in predicates]
+    covered = {id: matcher.covered(id) for id in range(len(predicates))}
+    for one, own in covered.items():
+        assert own == {other for other, events in enumerate(matched) if events <= matched[one]}
+        assert one in own
+        for other in range(len(predicates)):
+            assert checked[one].covers(checked[other]) == (other in own)
+    for one, own in covered.items():
+        for other in own:
+            assert covered[other] <= own
+            if one in covered[other]:
+                assert matched[one] == matched[other]
+
+
+@given(st.lists(PREDICATES, min_size=1, max_size=6))
+def test_what_is_said_to_be_covered_is_covered(predicates):
+    """Also of disjunctions, and of tests that intervals do not tell."""
+    matcher = matcher_of(FilterNodesMatcher, predicates)
+    checked = [Predicate.parse(one, SCHEMA) for one in predicates]
+    for one in range(len(predicates)):
+        for other in matcher.covered(one):
+            assert checked[one].covers(checked[other]) is not False
+        equal = {other for other in range(len(predicates)) if predicates[other] == predicates[one]}
+        assert equal <= matcher.covered(one)
+
+
+@given(st.lists(CARES, max_size=3), st.lists(CARES, max_size=3), st.lists(CONJUNCTIONS, max_size=3))
+def test_covering_does_not_depend_on_who_else_is_there(one, two, others):
+    pair = [Predicate((Filter(tuple(tests)),)) for tests in (one, two)]
+    alone = matcher_of(FilterNodesMatcher, pair).covered(0)
+    assert matcher_of(FilterNodesMatcher, [*pair, *others]).covered(0) & {0, 1} == alone
+
+
+def test_covering_of_other_tests_and_of_disjunctions():
+    sources = ["s LIKE '%a_' AND x > 1", "s LIKE '%a_' AND x > 2", "x > 1", "x > 2 OR x = 7", "FALSE"]
+    matcher = matcher_of(FilterNodesMatcher, sources)
+    assert [sorted(matcher.covered(id)) for id in range(5)] == [
+        [0, 1, 4], [1, 4], [0, 1, 2, 3, 4], [1, 3, 4], [4]
+    ]  # fmt: skip
+    with pytest.raises(KeyError):
+        matcher.covered(9)
+    remove(matcher, 0, 2)
+    assert sorted(matcher.covered(3)) == [1, 3, 4]
+
+
+def test_the_papers_rule_for_greater_is_wrong_where_the_constant_is_no_bound():
+    """Printed: what occurs from the next larger bound on and nowhere else is covered, be it another one's.
+
+    With bounds 10 and 20, a profile of the interval between them alone seems covered by ``> 15``, but it
+    matches 12. Who asks about a registered profile has its own bound, and the rule is right.
+    """
+    schema = Schema({"x": int})
+    between, greater = "x > 10 AND x <= 20", "x > 15"
+    matcher = matcher_of(FilterNodesMatcher, [between], schema)
+    node = matcher.nodes["x"]
+    places = [place for place, leaf in enumerate(node.leaves) if size_of(leaf)]
+    begin = next(at for at, bound in enumerate(node.bounds) if bound > 15)  # the next larger bound
+    printed = all(place >= 2 + begin for place in places)  # from the interval on that it ends
+    assert printed
+    assert Predicate.parse(greater, schema).covers(Predicate.parse(between, schema)) is False
+    add(matcher, {7: greater})
+    assert matcher.covered(7) == {7}
+    add(matcher, {8: "x > 10", 9: "x > 16 AND x < 19"})
+    assert matcher.covered(8) == {0, 7, 8, 9}
+    assert matcher.covered(7) == {7, 9}
