@@ -22,6 +22,8 @@ MATCHERS: Final[Mapping[str, str]] = {
     "shared-counting-stamped": "rtfilter.matchers.shared_counting:CountingWithStamps",
     "matching-tree": "rtfilter.matchers.matching_tree:MatchingTreeMatcher",
     "matching-tree-equality": "rtfilter.matchers.matching_tree:EqualityTreeMatcher",
+    "filter-nodes": "rtfilter.matchers.filter_nodes:FilterNodesMatcher",
+    "gough-smith": "rtfilter.matchers.gough_smith:GoughSmithMatcher",
     "hashes": "rtfilter.matchers.hashes:HashesMatcher",
     "naive": "rtfilter.matchers.naive:NaiveMatcher",
 }

@@ -1,0 +1,238 @@
+"""A tree with a level for each attribute, of which an event follows one path (Gough and Smith 1995).
+
+This is the tree that Bittner (2004) starts from, with edges that carry intervals. A profile that does not
+care about an attribute is below each of its edges, so the path of an event ends in a leaf with all profiles
+that it matches. For the same reason the tree can grow exponentially with the number of attributes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
+
+from rtfilter.errors import PredicateError
+from rtfilter.events.schema import Schema
+from rtfilter.matchers.eventwise import Event
+from rtfilter.matchers.profiles import (
+    FIRST,
+    Profile,
+    ProfileMatcher,
+    bounds_of,
+    halvings,
+    place_of,
+    places_in,
+)
+
+MOST: Final = 100_000
+"""References that a tree may hold; a change may touch all of them, which takes about a tenth of a second."""
+
+_Leaf: TypeAlias = frozenset[int]
+"""Numbers of profiles."""
+
+
+class _Node(NamedTuple):
+    """The edges of one attribute below one path; no node is ever changed."""
+
+    bounds: tuple[Any, ...]  # the value at which each interval but the lowest begins
+    users: tuple[_Leaf, ...]  # the profiles that need each bound
+    caring: tuple[_Leaf, ...]  # of each place, the profiles there that care about the attribute
+    below: tuple[_Node | _Leaf | None, ...]  # of each place; None where nobody cares: follow the star
+    star: _Node | _Leaf | None  # all that do not care; None for no profile
+    nodes: int  # from here down, leaves not counted
+    references: int  # edges and profiles of leaves, from here down
+
+    @classmethod
+    def of(cls, bounds: Any, users: Any, caring: Any, below: Any, star: Any) -> Self | None:
+        """The node with these parts; None if there is nothing below it."""
+        children = [child for child in (*below, star) if child]
+        if not children:
+            return None
+        inner = [child for child in children if isinstance(child, _Node)]
+        leaves = sum(len(child) for child in children if not isinstance(child, _Node))
+        return cls(
+            tuple(bounds),
+            tuple(users),
+            tuple(caring),
+            tuple(below),
+            star,
+            1 + sum(child.nodes for child in inner),
+            len(children) + leaves + sum(child.references for child in inner),
+        )
+
+
+_EMPTY: Final = _Node((), (), (frozenset(),) * (FIRST + 1), (None,) * (FIRST + 1), None, 0, 0)
+_Child: TypeAlias = _Node | _Leaf | None
+_Done: TypeAlias = dict[tuple[int, int], _Child]
+"""What a change made of each child, by the child and its level."""
+
+
+class GoughSmithMatcher(ProfileMatcher):
+    """Follows one path; fast where its tree finds room.
+
+    Parameters
+    ----------
+    schema : Schema
+        Its attributes are the levels, in their order.
+    most_references : int
+        References that the tree may hold, counted as in `details`.
+    beyond : {"try", "refuse"}
+        What becomes of a filter for which the tree has no room. It stays beside the tree, and each event
+        tries it; or its subscription is refused with a `PredicateError`, which leaves the tree as it was.
+
+    Raises
+    ------
+    ValueError
+        Less than 1 reference, or another word.
+
+    Notes
+    -----
+    Visits are steps: comparisons of the look-ups on the path, as many as they take at most, and filters that
+    are tried.
+
+    A change builds the nodes that it changes anew, and then sets the root: an interrupt leaves the old tree
+    or the new one. Where an interval is cut, or a star gets an edge beside it, both share what lies below
+    until a change tells them apart, so that no change builds more nodes than there are. References and nodes
+    are counted as the paper draws the tree, as if nothing were shared. Recursion is as deep as there are
+    attributes.
+    """
+
+    def __init__(
+        self, schema: Schema, *, most_references: int = MOST, beyond: Literal["try", "refuse"] = "try"
+    ) -> None:
+        super().__init__(schema)
+        if most_references < 1:
+            raise ValueError(f"most_references is at least 1, not {most_references!r}")
+        if beyond not in ("try", "refuse"):
+            raise ValueError(f"beyond is one of try, refuse, not {beyond!r}")
+        self.options = {"most_references": most_references, "beyond": beyond}
+        self._most, self._refuse = most_references, beyond == "refuse"
+        self._levels = schema.names
+        self._root: _Child = None
+        self._beside: dict[int, Profile] = {}
+
+    def put(self, profile: Profile) -> None:
+        """See `ProfileMatcher`."""
+        root = self._with(self._root, 0, profile, {})
+        assert isinstance(root, _Node)
+        if root.references <= self._most:
+            self._root = root
+        elif self._refuse:
+            reason = (
+                f"the tree of the matcher 'gough-smith' would hold {root.references:,} references, and at "
+                f"most {self._most:,} are allowed: raise most_references, or choose another matcher"
+            )
+            raise PredicateError(reason, reason=reason)
+        else:
+            self._beside[profile.number] = profile
+
+    def take(self, profile: Profile) -> None:
+        """See `ProfileMatcher`; what is beside the tree stays there."""
+        if profile.number in self._beside:
+            del self._beside[profile.number]
+        else:
+            self._root = self._without(self._root, 0, profile, {})
+
+    def find(self, event: Event) -> tuple[set[int], int]:
+        """See `EventwiseMatcher`."""
+        child, steps = self._root, len(self._beside)
+        for name in self._levels:
+            if not isinstance(child, _Node):
+                break
+            steps += halvings(child.bounds)
+            below = child.below[place_of(event, name, child.bounds)]
+            child = child.star if below is None else below
+        found = set() if child is None else self.answer(_leaf(child), event)
+        if self._beside:
+            tried = {profile.id for profile in self._beside.values()} - found
+            found |= {id for id in tried if self._predicates[id].satisfied_by(event.row)}
+        return found, steps
+
+    def _with(self, child: _Child, level: int, profile: Profile, done: _Done) -> _Child:
+        """The same with one profile more. What was done before is done once."""
+        if (id(child), level) not in done:
+            if level == len(self._levels):
+                made: _Child = _leaf(child) | {profile.number}
+            else:
+                made = self._node_with(_node(child), level, profile, done)
+            done[id(child), level] = made
+        return done[id(child), level]
+
+    def _node_with(self, node: _Node, level: int, profile: Profile, done: _Done) -> _Node | None:
+        name, deeper = self._levels[level], level + 1
+        values = profile.wanted.get(name)
+        if values is None:
+            below = [None if one is None else self._with(one, deeper, profile, done) for one in node.below]
+            star = self._with(node.star, deeper, profile, done)
+            return _Node.of(node.bounds, node.users, node.caring, below, star)
+        bounds, users = list(node.bounds), list(node.users)
+        caring, below = list(node.caring), list(node.below)
+        for bound in bounds_of(values, self._profiles.line(name)):
+            at = bisect_left(bounds, bound)
+            if bounds[at : at + 1] != [bound]:
+                bounds.insert(at, bound)
+                users.insert(at, frozenset())
+                caring.insert(FIRST + at, caring[FIRST + at])
+                below.insert(FIRST + at, below[FIRST + at])
+            users[at] |= {profile.number}
+        for places in places_in(values, bounds):
+            for place in places:
+                caring[place] |= {profile.number}
+                old = node.star if below[place] is None else below[place]
+                below[place] = self._with(old, deeper, profile, done)
+        return _Node.of(bounds, users, caring, below, node.star)
+
+    def _without(self, child: _Child, level: int, profile: Profile, done: _Done) -> _Child:
+        """The same without a profile, if it is there. What was done before is done once."""
+        if child is None:
+            return None
+        if (id(child), level) not in done:
+            if level == len(self._levels):
+                made: _Child = _leaf(child) - {profile.number} or None
+            else:
+                made = self._node_without(_node(child), level, profile, done)
+            done[id(child), level] = made
+        return done[id(child), level]
+
+    def _node_without(self, node: _Node, level: int, profile: Profile, done: _Done) -> _Node | None:
+        name, deeper = self._levels[level], level + 1
+        values = profile.wanted.get(name)
+        if values is None:
+            below = [self._without(one, deeper, profile, done) for one in node.below]
+            star = self._without(node.star, deeper, profile, done)
+            return _Node.of(node.bounds, node.users, node.caring, below, star)
+        bounds, users = list(node.bounds), list(node.users)
+        caring, below = list(node.caring), list(node.below)
+        for places in places_in(values, bounds):
+            for place in places:
+                caring[place] -= {profile.number}
+                left = self._without(below[place], deeper, profile, done) if caring[place] else None
+                below[place] = left
+        for bound in bounds_of(values, self._profiles.line(name)):
+            at = bisect_left(bounds, bound)
+            if bounds[at : at + 1] == [bound]:
+                users[at] -= {profile.number}
+                if not users[at]:
+                    del bounds[at], users[at], caring[FIRST + at], below[FIRST + at]
+        return _Node.of(bounds, users, caring, below, node.star)
+
+    def details(self) -> dict[str, Any]:
+        """Inner nodes, references (edges that lead somewhere, and profiles in leaves), and filters tried."""
+        root = _node(self._root)
+        return {
+            "profiles": len(self._profiles.numbered),
+            "nodes": root.nodes,
+            "references": root.references,
+            "tried": len(self._beside),
+        }
+
+
+def _node(child: _Child) -> _Node:
+    """A child above the last level."""
+    assert not isinstance(child, frozenset)
+    return _EMPTY if child is None else child
+
+
+def _leaf(child: _Child) -> _Leaf:
+    """A child below the last level."""
+    assert not isinstance(child, _Node)
+    return frozenset() if child is None else child

@@ -1,0 +1,175 @@
+"""Filters as Bittner (2004) has them: profiles, which ask for some values of each attribute, or do not care.
+
+What a profile asks of an attribute is a set of values that lie in order, told by its ends. The ends of all
+profiles cut the values of an attribute into intervals, and all values of one interval satisfy the same
+profiles. Two more *places* are for events without the attribute, and for values of another type.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from rtfilter.events.encoding import is_missing
+from rtfilter.events.schema import Schema
+from rtfilter.matchers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.port import Takes
+from rtfilter.predicates.cells import Space, asks_for_aspects
+from rtfilter.predicates.model import Filter, Predicate, Test
+from rtfilter.predicates.values import Line, Values
+
+MISSING: Final = 0
+"""The place of events without the attribute: what does not care is there, and ``is null``."""
+ALIEN: Final = 1
+"""The place of values of another type: what does not care is there, and ``exists``."""
+FIRST: Final = 2
+"""The place of the lowest interval; the others follow."""
+
+
+def bounds_of(values: Values, line: Line) -> set[Any]:
+    """Where a set of values begins or ends, except at the ends of the line: the first value behind each end.
+
+    The paper cuts at the last value before each end, and its intervals are open below and closed above. A
+    text has a next one but none before it, so here they are closed below and open above: of integers, as many
+    and the same. No bound lies above the last interval, so that nothing stands for infinity.
+    """
+    lows = {low for low, _ in values.spans if low > line.first}
+    return lows | {end for _, end in values.spans if end < line.end}
+
+
+def places_in(values: Values, bounds: Sequence[Any]) -> Iterator[range]:
+    """The places whose values are wanted, among intervals that all bounds of the set cut."""
+    if values.missing:
+        yield range(MISSING, MISSING + 1)
+    if values.alien:
+        yield range(ALIEN, ALIEN + 1)
+    for low, end in values.spans:
+        yield range(FIRST + bisect_right(bounds, low), FIRST + bisect_left(bounds, end) + 1)
+
+
+def place_of(event: Event, name: str, bounds: Sequence[Any]) -> int:
+    """The place of an event's value of an attribute."""
+    value = event.values.get(name)
+    if value is not None:
+        return FIRST + bisect_right(bounds, value)
+    return MISSING if is_missing(event.row.get(name)) else ALIEN
+
+
+def halvings(bounds: Sequence[Any]) -> int:
+    """Comparisons that finding a value among bounds takes at most."""
+    return len(bounds).bit_length()
+
+
+class Profile(NamedTuple):
+    """A filter that something satisfies."""
+
+    number: int
+    """No other profile has it; numbers of those that are gone are given again."""
+    id: int
+    """Of the subscription."""
+    wanted: Mapping[str, Values]
+    """Of each attribute that it cares about."""
+    rest: tuple[Test, ...]
+    """What the values of single attributes do not tell: patterns, comparisons and the like."""
+
+
+class Profiles:
+    """All profiles, by number and by subscription. Changes may be interrupted, and done again then."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._space = Space(schema, ())
+        self._of: dict[int, list[Profile]] = {}
+        self.numbered: dict[int, Profile] = {}
+        self._free: list[int] = []  # a heap of lower numbers that are not used, or no longer free
+
+    @property
+    def size(self) -> int:
+        """All numbers are below it; at most as many as were there at once since all were gone."""
+        return len(self.numbered) + len(self._free)
+
+    def line(self, attribute: str) -> Line:
+        """The values of an attribute, in order."""
+        return self._space.line(attribute)
+
+    def of(self, id: int) -> Sequence[Profile]:
+        """The profiles of a subscription."""
+        return self._of.get(id, ())
+
+    def add(self, id: int, filter: Filter) -> Profile | None:
+        """Number a filter of a subscription; None for one that nothing satisfies."""
+        cells = self._space.cells(Predicate((filter,)))
+        if not cells:
+            return None
+        wanted = {name: values for name, values in cells[0].items() if isinstance(name, str)}
+        rest = tuple(dict.fromkeys(one for one in filter.constraints if _is_rest(one)))
+        while self._free and self._free[0] in self.numbered:
+            heappop(self._free)
+        profile = Profile(self._free[0] if self._free else len(self.numbered), id, wanted, rest)
+        self._of.setdefault(id, []).append(profile)  # first, so that it is found after an interrupt
+        self.numbered[profile.number] = profile
+        if self._free:
+            heappop(self._free)
+        return profile
+
+    def forget(self, profile: Profile) -> None:
+        """Give back the number of a profile."""
+        if self.numbered.get(profile.number) is profile:
+            heappush(self._free, profile.number)
+            del self.numbered[profile.number]
+
+    def drop(self, id: int) -> None:
+        """Forget a subscription whose profiles are forgotten."""
+        self._of.pop(id, None)
+        if not self.numbered:
+            self._free.clear()
+
+
+def _is_rest(test: Test) -> bool:
+    return asks_for_aspects(Predicate((Filter((test,)),)))
+
+
+class ProfileMatcher(EventwiseMatcher):
+    """Numbers the filters. A subclass finds the numbers of those that an event's values satisfy.
+
+    What intervals do not tell is tried on the profiles that are found.
+    """
+
+    takes = Takes(boxes=False, comparisons=True)
+    unit = "steps"
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__(schema)
+        self._profiles = Profiles(schema)
+
+    @abstractmethod
+    def put(self, profile: Profile) -> None:
+        """Put in a profile. It may be interrupted; then `take` follows."""
+
+    @abstractmethod
+    def take(self, profile: Profile) -> None:
+        """Take a profile out, as far as it is there."""
+
+    def insert(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
+        profile = self._profiles.add(id, filter)
+        if profile is not None:
+            self.put(profile)
+
+    def delete(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`; the first filter takes all others of the subscription with it."""
+        for profile in self._profiles.of(id):
+            self.take(profile)
+            self._profiles.forget(profile)
+        self._profiles.drop(id)
+
+    def answer(self, numbers: Iterable[int], event: Event) -> set[int]:
+        """The subscriptions of some profiles, all of whose other tests an event satisfies."""
+        known = self._profiles.numbered
+        return {
+            profile.id
+            for profile in map(known.__getitem__, numbers)
+            if not profile.rest or all(test.matches(event.row) for test in profile.rest)
+        }
