@@ -55,7 +55,7 @@ class _Layer(NamedTuple):
 class LayeredMatcher(ABC):
     """A matcher of boxes over structures that are built whole. Subclasses say which, and its unit of work."""
 
-    takes = Takes()
+    takes = Takes(gradual=False)
     options: Mapping[str, Any] = MappingProxyType({})
     unit: str
 
@@ -135,7 +135,7 @@ class LayeredMatcher(ABC):
             offsets, rows = _kept(offsets, rows, self._rows.alive[rows])
         ids, exact = self._rows.ids[rows], self._rows.exact[rows]
         if self._several:
-            offsets, ids, exact = _distinct(offsets, ids, exact)
+            offsets, ids, exact = distinct(offsets, ids, exact)
         return Hits(offsets, ids, None if exact.all() else exact.astype(np.uint8), work)
 
     def workload(self, events: EventTable) -> IntArray:
@@ -239,7 +239,7 @@ def _kept(offsets: IntArray, rows: IntArray, keep: BoolArray) -> tuple[IntArray,
     return before[offsets], rows[keep]
 
 
-def _distinct(offsets: IntArray, ids: IntArray, exact: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
+def distinct(offsets: IntArray, ids: IntArray, exact: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
     """Each id once per event, exact if any of its boxes was."""
     events = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((~exact, ids, events))
