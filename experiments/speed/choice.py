@@ -1,15 +1,16 @@
 """A filter that chooses its matcher beside each matcher that is fixed.
 
-For each workload, number of subscriptions and size of batches, the filter that chooses is used until its first
-round of trials is over. Then it and the fixed ones take turns in one process, with the same batches. A ratio
-is the geometric mean over the rounds, with an interval of 95 % (Student's). Fixed ones that take more than
-`HOPELESS` times as long as the best are timed in two rounds only.
+For each workload, number of subscriptions and size of batches, the filter that chooses is used until its
+first round of trials is over. Then it and the fixed ones take turns in one process, with the same batches. A
+ratio is the geometric mean over the rounds, with an interval of 95 % (Student's). Fixed ones that take more
+than `HOPELESS` times as long as the best are timed in two rounds only.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import random
 import tempfile
 from collections.abc import Sequence
 from functools import partial
@@ -82,10 +83,10 @@ def use(filters: EventFilter, batches: Sequence[EventTable], least: int = EVENTS
                 return
 
 
-def settle(target: EventFilter, batches: Sequence[EventTable], seconds: float) -> float | None:
+def settle(target: EventFilter, batches: Sequence[EventTable], most: float) -> float | None:
     """Use a filter until its first round is over; seconds that took, None where that was not enough."""
     begun = perf_counter()
-    while perf_counter() - begun < seconds:
+    while perf_counter() - begun < most:
         use(target, batches)
         state = target.stats()["matcher"]
         if state["rounds"] and state["trying"] is None:
@@ -101,11 +102,11 @@ def ratio(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, 
     return math.exp(middle), math.exp(middle - error), math.exp(middle + error)
 
 
-def measure(own: BoxWorkload, count: int, size: int, repeats: int, seconds: float) -> Row:
+def measure(own: BoxWorkload, count: int, size: int, repeats: int, most: float) -> Row:
     """One row of the result."""
     filters = made(own, count)
     batches = [own.schema.read(own.events(k * size, size)) for k in range(max(BATCHES, EVENTS // size))]
-    settled = settle(filters[AUTO], batches, seconds)
+    settled = settle(filters[AUTO], batches, most)
     state: dict[str, Any] = filters[AUTO].stats()["matcher"]
     answers = {name: np.sort(one.match_batch(batches[0]).ids) for name, one in filters.items()}
     if not all(np.array_equal(found, answers[AUTO]) for found in answers.values()):
@@ -115,7 +116,11 @@ def measure(own: BoxWorkload, count: int, size: int, repeats: int, seconds: floa
     best = min(min(times) for name, times in few.items() if name != AUTO)
     near = [name for name, times in few.items() if name == AUTO or min(times) <= HOPELESS * best]
     near = list(dict.fromkeys([*near, "rtree"]))
-    times = few | rounds({name: calls[name] for name in near}, repeats, WARM)
+    times, order = few | {name: [] for name in near}, random.Random(0)
+    for _ in range(repeats):  # in another order each time, as each leaves its own data in the caches
+        order.shuffle(near)
+        for name, (seconds,) in rounds({name: calls[name] for name in near}, 1, WARM).items():
+            times[name].append(seconds)
     each = {name: median(own_times) / max(EVENTS, size) * 1e6 for name, own_times in times.items()}
     winner = min((name for name in near if name != AUTO), key=each.__getitem__)
     over_best, over_tree = (ratio(times[AUTO], times[name]) for name in (winner, "rtree"))
