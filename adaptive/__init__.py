@@ -24,6 +24,8 @@ they compare only the current plan with its neighbours, in turns, and move to a 
 is better they settle, and compare again when the index has changed, or the response. With
 :class:`EarlyStop` a comparison ends as soon as its result is significant.
 
+:class:`MatcherChooser` is told of batches, too, and chooses the matcher of a filter.
+
 The package uses no clock, no files and no locks, and random numbers of a seed only. A controller can write
 its inputs and decisions to a log, and :func:`replay` checks a log with a new controller.
 
@@ -34,8 +36,9 @@ with `learner`, `beliefs`, `costs` and `drift`. `controllers` has the others; th
 
 from rtfilter.adaptive.choosing import CostController
 from rtfilter.adaptive.controllers import FixedPlan, LevelController, PlanController
+from rtfilter.adaptive.matchers import MatcherChooser
 from rtfilter.adaptive.plans import WHOLE, Controller, Entry, Plan, Report, Shape, Sink, Ticket, plans_of
-from rtfilter.adaptive.replay import ReplayError, replay
+from rtfilter.adaptive.replay import ReplayError, replay, replay_matchers
 from rtfilter.adaptive.sizes import GROUPS, SizeClass, exact, powers_of_two
 from rtfilter.adaptive.stopping import EarlyStop
 
@@ -48,6 +51,7 @@ __all__ = [
     "Entry",
     "FixedPlan",
     "LevelController",
+    "MatcherChooser",
     "Plan",
     "PlanController",
     "ReplayError",
@@ -60,4 +64,5 @@ __all__ = [
     "plans_of",
     "powers_of_two",
     "replay",
+    "replay_matchers",
 ]

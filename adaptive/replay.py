@@ -1,10 +1,15 @@
 """Replay of a controller's log: the same inputs must give the same decisions."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from itertools import zip_longest
+from typing import TypeVar
 
+from rtfilter.adaptive.matchers import MatcherChooser, feed
 from rtfilter.adaptive.plans import Controller, Entry, Plan, Report, Shape, Ticket
+from rtfilter.adaptive.recording import Recorder
+
+R = TypeVar("R", bound=Recorder | Controller)
 
 
 class ReplayError(ValueError):
@@ -30,14 +35,23 @@ def replay(entries: Iterable[Entry], controller: Controller) -> None:
     ReplayError
         The message names the first line that differs, and both versions of it.
     """
+    _replay(entries, controller, _feed)
+
+
+def replay_matchers(entries: Iterable[Entry], chooser: MatcherChooser) -> None:
+    """The same for a `MatcherChooser`: its inputs are all lines but those of the kind "decision"."""
+    _replay(entries, chooser, feed)
+
+
+def _replay(entries: Iterable[Entry], replayed: R, give: Callable[[Entry, R], None]) -> None:
     recorded = list(entries)
     repeated: list[Entry] = []
-    log, controller.log = controller.log, repeated.append
+    log, replayed.log = replayed.log, repeated.append
     try:
         for entry in recorded:
-            _feed(entry, controller)
+            give(entry, replayed)
     finally:
-        controller.log = log
+        replayed.log = log
     for line, (before, now) in enumerate(zip_longest(recorded, repeated)):
         if before != now:
             raise ReplayError(f"the log differs at line {line}: recorded {before}, repeated {now}")

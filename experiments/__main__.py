@@ -42,6 +42,7 @@ EXPERIMENTS = {
     "demo": Experiment("demo", "a short replay of boxes and of flights, with a picture"),
     "bench": Experiment("speed.bench", "speed of search, updates and loading, compared with peers"),
     "peers": Experiment("speed.survey", "time per event of all peers, by size and shape of the index"),
+    "auto": Experiment("speed.choice", "a filter that chooses its matcher, beside each fixed one"),
     "compare": Experiment("speed.compare", "compare two kept results of bench or of peers"),
     "bursts": Experiment("response.bursts", "mean response of a burst: fixed plans and the adaptive one"),
     "mixed": Experiment("load.mixed", "response times while other threads change subscriptions"),

@@ -302,6 +302,22 @@ ROWS = [
                 "nearly every event. The filter refuses more than its max_unbounded.",
                 {"subscriptions": latest("rtfilter_index_unbounded")},
             ),
+            Panel(
+                "Matcher",
+                "What finds the subscriptions: processes that use each matcher. It changes only where the "
+                'filter was made with matcher="auto"; `stats()["matcher"]` says why.',
+                {"{{matcher}}": f"sum by (matcher) (rtfilter_matcher{CHOSEN})"},
+            ),
+            Panel(
+                "Matcher trials",
+                "Trials of other matchers, and changes of the matcher, per second; and what trials take of "
+                "one core.",
+                {
+                    "trials": rate("rtfilter_matcher_trials_total"),
+                    "changes": rate("rtfilter_matcher_moves_total"),
+                    "cores": rate("rtfilter_matcher_trial_seconds_total"),
+                },
+            ),
         ],
     ),
     Row(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.adaptive import Controller, CostController
+from rtfilter.adaptive import Controller, CostController, MatcherChooser
 from rtfilter.changes import Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
@@ -26,6 +26,7 @@ from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.port import refuse_missing
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of
 from rtfilter.matchers.rtree import RTreeMatcher
+from rtfilter.matching.choosing import Choosing, resolved
 from rtfilter.matching.control import Control
 from rtfilter.matching.covering import How, related
 from rtfilter.matching.elements import united
@@ -94,9 +95,10 @@ class EventFilter:
         See `rtfilter.adaptive`.
     metrics : bool or Metrics
         True, or a `rtfilter.watch.metrics.Metrics`, to observe for Prometheus.
-    matcher : str or callable
+    matcher : str, callable or MatcherChooser
         What finds the subscriptions: "rtree", "masks", "counting", "hashes", or a class of your own; see
-        `rtfilter.matchers`.
+        `rtfilter.matchers`. With "auto", or a `rtfilter.adaptive.MatcherChooser` of its own, trials beside
+        the matcher in use decide, and `stats` says why.
     max_unbounded : int or None
         Most subscriptions that no box bounds and none decides, such as ``bid >= ask`` alone: each costs an
         exact check of nearly every event. One more is refused; None allows any number. Matchers that work
@@ -114,7 +116,7 @@ class EventFilter:
         policy: str | Order = "shortest",
         controller: Controller | None = None,
         metrics: bool | Metrics = False,
-        matcher: Factory = "rtree",
+        matcher: Factory | MatcherChooser = "rtree",
         max_unbounded: int | None = MAX_UNBOUNDED,
         ids: type | None = None,
         clock: Callable[[], float] = time.time,
@@ -124,9 +126,10 @@ class EventFilter:
         if capacity is not None and matcher != "rtree":
             raise ValueError(f"capacity is of the nodes of an R*-tree; the matcher {matcher!r} has none")
         options = {} if capacity is None else {"capacity": capacity}
-        made = factory_of(matcher)(schema, **options)
-        held = Subscriptions(schema, matcher, made, kind=kind_of(ids), clock=clock)
-        self._configure(held, policy, controller, metrics)
+        fixed, chooser = resolved(matcher)
+        made = factory_of(fixed)(schema, **options)
+        held = Subscriptions(schema, fixed, made, kind=kind_of(ids), clock=clock)
+        self._configure(held, policy, controller, metrics, chooser)
         self.max_unbounded = max_unbounded
 
     def _configure(
@@ -135,11 +138,10 @@ class EventFilter:
         policy: str | Order,
         controller: Controller | None,
         metrics: bool | Metrics,
+        chooser: MatcherChooser | None = None,
     ) -> None:
         self.schema, self._subscriptions = subscriptions.schema, subscriptions
-        control = Control(
-            CostController() if controller is None else controller, subscriptions.matcher.updates
-        )
+        control = Control(CostController() if controller is None else controller, subscriptions.updates)
         observer: Metrics | None = None
         if metrics is not False:
             from rtfilter.watch.metrics import Metrics
@@ -152,11 +154,13 @@ class EventFilter:
                 )
         self._road = Road(subscriptions, resolve(policy), control, observer)
         self._updates = Updates(self._road)
+        if chooser is not None:
+            self._road.choosing = Choosing(self._road.gate, subscriptions, self._updates, chooser)
         if observer is not None:
             observer.observe_state(self._state)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self.stats(), self._road.control.snapshot(self._subscriptions.matcher.updates)
+        return self.stats(), self._road.control.snapshot(self._subscriptions.updates)
 
     @property
     def policy(self) -> Order:
@@ -200,6 +204,10 @@ class EventFilter:
         if most is not None and (type(most) is not int or most < 0):
             raise ValueError(f"max_unbounded is a number of subscriptions, or None for any; got {most!r:.60}")
         self._subscriptions.unbounded.most = most
+
+    @property
+    def _chooser(self) -> MatcherChooser | None:
+        return None if self._road.choosing is None else self._road.choosing.chooser
 
     @property
     def tree(self) -> RStarTree:
@@ -468,7 +476,7 @@ class EventFilter:
 
         A new index is packed aside, about 2 us a box, while others match and change.
         """
-        assert self.tree is not None  # complains where there is none
+        assert self._road.choosing is not None or self.tree is not None  # complains where there is none
         self._updates.repack()
 
     def changes(self) -> Changes:
@@ -499,7 +507,7 @@ class EventFilter:
         with self._road.gate.reading():
             part = self._subscriptions.part(wanted, self._subscriptions.moment())
         made = EventFilter.__new__(EventFilter)
-        made._configure(part, self.policy, None, False)
+        made._configure(part, self.policy, None, False, _like(self._chooser))
         return made
 
     def ids(self) -> AnyArray:
@@ -794,13 +802,18 @@ class EventFilter:
 
     def stats(self) -> dict[str, Any]:
         """Statistics of the index and its use, JSON-able."""
-        held = self._subscriptions
+        held, choosing = self._subscriptions, self._road.choosing
+        chosen = None if choosing is None else choosing.snapshot()
         with self._road.gate.reading():
+            found = held.matcher.stats()
+            if "updates" in found:
+                found["updates"] = held.updates
             return {
                 "subscriptions": len(self),
                 "unbounded": held.unbounded.count(held.labels.deadlines, held.moment()),
                 "expired": held.expired,
-                **held.matcher.stats(),
+                **found,
+                "matcher": {"name": held.name} if chosen is None else chosen,
                 "in_flight_batches": self._road.gate.readers - 1,
             }
 
@@ -812,7 +825,10 @@ class EventFilter:
         It is of one version. A copy is packed aside and written, while others match and change; it takes the
         memory of a second index meanwhile.
         """
-        snapshot.write(path, KIND, *to_arrays(self._updates.copy()))
+        meta, arrays = to_arrays(self._updates.copy())
+        if self._chooser is not None:
+            meta["auto"] = self._chooser.options
+        snapshot.write(path, KIND, meta, arrays)
 
     @classmethod
     def load(
@@ -821,38 +837,56 @@ class EventFilter:
         policy: str | Order = "shortest",
         controller: Controller | None = None,
         metrics: bool | Metrics = False,
-        matcher: Factory | None = None,
+        matcher: Factory | MatcherChooser | None = None,
         clock: Callable[[], float] = time.time,
     ) -> EventFilter:
         """Open a snapshot by memory mapping; changes stay in memory until saved. Raises `SnapshotError`.
 
         `matcher` is needed where the filter was saved with a class of your own. Otherwise it takes the place
-        of the one that it was saved with. Deadlines are those of the `clock` with which it was saved.
+        of the one that it was saved with; with "auto" that may stay. Deadlines are those of the `clock` with
+        which it was saved.
         """
         found = snapshot.read(path, KIND)
         name = found.meta.get("matcher", "rtree")
         if matcher is None and name not in list(MATCHERS):  # a list, because a damaged name may have no hash
             raise SnapshotError(f"{path} was saved with the matcher {name!r}; pass it to load as `matcher`")
-        if matcher is not None:
-            factory_of(matcher)  # a wrong name is no fault of the snapshot
+        other, chooser = (None, None) if matcher is None else resolved(matcher)
+        if other is not None:
+            factory_of(other)  # a wrong name is no fault of the snapshot
         loaded = cls.__new__(cls)
         with snapshot.opening(path):
-            held = from_arrays(found.meta, found.arrays, matcher, clock=clock)
-        loaded._configure(held, policy, controller, metrics)
+            if matcher is None:
+                chooser = _saved_chooser(found.meta)
+            if chooser is not None:
+                other = None if name in chooser.candidates else chooser.matcher
+            held = from_arrays(found.meta, found.arrays, other, clock=clock)
+        loaded._configure(held, policy, controller, metrics, chooser)
         return loaded
 
     def __getstate__(self) -> dict[str, Any]:
         meta, arrays = to_arrays(self._updates.copy())
         copies = {name: np.asarray(array) for name, array in arrays.items()}
         chosen = {"policy": self.policy, "matcher": self._subscriptions.factory}
+        if self._chooser is not None:
+            meta["auto"] = self._chooser.options
         return {"schema": self.schema, "meta": meta, "arrays": copies, **chosen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         held = from_arrays(state["meta"], state["arrays"], state["matcher"], state["schema"])
-        self._configure(held, state["policy"], None, False)  # what a controller has learnt stays behind
+        chooser = _saved_chooser(state["meta"])
+        self._configure(held, state["policy"], None, False, chooser)  # what was learnt stays behind
 
     def __repr__(self) -> str:
         return f"EventFilter({self.schema!r}, {len(self)} subscriptions)"
+
+
+def _like(chooser: MatcherChooser | None) -> MatcherChooser | None:
+    return None if chooser is None else MatcherChooser(**chooser.options)
+
+
+def _saved_chooser(meta: Mapping[str, Any]) -> MatcherChooser | None:
+    """The chooser of a snapshot or a pickle, if it had one. Raises `ValueError` or `TypeError`."""
+    return resolved(MatcherChooser(**meta["auto"]))[1] if "auto" in meta else None
 
 
 def _moment(at: Any) -> float:

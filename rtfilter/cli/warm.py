@@ -74,12 +74,17 @@ def compile_tree() -> None:
 
 
 def compile_matchers() -> None:
-    """Match with those that have kernels of their own."""
+    """Match with those that have kernels of their own, and change them."""
     from rtfilter import EventFilter, Schema
+    from rtfilter.matchers.equal_sides import EqualSides
 
-    for matcher in ("masks", "counting", "rein", "hem", "tama", "be-tree"):
+    rules = ["x > 1 OR s LIKE 'long-prefix-%'", "x < 5", "x BETWEEN 1 AND 2", "x = 1.5", "x IN (1.5, 2)"]
+    events = [{"x": 1.5}, {"s": "long-prefix-1"}]
+    for matcher in ("split", "masks", "counting", "rein", "hem", "tama", "be-tree"):
         filter = EventFilter(Schema({"x": float, "s": str}), matcher=matcher)
-        filter.subscribe_many(["x > 1 OR s LIKE 'long-prefix-%'", "x < 5", "x BETWEEN 1 AND 2"])
-        list(filter.stream([{"x": 1.5}, {"s": "long-prefix-1"}]))
-        filter.workload([{"x": 1.5}])
-        filter.unsubscribe(0)
+        filter.subscribe_many(rules)
+        list(filter.stream(events))
+        filter.workload(events)
+        filter.part([0, 3, 4])
+        filter.unsubscribe(3)
+    EqualSides(2).pack()

@@ -16,6 +16,7 @@ from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
+from rtfilter.matchers.port import Takes
 from rtfilter.matchers.rows import BoxMatcher, Found, grouped
 from rtfilter.results import Hits
 
@@ -43,6 +44,8 @@ class _Layer(NamedTuple):
 
 class LayeredMatcher(BoxMatcher):
     """A matcher of boxes over structures that are built whole. Subclasses say which, and its unit of work."""
+
+    takes = Takes(gradual=False)
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)

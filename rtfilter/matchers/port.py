@@ -37,6 +37,8 @@ class Takes(NamedTuple):
     """Whether it works on `Filters.boxes`; they are then compiled before the change begins."""
     comparisons: bool = False
     """Whether one that works on predicates takes comparisons as well; in boxes they are no matter."""
+    gradual: bool = True
+    """Whether a change of few subscriptions takes milliseconds at most, however many there are."""
 
     @property
     def everything(self) -> bool:

@@ -11,6 +11,7 @@ from rtfilter.matchers.port import Matcher
 
 MATCHERS: Final[Mapping[str, str]] = {
     "rtree": "rtfilter.matchers.rtree:RTreeMatcher",
+    "split": "rtfilter.matchers.split:SplitMatcher",
     "masks": "rtfilter.matchers.masks:MasksMatcher",
     "counting": "rtfilter.matchers.counting:CountingMatcher",
     "rein": "rtfilter.matchers.rein:ReinMatcher",

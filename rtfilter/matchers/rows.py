@@ -91,7 +91,7 @@ class BoxMatcher(ABC):
         """What was found, by id."""
         ids, exact = self._rows.ids[rows], self._rows.exact[rows]
         if self._several:
-            offsets, ids, exact = _distinct(offsets, ids, exact)
+            offsets, ids, exact = distinct(offsets, ids, exact)
         return Hits(offsets, ids, None if exact.all() else exact.astype(np.uint8), work)
 
     def ids(self) -> IntArray:
@@ -131,7 +131,7 @@ def grouped(events: IntArray, rows: IntArray, count: int) -> tuple[IntArray, Int
     return np.searchsorted(events[order], np.arange(count + 1)), rows[order]
 
 
-def _distinct(offsets: IntArray, ids: IntArray, exact: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
+def distinct(offsets: IntArray, ids: IntArray, exact: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
     """Each id once per event, exact if any of its boxes was."""
     events = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((~exact, ids, events))

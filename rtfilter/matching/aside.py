@@ -12,6 +12,7 @@ import numpy as np
 
 from rtfilter.changes import Changes
 from rtfilter.dtypes import IntArray
+from rtfilter.matchers.registry import Factory
 from rtfilter.matching.gate import Gate
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.ids import NO_IDS
@@ -28,7 +29,9 @@ class MovedError(Exception):
 
 
 class Copy:
-    """A copy of all subscriptions but some, newly built. Raises `MovedError`.
+    """A copy of all subscriptions but some, newly built, by another matcher if one is named.
+
+    Raises `MovedError`.
 
     Attributes
     ----------
@@ -36,13 +39,15 @@ class Copy:
         Nobody else uses them.
     """
 
-    def __init__(self, gate: Gate, source: Subscriptions, without: IntArray = NO_IDS) -> None:
+    def __init__(
+        self, gate: Gate, source: Subscriptions, without: IntArray = NO_IDS, of: Factory | None = None
+    ) -> None:
         self._gate, self._source = gate, source
         self._rounds = 0
         self._changes, slices, self._places = self._begin()
         parts = [self._read(part) for part in slices]
         self._left: IntArray = _changed(self._changes)
-        self.content = source.empty()
+        self.content = source.empty(of)
         take(self.content, parts, without=np.union1d(self._left, without))
 
     def _begin(self) -> tuple[Changes, list[range | IntArray], object]:

@@ -27,7 +27,6 @@ from rtfilter.dtypes import IntArray
 from rtfilter.events.elements import ranges
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.jit import Kernel
-from rtfilter.matchers.flat import leveled
 from rtfilter.matching.control import Control
 from rtfilter.matching.elements import united
 from rtfilter.matching.gate import Gate, Hold
@@ -38,6 +37,7 @@ from rtfilter.scheduler import Order, schedule
 from rtfilter.subscriptions.content import Subscriptions
 
 if TYPE_CHECKING:
+    from rtfilter.matching.choosing import Choosing
     from rtfilter.watch.metrics import Metrics
 
 
@@ -46,30 +46,30 @@ class Road:
 
     Attributes
     ----------
-    subscriptions, matcher : Subscriptions, Matcher
+    subscriptions : Subscriptions
     gate : Gate
         Each batch passes it, so that it sees one version of the subscriptions.
     policy : Order
     control : Control
     metrics : Metrics or None
-    levels : Resumable or Flat
-        The matcher, searched level by level.
     turn : context manager
         Held while the matcher searches, where threads may not share it.
     sweep : callable
         Is called with its moment after a batch, to remove what is beyond its deadline.
+    choosing : Choosing or None
+        Chooses the matcher, if it is not fixed.
     """
 
     def __init__(
         self, subscriptions: Subscriptions, policy: Order, control: Control, metrics: Metrics | None
     ) -> None:
         self.policy, self.control, self.metrics = policy, control, metrics
-        self.matcher, self.subscriptions = subscriptions.matcher, subscriptions
-        self.levels = leveled(subscriptions.matcher)
+        self.subscriptions = subscriptions
         self.gate = Gate(subscriptions.recover)
         self._threads = subscriptions.matcher.takes.threads
         self.turn = contextlib.nullcontext() if self._threads else threading.RLock()
         self.sweep: Callable[[float], None] = _nothing
+        self.choosing: Choosing | None = None
         self._ends: set[_End] = set()
         self._forgotten: deque[_End] = deque()
 
@@ -83,13 +83,15 @@ class Road:
 
         `arrival` is its `perf_counter`, and `moment` what deadlines are held against.
         """
+        timed = self.choosing is not None and self.choosing.times_next
         with self.gate.reading():
+            begun, loads = (perf_counter(), Kernel.loads) if timed else (0.0, 0)
             searched = events.searched
             if self._threads:  # a turn that nobody has to wait for takes time as well
-                hits = self.matcher.match(searched)
+                hits = self.subscriptions.matcher.match(searched)
             else:
                 with self.turn:
-                    hits = self.matcher.match(searched)
+                    hits = self.subscriptions.matcher.match(searched)
             offsets, ids = refine(hits, searched, self.subscriptions, None, moment, self.tell)
             if searched is not events:
                 offsets, ids = united(offsets, ids, events, self.subscriptions)
@@ -98,6 +100,8 @@ class Road:
                 matches = Matches.named(offsets, names.take(ids), names.kind)
             else:
                 matches = Matches(offsets, ids)
+        if timed and self.choosing is not None and loads == Kernel.loads and len(searched):
+            self.choosing.observe(searched, perf_counter() - begun)
         if self.metrics is not None and len(events):
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
         return matches
@@ -117,8 +121,9 @@ class Road:
                 self._ends.discard(end)
                 self._tell(end.account)
         moment = self.subscriptions.moment()
-        shape = Shape(self.levels.height, len(self.matcher), self.levels.packed)
-        ticket = self.control.plan(len(events), shape, self.matcher.updates) if len(events) else None
+        held = self.subscriptions
+        shape = Shape(held.levels.height, len(held.matcher), held.packed)
+        ticket = self.control.plan(len(events), shape, held.updates) if len(events) else None
         with self.gate.reading():
             plan = WHOLE if ticket is None else ticket.plan
             batch = Batch(self, events, plan, ticket, begun, arrival, moment)
@@ -138,6 +143,8 @@ class Road:
         if batch.end is not None:
             self._ends.discard(batch.end)
             batch.end = None
+        if self.choosing is not None and batch.done and self.choosing.times_next:
+            batch.tell(self.choosing)
         if self.metrics is None or not batch.done:
             return
         outcome, ticket = batch.outcome, batch.account.ticket
@@ -250,7 +257,7 @@ class Batch:
     def _estimate(self) -> None:
         begun = perf_counter()
         with self._road.turn:
-            frontier = self._road.levels.frontier(self._searched, self.plan.level)
+            frontier = self._road.subscriptions.levels.frontier(self._searched, self.plan.level)
         self.workload, self.account.estimation_visits = frontier.workload, frontier.visits
         choices = self._events.choices
         if choices is not None:
@@ -295,12 +302,12 @@ class Batch:
         choices = self._events.choices
         with self._road.turn:
             if self.order is None or self.cuts is None:
-                hits = self._road.matcher.match(self._searched)
+                hits = self._road.subscriptions.matcher.match(self._searched)
             else:
                 rows = places = self.order[self.cuts[group] : self.cuts[group + 1]]
                 if choices is not None:
                     places, _ = ranges(choices.offsets, rows)
-                hits = self._road.levels.resume_part(self._groups, group)
+                hits = self._road.subscriptions.levels.resume_part(self._groups, group)
         offsets, ids = refine(
             hits, self._searched, self._road.subscriptions, places, self.moment, self._road.tell
         )
@@ -334,6 +341,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self._events)
+
+    def tell(self, choosing: Choosing) -> None:
+        """Tell what it took, unless kernels were loaded meanwhile."""
+        if self.account.loads == Kernel.loads:
+            choosing.observe(self._searched, self.account.worked)
 
     @property
     def done(self) -> bool:

@@ -27,6 +27,7 @@ import numpy as np
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.matchers.filters import Filters
+from rtfilter.matchers.registry import Factory
 from rtfilter.matching.aside import Copy, MovedError, copied
 from rtfilter.matching.gate import Gate, Writing
 from rtfilter.matching.road import Road
@@ -73,7 +74,7 @@ class Updates:
                 return self._add_at_once(draft, ids)
             except ClaimedError:
                 pass
-        with self._alone():
+        with self.alone():
             self._clear()
             if draft.filters.weight <= AT_ONCE:
                 return self._add_at_once(draft, ids)
@@ -89,7 +90,7 @@ class Updates:
                 return self._remove_at_once(ids)
             except ClaimedError:
                 pass
-        with self._alone():
+        with self.alone():
             self._clear()
             if len(ids) <= AT_ONCE:
                 return self._remove_at_once(ids)
@@ -102,7 +103,7 @@ class Updates:
         try:
             self._replace_at_once(id, draft, labels)
         except ClaimedError:
-            with self._alone():
+            with self.alone():
                 self._clear()
                 self._replace_at_once(id, draft, labels)
 
@@ -125,17 +126,17 @@ class Updates:
         with gate.writing():
             self._subscriptions.remove_passed(moment, BIT)
 
-    def repack(self) -> None:
-        """Build everything anew, aside. For a matcher that is `Adopting`."""
-        with self._alone():
-            self._build_anew()
+    def repack(self, of: Factory | None = None) -> None:
+        """Build everything anew, aside, by another matcher if one is named."""
+        with self.alone():
+            self.put_in_place(Copy(self._road.gate, self._subscriptions, of=of))
 
     def copy(self) -> Subscriptions:
         """A copy of all at one version, newly built."""
         try:
             return copied(self._road.gate, self._subscriptions)
         except MovedError:
-            with self._alone():  # only large changes move all
+            with self.alone():  # only large changes move all
                 return copied(self._road.gate, self._subscriptions)
 
     def _index_names(self) -> None:
@@ -144,7 +145,7 @@ class Updates:
         if names is not None and not names.indexed:
             self._look(names.by_id)
 
-    def _alone(self) -> Writing:
+    def alone(self) -> Writing:
         """The turn to make a large change.
 
         `RuntimeError` where this thread is at the gate: another that has this turn may wait for it there.
@@ -278,7 +279,8 @@ class Updates:
             self._remove(gone if isinstance(ids, list) else np.array(gone, np.int64), moment, passed=True)
 
     def _builds_anew(self, left: int, changed: int) -> bool:
-        return self._subscriptions.adopting is not None and left <= ASIDE * changed
+        whole = self._subscriptions.adopting is not None or self._road.choosing is not None
+        return whole and left <= ASIDE * changed
 
     def _build_anew(
         self,
@@ -290,6 +292,10 @@ class Updates:
         copy = Copy(self._road.gate, self._subscriptions, removed)
         if added is not None:
             copy.content.put(added.ids, added, predicates, labels)
+        self.put_in_place(copy, added, removed)
+
+    def put_in_place(self, copy: Copy, added: Filters | None = None, removed: IntArray = NO_IDS) -> None:
+        """For who is `alone`: let a copy take the place of all. It has some more, and others no more."""
         if copy.content.labels.names is not None:
             copy.content.labels.names.by_id()  # as changes will need it, for which nobody should wait
         while True:
@@ -356,5 +362,5 @@ class Updates:
     def _tidy(self, step: Callable[[], None]) -> None:
         """Put in order what others left: what a change hid that was cut short, or memory."""
         if not self._large.changing:
-            with self._alone():
+            with self.alone():
                 step()

@@ -23,6 +23,7 @@ from rtfilter.predicates.store import Kept
 from rtfilter.subscriptions import drafts, slices
 from rtfilter.subscriptions.changing import Changing
 from rtfilter.subscriptions.drafts import Draft
+from rtfilter.subscriptions.held import Former
 from rtfilter.subscriptions.ids import NO_IDS, Name
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 
@@ -37,6 +38,8 @@ class _Large(NamedTuple):
     """The copy that holds all from now on."""
     freed: list[IntArray] | None = None
     """With a copy: handles that stand for nothing from now on, of large removals."""
+    before: Former | None = None
+    """With a copy whose matcher takes the place of the present one: what is counted before."""
 
 
 class Subscriptions(Changing):
@@ -111,22 +114,29 @@ class Subscriptions(Changing):
     def adopt(self, copy: Subscriptions, added: Filters | None, removed: IntArray) -> None:
         """Take the content of a copy, which must not be used any more; tell what was changed in it.
 
-        For a matcher that is `Adopting`.
+        Its matcher may be another one. If it is not, it gives its content to one that is `Adopting`.
         """
         change = self.change_of(self.nothing if added is None else added, removed, copy.labels.names)
         if added is None and not len(removed):
             change = change._replace(version=self.version)
         freed = self._freed if self.labels.names is None else [*self._freed, removed]
-        self._undo = partial(self._end_large, _Large(change, NO_IDS, copy, freed))
+        before = None
+        if self.adopting is None or self.factory != copy.factory:
+            updates = self.updates + len(change.added.ids) + len(removed) - copy.matcher.updates
+            before = Former(updates, self.packed + 1 - copy.levels.packed)
+        self._undo = partial(self._end_large, _Large(change, NO_IDS, copy, freed, before))
         self.recover()
 
     def _end_large(self, made: _Large) -> None:
         if made.content is not None:
             copy = made.content
-            assert self.adopting is not None
-            self.adopting.adopt(copy.matcher)
             if copy._former is None:  # it takes long to free: that is done where the copy ends
-                copy._former = self.predicates, self.labels
+                copy._former = self.predicates, self.labels, self.matcher
+            if made.before is not None:
+                self.use(copy.matcher, copy.factory, made.before)
+            else:
+                assert self.adopting is not None
+                self.adopting.adopt(copy.matcher)
             self.predicates, self.unmatchable = copy.predicates, copy.unmatchable
             self.unbounded.handles = copy.unbounded.handles
             self.labels = copy.labels
@@ -140,10 +150,12 @@ class Subscriptions(Changing):
 
     # -- copies --------------------------------------------------------------------------------------------
 
-    def empty(self) -> Subscriptions:
-        """None, with a matcher of the same kind."""
-        matcher = factory_of(self.factory)(self.schema, **self.matcher.options)
-        none = Subscriptions(self.schema, self.factory, matcher, kind=self.kind, clock=self.clock)
+    def empty(self, of: Factory | None = None) -> Subscriptions:
+        """None, with another matcher or one of the same kind."""
+        options = self.matcher.options if of is None else {}
+        factory = self.factory if of is None else of
+        matcher = factory_of(factory)(self.schema, **options)
+        none = Subscriptions(self.schema, factory, matcher, kind=self.kind, clock=self.clock)
         none.unbounded.most = self.unbounded.most
         return none
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from operator import index
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
+from rtfilter.matchers.flat import leveled
 from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable
 from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.predicates.ends import EndStore
@@ -27,6 +29,16 @@ from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.unbounded import Unbounded
 
 
+class Former(NamedTuple):
+    """What is counted of matchers that another has taken the place of."""
+
+    updates: int = 0
+    packed: int = 0
+
+
+NONE_BEFORE: Final = Former()
+
+
 class Held(Handles):
     """All that is known of subscriptions. Many may look at once; who puts or removes must be alone.
 
@@ -36,6 +48,9 @@ class Held(Handles):
     factory, name : Factory, str
         What made the matcher.
     matcher : Matcher
+    levels : Resumable or Flat
+        The matcher, searched level by level.
+    before : Former
     replacing, scannable, adopting : Replacing, Scannable, Adopting, or None
         The matcher, if it is one: to ask a protocol takes longer than a change.
     predicates : PredicateStore
@@ -63,13 +78,28 @@ class Held(Handles):
         super().__init__(next_id, kind, clock)
         matcher = factory_of(factory)(schema) if matcher is None else matcher
         predicates = PredicateStore() if predicates is None else predicates
-        self.schema, self.matcher, self.predicates = schema, matcher, predicates
-        self.factory, self.name = factory, name_of(factory)
+        self.schema, self.predicates = schema, predicates
         self.unmatchable, self.unbounded = set(unmatchable), Unbounded(matcher.takes.boxes)
+        self.use(matcher, factory)
+        self.nothing = Filters.of_predicates(schema, [])
+
+    def use(self, matcher: Matcher, factory: Factory, before: Former = NONE_BEFORE) -> None:
+        """Be of a matcher from now on, which has the same subscriptions; a second time does nothing."""
+        self.matcher, self.levels = matcher, leveled(matcher)
+        self.factory, self.name, self.before = factory, name_of(factory), before
         self.replacing = matcher if isinstance(matcher, Replacing) else None
         self.scannable = matcher if isinstance(matcher, Scannable) else None
         self.adopting = matcher if isinstance(matcher, Adopting) else None
-        self.nothing = Filters.of_predicates(schema, [])
+
+    @property
+    def updates(self) -> int:
+        """Boxes or filters that came and went, in all matchers that there were."""
+        return self.before.updates + self.matcher.updates
+
+    @property
+    def packed(self) -> int:
+        """How many times the matcher was built as a whole, or another took its place."""
+        return self.before.packed + self.levels.packed
 
     # -- putting and removing: nobody is told ----------------------------------------------------------------
 

@@ -385,6 +385,7 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
         "Subscriptions removed because their time to live was over",
         index["expired"],
     )
+    yield from _matcher_metrics(index.get("matcher", {}))
     gauges = {
         "boxes": "Distinct boxes in the index",
         "height": "Levels of the index",
@@ -395,6 +396,20 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
             yield GaugeMetricFamily(f"rtfilter_index_{key}", text, index[key])
     if "updates" in index:
         yield CounterMetricFamily("rtfilter_index_updates", "Boxes inserted and deleted", index["updates"])
+
+
+def _matcher_metrics(matcher: dict[str, Any]) -> Iterable[Metric]:
+    used = GaugeMetricFamily("rtfilter_matcher", "1 for the matcher in use", labels=["matcher"])
+    for name in [matcher["name"]] if matcher else []:
+        used.add_metric([name], 1)
+    yield used
+    counters = {
+        "moves": "Times that another matcher was chosen",
+        "trials": "Trials of another matcher beside the one in use",
+        "trial_seconds": "Time of these trials",
+    }
+    for key, text in counters.items():
+        yield CounterMetricFamily(f"rtfilter_matcher_{key}", text, matcher.get(key, 0))
 
 
 def controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:

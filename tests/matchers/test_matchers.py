@@ -121,7 +121,7 @@ def test_an_operator_that_is_not_taken_is_not_asked_for_in_the_check():
 
 
 def test_unknown_names_and_misplaced_options_say_what_to_do():
-    with pytest.raises(ValueError, match="unknown matcher 'btree'; choose one of rtree, masks"):
+    with pytest.raises(ValueError, match="unknown matcher 'btree'; choose one of rtree, split"):
         EventFilter(PRICES, matcher="btree")
     with pytest.raises(TypeError, match="a matcher is a name or a class"):
         EventFilter(PRICES, matcher=7)

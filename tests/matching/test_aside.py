@@ -37,11 +37,11 @@ class Meanwhile:
                     self.change()
             return found
 
-        def empty_and_change(own):
+        def empty_and_change(own, of=None):
             if not self.packed:
                 self.packed = True
                 self.change()  # after all was read, before it is packed
-            return empty(own)
+            return empty(own, of)
 
         empty = Subscriptions.empty
         if changes:
@@ -84,7 +84,7 @@ def random_filter(matcher, seed):
 
 
 @pytest.mark.parametrize("changes", [0, 1, 300])
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.parametrize("matcher", [*TAKING_ALL, "auto"])
 def test_a_saved_copy_is_of_one_version_whatever_changes_meanwhile(monkeypatch, tmp_path, matcher, changes):
     filter = random_filter(matcher, seed=changes)
     meanwhile = Meanwhile(monkeypatch, filter, changes, changes)

@@ -32,7 +32,7 @@ POLICIES = {
     "longest": "longest",
     "callable": lambda workload: np.argsort(workload % 3, kind="stable"),
 }
-OTHERS = [name for name in TAKING_ALL if name != "rtree"]
+OTHERS = [*(name for name in TAKING_ALL if name != "rtree"), "auto"]
 
 
 def one_by_one(events, filter):
@@ -126,7 +126,7 @@ def repickle(filter, tmp_path):
 
 
 @pytest.mark.parametrize("copy", [keep, repickle])
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.parametrize("matcher", [*TAKING_ALL, "auto"])
 def test_a_copy_answers_the_same_and_lives_on(copy, matcher, tmp_path):
     rng = np.random.default_rng(1)
     capacity = (4, 4) if matcher == "rtree" else None

@@ -1,0 +1,550 @@
+"""Which matcher finds the subscriptions of a filter: decided by trials beside the one in use.
+
+Like a controller it only decides. It is told of batches and changes, asks for trials, is told what they
+gave, and says when to move. It knows no clock: time is what batches took.
+
+**A round** tries each candidate beside the matcher in use, on the same recent batches, in turns. A candidate
+is built of a sample of the subscriptions first, then of larger ones, and of all of them last: who loses
+by more than it may still catch up is never built in full. Only a trial of all can move.
+
+**A move** needs a gain: the candidate is certain (two standard errors) to take a tenth less time, over the
+batches as they come; and what it saves, if the future lasts as long as the past, is more than what it cost to
+build. A matcher that was left has to be twice as much better to come back, so that nothing swings.
+
+**Another round** begins when responses drift (:mod:`rtfilter.adaptive.drift`), when there are many more or
+fewer subscriptions, when batches are of other sizes, and after a while, which gets longer each time.
+
+**What it may cost.** Trials take a share of the time that batches take, and a candidate a share of the memory
+of the matcher in use. Nothing is tried beyond either.
+"""
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rtfilter.adaptive.drift import Drift
+from rtfilter.adaptive.plans import Entry, Sink
+from rtfilter.adaptive.recording import Recorder, count, positive
+from rtfilter.adaptive.sizes import powers_of_two
+
+SAMPLE, STEP = 1024, 8
+"""Subscriptions of the first sample, and how many times as many the next one has."""
+WHOLE_UP_TO = 2 * SAMPLE
+"""Up to so many subscriptions there is no sample."""
+CATCH_UP = 2.0
+"""How many times as fast a candidate may become, beside the matcher in use, from one sample to the next."""
+GAIN, MOST_GAIN = 0.1, 0.4
+"""The share of the time that a candidate must save at least; at most, after it was left again and again."""
+SURE = 2.0
+"""Standard errors."""
+LONG = 0.02
+"""Seconds that a change may take: a matcher that is built anew for one, longer than that, is for none."""
+FIRST_COST = 0.02
+"""Seconds that the first trial is expected to take."""
+AGAIN = 4.0
+"""After a round that moved nothing, the next one comes when so many times as much has been matched in all."""
+GROWN = 1.5
+"""Times as many or as few subscriptions, from which a new round is due."""
+MIXED = 0.25
+"""The share of the time that must have gone over to batches of other sizes."""
+SMALL = 1 << 24
+"""Bytes that a candidate may always take."""
+EQUAL = 0.02
+"""The share of subscriptions with an equality from which it is worth to look them up."""
+WIDE = 1.25 * 1.48
+"""Standard error of a median, times the root of their number, as a multiple of the median deviation."""
+RECENT, MEDIAN, LEAST_NOISE = 32, 0.91, 1e-5
+"""Pairs of batches whose median difference is the variance of times; see `rtfilter.adaptive.learner`."""
+
+
+class Content(NamedTuple):
+    """What the subscriptions of a filter are like.
+
+    Attributes
+    ----------
+    subscriptions : int
+    dimensions : int
+        Coordinates of a box.
+    constrained : float
+        Share of the sides of boxes that have an end.
+    equal : float
+        Share of boxes with a side of a single value.
+    inexact : float
+        Share of boxes that do not decide.
+    bytes : int
+        Memory of the matcher in use.
+    """
+
+    subscriptions: int
+    dimensions: int = 1
+    constrained: float = 1.0
+    equal: float = 0.0
+    inexact: float = 0.0
+    bytes: int = 0
+
+
+class Try(NamedTuple):
+    """Build a matcher of so many of the subscriptions, and match recent batches with both."""
+
+    matcher: str
+    of: int
+    most_bytes: int | None
+    """Where it takes more memory than that, give it up; None for no limit."""
+
+
+class Move(NamedTuple):
+    """Use a matcher from now on: that of the last trial, which was of all subscriptions."""
+
+    matcher: str
+
+
+class Pair(NamedTuple):
+    """Some batches of one class of sizes, matched once by each of two matchers.
+
+    Attributes
+    ----------
+    size_class : int
+        The smallest size of their class; see `rtfilter.adaptive.sizes.powers_of_two`.
+    events : int
+        All of them together.
+    own, other : float
+        Seconds of the matcher in use, or of one of its kind over the same sample, and of the candidate.
+    """
+
+    size_class: int
+    events: int
+    own: float
+    other: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a trial gave.
+
+    Attributes
+    ----------
+    matcher : str
+    of : int
+        Subscriptions that it was built of.
+    whole : bool
+        Whether these are all.
+    seconds : float
+        What all of it took.
+    build : float
+        What building the candidate took.
+    bytes : int
+        Memory of the candidate.
+    gradual : bool
+        Whether the candidate bears a change without building large parts anew.
+    pairs : sequence of Pair
+        At least one.
+    """
+
+    matcher: str
+    of: int
+    whole: bool
+    seconds: float
+    build: float
+    bytes: int
+    gradual: bool
+    pairs: Sequence[Pair]
+
+    def fields(self) -> Entry:
+        """A line of the log."""
+        return {**self.__dict__, "pairs": [list(pair) for pair in self.pairs]}
+
+    @classmethod
+    def of_fields(cls, entry: Entry) -> "Trial":
+        """The trial of a line of the log."""
+        own = {name: entry[name] for name in cls.__dataclass_fields__}
+        return cls(**{**own, "pairs": [Pair(*pair) for pair in entry["pairs"]]})
+
+
+class Ratio(NamedTuple):
+    """Time of a candidate as a multiple of that of the matcher in use: logarithm, and its standard error."""
+
+    log: float
+    error: float
+
+    @property
+    def range(self) -> tuple[float, float, float]:
+        """The ratio, and its low and high end."""
+        ends = (0.0, -SURE * self.error, SURE * self.error)
+        ratio, low, high = (math.exp(min(self.log + off, 700.0)) for off in ends)
+        return ratio, low, high
+
+
+@dataclass
+class _Round:
+    """One candidate after the other."""
+
+    why: str
+    left: list[str]
+    of: int = 0
+    """Subscriptions of the next trial."""
+    bytes_each: float = 0.0
+    cost: float = FIRST_COST
+    ready: str | None = None
+    """The candidate that is to be moved to."""
+
+
+class MatcherChooser(Recorder):
+    """Decides which matcher a filter uses; see the module.
+
+    Parameters
+    ----------
+    candidates : sequence of str
+        Names of matchers, the first one is that of the beginning.
+    share : float
+        Most time for trials, as a share of the time of batches; above 0 and at most 1.
+    memory : float or None
+        Most memory of a candidate, as a multiple of that of the matcher in use; above 0. None: any. 16 MiB
+        are always allowed.
+    log : callable, optional
+        Takes what it is told, and what it decides, as JSON-able dicts; see `replay_matchers`.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[str] = ("rtree", "split", "masks", "counting"),
+        *,
+        share: float = 0.03,
+        memory: float | None = 1.0,
+        log: Sink | None = None,
+    ) -> None:
+        super().__init__(log)
+        if isinstance(candidates, str) or not candidates or len(set(candidates)) < len(candidates):
+            raise ValueError(
+                f"candidates are names of different matchers, such as ('rtree', 'masks'); got {candidates!r}"
+            )
+        if not 0 < share <= 1:
+            raise ValueError(f"share of the time for trials is above 0 and at most 1; got {share}")
+        if memory is not None and not memory > 0:
+            raise ValueError(f"memory of a candidate is a multiple above 0, or None for any; got {memory}")
+        self.candidates, self.share, self.memory = tuple(candidates), float(share), memory
+        self.matcher = self.candidates[0]
+        self._events: dict[int, float] = {}  # by class of sizes, later ones count more
+        self._seconds: dict[int, float] = {}
+        self._times: dict[int, _Times] = {}
+        self._matched = self._tested = self._last = self._since = 0.0
+        self._changes = 0  # since the last round
+        self._round: _Round | None = None
+        self._rounds = self._trials = self._moves = 0
+        self._count = 0  # subscriptions at the last round
+        self._mix: dict[int, float] = {}  # share of the time by class, at the last round
+        self._alarm = False
+        self._again = 0.0  # what must have been matched for the next round
+        self._gradual, self._build = True, 0.0  # of the matcher in use
+        self._barred: dict[str, int] = {}  # subscriptions with which a candidate could not be tried
+        self._left_at: dict[str, int] = {}  # how often a matcher was left
+        self._verdicts: dict[str, Entry] = {}
+        self._why = "the first candidate; nothing was tried yet"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What makes another one like it, JSON-able."""
+        return {"candidates": list(self.candidates), "share": self.share, "memory": self.memory}
+
+    # -- what it is told -----------------------------------------------------------------------------------
+
+    def begin(self, matcher: str) -> None:
+        """Begin with another matcher than the first candidate: that of a snapshot."""
+        self.matcher, self._why = matcher, "it was saved with that"
+        self._record("begin", matcher=matcher)
+
+    def observe(self, size: int, seconds: float, batches: int = 1) -> bool:
+        """Take the time of a batch, which stands for so many of its kind; whether `step` has to be asked."""
+        size, batches = positive("size", size), positive("number of batches", batches)
+        if not (math.isfinite(seconds) and seconds >= 0):
+            raise ValueError(f"seconds are finite and not negative; got {seconds}")
+        label = powers_of_two(size)
+        self._matched += seconds * batches
+        self._events[label] = self._events.get(label, 0.0) + size * batches
+        self._seconds[label] = self._seconds.get(label, 0.0) + seconds * batches
+        times = self._times.get(label) or self._times.setdefault(label, _Times())
+        if times.add(math.log(max(seconds, 1e-9) / size)):
+            self._alarm = True
+        due = self._due() is not None
+        self._record("batch", size=size, seconds=seconds, batches=batches, due=due)
+        return due
+
+    def update(self, number: int) -> None:
+        """Take note of changes of subscriptions."""
+        number = count(number)
+        self._changes += number
+        self._record("update", count=number)
+
+    def tried(self, trial: Trial) -> None:
+        """Take what a trial gave."""
+        self._tested += trial.seconds
+        self._trials += 1
+        if self._round is not None and self._round.left[:1] == [trial.matcher]:
+            self._weigh(self._round, trial)
+        self._record("trial", **trial.fields())
+
+    def failed(self, matcher: str, why: str, seconds: float = 0.0) -> None:
+        """A candidate could not be built, or not be moved to: not with so many subscriptions as there are."""
+        self._tested += seconds
+        if self._round is not None and self._round.left[:1] == [matcher]:
+            self._drop(self._round, why, bar=True)
+        self._record("failed", matcher=matcher, why=why, seconds=seconds)
+
+    def moved(self, matcher: str, seconds: float = 0.0) -> None:
+        """It was moved to a matcher, as said."""
+        self._tested += seconds
+        before = self.matcher
+        verdict = self._verdicts.pop(matcher, {})
+        self._left_at[before] = self._left_at.get(before, 0) + 1
+        self.matcher, self._moves = matcher, self._moves + 1
+        self._gradual, self._build = verdict.get("gradual", True), verdict.get("build", 0.0)
+        self._why = f"{verdict.get('why', 'it was told so')}; {before} before"
+        self._times.clear()
+        self._since = self._matched
+        if self._round is not None:
+            self._next(self._round)
+        self._record("moved", matcher=matcher, seconds=seconds)
+
+    # -- what it says --------------------------------------------------------------------------------------
+
+    def step(self, content: Content) -> Try | Move | None:
+        """What is to be done now; when it is done and told, ask again. None: nothing."""
+        answer = self._step(content)
+        asked = {} if answer is None else answer._asdict()
+        self._record("step", **content._asdict(), what=type(answer).__name__, asked=asked)
+        return answer
+
+    def _due(self) -> str | None:
+        """Why something has to be done, if it has to."""
+        if self._round is not None and self._round.ready is not None:
+            return self._round.why
+        cost = FIRST_COST if self._round is None else self._round.cost
+        if self._tested + cost > self.share * self._matched:
+            return None
+        if self._round is not None:
+            return self._round.why
+        if not self._rounds:
+            return "nothing was tried yet"
+        if self._too_slow_to_change:
+            return f"changes have come, for which {self.matcher} is built anew"
+        if self._alarm:
+            return "times have drifted"
+        mix = self._shares()
+        moved = sum(abs(mix.get(label, 0.0) - self._mix.get(label, 0.0)) for label in mix.keys() | self._mix)
+        if moved / 2 > MIXED:
+            return "batches are of other sizes"
+        if self._matched >= self._again:
+            return "a while has passed"
+        if self._changes >= (GROWN - 1) * max(self._count, 1):
+            return "subscriptions have changed"
+        return None
+
+    @property
+    def _too_slow_to_change(self) -> bool:
+        return not self._gradual and self._build > LONG and self._changes >= 1
+
+    def _shares(self) -> dict[int, float]:
+        """The share of the time by class of sizes."""
+        total = sum(self._seconds.values())
+        return {label: seconds / total for label, seconds in self._seconds.items()} if total > 0 else {}
+
+    def _step(self, content: Content) -> Try | Move | None:
+        why = self._due()
+        if why is None:
+            return None
+        if self._round is None:
+            self._open(why, content)
+        while self._round is not None:
+            now = self._round
+            if now.ready is not None:
+                return Move(now.ready)
+            if not now.left:
+                self._close(content)
+                return None
+            if self._tested + now.cost > self.share * self._matched:
+                return None
+            limit = None if self.memory is None else max(SMALL, int(self.memory * content.bytes))
+            name, of = now.left[0], min(now.of or SAMPLE, content.subscriptions)
+            if content.subscriptions <= max(WHOLE_UP_TO, of + of // 2):
+                of = content.subscriptions
+            if not content.subscriptions:
+                self._drop(now, "there are no subscriptions")
+            elif name == "split" and content.equal < EQUAL:
+                self._drop(now, f"{content.equal:.1%} of the subscriptions have an equality")
+            elif limit is not None and now.bytes_each * of > limit:
+                self._drop(now, f"it would take {now.bytes_each * of:,.0f} of {limit:,} bytes", bar=True)
+            else:
+                return Try(name, of, limit)
+        return None
+
+    # -- a round -------------------------------------------------------------------------------------------
+
+    def _open(self, why: str, content: Content) -> None:
+        known = self._barred.items()
+        barred = {name for name, at in known if at / GROWN < content.subscriptions < at * GROWN}
+        left = [name for name in self.candidates if name != self.matcher and name not in barred]
+        self._round = _Round(why, left)
+        self._count = content.subscriptions
+        self._note("round", why=why)
+
+    def _close(self, content: Content) -> None:
+        assert self._round is not None
+        self._round = None
+        self._rounds += 1
+        self._mix, self._alarm = self._shares(), False
+        for sums in (self._events, self._seconds):
+            for label in sums:
+                sums[label] /= 2
+        self._changes = 0
+        self._count = content.subscriptions
+        self._again = AGAIN * self._matched
+
+    def _next(self, now: _Round) -> None:
+        """Go on to the next candidate."""
+        del now.left[:1]
+        now.of, now.bytes_each, now.ready, now.cost = 0, 0.0, None, FIRST_COST
+
+    def _drop(self, now: _Round, why: str, bar: bool = False) -> None:
+        """Keep to the matcher in use."""
+        name = now.left[0]
+        if bar:
+            self._barred[name] = max(self._count, 1)
+            self._verdicts.pop(name, None)
+        self._verdicts[name] = {**self._verdicts.get(name, {}), "why": why}
+        self._note("stay", candidate=name, why=why)
+        self._next(now)
+
+    def _weigh(self, now: _Round, trial: Trial) -> None:
+        """Go on with a candidate, give it up, or move to it."""
+        ratio = self._ratio(trial.pairs)
+        middle, low, high = ratio.range
+        where = "with all" if trial.whole else f"in a sample of {trial.of:,}"
+        why = f"{middle:.2f} times the time of {self.matcher} ({low:.2f} to {high:.2f}) {where}"
+        self._verdicts[trial.matcher] = {
+            "ratio": middle, "low": low, "high": high, "of": trial.of, "why": why,
+            "build": trial.build, "bytes": trial.bytes, "gradual": trial.gradual,
+        }  # fmt: skip
+        now.bytes_each = trial.bytes / max(trial.of, 1)
+        if trial.whole:
+            refused = self._refused(trial, ratio)
+            if refused:
+                self._drop(now, f"{why}{refused}")
+            else:
+                now.ready = trial.matcher
+                self._note("move", candidate=trial.matcher, why=why)
+        elif ratio.log > self._hope(trial.of) and not (trial.gradual and self._too_slow_to_change):
+            self._drop(now, why)
+        else:
+            now.of = trial.of * STEP
+            now.cost = trial.seconds + (STEP - 1) * trial.build
+
+    def _hope(self, of: int) -> float:
+        """The largest logarithm of a ratio in a sample of so many with which it is tried further."""
+        return math.log(CATCH_UP) * math.log(max(self._count / of, 1.0), STEP)
+
+    def _refused(self, trial: Trial, ratio: Ratio) -> str:
+        """Why a candidate that was tried with all is not moved to; empty if it is."""
+        if not trial.gradual and trial.build > LONG and self._changes >= 1:
+            return f", but changes come, for which it is built anew ({trial.build:.3f} s)"
+        if self._too_slow_to_change:
+            return ""
+        gain = min(GAIN * 2 ** self._left_at.get(trial.matcher, 0), MOST_GAIN)
+        if ratio.log + SURE * ratio.error > math.log(1 - gain):
+            return f", not certainly {gain:.0%} less"
+        saved = (1 - math.exp(ratio.log)) * (self._matched - self._since)
+        if saved < trial.build:
+            return f", but what it saves is less than the {trial.build:.3f} s to build it"
+        return ""
+
+    def _ratio(self, pairs: Sequence[Pair]) -> Ratio:
+        """The ratio over batches as they come."""
+        classes: dict[int, list[Pair]] = {}
+        for pair in pairs:
+            classes.setdefault(pair.size_class, []).append(pair)
+        own = error = 0.0
+        parts: list[tuple[float, float, float]] = []
+        for label, some in classes.items():
+            logs = [math.log(max(pair.other, 1e-9) / max(pair.own, 1e-9)) for pair in some]
+            each = statistics.median(pair.own / pair.events for pair in some)
+            middle = statistics.median(logs)
+            # Of the median, by the median deviation: single passes may have been interrupted.
+            off = statistics.median(abs(log - middle) for log in logs) if len(logs) > 1 else 0.1
+            part = each * max(self._events.get(label, 0.0), 1.0)
+            own += part
+            parts.append((part, middle, max((WIDE * off) ** 2, LEAST_NOISE) / len(logs)))
+        other = sum(part * math.exp(min(middle, 500.0)) for part, middle, _ in parts)
+        log = math.log(other / own)
+        for part, middle, noise in parts:
+            error += (part * math.exp(min(middle, 500.0)) / other) ** 2 * noise
+        return Ratio(log, math.sqrt(error))
+
+    def _note(self, what: str, **fields: Any) -> None:
+        """A decision, for the log."""
+        self._decisions.append({"kind": "decision", "what": what, "matcher": self.matcher, **fields})
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state, JSON-able.
+
+        ``name`` is the matcher in use, and ``why`` says why. ``candidates`` tells what became of the others:
+        ``ratio`` is their time as a multiple of that of the matcher in use when they were tried (``low`` to
+        ``high`` is two standard errors), ``of`` the subscriptions that they were built of.
+        """
+        return {
+            "name": self.matcher,
+            "why": self._why if self._moves or not self._rounds else "no other was faster",
+            "trying": None if self._round is None or not self._round.left else self._round.left[0],
+            "rounds": self._rounds,
+            "trials": self._trials,
+            "moves": self._moves,
+            "trial_seconds": self._tested,
+            "matched_seconds": self._matched,
+            "share": self.share,
+            "memory": self.memory,
+            "candidates": {
+                name: {key: one for key, one in verdict.items() if key not in ("gradual",)}
+                for name, verdict in self._verdicts.items()
+                if name != self.matcher
+            },
+        }
+
+
+class _Times:
+    """The times of batches of one class of sizes, as logarithms of seconds an event."""
+
+    def __init__(self) -> None:
+        self._before: float | None = None
+        self._squares = deque([0.1**2], RECENT)
+        self._drift = Drift()
+
+    def add(self, value: float) -> bool:
+        """Take one; whether they have drifted."""
+        if self._before is not None:
+            self._squares.append((value - self._before) ** 2)
+        self._before = value
+        return self._drift.add(value, max(statistics.median_high(self._squares) / MEDIAN, LEAST_NOISE))
+
+
+def feed(entry: Entry, chooser: MatcherChooser) -> None:
+    """Give a chooser an input of a log."""
+    match entry["kind"]:
+        case "begin":
+            chooser.begin(entry["matcher"])
+        case "batch":
+            chooser.observe(entry["size"], entry["seconds"], entry["batches"])
+        case "update":
+            chooser.update(entry["count"])
+        case "step":
+            chooser.step(Content(*(entry[name] for name in Content._fields)))
+        case "trial":
+            chooser.tried(Trial.of_fields(entry))
+        case "failed":
+            chooser.failed(entry["matcher"], entry["why"], entry["seconds"])
+        case "moved":
+            chooser.moved(entry["matcher"], entry["seconds"])

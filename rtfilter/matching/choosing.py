@@ -1,0 +1,330 @@
+"""The matcher that is chosen while a filter is used: what a `MatcherChooser` decides is done here.
+
+Some batches are timed, so few that it takes half a hundredth of the time, and their points are kept. When
+the chooser wants something, a thread of its own does it beside batches and changes: it builds a candidate of
+a sample, or of all by a copy made aside, and matches what was kept with both. If it is to be moved, the copy
+takes the place of the index, as one does that was packed anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import get_clock_info, perf_counter, thread_time
+from typing import Any, Final
+
+import numpy as np
+
+from rtfilter.adaptive import MatcherChooser
+from rtfilter.adaptive.matchers import Content, Move, Pair, Trial, Try
+from rtfilter.adaptive.sizes import powers_of_two
+from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable, Field
+from rtfilter.index.kernels.jit import Kernel
+from rtfilter.matchers.filters import Filters
+from rtfilter.matchers.port import Matcher
+from rtfilter.matchers.registry import Factory, make_matcher
+from rtfilter.matching.aside import Copy
+from rtfilter.matching.gate import Gate
+from rtfilter.matching.updates import Updates
+from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.ids import NO_IDS
+
+FIRST, PERIOD = 0.0005, 0.02
+"""Seconds of matching, about, from one batch that is timed to the next: at first, and later. One costs up to
+0.1 ms."""
+EVENTS, BATCHES, FEW = 1024, 4, 16
+"""Events of a batch that are kept, batches of a class that are, and how many of less events than that."""
+BLOCK, AT_ONCE = 64, 2048
+"""Subscriptions of a sample that lie together, and that are read in one turn."""
+LOOKED_AT = 1024
+"""Subscriptions whose kind is looked at."""
+PASSES, MOST_PASSES, SPENT = 4, 25, 0.02
+"""How often kept batches are matched by both, at least; at most; and seconds after which that is enough."""
+SLOW = 8.0
+"""A candidate that takes so many times as long at first is matched once only."""
+
+AUTO: Final = "auto"
+"""What stands for a `MatcherChooser` with its defaults."""
+
+# Of the thread's own time, where that is fine enough: others have the core meanwhile.
+_clock = thread_time if get_clock_info("thread_time").resolution < 1e-5 else perf_counter
+Match = Callable[[EventTable], object]
+
+
+def resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser | None]:
+    """What is meant: the matcher to begin with, and who chooses others, if anybody does.
+
+    Raises `ValueError` for a candidate that cannot be one.
+    """
+    if isinstance(matcher, str) and matcher == AUTO:
+        matcher = MatcherChooser()
+    if not isinstance(matcher, MatcherChooser):
+        return matcher, None
+    for name in matcher.candidates:
+        takes = make_matcher(name, _ANY).takes
+        if not (takes.boxes and takes.everything and takes.missing and takes.threads):
+            raise ValueError(
+                f"the matcher {name!r} cannot be a candidate: those take all subscriptions, as boxes, and "
+                "may be used by several threads; such are rtree, split, masks and counting"
+            )
+    return matcher.matcher, matcher
+
+
+class Choosing:
+    """Chooses the matcher of a filter.
+
+    Attributes
+    ----------
+    chooser : MatcherChooser
+    left : int
+        Batches until one is timed.
+    """
+
+    def __init__(self, gate: Gate, subscriptions: Subscriptions, updates: Updates, chooser: MatcherChooser):
+        self.chooser, self.left = chooser, 0
+        self._gate, self._held, self._updates = gate, subscriptions, updates
+        self._turns = Gate()
+        self._random = random.Random(0)
+        self._skipped, self._told, self._period = 0, subscriptions.updates, FIRST
+        self._kept: dict[int, deque[EventTable]] = {}
+        self._thread: threading.Thread | None = None
+        self._warm: set[str] = set()
+        if subscriptions.name != chooser.matcher:
+            chooser.begin(subscriptions.name)
+
+    def observe(self, searched: EventTable, seconds: float) -> None:
+        """Take a batch of at least one event with the seconds that it took; not while the index is held."""
+        try:
+            with self._turns.writing():
+                batches, self._skipped = self._skipped + 1, self._rest(seconds)
+                self.left = self._skipped
+                count, self._told = self._held.updates - self._told, self._held.updates
+                if count > 0:
+                    self.chooser.update(count)
+                self._keep(searched)
+                if not self.chooser.observe(len(searched), seconds, batches) or self.busy:
+                    return
+                # A thread that ends with the program: nobody waits for a trial.
+                self._thread = threading.Thread(target=self.run, name="rtfilter matcher", daemon=True)
+                self._thread.start()
+        except RuntimeError:  # a signal handler that came in between, or no more threads
+            self.left = self._skipped
+
+    @property
+    def times_next(self) -> bool:
+        """Whether the batch that asks is to be timed."""
+        self.left -= 1
+        return self.left < 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is tried, or moved, now."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for what is under way."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state of the chooser, JSON-able."""
+        with self._turns.writing():
+            return self.chooser.snapshot()
+
+    def _rest(self, seconds: float) -> int:
+        """Batches to let pass. Their number is random, so that it follows no rhythm of theirs."""
+        period, self._period = self._period, min(2 * self._period, PERIOD)
+        return int(self._random.uniform(0.5, 1.5) * period / max(seconds, 1e-7))
+
+    def _keep(self, searched: EventTable) -> None:
+        label = powers_of_two(len(searched))
+        kept = self._kept.setdefault(label, deque(maxlen=FEW if label < FEW else BATCHES))
+        points = searched.points[:EVENTS].copy()  # the caller may change his own
+        kept.append(EventTable(points, _NO_ROWS, searched.fields))
+
+    # -- in a thread of its own ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Do what the chooser wants, until it wants nothing."""
+        wanted = self._ask(self._content())
+        while wanted is not None:
+            name, begun = wanted.matcher, _clock()
+            try:
+                wanted = self._move(wanted) if isinstance(wanted, Move) else self._try(wanted)
+            except Exception as error:
+                seconds = _clock() - begun
+                logging.getLogger("rtfilter").warning("the matcher %r is not tried: %s", name, error)
+                with self._turns.writing():
+                    self.chooser.failed(name, f"{type(error).__name__}: {error}", seconds)
+                wanted = self._ask(self._content())
+
+    def _ask(self, content: Content) -> Try | Move | None:
+        with self._turns.writing():
+            return self.chooser.step(content)
+
+    def _try(self, wanted: Try) -> Try | Move | None:
+        self._load(wanted.matcher)
+        content = self._content()
+        if wanted.of >= content.subscriptions:
+            return self._try_all(wanted)
+        sample = self._sample(wanted.of)
+        begun, build, own, other = self._built(wanted.matcher, sample)
+        self._tell(wanted, len(sample), False, begun, build, other, own.match)
+        return self._ask(content)
+
+    def _try_all(self, wanted: Try) -> Try | Move | None:
+        with self._updates.alone():
+            begun = _clock()
+            copy = Copy(self._gate, self._held, of=wanted.matcher)
+            build, other = _clock() - begun, copy.content.matcher
+            self._tell(wanted, len(other), True, begun, build, other, self._match_own)
+            next_one = self._ask(self._content())
+            if next_one != Move(wanted.matcher):
+                return next_one
+            begun = _clock()
+            self._updates.put_in_place(copy)
+            return self._moved(wanted.matcher, begun)
+
+    def _move(self, wanted: Move) -> Try | Move | None:
+        """Move by another copy, where that of the trial is gone."""
+        begun = _clock()
+        self._updates.repack(wanted.matcher)
+        return self._moved(wanted.matcher, begun)
+
+    def _moved(self, matcher: str, begun: float) -> Try | Move | None:
+        with self._turns.writing():
+            self.chooser.moved(matcher, _clock() - begun)
+            self._told = self._held.updates
+        return self._ask(self._content())
+
+    def _tell(
+        self, wanted: Try, of: int, whole: bool, begun: float, build: float, other: Matcher, own: Match
+    ) -> None:
+        """Match with both, and tell what came of it."""
+        taken = int(other.stats()["bytes"])
+        if wanted.most_bytes is not None and taken > wanted.most_bytes:
+            raise MemoryError(f"it takes {taken:,} bytes, of {wanted.most_bytes:,} that it may take")
+        with self._turns.writing():
+            kept = {label: list(batches) for label, batches in self._kept.items()}
+        pairs = [
+            pair for label, own_ones in kept.items() for pair in _pairs(label, own_ones, own, other.match)
+        ]
+        gradual = other.takes.gradual
+        spent = _clock() - begun
+        trial = Trial(wanted.matcher, max(of, 1), whole, spent, build, taken, gradual, pairs)
+        with self._turns.writing():
+            self.chooser.tried(trial)
+
+    def _match_own(self, events: EventTable) -> object:
+        with self._gate.reading():
+            return self._held.matcher.match(events)
+
+    def _load(self, matcher: str) -> None:
+        """Load the kernels of a matcher, which is no part of a trial: it is done once in a process."""
+        if matcher not in self._warm:
+            self._built(matcher, self._sample(BLOCK))
+            self._warm.add(matcher)
+
+    def _built(self, matcher: str, sample: Filters) -> tuple[float, float, Matcher, Matcher]:
+        """When it began, what building the candidate took, one like that in use, and the candidate."""
+        while True:
+            begun, loads = _clock(), Kernel.loads
+            own = make_matcher(self._held.factory, self._held.schema, **self._held.matcher.options)
+            own.add(sample)
+            built = _clock()
+            other = make_matcher(matcher, self._held.schema)
+            other.add(sample)
+            build = _clock() - built
+            for batches in self._batches().values():
+                own.match(batches[0])
+                other.match(batches[0])
+            if loads == Kernel.loads:
+                return begun, build, own, other
+
+    def _batches(self) -> dict[int, list[EventTable]]:
+        """What is kept, by class of sizes."""
+        with self._turns.writing():
+            return {label: list(batches) for label, batches in self._kept.items()}
+
+    def _content(self) -> Content:
+        held = self._held
+        low, high, exact = self._sample(LOOKED_AT).boxes()[1:]
+        ended = np.isfinite(low) | np.isfinite(high)
+        with self._gate.reading():
+            count, taken = len(held.matcher), int(held.matcher.stats()["bytes"])
+        if not len(exact):
+            return Content(count, held.schema.dimensions, bytes=taken)
+        equal = float((low == high).any(axis=1).mean())
+        return Content(
+            count, held.schema.dimensions, float(ended.mean()), equal, float(1 - exact.mean()), taken
+        )
+
+    def _sample(self, of: int) -> Filters:
+        """About so many of the subscriptions, in blocks at random places, or all."""
+        parts: list[Filters] = []
+        with self._gate.reading():
+            scannable = self._held.scannable
+            places: Sequence[int] | IntArray
+            places = range(scannable.rows) if scannable is not None else self._held.matcher.ids()
+        blocks = math.ceil(len(places) / BLOCK)
+        chosen = sorted(self._random.sample(range(blocks), min(blocks, math.ceil(of / BLOCK))))
+        at_once = AT_ONCE // BLOCK
+        for first in range(0, len(chosen), at_once):
+            with self._gate.reading():
+                for block in chosen[first : first + at_once]:
+                    own = places[block * BLOCK : (block + 1) * BLOCK]
+                    if isinstance(own, range) and self._held.scannable is not None:
+                        own = range(own.start, min(own.stop, self._held.scannable.rows))
+                        parts.append(self._held.scannable.scan(own))
+                    elif not isinstance(own, range):
+                        known = [id for id in np.asarray(own).tolist() if id in self._held.matcher]
+                        parts.append(self._held.matcher.content(known))
+        return Filters.joined(self._held.schema, parts, NO_IDS)
+
+
+class _NoRows:
+    """Of batches of which only points are kept: matchers of boxes ask for no more."""
+
+    def row(self, index: int) -> dict[str, object]:
+        raise NotImplementedError
+
+    def values(self, name: str) -> Sequence[object]:
+        raise NotImplementedError
+
+    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
+        raise NotImplementedError
+
+
+_ANY: Final = Schema({"x": float})
+_NO_ROWS: Final = _NoRows()
+
+
+def _pairs(label: int, batches: Sequence[EventTable], own: Match, other: Match) -> list[Pair]:
+    """Match batches of one class by both in turns."""
+    begun, loads = _clock(), Kernel.loads
+    first = Pair(label, len(batches[0]), _seconds(own, batches[:1]), _seconds(other, batches[:1]))
+    if loads == Kernel.loads and first.other > SLOW * first.own:
+        return [first]
+    batches = batches[: max(1, int(SPENT / max(first.own, first.other)))]
+    events = sum(map(len, batches))
+    pairs: list[Pair] = []
+    while len(pairs) < PASSES or (len(pairs) < MOST_PASSES and _clock() - begun < SPENT):
+        if len(pairs) % 2:
+            after = _seconds(other, batches)
+            pairs.append(Pair(label, events, _seconds(own, batches), after))
+        else:
+            pairs.append(Pair(label, events, _seconds(own, batches), _seconds(other, batches)))
+    return pairs
+
+
+def _seconds(match: Match, batches: Sequence[EventTable]) -> float:
+    begun = _clock()
+    for batch in batches:
+        match(batch)
+    return _clock() - begun

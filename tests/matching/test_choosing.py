@@ -1,0 +1,411 @@
+"""A filter that chooses its matcher: it answers the same before, while and after another one is moved to."""
+
+import contextlib
+import json
+import logging
+import pickle
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import rtfilter.matching.choosing
+from examples import SCHEMA, random_events, random_predicate
+from interrupts import Interrupt, Lines
+from oracle import as_sets, subscribers
+from rtfilter import EventFilter, Schema
+from rtfilter.adaptive import CostController, FixedPlan, LevelController, MatcherChooser, replay_matchers
+from rtfilter.adaptive import matchers as adaptive
+from rtfilter.adaptive.matchers import Move, Try
+from rtfilter.matchers import MATCHERS
+from rtfilter.matching import aside, choosing
+from rtfilter.subscriptions import content, held, slices
+
+CANDIDATES = MatcherChooser().candidates
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch):
+    monkeypatch.setattr(slices, "SLICE", 16)
+    monkeypatch.setattr(aside, "FEW", 4)
+
+
+class Told(MatcherChooser):
+    """Wants what it is told to, when `moved` asks."""
+
+    def __init__(self, *wanted, **options):
+        super().__init__(**options)
+        self.wanted = list(wanted)
+
+    def observe(self, size, seconds, batches=1):
+        super().observe(size, seconds, batches)
+        return False
+
+    def step(self, content):
+        return self.wanted.pop(0) if self.wanted else None
+
+
+def moved(filter, matcher):
+    """Move to a matcher, in this thread."""
+    own = filter._road.choosing
+    own.chooser.wanted = [Move(matcher)]
+    own.run()
+    assert filter.stats()["matcher"]["name"] == matcher
+
+
+def made(rng, count=100, **options):
+    filter = EventFilter(SCHEMA, **{"matcher": Told(), **options})
+    filter.subscribe_many([random_predicate(rng) for _ in range(count)])
+    ends = rng.integers(0, 9, 40)
+    ends[::3] = 2**62 - 1  # no float64
+    filter.subscribe_many({"n": ends}, {"n": np.full(40, 2**63 - 1)})
+    return filter
+
+
+def require_right(filter, seed=5):
+    predicates = {id: filter.predicate(id) for id in filter.ids().tolist()}
+    events = random_events(np.random.default_rng(seed), 30)
+    expected = subscribers(predicates, [SCHEMA.read(event).row(0) for event in events])
+    assert as_sets(filter.match_batch(events)) == expected
+    assert as_sets(filter.stream(events).matches()) == expected
+    assert filter.any_match(events).tolist() == [bool(ids) for ids in expected]
+    assert len(filter) == len(predicates)
+
+
+def change(filter, rng):
+    id, source = int(rng.choice(filter.ids())), random_predicate(rng)
+    kind = rng.integers(5)
+    if kind == 0:
+        filter.unsubscribe(id)
+    elif kind == 1:
+        filter.update(id, source)
+    elif kind == 2:
+        filter.subscribe(source, ttl=1e6, metadata={"by": "a test"})
+    elif kind == 3:
+        filter.unsubscribe(id)
+        filter.subscribe("FALSE" if rng.integers(2) else source, id)
+    else:
+        filter.subscribe_many([random_predicate(rng) for _ in range(40)])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("controller", [CostController, lambda: LevelController(rounds=1, threshold=5)])
+def test_moves_between_changes_lose_nothing(seed, controller):
+    rng = np.random.default_rng(seed)
+    filter = made(rng, controller=controller(), metrics=True)
+    labelled = filter.subscribe("x > 1", ttl=1e6, metadata={"a": 1})
+    deadline, version, updates = filter.deadline(labelled), filter.version, 0
+    for _ in range(3):
+        for name in rng.permutation(CANDIDATES):
+            moved(filter, str(name))
+            require_right(filter)
+            assert filter.version == version
+            now = filter.metrics.registry.get_sample_value("rtfilter_index_updates_total")
+            assert now >= updates
+            assert now == filter.stats()["updates"]
+            for _ in range(4):
+                change(filter, rng)
+            require_right(filter)
+            version, updates = filter.version, now
+            if filter.__contains__(labelled) and filter.deadline(labelled) == deadline:
+                assert filter.metadata(labelled) == {"a": 1}
+    assert filter._road.control.controller is filter.controller
+
+
+@pytest.mark.parametrize("changes", [1, 300])
+@pytest.mark.parametrize("to", CANDIDATES)
+@pytest.mark.parametrize("before", CANDIDATES)
+def test_a_move_loses_nothing_that_changes_meanwhile(monkeypatch, before, to, changes):
+    rng = np.random.default_rng(changes)
+    filter = made(rng)
+    moved(filter, before)
+    read, left = aside.Copy._read, [changes]
+
+    def read_and_change(*arguments):
+        found = read(*arguments)
+        for _ in range(3):
+            if left[0]:
+                left[0] -= 1
+                id, source = int(rng.choice(filter.ids())), random_predicate(rng)
+                filter.unsubscribe(id) if left[0] % 3 else filter.update(id, source)
+                filter.subscribe(source)
+        return found
+
+    monkeypatch.setattr(aside.Copy, "_read", read_and_change)
+    log = filter.changes()
+    moved(filter, to)
+    assert left[0] < changes
+    require_right(filter)
+    told = set(range(140))
+    for one in log:
+        told = (told - set(one.removed.tolist())) | set(one.added.ids.tolist())
+    assert told == set(filter.ids().tolist())
+
+
+def test_a_stream_that_is_open_while_it_moves_goes_on():
+    filter = made(np.random.default_rng(0), controller=FixedPlan(1, 4))
+    events = random_events(np.random.default_rng(1), 40)
+    expected = as_sets(filter.match_batch(events))
+    for name in ("masks", "rtree", "split", "counting", "rtree"):
+        stream, found = filter.stream(events), {}
+        for place, (event, ids, _) in enumerate(stream):
+            found[event] = set(ids.tolist())
+            if place == 3:
+                moved(filter, name)
+        assert [found[event] for event in range(40)] == expected
+
+
+def test_levels_are_others_after_a_move():
+    filter = made(np.random.default_rng(0))
+    shapes, plan = [], filter.controller.plan
+    filter.controller.plan = lambda size, shape: shapes.append(shape) or plan(size, shape)
+    for name in ("masks", "rtree", "masks", "rtree"):
+        list(filter.stream(random_events(np.random.default_rng(1), 3)))
+        moved(filter, name)
+    list(filter.stream(random_events(np.random.default_rng(1), 3)))
+    assert len({(shape.height, shape.packed) for shape in shapes}) == 5
+
+
+def test_threads_match_and_change_while_it_moves():
+    rng = np.random.default_rng(0)
+    filter = made(rng)
+    events = random_events(rng, 25)
+    before = as_sets(filter.match_batch(events))
+    steady, stop, wrong = set(filter.ids().tolist()), threading.Event(), []
+
+    def matches(streamed):
+        try:
+            while not stop.is_set():
+                found = filter.stream(events).matches() if streamed else filter.match_batch(events)
+                if [ids & steady for ids in as_sets(found)] != before:
+                    wrong.append(found)
+        except BaseException as error:
+            wrong.append(error)
+
+    def changes():
+        own = np.random.default_rng(1)
+        try:
+            while not stop.is_set():
+                ids = filter.subscribe_many([random_predicate(own) for _ in range(own.integers(1, 60))])
+                filter.update(int(ids[0]), random_predicate(own))
+                filter.unsubscribe_many(ids)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=matches, args=(streamed,)) for streamed in (False, True)]
+    threads.append(threading.Thread(target=changes))
+    for thread in threads:
+        thread.start()
+    begun, moves = time.monotonic(), 0
+    while time.monotonic() - begun < 3 or moves < 12:
+        moved(filter, CANDIDATES[(moves + 1) % len(CANDIDATES)])
+        moves += 1
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert set(filter.ids().tolist()) == steady
+    require_right(filter)
+    assert filter.stats()["in_flight_batches"] == 0
+
+
+MODULES = [rtfilter.matching.choosing, aside, content, held, slices, rtfilter.matching.updates]
+
+
+def test_a_move_that_is_cut_short_anywhere_leaves_all_as_it_was_or_has_moved():
+    def ready():
+        filter = made(np.random.default_rng(0), 12)
+        filter._road.choosing.chooser.wanted = [Move("masks")]
+        return filter
+
+    with Lines(MODULES) as lines:
+        ready()._road.choosing.run()
+    assert lines.count > 100
+    expected = as_sets(ready().match_batch(random_events(np.random.default_rng(3), 10)))
+    names = set()
+    for at in lines.ends()[::2]:
+        filter = ready()
+        with Lines(MODULES, at) as lines, contextlib.suppress(Interrupt):
+            filter._road.choosing.run()
+        names.add(filter.stats()["matcher"]["name"])
+        assert as_sets(filter.match_batch(random_events(np.random.default_rng(3), 10))) == expected
+        assert filter.subscribe("TRUE") == 52
+        moved(filter, "split")
+        assert filter.unsubscribe(52)
+        assert as_sets(filter.match_batch(random_events(np.random.default_rng(3), 10))) == expected
+    assert names == {"rtree", "masks"}
+
+
+def test_what_fails_leaves_the_matcher_and_is_told(monkeypatch, caplog):
+    filter = made(np.random.default_rng(0))
+    own = filter._road.choosing
+
+    def out_of_memory(*_, **__):
+        raise MemoryError("there is no more")
+
+    for wanted, broken in ((Move("masks"), "Copy"), (Try("masks", 10, None), "make_matcher")):
+        with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "rtfilter"):
+            patch.setattr(rtfilter.matching.updates, "Copy", out_of_memory)
+            patch.setattr(choosing, "make_matcher", out_of_memory)
+            own.chooser.wanted = [wanted]
+            own.run()
+        assert "the matcher 'masks' is not tried: there is no more" in caplog.text, broken
+        caplog.clear()
+        assert filter.stats()["matcher"]["name"] == "rtree"
+        require_right(filter)
+
+
+@pytest.mark.parametrize("keep", ["saved", "pickled"])
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_a_copy_is_auto_and_has_the_chosen_matcher(tmp_path, keep, name):
+    filter = made(np.random.default_rng(0), matcher=Told(share=0.1, memory=2.0))
+    moved(filter, name)
+    if keep == "saved":
+        filter.save(tmp_path / "index")
+        again = EventFilter.load(tmp_path / "index")
+    else:
+        again = pickle.loads(pickle.dumps(filter))
+    state = again.stats()["matcher"]
+    assert (state["name"], state["share"], state["memory"]) == (name, 0.1, 2.0)
+    require_right(again)
+    part = again.part(again.ids()[:20])
+    assert part.stats()["matcher"]["name"] == name
+    assert part.stats()["matcher"]["share"] == 0.1
+
+
+def test_a_snapshot_can_become_auto_or_fixed(tmp_path):
+    fixed = EventFilter(Schema({"x": float}), matcher="masks")
+    fixed.subscribe("x > 1")
+    fixed.save(tmp_path / "fixed")
+    auto = EventFilter.load(tmp_path / "fixed", matcher="auto")
+    assert auto.stats()["matcher"]["why"] == "it was saved with that"
+    assert auto.stats()["matcher"]["name"] == "masks"
+    other = EventFilter.load(tmp_path / "fixed", matcher=MatcherChooser(("rtree", "split")))
+    assert other.stats()["matcher"]["name"] == "rtree"
+    auto.save(tmp_path / "auto")
+    for name in MATCHERS:
+        again = EventFilter.load(tmp_path / "auto", matcher=name)
+        assert again.stats()["matcher"] == {"name": name}
+        assert again.match({"x": 2}).tolist() == [0]
+    with pytest.raises(ValueError, match="unknown matcher 'btree'"):
+        EventFilter.load(tmp_path / "auto", matcher=MatcherChooser(("btree",)))
+
+
+def used(filter, events, until, seconds=60):
+    """Match batches until something holds."""
+    begun = time.monotonic()
+    while not until(filter.stats()["matcher"]):
+        assert time.monotonic() - begun < seconds, filter.stats()["matcher"]
+        filter.match_batch(events)
+        filter._road.choosing.wait()
+
+
+def boxes(count, dimensions=6):
+    rng = np.random.default_rng(0)
+    filter_schema = Schema({f"a{k}": float for k in range(dimensions)})
+    low = rng.random((count, dimensions)) * 0.8
+    return filter_schema, low, low + 0.2, rng.random((500, dimensions))
+
+
+@pytest.mark.parametrize("way", ["match_batch", "stream"])
+def test_what_is_measured_decides(way):
+    schema, low, high, events = boxes(3000)
+    log = []
+    options = {"candidates": ("counting", "rtree"), "share": 1.0}
+    filter = EventFilter(schema, matcher=MatcherChooser(**options, log=log.append), metrics=True)
+    filter.subscribe_many(low, high)
+    before = as_sets(filter.match_batch(events))
+    begun = time.monotonic()
+    while filter.stats()["matcher"]["name"] == "counting":
+        assert time.monotonic() - begun < 60, filter.stats()["matcher"]
+        filter.match_batch(events) if way == "match_batch" else list(filter.stream(events))
+        filter._road.choosing.wait()
+    assert as_sets(filter.match_batch(events)) == before
+    assert filter.tree.height > 0
+    state = filter.stats()["matcher"]
+    assert json.loads(json.dumps(state)) == state
+    assert "times the time of counting" in state["why"]
+    value = filter.metrics.registry.get_sample_value
+    assert value("rtfilter_matcher", {"matcher": "rtree"}) == 1
+    assert value("rtfilter_matcher", {"matcher": "counting"}) is None
+    assert value("rtfilter_matcher_moves_total") == 1
+    assert value("rtfilter_matcher_trials_total") == state["trials"] > 0
+    assert value("rtfilter_matcher_trial_seconds_total") == state["trial_seconds"] > 0
+    again = MatcherChooser(**options)
+    replay_matchers(json.loads(json.dumps(log)), again)
+    assert again.snapshot() == filter.stats()["matcher"]
+
+
+def test_who_would_take_too_much_memory_is_never_kept(monkeypatch):
+    monkeypatch.setattr(adaptive, "SMALL", 0)
+    schema, low, high, events = boxes(3000)
+    filter = EventFilter(schema, matcher=MatcherChooser(("counting", "rtree"), share=1.0, memory=0.01))
+    filter.subscribe_many(low, high)
+    used(filter, events, lambda state: state["rounds"] > 0)
+    state = filter.stats()["matcher"]
+    assert state["name"] == "counting"
+    assert state["trials"] == 0
+    assert "bytes, of" in state["candidates"]["rtree"]["why"]
+
+
+def test_trials_take_samples_where_rows_are_free():
+    schema, low, high, _ = boxes(3000)
+    for first in CANDIDATES:
+        filter = EventFilter(schema, matcher=MatcherChooser((first,)))
+        filter.subscribe_many(low, high)
+        filter.unsubscribe_many(np.arange(0, 3000, 3))
+        sample = filter._road.choosing._sample(256)
+        assert 100 <= len(sample) <= 256
+        assert set(sample.ids.tolist()) <= set(filter.ids().tolist())
+        seen = filter._road.choosing._content()
+        assert (seen.subscriptions, seen.dimensions, seen.constrained, seen.equal) == (2000, 6, 1.0, 0.0)
+
+
+def test_few_batches_are_timed():
+    filter = EventFilter(Schema({"x": float}), matcher="auto")
+    filter.subscribe("x > 1")
+    for _ in range(30_000):
+        filter.match({"x": 2.0})
+    own = filter._road.choosing
+    counted = own.chooser._events[1]
+    assert 15_000 < counted <= 30_000
+    assert own.chooser._matched > 0
+
+
+def test_a_fixed_filter_says_what_it_uses():
+    filter = EventFilter(Schema({"x": float}), matcher="masks", metrics=True)
+    assert filter.stats()["matcher"] == {"name": "masks"}
+    assert filter.metrics.registry.get_sample_value("rtfilter_matcher", {"matcher": "masks"}) == 1
+    with pytest.raises(TypeError, match="this filter has no R"):
+        filter.repack()
+
+
+def test_repack_packs_whatever_is_in_use():
+    filter = made(np.random.default_rng(0))
+    for name in CANDIDATES:
+        moved(filter, name)
+        before, matcher = filter.stats()["updates"], filter._subscriptions.matcher
+        filter.repack()
+        assert filter.stats()["updates"] == before
+        assert (filter._subscriptions.matcher is matcher) == (name in ("rtree", "split"))  # which take over
+        require_right(filter)
+
+
+def test_a_large_change_is_made_aside_whatever_is_in_use(monkeypatch):
+    filter = made(np.random.default_rng(0))
+    moved(filter, "masks")
+    monkeypatch.setattr(content.Subscriptions, "add_hidden", None)
+    filter.subscribe_many([random_predicate(np.random.default_rng(1)) for _ in range(300)])
+    filter.unsubscribe_many(np.arange(0, 400))
+    require_right(filter)
+
+
+def test_wrong_candidates_are_refused():
+    for name in ("hashes", "naive", "shared-counting"):
+        with pytest.raises(ValueError, match=f"the matcher '{name}' cannot be a candidate"):
+            EventFilter(SCHEMA, matcher=MatcherChooser(("rtree", name)))
+    with pytest.raises(ValueError, match="unknown matcher 'btree'"):
+        EventFilter(SCHEMA, matcher=MatcherChooser(("btree",)))
+    with pytest.raises(ValueError, match="the matcher 'auto' has none"):
+        EventFilter(SCHEMA, matcher="auto", capacity=(4, 4))
