@@ -45,7 +45,7 @@ def reached(rows: Sequence[Row]) -> float:
 def near(rows: Sequence[Row], offered: float) -> Row | None:
     """The step of an offered load, if it was measured."""
     found = [row for row in rows if row["offered"] and abs(row["offered"] / offered - 1) < 0.01]
-    return found[0] if found else None
+    return min(found, key=lambda row: abs(row["offered"] - offered), default=None)
 
 
 def worst(row: Row | None, name: str) -> float | None:

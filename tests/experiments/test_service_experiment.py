@@ -351,3 +351,9 @@ def test_sizes_name_all_that_is_varied():
     assert {100, 1000} <= {*Size().lines, *Size().arrow}
     assert Size().users == (1, 10, 100, 1000)
     assert Size().matches == (1, 10, 100)
+
+
+def test_of_steps_near_an_offered_load_the_nearest_one_counts():
+    rows = [{"offered": offered} for offered in (None, 9990, 10_000, 10_300)]
+    assert tables.near(rows, 10_000) == {"offered": 10_000}
+    assert tables.near(rows, 20_000) is None
