@@ -53,6 +53,20 @@ def cores(count: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+@contextmanager
+def all_cores() -> Iterator[None]:
+    """Let this process use all of its cores in the meantime, where it is kept on some."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def one_core() -> AbstractContextManager[None]:
     """Keep this process on one core in the meantime, where the system allows it."""
     return cores(1)

@@ -1,0 +1,89 @@
+"""Rows of the thesis's benchmark, put together by method and size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isclose
+
+from experiments.thesis.contestants import FOUR
+from experiments.thesis.workload import METHODS, SIZES, Method
+from rtfilter.replay.output import Row
+
+
+@dataclass
+class Cell:
+    """One method at one size, a cell of the thesis's tables.
+
+    Attributes
+    ----------
+    method : Method
+    predicates, events : int
+        The size as the thesis has it.
+    times : int
+        How often the event was matched here, for the seconds.
+    matched : int
+        Predicates that the event satisfies.
+    seconds, operations : dict
+        By contestant; operations are of one event.
+    """
+
+    method: Method
+    predicates: int
+    events: int
+    times: int
+    matched: int
+    seconds: dict[str, float] = field(default_factory=dict)
+    operations: dict[str, int] = field(default_factory=dict)
+
+    def scaled(self, peer: str) -> float:
+        """Seconds of a contestant for all events of the thesis."""
+        return self.seconds[peer] * self.events / self.times
+
+    @property
+    def fastest(self) -> str:
+        """Who of the thesis's four takes the least time."""
+        return min(FOUR, key=self.seconds.__getitem__)
+
+
+def of(rows: Sequence[Row], kind: str) -> list[Row]:
+    """The rows of a kind."""
+    return [row for row in rows if row["kind"] == kind]
+
+
+def cells(rows: Sequence[Row]) -> list[Cell]:
+    """All cells, in the order of the thesis: by method, then by size."""
+    found: dict[tuple[str, int, int], Cell] = {}
+    methods = {method.name: method for method in METHODS}
+    for row in of(rows, "match"):
+        key = (row["method"], row["predicates"], row["events"])
+        if key not in found:
+            found[key] = Cell(methods[key[0]], key[1], key[2], row["times"], row["matched"])
+        found[key].seconds[row["peer"]] = row["seconds"]
+        found[key].operations[row["peer"]] = row["operations"]
+    return [found[method, *size] for method in methods for size in SIZES if (method, *size) in found]
+
+
+def ratios(cell: Cell) -> dict[str, float]:
+    """The time of each of the four, divided by that of the fastest."""
+    least = cell.seconds[cell.fastest]
+    return {name: cell.seconds[name] / least for name in FOUR}
+
+
+def wins(found: Sequence[Cell]) -> dict[str, int]:
+    """In how many cells each of the four is the fastest."""
+    return {name: sum(cell.fastest == name for cell in found) for name in FOUR}
+
+
+def growth(found: Sequence[Cell], of: tuple[int, int], over: tuple[int, int], peer: str) -> dict[str, float]:
+    """How many times as long a size takes as another, event by event, by method."""
+    by = {(cell.method.name, cell.predicates, cell.events): cell.scaled(peer) for cell in found}
+    return {method.name: by[method.name, *of] / by[method.name, *over] for method in METHODS}
+
+
+def rises_as(values: Sequence[float], others: Sequence[float]) -> float:
+    """Spearman's rank correlation of two lists without equal values."""
+    from scipy.stats import spearmanr
+
+    found = float(spearmanr(values, others).statistic)
+    return 1.0 if isclose(found, 1.0) else found

@@ -1,0 +1,98 @@
+"""What the thesis discusses of counting, without numbers: sharing, keys of counters, merging, copies.
+
+Each is a switch of `rtfilter.matchers.shared_counting`, so each can be measured alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from experiments.thesis.contestants import made, memory, repeated
+from experiments.thesis.workload import METHODS, SCHEMA, predicates
+from experiments.timing import all_cores, medians
+from rtfilter.events.table import EventTable
+from rtfilter.matchers.port import Matcher
+from rtfilter.matchers.replicated import ReplicatedMatcher
+from rtfilter.predicates.model import Predicate
+from rtfilter.replay.output import Row
+
+METHOD = next(method for method in METHODS if method.name == "Match2_50_random")
+"""The event satisfies half of the predicates, and nearly all constraints."""
+COPIES = 4
+"""Subscriptions of each predicate, where some are equal."""
+SWITCHES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "equal ones stored once, none equal": ({"share": True}, {"share": False}),
+    f"equal ones stored once, {COPIES} of each equal": ({"share": True}, {"share": False}),
+    "counters by id, not by content": ({"keys": "id"}, {"keys": "content"}),
+    "a list of collections, not merged": ({"merged": False}, {"merged": True}),
+}
+"""What is compared: the options that the thesis chose, and the others."""
+COLUMNS = {
+    "switch": "Counting, per event", "us": "us", "without": "us without", "ratio": "ratio",
+    "bytes": "bytes", "bytes_without": "without",
+}  # fmt: skip
+
+
+def measured(count: int, times: int, repeats: int, seed: int) -> Iterator[Row]:
+    """Each switch on and off, in turns; rows with microseconds per event, and bytes per subscription."""
+    different = predicates(count, seed)
+    event = SCHEMA.read([METHOD.event(count)])
+    for switch, pair in SWITCHES.items():
+        chosen: Sequence[Predicate] = different
+        if "of each" in switch:
+            chosen = [one for one in different[: count // COPIES] for _ in range(COPIES)]
+        calls = {
+            str(on): repeated(made("shared-counting", chosen, **options), event, times)
+            for on, options in zip((True, False), pair, strict=True)
+        }
+        taken = medians(calls, repeats)
+        on, off = (1e6 * taken[str(which)] / times for which in (True, False))
+        bytes_on, bytes_off = (memory("shared-counting", chosen, **options) for options in pair)
+        yield {
+            "kind": "switch", "switch": switch, "us": on, "without": off, "ratio": on / off,
+            "bytes": bytes_on, "bytes_without": bytes_off,
+        }  # fmt: skip
+    yield from threads(different, event, times, repeats)
+
+
+THREADS = {
+    "one thread, CAS": 1,
+    "two threads, CAM": 2,
+    "two threads, stamped": 2,
+    "two threads, a copy of CAS each": 2,
+}
+"""Who matches on two cores, and with how many threads."""
+
+
+def threads(chosen: Sequence[Predicate], event: EventTable, times: int, repeats: int) -> Iterator[Row]:
+    """Events per second on all cores, by threads and copies."""
+    alone = made("shared-counting-filters", chosen)
+    matchers: dict[str, Matcher] = dict(
+        zip(
+            THREADS,
+            (
+                alone,
+                made("shared-counting", chosen),
+                made("shared-counting-stamped", chosen),
+                made(ReplicatedMatcher, chosen, of="shared-counting-filters"),
+            ),
+            strict=True,
+        )
+    )
+    with all_cores(), ThreadPoolExecutor(2) as pool:
+
+        def call(matcher: Matcher, workers: int) -> Callable[[], None]:
+            one = repeated(matcher, event, -(-times // workers))
+
+            def all_workers() -> None:
+                for done in [pool.submit(one) for _ in range(workers)]:
+                    done.result()
+
+            return all_workers
+
+        taken = medians({name: call(matchers[name], THREADS[name]) for name in THREADS}, repeats)
+    for name, workers in THREADS.items():
+        matched = workers * -(-times // workers)
+        yield {"kind": "threads", "who": name, "per_second": matched / taken[name]}

@@ -1,0 +1,320 @@
+"""The thesis's benchmark "TwelveLongAttributesLessThan" (Novák 2013): its tables, figures and claims.
+
+All thirteen methods run at all four sizes of the thesis; profiles have fewer events. Results and operations
+are checked against what follows from the predicates, so that no number stands for a wrong answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from statistics import mean
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.paper.runner import Experiment, Run, main
+from experiments.paper.settings import Setting
+from experiments.thesis import printed, switches
+from experiments.thesis.claims import claims
+from experiments.thesis.contestants import AT_ONCE, COMPILED, FOUR, PYTHON, cost, made, repeated
+from experiments.thesis.results import Cell, cells, of, ratios, wins
+from experiments.thesis.workload import METHODS, SCHEMA, SIZES, equalities, few_values, predicates
+from experiments.timing import medians
+from rtfilter.events.table import EventTable
+from rtfilter.matchers.port import Matcher
+from rtfilter.replay.output import Row, table
+
+SETTINGS = {"less-than": Setting("less-than", "twelve long attributes, less than")}
+PROFILE_SIZES: Mapping[str, Mapping[str, Any]] = {
+    "ci": {"events": 0.01, "repeats": 3, "costs": (1000,), "equalities": 1000, "switches": 1000},
+    "medium": {
+        "events": 0.1,
+        "repeats": 5,
+        "costs": (1000, 2000, 4000),
+        "equalities": 4000,
+        "switches": 2000,
+    },
+    "full": {"events": 1, "repeats": 5, "costs": (1000, 2000, 4000), "equalities": 4000, "switches": 2000},
+}
+"""Part of the thesis's events, rounds of times, and numbers of predicates elsewhere, by profile."""
+ASKED = 200
+"""Events for predicates of equalities."""
+COUNTED = ("MT", "naive", "CAM", "R*-tree", "10 and 20")
+EQUAL: Mapping[str, Any] = {
+    "MT": "matching-tree",
+    "equality tree": "matching-tree-equality",
+    "hashes": "hashes",
+    "CAM": "shared-counting",
+    "naive": "naive",
+    **COMPILED,
+}
+"""Who takes predicates of equalities."""
+
+
+def measure(run: Run) -> None:
+    """Time every method at every size, then what subscriptions cost, and what the thesis only discusses."""
+    sizes = run.sizes
+    weights: dict[str, float] = {}
+    for count, events in SIZES:
+        for order in ("random", "sorted"):
+            weights[f"{count} predicates, {events} events, {order}"] = (
+                count * events * sizes["events"] / 1000 + count / 500
+            )
+    for count in sizes["costs"]:
+        weights[f"costs of {count}"] = count / 200
+    weights["equalities"], weights["switches"] = 10, 10
+    for piece in run.pieces(weights):
+        if piece == "equalities":
+            rows = list(_equalities(sizes["equalities"], sizes["repeats"], run.seed))
+        elif piece == "switches":
+            times = max(round(100 * sizes["events"]), 2)
+            rows = list(switches.measured(sizes["switches"], times, sizes["repeats"], run.seed))
+        elif piece.startswith("costs of "):
+            rows = list(_costs(int(piece.removeprefix("costs of ")), run.seed))
+        else:
+            count, events = (int(part.split()[0]) for part in piece.split(", ")[:2])
+            rows = list(_matched(run, count, events, piece.endswith("random")))
+        run.keep(piece, rows)
+
+
+def _matched(run: Run, count: int, events: int, shuffled: bool) -> Iterator[Row]:
+    """Seconds, matches and operations of all methods at a size, with predicates in one of the orders."""
+    chosen = predicates(count, run.seed if shuffled else None)
+    times = max(round(events * run.sizes["events"]), 1)
+    matchers = {
+        name: made(factory, chosen, name in AT_ONCE) for name, factory in {**PYTHON, **COMPILED}.items()
+    }
+    for method in METHODS:
+        if method.shuffled != shuffled:
+            continue
+        run.tell(f"{count} predicates, {events} events, {method.name}")
+        event = SCHEMA.read([method.event(count)])
+        operations = {
+            name: _checked(name, matcher, event, method.matched(count)) for name, matcher in matchers.items()
+        }
+        for name in ("CAM", "CAS", "lean", "stamped", "counting"):
+            if operations[name] != method.increments(count):
+                raise AssertionError(
+                    f"{name}, {method.name}: {operations[name]} increments of {count} predicates"
+                )
+        calls = {name: repeated(matcher, event, times) for name, matcher in matchers.items()}
+        taken = medians(calls, run.sizes["repeats"])
+        for name in matchers:
+            yield {
+                "kind": "match", "method": method.name, "predicates": count, "events": events, "times": times,
+                "peer": name, "seconds": taken[name], "matched": method.matched(count),
+                "operations": operations[name],
+            }  # fmt: skip
+
+
+def _checked(name: str, matcher: Matcher, event: EventTable, expected: int) -> int:
+    """The operations of a match, which also makes caches warm and compiles."""
+    hits = matcher.match(event)
+    if len(hits.ids) != expected:
+        raise AssertionError(f"{name} finds {len(hits.ids)} subscriptions, not {expected}")
+    return int(hits.visits[0])
+
+
+def _costs(count: int, seed: int) -> Iterator[Row]:
+    for order, chosen in (("random", predicates(count, seed)), ("sorted", predicates(count))):
+        for name, factory in {**PYTHON, **COMPILED}.items():
+            if order == "sorted" and name != "MT":  # the order is no matter to the others
+                continue
+            yield {"kind": "cost", "peer": name, "order": order, "predicates": count} | cost(
+                name, factory, chosen, seed
+            )
+
+
+def _equalities(count: int, repeats: int, seed: int) -> Iterator[Row]:
+    """Predicates that ask for 3 of 12 attributes: where the thesis expects hashing to be ahead of R-trees."""
+    chosen = equalities(count, seed)
+    events = SCHEMA.read(few_values(ASKED, seed))
+    matchers = {name: made(factory, chosen, name in COMPILED) for name, factory in EQUAL.items()}
+    hits = {name: matcher.match(events) for name, matcher in matchers.items()}
+    expected = len(hits["naive"].ids)
+    taken = medians({name: partial(matcher.match, events) for name, matcher in matchers.items()}, repeats)
+    for name, own in hits.items():
+        if len(own.ids) != expected:
+            raise AssertionError(f"{name} finds {len(own.ids)} matches, not {expected}")
+        yield {
+            "kind": "equality", "peer": name, "predicates": count, "us": 1e6 * taken[name] / ASKED,
+            "operations": float(own.visits.mean()), "matched": expected / ASKED,
+        }  # fmt: skip
+
+
+# -- tables --------------------------------------------------------------------------------------------------
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The tables of the thesis beside ours, then what it leaves out."""
+    found = cells(rows)
+    parts = [
+        "Times of objects of Python, one core; counts are the same in each run.",
+        _first(found), _second(found), _third(found), _counts(found), _compiled(found), _cost_table(rows),
+        _equality_table(rows), table(of(rows, "switch"), switches.COLUMNS),
+        table(of(rows, "threads"), {"who": "all cores, Counting", "per_second": "events per second"}),
+    ]  # fmt: skip
+    return "\n\n".join(parts)
+
+
+def _first(found: Sequence[Cell]) -> str:
+    """Table 5.1."""
+    lines = []
+    own = [cell for cell in found if cell.method.name == "Match_25_random"]
+    for cell, (least, theirs) in zip(own, printed.FIRST, strict=True):
+        line: Row = {
+            "size": f"{cell.predicates} P, {cell.events} U",
+            "least": 1000 * cell.scaled(cell.fastest),
+        }
+        line |= _paired(ratios(cell), theirs)
+        lines.append(line | {"printed": float(least)})
+    columns = {"size": "Match_25_random", "least": "ms", **_COLUMNS, "printed": "printed ms"}
+    return table(lines, _with_printed(columns))
+
+
+_COLUMNS = {name: name for name in FOUR}
+
+
+def _with_printed(columns: Mapping[str, str]) -> dict[str, str]:
+    return {**columns, **{f"{name} printed": name for name in printed.COLUMNS}}
+
+
+def _paired(ours: Mapping[str, float], theirs: Iterable[float]) -> Row:
+    """Ratios of ours, and those that are printed."""
+    line: Row = {name: float(value) for name, value in ours.items()}
+    return line | {f"{name} printed": value for name, value in zip(printed.COLUMNS, theirs, strict=True)}
+
+
+def _second(found: Sequence[Cell]) -> str:
+    """Table 5.2."""
+    lines, means = [], []
+    for method in METHODS:
+        own = [ratios(cell) for cell in found if cell.method is method]
+        means.append({name: mean(one[name] for one in own) for name in FOUR})
+        lines.append({"method": method.name} | _paired(means[-1], printed.RATIOS[method.name]))
+    average = {name: mean(one[name] for one in means) for name in FOUR}
+    lines.append({"method": "average"} | _paired(average, printed.AVERAGES))
+    lines.append({"method": "wins"} | _paired(wins(found), printed.WINS))
+    return table(lines, _with_printed({"method": "mean ratios; printed right", **_COLUMNS}))
+
+
+def _third(found: Sequence[Cell]) -> str:
+    """Table 5.3: milliseconds of CAM, as if all of the thesis's events had been matched."""
+    lines = []
+    for method in METHODS:
+        own = [cell for cell in found if cell.method is method]
+        line: Row = {"method": method.name}
+        for place, cell in enumerate(own):
+            line[f"ours {place}"] = 1000 * cell.scaled("CAM")
+            line[f"printed {place}"] = printed.MILLISECONDS[method.name][place]
+        lines.append(line)
+    columns = {"method": "CAM, ms; printed right"}
+    for kind in ("ours", "printed"):
+        columns |= {f"{kind} {place}": f"{p}P {u}U" for place, (p, u) in enumerate(SIZES)}
+    return table(lines, columns)
+
+
+def _largest(found: Sequence[Cell]) -> list[Cell]:
+    return [cell for cell in found if (cell.predicates, cell.events) == SIZES[-1]]
+
+
+def _counts(found: Sequence[Cell]) -> str:
+    lines = [
+        {"method": cell.method.name, "matched": cell.matched}
+        | {name: cell.operations[name] for name in COUNTED}
+        for cell in _largest(found)
+    ]
+    heads = ("MT nodes", "naive constraints", "increments", "R*-tree nodes", "of 10 and 20")
+    columns = dict(zip(COUNTED, heads, strict=True))
+    return table(lines, {"method": f"{SIZES[-1][0]} predicates, counted", "matched": "matched"} | columns)
+
+
+def _compiled(found: Sequence[Cell]) -> str:
+    lines = [
+        {"method": cell.method.name} | {name: 1e6 * cell.seconds[name] / cell.times for name in COMPILED}
+        for cell in _largest(found)
+    ]
+    return table(
+        lines, {"method": f"{SIZES[-1][0]} predicates, machine code, us"} | {name: name for name in COMPILED}
+    )
+
+
+def _cost_table(rows: Sequence[Row]) -> str:
+    most = max(row["predicates"] for row in of(rows, "cost"))
+    own = [
+        row | {"who": f"{row['peer']}, {row['order']}"}
+        for row in of(rows, "cost")
+        if row["predicates"] == most
+    ]
+    columns = {
+        "who": f"{most} predicates, each",
+        "subscribe_us": "us to subscribe",
+        "unsubscribe_us": "to unsubscribe",
+        "bytes": "bytes",
+        "height": "height",
+        "nodes": "inner nodes",
+    }
+    return table(own, columns)
+
+
+def _equality_table(rows: Sequence[Row]) -> str:
+    own = of(rows, "equality")
+    head = f"3 equalities of 12, {own[0]['predicates']} predicates"
+    columns = {"peer": head, "us": "us per event", "operations": "operations", "matched": "matched"}
+    return table(own, columns)
+
+
+# -- figures -------------------------------------------------------------------------------------------------
+
+SHOWN = ("Match_25_random", "Match_75_random", "Match2_25_random", "Match2_75_random", "Match_25", "Match_75",
+         "Match2_75", "Match_100")  # fmt: skip
+"""Eight methods, as the thesis's Figure 5.3 has eight; it does not say in its text which."""
+
+
+def draw(rows: Sequence[Row], title: str) -> Figure:
+    """Draw time by number of predicates (Figure 5.3), and time and operations by share satisfied (5.4)."""
+    found = cells(rows)
+    figure = Figure(figsize=(13, 4.4), layout="constrained")
+    figure.suptitle(f"{title}; after the thesis's Figures 5.3 and 5.4", fontsize=9)
+    left, middle, right = figure.subplots(1, 3)
+    for place, name in enumerate(SHOWN):
+        own = [cell for cell in found if cell.method.name == name and cell.events == SIZES[-1][1]]
+        left.plot(
+            [cell.predicates for cell in own], [_ms(cell, "CAM") for cell in own], f"C{place}o-", label=name
+        )
+    left.set(xlabel="predicates", ylabel="ms per event", title="CAM, by predicates", ylim=(0, None))
+    for place, peer in enumerate(FOUR):
+        for kind, style in (("Match", "o-"), ("Match2", "s--")):
+            _by_share(middle, found, kind, peer, f"C{place}{style}", lambda cell, peer: _ms(cell, peer))
+            if peer in ("MT", "CAM"):
+                _by_share(
+                    right, found, kind, peer, f"C{place}{style}", lambda cell, peer: cell.operations[peer]
+                )
+    largest = f"{SIZES[-1][0]} predicates, random order"
+    middle.set(xlabel="% satisfied", ylabel="ms per event", title=f"time, {largest}", ylim=(0, None))
+    right.set(xlabel="% satisfied", ylabel="per event", title="nodes (MT), increments (CAM)", ylim=(0, None))
+    for axes in (left, middle, right):
+        axes.legend(fontsize=6)
+    return figure
+
+
+def _ms(cell: Cell, peer: str) -> float:
+    return 1000 * cell.seconds[peer] / cell.times
+
+
+def _by_share(axes: Axes, found: Sequence[Cell], kind: str, peer: str, style: str, height: Any) -> None:
+    own = [
+        cell for cell in _largest(found) if cell.method.name.startswith(f"{kind}_") and cell.method.shuffled
+    ]
+    axes.plot([cell.method.satisfied for cell in own], [height(cell, peer) for cell in own], style,
+              label=f"{peer}, {kind}")  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    "thesis", "trees of tests and counting, the thesis's benchmark", measure, text, claims, draw, SETTINGS,
+    PROFILE_SIZES,
+)  # fmt: skip
+SETTING_NAMES = tuple(SETTINGS)
+main = partial(main, EXPERIMENT, SETTING_NAMES)
