@@ -34,7 +34,7 @@ class Experiment(NamedTuple):
     @property
     def goes_on(self) -> bool:
         """Whether it goes on where it was interrupted, when it is run again."""
-        return self.module.startswith(("paper.", "service.")) or self.module in MODULES.values()
+        return self.module.startswith(("paper.", "alerting.", "service.")) or self.module in MODULES.values()
 
 
 EXPERIMENTS = {
@@ -56,6 +56,7 @@ EXPERIMENTS = {
     "fig4d": Experiment("paper.fig4d", "the paper, Fig. 4-d: the controller while the index grows"),
     "generators": Experiment("paper.generators", "the paper's gain, by how boxes are drawn and indexed"),
     "counting": Experiment("paper.counting", "the R*-tree compared with counting"),
+    "alerting": Experiment("alerting.alerting", "Bittner's comparison: filter nodes beside other methods"),
     "record": Experiment("controllers.record", "logs of batches that every plan has run, for `contest`"),
     "contest": Experiment("controllers.contest", "controllers compared on the logs of `record`"),
     "all": Experiment("paper.report", "all experiments of the papers, and their pages", "everything"),
