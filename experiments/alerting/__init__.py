@@ -1,0 +1,1 @@
+"""Bittner's distributed alerting service (2004): the centralised comparison, repeated."""
