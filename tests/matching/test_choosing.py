@@ -409,3 +409,16 @@ def test_wrong_candidates_are_refused():
         EventFilter(SCHEMA, matcher=MatcherChooser(("btree",)))
     with pytest.raises(ValueError, match="the matcher 'auto' has none"):
         EventFilter(SCHEMA, matcher="auto", capacity=(4, 4))
+
+
+def test_spark_opens_what_chose_with_the_tree(tmp_path):
+    pytest.importorskip("pyspark")
+    from rtfilter.spark import leases
+
+    filter = made(np.random.default_rng(0))
+    moved(filter, "masks")
+    filter.save(tmp_path / "index")
+    found = leases.Lease(str(tmp_path / "index"), leases._manifest(tmp_path / "index")).load()
+    assert found.stats()["matcher"] == {"name": "rtree"}
+    assert len(found.tree) > 0
+    require_right(found)
