@@ -362,6 +362,22 @@ def test_trials_take_samples_where_rows_are_free():
         assert (seen.subscriptions, seen.dimensions, seen.constrained, seen.equal) == (2000, 6, 1.0, 0.0)
 
 
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_a_sample_is_taken_while_all_is_removed(name):
+    filter = made(np.random.default_rng(0), 3000)
+    moved(filter, name)
+
+    class Meanwhile:
+        def sample(self, blocks, count):
+            filter.unsubscribe_many(np.arange(5, 4000))
+            filter.repack()
+            return list(blocks)
+
+    own = filter._road.choosing
+    own._random = Meanwhile()
+    assert set(own._sample(4000).ids.tolist()) <= set(filter.ids().tolist())
+
+
 def test_few_batches_are_timed():
     filter = EventFilter(Schema({"x": float}), matcher="auto")
     filter.subscribe("x > 1")
