@@ -32,6 +32,7 @@ its inputs and decisions to a log, and :func:`replay` checks a log with a new co
 Inside: `plans`, `sizes`, `recording` and `replay` are for all controllers. `choosing` is the default one,
 with `learner`, `beliefs`, `costs` and `drift`. `controllers` has the others; the rule of the paper is in
 `probing`, with `rule`, `loop`, `samples`, `underway`, `heights`, `spaces`, `doubt`, `stopping` and `student`.
+`matchers` chooses matchers, with `drift`.
 """
 
 from rtfilter.adaptive.choosing import CostController

@@ -234,7 +234,7 @@ class MatcherChooser(Recorder):
         self._events: dict[int, float] = {}  # by class of sizes, later ones count more
         self._seconds: dict[int, float] = {}
         self._times: dict[int, _Times] = {}
-        self._matched = self._tested = self._last = self._since = 0.0
+        self._matched = self._tested = self._since = 0.0
         self._changes = 0  # since the last round
         self._round: _Round | None = None
         self._rounds = self._trials = self._moves = 0

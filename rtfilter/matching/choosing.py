@@ -210,11 +210,7 @@ class Choosing:
         taken = int(other.stats()["bytes"])
         if wanted.most_bytes is not None and taken > wanted.most_bytes:
             raise MemoryError(f"it takes {taken:,} bytes, of {wanted.most_bytes:,} that it may take")
-        with self._turns.writing():
-            kept = {label: list(batches) for label, batches in self._kept.items()}
-        pairs = [
-            pair for label, own_ones in kept.items() for pair in _pairs(label, own_ones, own, other.match)
-        ]
+        pairs = [pair for item in self._batches().items() for pair in _pairs(*item, own, other.match)]
         gradual = other.takes.gradual
         spent = _clock() - begun
         trial = Trial(wanted.matcher, max(of, 1), whole, spent, build, taken, gradual, pairs)
@@ -280,7 +276,8 @@ class Choosing:
                 for block in chosen[first : first + at_once]:
                     own = places[block * BLOCK : (block + 1) * BLOCK]
                     if isinstance(own, range) and self._held.scannable is not None:
-                        own = range(own.start, min(own.stop, self._held.scannable.rows))
+                        rows = self._held.scannable.rows  # fewer, where all was packed anew
+                        own = range(min(own.start, rows), min(own.stop, rows))
                         parts.append(self._held.scannable.scan(own))
                     elif not isinstance(own, range):
                         known = [id for id in np.asarray(own).tolist() if id in self._held.matcher]

@@ -103,7 +103,7 @@ class Lease:
         path = places.local(self.place)
         if path is not None and self._lies_in(path):
             with suppress(SnapshotError):
-                here = EventFilter.load(path, clock=clock)
+                here = EventFilter.load(path, matcher="rtree", clock=clock)
                 if _manifest(path) == self.manifest:  # it was not replaced while it was read
                     return here
         home = _own_directory() / self.digest
@@ -121,7 +121,7 @@ class Lease:
             try:
                 fcntl.flock(in_use, fcntl.LOCK_SH)  # so that `_clean` does not remove it
                 if self._lies_in(home):
-                    found = EventFilter.load(home, clock=clock)
+                    found = EventFilter.load(home, matcher="rtree", clock=clock)
                     return found
             finally:
                 if found is None:

@@ -362,6 +362,22 @@ def test_trials_take_samples_where_rows_are_free():
         assert (seen.subscriptions, seen.dimensions, seen.constrained, seen.equal) == (2000, 6, 1.0, 0.0)
 
 
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_a_sample_is_taken_while_all_is_removed(name):
+    filter = made(np.random.default_rng(0), 3000)
+    moved(filter, name)
+
+    class Meanwhile:
+        def sample(self, blocks, count):
+            filter.unsubscribe_many(np.arange(5, 4000))
+            filter.repack()
+            return list(blocks)
+
+    own = filter._road.choosing
+    own._random = Meanwhile()
+    assert set(own._sample(4000).ids.tolist()) <= set(filter.ids().tolist())
+
+
 def test_few_batches_are_timed():
     filter = EventFilter(Schema({"x": float}), matcher="auto")
     filter.subscribe("x > 1")
@@ -409,3 +425,16 @@ def test_wrong_candidates_are_refused():
         EventFilter(SCHEMA, matcher=MatcherChooser(("btree",)))
     with pytest.raises(ValueError, match="the matcher 'auto' has none"):
         EventFilter(SCHEMA, matcher="auto", capacity=(4, 4))
+
+
+def test_spark_opens_what_chose_with_the_tree(tmp_path):
+    pytest.importorskip("pyspark")
+    from rtfilter.spark import leases
+
+    filter = made(np.random.default_rng(0))
+    moved(filter, "masks")
+    filter.save(tmp_path / "index")
+    found = leases.Lease(str(tmp_path / "index"), leases._manifest(tmp_path / "index")).load()
+    assert found.stats()["matcher"] == {"name": "rtree"}
+    assert len(found.tree) > 0
+    require_right(found)
