@@ -50,6 +50,8 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     source = page.file.src_uri
     if page.file.generated_by:
         return markdown.replace("](docs/", "](")
+    if source.startswith("papers/"):
+        return markdown.replace("](../../", "](../")
     return markdown if "/" in source else markdown.replace("](../", "](")
 
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from experiments.errors import ResultError
+from experiments.paper.papers import MODULES
 
 
 class Experiment(NamedTuple):
@@ -33,7 +34,7 @@ class Experiment(NamedTuple):
     @property
     def goes_on(self) -> bool:
         """Whether it goes on where it was interrupted, when it is run again."""
-        return self.module.startswith(("paper.", "service."))
+        return self.module.startswith(("paper.", "service.")) or self.module in MODULES.values()
 
 
 EXPERIMENTS = {
@@ -57,8 +58,8 @@ EXPERIMENTS = {
     "counting": Experiment("paper.counting", "the R*-tree compared with counting"),
     "record": Experiment("controllers.record", "logs of batches that every plan has run, for `contest`"),
     "contest": Experiment("controllers.contest", "controllers compared on the logs of `record`"),
-    "all": Experiment("paper.report", "all experiments of the paper, and the page", "everything"),
-    "report": Experiment("paper.report", "write the page of the paper again, from kept numbers"),
+    "all": Experiment("paper.report", "all experiments of the papers, and their pages", "everything"),
+    "report": Experiment("paper.report", "write the pages of the papers again, from kept numbers"),
     "overheads": Experiment("speed.overheads", "the time to start a process, and the cost of metrics"),
     "rules": Experiment("speed.rules", "loading SQL rules: microseconds a rule, and what they go to"),
     "capacity": Experiment("speed.capacity", "time per event by leaf capacity"),

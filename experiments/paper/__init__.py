@@ -9,4 +9,7 @@ controllers.
 takes its time, and `runner` runs an experiment. `plans` knows the range of levels of the paper, `verdicts`
 what its words mean. `page` writes the pages with claims and results, `report` gathers them, and `budget` says
 how long all of it takes.
+
+Other papers are repeated by the same runner, each in a folder of its own: `papers` names them, and
+`claims_page` writes their pages.
 """

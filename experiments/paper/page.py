@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from experiments.paper import fig4b, times, verdicts
 from experiments.paper.generators import BATCHES, TIMED, brief
+from experiments.paper.papers import WANG
 from experiments.paper.plans import shown
 from experiments.paper.runner import Experiment, told
 from experiments.paper.settings import SETTINGS
@@ -21,8 +22,8 @@ from rtfilter.replay.output import Row, table
 
 SHOWN = ("paper", "modern")
 """Settings whose pictures are on the page with details."""
-FIRST, DETAILS = "evaluation.md", "details.md"
-"""The two pages."""
+DETAILS = "details.md"
+"""The second page."""
 TEN = (
     ("fig4a", "the best level changes slowly with the index"),
     ("fig4b", "shortest first is clearly better than random order"),
@@ -53,10 +54,6 @@ CODES = {
     verdicts.DOES_NOT_APPLY: "-",
 }
 """Verdicts in the table by setting."""
-INTRODUCTION = """\
-Wang, Zhang and Kitsuregawa search an R\\*-tree for batches of events, the shortest search first, and adapt
-the level down to which a batch is estimated. Their Figure 4 is about response *time*. Here each claim is
-judged in time, and in work units: visits of nodes, which are the same in each run."""
 TITLES = "Settings: " + ";\n".join(f"`{name}`: {setting.title}" for name, setting in SETTINGS.items()) + "."
 
 
@@ -79,6 +76,17 @@ class Result(NamedTuple):
         """The name of its picture."""
         return f"{self.experiment.name}-{self.setting}.png"
 
+    @property
+    def setting_title(self) -> str:
+        """What its setting is, in words."""
+        return self.experiment.settings[self.setting].title
+
+    @property
+    def command(self) -> str:
+        """The command that measures it."""
+        arguments = f"--setting {self.setting} --profile {self.profile}"
+        return f"python -m experiments {self.experiment.name} {arguments}"
+
 
 def first_page(found: Sequence[Result], pictures: str, reading: str) -> str:
     """The page with ten claims, as Markdown, with pictures from a folder and a text by hand."""
@@ -86,10 +94,10 @@ def first_page(found: Sequence[Result], pictures: str, reading: str) -> str:
     named = {(name, claim.claim): claim for name, result in own.items() for claim in result.claims}
     generators = own.get("generators")
     parts = [
-        "# The paper's evaluation, repeated",
-        INTRODUCTION,
+        f"# {WANG.title}",
+        WANG.introduction,
         f"## Ten claims ({SETTINGS[SHOWN[0]].title})",
-        _count([named[key] for key in TEN if key in named]),
+        counted([named[key] for key in TEN if key in named]),
         "\n".join(_numbered(TEN, named, pictures, own)),
         "## What the paper does not ask",
         "\n".join(_numbered(ASKED, named, pictures, own)),
@@ -133,7 +141,8 @@ def _brief(ours: str) -> str:
     return f"{ours[0].upper()}{ours[1:].partition('; batch 1: ')[0]}."
 
 
-def _count(claims: Sequence[Claim]) -> str:
+def counted(claims: Sequence[Claim]) -> str:
+    """How many claims have which verdict, in one line."""
     parts = []
     for unit, findings in (
         ("units", [claim.units for claim in claims]),
@@ -174,7 +183,7 @@ def details(found: Sequence[Result], pictures: str) -> str:
     words = [{"word": word, "meaning": meaning} for word, meaning in verdicts.WORDS.items()]
     parts = [
         "# The paper's evaluation: details",
-        f"Behind [the first page]({FIRST}). " + "; ".join(machines) + ".",
+        f"Behind [the first page]({WANG.page}). " + "; ".join(machines) + ".",
         "## What words mean",
         "The same in units and in time, fixed before anything was measured. A number is above a limit only "
         "if its whole interval is.",

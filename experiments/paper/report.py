@@ -1,7 +1,7 @@
-"""All experiments of the paper, and the page with its claims and our results.
+"""All experiments of the papers, and the pages with their claims and our results.
 
-``all`` runs all experiments and writes the page. ``report`` draws the pictures and writes the page from kept
-numbers.
+``all`` runs all experiments and writes the pages. ``report`` draws the pictures and writes the pages from
+kept numbers. Each paper has its page; see `papers`.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from experiments.errors import ResultError
 from experiments.output import content
 from experiments.paper import budget, page, runner
 from experiments.paper.budget import Part, span
+from experiments.paper.claims_page import claims_page
 from experiments.paper.page import Result
+from experiments.paper.papers import MODULES, PAPERS, WANG, Paper
 from experiments.paper.runner import Experiment
-from experiments.paper.settings import PROFILES, SETTINGS
+from experiments.paper.settings import PROFILES
 from rtfilter.replay import machine
 
-NAMES = ("times", "fig4a", "fig4b", "fig4c", "fig4d", "counting", "generators")
-"""The modules with experiments, in the order of the page."""
 READING = "reading.md"
 """A text by hand in the folder of the pages, which becomes a part of the first one."""
 
 
 def experiment(name: str) -> Experiment:
     """The experiment of a name."""
-    found: Experiment = import_module(f"experiments.paper.{name}").EXPERIMENT
+    found: Experiment = import_module(f"experiments.{MODULES[name]}").EXPERIMENT
     return found
 
 
 def settings(name: str) -> tuple[str, ...]:
     """The settings on which an experiment of a name can be run."""
-    found: tuple[str, ...] = import_module(f"experiments.paper.{name}").SETTING_NAMES
+    found: tuple[str, ...] = import_module(f"experiments.{MODULES[name]}").SETTING_NAMES
     return found
 
 
-def results(folder: Path) -> list[Result]:
-    """The results in a folder, sorted by experiment and setting.
+def results(folder: Path, paper: Paper = WANG) -> list[Result]:
+    """The results of a paper in a folder, sorted by experiment and setting.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def results(folder: Path) -> list[Result]:
         A file is damaged or not complete.
     """
     found = []
-    for name in NAMES:
+    for name in paper.modules:
         for setting in settings(name):
             path = folder / f"{name}-{setting}.json"
             if not path.exists():
@@ -62,45 +62,65 @@ def results(folder: Path) -> list[Result]:
     return found
 
 
-def write(folder: Path, to: Path) -> Path:
-    """Draw all results of a folder, and write the pages into the folder `to`; the path of the first.
+def write(folder: Path, to: Path) -> list[Path]:
+    """Draw all results of a folder, and write a page for each paper that has some into the folder `to`.
+
+    Returns
+    -------
+    list of Path
+        The pages, in the order of `PAPERS`.
 
     Raises
     ------
     ResultError
         The folder holds no result, a damaged one, or one that is not complete.
     """
-    found = results(folder)
+    found = {paper.page: (paper, own) for paper in PAPERS.values() if (own := results(folder, paper))}
     if not found:
         raise ResultError(f"{folder} holds no results: python -m experiments all --out {folder}")
-    for result in found:
-        runner.picture(result.experiment, SETTINGS[result.setting], result.rows, folder)
     to.mkdir(parents=True, exist_ok=True)
-    written, reading = to / page.FIRST, to / READING
     pictures = Path(relpath(folder, to)).as_posix()
-    written.write_text(page.first_page(found, pictures, reading.read_text() if reading.exists() else ""))
-    (to / page.DETAILS).write_text(page.details(found, pictures))
-    return written
+    for name, (paper, own) in found.items():
+        for result in own:
+            setting = result.experiment.settings[result.setting]
+            runner.picture(result.experiment, setting, result.rows, folder)
+        if paper is WANG:
+            reading = to / READING
+            text = page.first_page(own, pictures, reading.read_text() if reading.exists() else "")
+            (to / page.DETAILS).write_text(page.details(own, pictures))
+        else:
+            text = claims_page(paper, own, pictures)
+        (to / name).write_text(text)
+    return [to / name for name in found]
 
 
 def everything(arguments: Sequence[str]) -> int:
     """Run all experiments; see ``--help``."""
+    names = list(dict.fromkeys(setting for name in MODULES for setting in experiment(name).settings))
     parser = argparse.ArgumentParser(
         prog="python -m experiments all",
-        description="Run all experiments of the paper and write the page. An interrupted run is continued.",
+        description="Run all experiments of the papers and write the pages. An interrupted run is continued.",
     )
-    runner.arguments(parser, tuple(SETTINGS), list(SETTINGS))
+    runner.arguments(parser, names, names)
+    parser.add_argument(
+        "--paper", nargs="+", choices=PAPERS, default=list(PAPERS), metavar="NAME",
+        help=f"one or more of {', '.join(PAPERS)} (all)",
+    )  # fmt: skip
     given = parser.parse_args(arguments)
     profile, out = PROFILES[given.profile], runner.folder(parser, given)
-    print(machine.one_line())
+    chosen = [name for paper in given.paper for name in PAPERS[paper].modules]
     parts = [
         Part(name, setting, profile, out)
-        for setting in given.setting for name in NAMES if setting in settings(name)
+        for setting in given.setting for name in chosen if setting in settings(name)
     ]  # fmt: skip
+    if not parts:
+        parser.error(f"--setting {' '.join(given.setting)} is none of --paper {' '.join(given.paper)}")
+    print(machine.one_line())
     print(budget.told(parts))
     try:
         for number, part in enumerate(parts, 1):
-            own, setting = experiment(part.name), SETTINGS[part.setting]
+            own = experiment(part.name)
+            setting = own.settings[part.setting]
             left = [each.left for each in parts]
             print(
                 f"part {number} of {len(parts)}, {part.name}, {part.setting}: {span(left[number - 1])}; "
@@ -111,22 +131,27 @@ def everything(arguments: Sequence[str]) -> int:
         written = write(out, out)
     except ResultError as error:
         parser.error(str(error))
-    print(f"page {written}")
+    _tell(written)
     return 0
 
 
+def _tell(written: Sequence[Path]) -> None:
+    for path in written:
+        print(f"page {path}")
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Write the page of a folder; see ``--help``."""
+    """Write the pages of a folder; see ``--help``."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments report",
-        description="Draw the pictures and write the page from the numbers in a folder.",
+        description="Draw the pictures and write the pages from the numbers in a folder.",
     )
     parser.add_argument("folder", type=Path, help="folder with numbers of the experiments")
-    parser.add_argument("--to", type=Path, help="folder for the page (the same folder)")
+    parser.add_argument("--to", type=Path, help="folder for the pages (the same folder)")
     given = parser.parse_args(arguments)
     try:
         written = write(given.folder, given.to or given.folder)
     except ResultError as error:
         parser.error(str(error))
-    print(f"page {written}")
+    _tell(written)
     return 0

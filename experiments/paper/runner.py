@@ -41,6 +41,10 @@ class Experiment(NamedTuple):
     claims: Callable[[Sequence[Row]], list[Claim]]
     draw: Callable[[Sequence[Row], str], Figure]
     """Makes a picture of its rows, with a title."""
+    settings: Mapping[str, Setting] = SETTINGS
+    """What it can be run on, by name."""
+    sizes: Mapping[str, Mapping[str, Any]] = {}
+    """Its own numbers by name of the profile, if those of `Profile` are not the ones it runs with."""
 
 
 @dataclass
@@ -54,6 +58,8 @@ class Run:
     setting : Setting
     profile : Profile
         How much is run.
+    sizes : mapping
+        How much is run, for an experiment that has its own numbers: those of the profile.
     seed : int
     path : Path
         JSON file of the pieces that are done.
@@ -75,6 +81,7 @@ class Run:
     path: Path
     rows: list[Row] = field(default_factory=list)
     machine: dict[str, Any] = field(default_factory=machine.describe)
+    sizes: Mapping[str, Any] = field(default_factory=dict)
     _bar: tqdm[Any] | None = None
     _cost: float = 0.0
     _costs: Mapping[str, float] = field(default_factory=dict)
@@ -93,7 +100,8 @@ class Run:
 
     @property
     def _settings(self) -> dict[str, Any]:
-        return {"setting": self.setting.name, "profile": self.profile._asdict(), "seed": self.seed}
+        sizes = {"name": self.profile.name, **self.sizes} if self.sizes else self.profile._asdict()
+        return {"setting": self.setting.name, "profile": sizes, "seed": self.seed}
 
     def pieces(self, costs: Mapping[str, float]) -> Iterator[str]:
         """The pieces that are not done, in order.
@@ -174,7 +182,8 @@ def measure(experiment: Experiment, setting: Setting, profile: Profile, out: Pat
         The folder holds a damaged result, or one of another profile, seed, machine or version.
     """
     path = out / f"{experiment.name}-{setting.name}.json"
-    own = Run(experiment.name, setting, profile.divided(setting.divisor), seed, path)
+    sizes = experiment.sizes.get(profile.name, {})
+    own = Run(experiment.name, setting, profile.divided(setting.divisor), seed, path, sizes=sizes)
     with one_core():
         try:
             experiment.measure(own)
@@ -233,11 +242,11 @@ def main(experiment: Experiment, settings: Sequence[str], given_arguments: Seque
     print(machine.one_line())
     for name in given.setting:
         try:
-            rows = measure(experiment, SETTINGS[name], profile, out, given.seed)
+            rows = measure(experiment, experiment.settings[name], profile, out, given.seed)
         except ResultError as error:
             parser.error(str(error))
-        picture(experiment, SETTINGS[name], rows, out)
-        print(show(experiment, SETTINGS[name], rows))
+        picture(experiment, experiment.settings[name], rows, out)
+        print(show(experiment, experiment.settings[name], rows))
         print(f"kept in {out}")
     return 0
 

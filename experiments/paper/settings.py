@@ -114,11 +114,11 @@ the paper and may take an hour."""
 
 
 class Setting(NamedTuple):
-    """Subscriptions of one kind in an index of one kind."""
+    """Subscriptions of one kind in an index of one kind. What grows no tree needs a name and a title."""
 
     name: str
     title: str
-    capacity: tuple[int, int]
+    capacity: tuple[int, int] = PAPER_CAPACITY
     workload: str | Callable[[int], Workload] = "wide"
     """A name of `WORKLOADS`, or a function that makes a workload with a seed."""
     transformed: bool = False

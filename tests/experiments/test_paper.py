@@ -3,11 +3,15 @@
 import gc
 import json
 import re
+import sys
+from functools import partial
 from itertools import cycle
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from experiments import __main__ as experiments
 from experiments.errors import ResultError
@@ -27,7 +31,10 @@ from experiments.paper import (
     timing,
 )
 from experiments.paper.index import GrowingFilter, GrowingPoints, Levels, growing
-from experiments.paper.settings import CI, FULL, MEDIUM, RULE, SETTINGS
+from experiments.paper.papers import MODULES, WANG, Paper
+from experiments.paper.runner import Experiment
+from experiments.paper.settings import CI, FULL, MEDIUM, RULE, SETTINGS, Setting
+from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, by_level, by_plan, work
 from experiments.peers.counting import Counting
 from experiments.response.bursts import label
@@ -652,7 +659,7 @@ def test_a_long_run_says_how_long_it_takes(tmp_path):
     ("name", "setting"),
     [
         (name, setting)
-        for name in report.NAMES
+        for name in WANG.modules
         for setting in ("paper", "modern", "transform")
         if setting in report.settings(name)
     ],
@@ -760,6 +767,63 @@ def test_figures_by_level_mark_the_paper_s_range(measured, name):
     for axes in marked:
         ticks = axes.get_xticks() if axes.get_xlabel() == "level" else axes.get_yticks()
         assert all(float(tick).is_integer() for tick in ticks)
+
+
+OTHER = Experiment(
+    "other",
+    "another paper's figure",
+    lambda run: [run.keep(piece, [{"count": run.sizes["many"]}]) for piece in run.pieces({"all": 1})],
+    lambda rows: f"count {rows[0]['count']}",
+    lambda rows: [Claim("a|b", "3", Finding(f"{rows[0]['count']}", "holds"), NOT_TIMED)],
+    lambda rows, title: Figure(),
+    {"own": Setting("own", "own subscriptions")},
+    {"ci": {"many": 7}, "medium": {"many": 8}},
+)
+
+
+@pytest.fixture
+def other(monkeypatch):
+    """Another paper with one experiment, which has its own settings and sizes."""
+    module = ModuleType("experiments.other")
+    module.EXPERIMENT, module.SETTING_NAMES = OTHER, ("own",)
+    module.main = partial(runner.main, OTHER, ("own",))
+    monkeypatch.setitem(sys.modules, "experiments.other", module)
+    paper = Paper("Another paper", "other.md", "What it measured.", {"other": "other"})
+    monkeypatch.setitem(report.PAPERS, "other", paper)
+    monkeypatch.setitem(report.MODULES, "other", "other")
+    monkeypatch.setitem(experiments.EXPERIMENTS, "other", experiments.Experiment("other", "another"))
+
+
+def test_another_paper_has_a_page_of_its_own(other, tmp_path, capsys):
+    assert experiments.main(["all", "--paper", "other", "--out", str(tmp_path)]) == 0
+    assert f"page {tmp_path / 'other.md'}" in capsys.readouterr().out
+    assert not (tmp_path / WANG.page).exists()
+    text = (tmp_path / "other.md").read_text()
+    assert text.startswith("# Another paper\n\nWhat it measured.\n")
+    assert "`python -m experiments other --setting own --profile ci` (own subscriptions):" in text
+    assert r"| a\|b | 3 | **holds**: 7 | not timed |" in text
+    assert "](./other-own.png)" in text
+    assert "```text\ncount 7\n```" in text
+
+
+def test_a_result_of_other_sizes_is_not_continued(other, tmp_path, capsys):
+    assert experiments.main(["other", "--out", str(tmp_path)]) == 0
+    with pytest.raises(SystemExit):
+        experiments.main(["other", "--profile", "medium", "--out", str(tmp_path)])
+    assert "is of another settings (profile)" in capsys.readouterr().err
+
+
+def test_every_experiment_of_a_paper_has_a_command():
+    for name, module in MODULES.items():
+        assert experiments.EXPERIMENTS[name].module == module
+        assert experiments.EXPERIMENTS[name].goes_on
+        assert set(report.settings(name)) <= report.experiment(name).settings.keys()
+
+
+def test_a_setting_that_no_chosen_paper_has_is_refused(other, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        experiments.main(["all", "--paper", "other", "--setting", "paper", "--out", str(tmp_path)])
+    assert "--setting paper is none of --paper other" in capsys.readouterr().err
 
 
 def test_a_page_needs_results(tmp_path, capsys):
