@@ -1,13 +1,17 @@
-"""Ids of each type, and what has to hold of those that the index knows by handles."""
+"""Ids of each type, what has to hold of those that the index knows by handles, and kinds of matchers."""
 
 from uuid import UUID
 
 import numpy as np
 
+from rtfilter import Schema
 from rtfilter.matchers.filters import Filters
+from rtfilter.matchers.registry import MATCHERS, make_matcher
 
 KINDS = {"int": int, "str": str, "uuid": UUID}
 """Types of ids by their names."""
+TAKING_ALL = [name for name in MATCHERS if make_matcher(name, Schema({"x": float})).takes.everything]
+"""The matchers that take every predicate; the others are tested on what they take by `check_matcher`."""
 
 
 def id_of(kind: type, number: int):

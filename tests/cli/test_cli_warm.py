@@ -38,7 +38,7 @@ import numpy as np
 from rtfilter import EventFilter, RStarTree, Schema
 from rtfilter.cli import warm
 from rtfilter.index.kernels.jit import Kernel
-from rtfilter.matchers import MATCHERS
+from rtfilter.matchers import MATCHERS, make_matcher
 
 warm.compile_tree()
 warm.compile_matchers()
@@ -51,8 +51,11 @@ def told(kernel, signature):
 Kernel.compile = told
 events = [{"x": 2.0, "n": 5, "s": "abcdefghij"}] * 20
 low = np.random.default_rng(0).random((9000, 3))
+schema = Schema({"x": float, "n": int, "s": str})
 for matcher in MATCHERS:
-    filter = EventFilter(Schema({"x": float, "n": int, "s": str}), matcher=matcher)
+    if not make_matcher(matcher, schema).takes.everything:
+        continue  # those that take little compile nothing
+    filter = EventFilter(schema, matcher=matcher)
     filter.subscribe_many(["x > 1", "s = 'abcdefghij' OR n IN (1, 2, 3)", *(f"n > {k}" for k in range(200))])
     filter.update(0, "x > 3")
     filter.update(1, "s LIKE 'a%'")

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from examples import SCHEMA, random_events, random_predicate
+from kinds import TAKING_ALL
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema
-from rtfilter.matchers import MATCHERS
 from rtfilter.matching import aside
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions import slices
@@ -84,7 +84,7 @@ def random_filter(matcher, seed):
 
 
 @pytest.mark.parametrize("changes", [0, 1, 300])
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 def test_a_saved_copy_is_of_one_version_whatever_changes_meanwhile(monkeypatch, tmp_path, matcher, changes):
     filter = random_filter(matcher, seed=changes)
     meanwhile = Meanwhile(monkeypatch, filter, changes, changes)

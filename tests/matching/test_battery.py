@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from examples import SCHEMA, random_events, random_predicate
+from kinds import TAKING_ALL
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter
 from rtfilter.adaptive import CostController, EarlyStop, FixedPlan, LevelController, PlanController
-from rtfilter.matchers import MATCHERS
 from rtfilter.predicates.parse import parse
 
 CONTROLLERS = {
@@ -32,7 +32,7 @@ POLICIES = {
     "longest": "longest",
     "callable": lambda workload: np.argsort(workload % 3, kind="stable"),
 }
-OTHERS = [name for name in MATCHERS if name != "rtree"]
+OTHERS = [name for name in TAKING_ALL if name != "rtree"]
 
 
 def one_by_one(events, filter):
@@ -126,7 +126,7 @@ def repickle(filter, tmp_path):
 
 
 @pytest.mark.parametrize("copy", [keep, repickle])
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 def test_a_copy_answers_the_same_and_lives_on(copy, matcher, tmp_path):
     rng = np.random.default_rng(1)
     capacity = (4, 4) if matcher == "rtree" else None
@@ -148,7 +148,7 @@ def test_a_copy_answers_the_same_and_lives_on(copy, matcher, tmp_path):
     assert str(third.predicate(id)) == "x > 0"
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 def test_insertion_order_does_not_change_results(matcher):
     rng = np.random.default_rng(2)
     sources = [random_predicate(rng) for _ in range(80)]
@@ -177,7 +177,7 @@ def test_subscribing_and_unsubscribing_restores_everything():
     assert filter.stats()["links"] == 0
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 def test_adding_constraints_never_adds_matches_nor_subscriptions_remove_any(matcher):
     rng = np.random.default_rng(4)
     filter, _ = build(rng, 40, matcher=matcher)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kinds import TAKING_ALL
 from oracle import as_sets
 from predicate_cases import events, schemas, sources, truth
 from rtfilter import EventFilter, Schema
-from rtfilter.matchers.registry import MATCHERS
 
 INF = math.inf
 BIG = 2**53
@@ -46,7 +46,7 @@ BOUND_FORMS = {
 DTYPES = st.sampled_from([(np.int64, INTEGERS), (np.uint64, UNSIGNED), (None, INTEGERS + FLOATS + WHOLE)])
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_numbers_compare_exactly(matcher, data):
@@ -80,7 +80,7 @@ def test_numbers_compare_exactly(matcher, data):
         assert {id for id in range(len(intervals)) if filter.explain(event, id).matched} == ids
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 @settings(max_examples=24, deadline=None)
 @given(data=st.data())
 def test_explain_and_match_agree_on_conditions_and_patterns(matcher, data):
@@ -119,7 +119,7 @@ def moment(value):
     return value.item().replace(tzinfo=UTC) if isinstance(value, np.datetime64) else value
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_explain_and_match_agree_on_bounds_of_all_types(matcher, data):
@@ -176,7 +176,7 @@ def kept(filter, path):
     return EventFilter.load(path)
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 @pytest.mark.parametrize(
     "copy",
     [
@@ -210,8 +210,8 @@ def test_copies_keep_exact_ends_and_live_on(matcher, copy, tmp_path):
     assert as_sets(filter.stream(events).matches()) == wanted
 
 
-@pytest.mark.parametrize("other", MATCHERS)
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("other", TAKING_ALL)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 def test_another_matcher_takes_exact_ends_over(matcher, other, tmp_path):
     low, high = nanoseconds(60)
     filter = EventFilter(Schema({"t": int}), matcher=matcher)

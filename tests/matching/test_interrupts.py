@@ -30,10 +30,9 @@ import rtfilter.subscriptions.names
 import rtfilter.subscriptions.slices
 import rtfilter.subscriptions.unbounded
 from interrupts import Interrupt, Lines
-from kinds import require_sound
+from kinds import TAKING_ALL, require_sound
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
-from rtfilter.matchers import MATCHERS
 from rtfilter.predicates.parse import parse
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.labels import Beside
@@ -163,7 +162,7 @@ def test_a_change_whose_recovery_is_cut_short_is_put_in_order_by_the_next(monkey
     cut_short("hashes", CALLS[call], lambda armed: left.__setitem__(0, failures * armed))
 
 
-@pytest.mark.parametrize("matcher", [name for name in MATCHERS if name != "rtree"])
+@pytest.mark.parametrize("matcher", [name for name in TAKING_ALL if name != "rtree"])
 @pytest.mark.parametrize("call", CHANGES)
 def test_a_change_of_any_matcher_cut_short_is_whole_or_undone(matcher, call):
     cut_short(matcher, CALLS[call])

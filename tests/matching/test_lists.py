@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kinds import TAKING_ALL
 from oracle import as_sets, satisfied
 from predicate_cases import sources
 from rtfilter import AsyncFilter, EventError, EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.errors import PredicateError
-from rtfilter.matchers.registry import MATCHERS
 from rtfilter.predicates.parse import parse
 
 TYPES = {"x": float, "d.a": int, "d.b": str, "d.e.f": int, "t": bool}
@@ -60,7 +60,7 @@ def fits(drawn: tuple) -> bool:
 PLANS = {"whole": FixedPlan(0, None), "groups": FixedPlan(1, 2), "single": FixedPlan(0, 1)}
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_every_way_to_match_gives_what_the_choices_say(matcher, data):

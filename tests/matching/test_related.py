@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinds import KINDS, id_of
+from kinds import KINDS, TAKING_ALL, id_of
 from predicate_cases import conditions, schemas, sql
 from rtfilter import EventFilter, Predicate, PredicateError, Schema
-from rtfilter.matchers.registry import MATCHERS
 
 SCHEMA = Schema({"x": float, "y": float, "s": str, "at": datetime})
 WAYS = ("covering", "covered", "equal")
@@ -44,7 +43,7 @@ def require_right(filter, predicates, predicate):
             assert id not in unknown, (way, str(own), str(predicate))
 
 
-@pytest.mark.parametrize("matcher", sorted(MATCHERS))
+@pytest.mark.parametrize("matcher", sorted(TAKING_ALL))
 @given(data=st.data())
 @settings(max_examples=12, deadline=None)
 def test_beside_brute_force(matcher, data):
@@ -150,7 +149,7 @@ def test_ids_are_those_given(kind):
         assert type(filter.covering("x < 4").ids[0]) is UUID
 
 
-@pytest.mark.parametrize("matcher", sorted(MATCHERS))
+@pytest.mark.parametrize("matcher", sorted(TAKING_ALL))
 def test_expired_ones_are_hidden(matcher):
     now = [0.0]
     filter = EventFilter(SCHEMA, matcher=matcher, clock=lambda: now[0])

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from examples import SCHEMA, random_events, random_predicate
+from kinds import TAKING_ALL
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
 from rtfilter.adaptive import FixedPlan
-from rtfilter.matchers import MATCHERS
 from rtfilter.matching import road, updates
 from rtfilter.matching.aside import Copy
 from rtfilter.matching.updates import Updates
@@ -118,7 +118,7 @@ def around(real, call):
     return turn
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 def test_between_turns_nothing_or_all_of_a_large_change_is_seen(monkeypatch, matcher, way):
     model = Model(matcher)
     before, after, calls = dict(model.held), None, []
@@ -150,7 +150,7 @@ def test_between_turns_nothing_or_all_of_a_large_change_is_seen(monkeypatch, mat
     assert len(calls) > 12
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 def test_others_change_meanwhile(monkeypatch, tmp_path, matcher, way):
     model = Model(matcher)
     ids = iter(range(1000, 2000))
@@ -249,7 +249,7 @@ def test_a_large_change_is_told_once(way):
     assert told == [(2, 9, []), (3, 0, [1, 2, 3, 4, 5])]
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 def test_an_id_that_exists_refuses_a_large_change(matcher, way):
     model = Model(matcher)
     for ids in ([30, 31, 32, 33, 34, 7], [30, 31, 32, 33, 34, 30], [30, 31, 32, 33, 34, -1]):
@@ -262,7 +262,7 @@ def test_an_id_that_exists_refuses_a_large_change(matcher, way):
     assert model.settled()
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 def test_a_large_change_that_fails_leaves_nothing_that_is_seen(monkeypatch, matcher, way):
     model = Model(matcher)
     kind = type(model.filter._subscriptions.matcher)
@@ -468,7 +468,7 @@ def cut_after(monkeypatch, bits):
 
 
 @pytest.mark.parametrize("bits", [1, 4])
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 def test_what_a_large_change_left_stays_hidden_until_the_next_removes_it(monkeypatch, matcher, bits):
     monkeypatch.setattr(updates, "ASIDE", -1)
     model = Model(matcher)

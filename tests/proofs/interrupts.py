@@ -16,9 +16,9 @@ import numpy as np
 
 from examples import SCHEMA, random_events, random_predicate
 from interrupts import Interrupt
+from kinds import TAKING_ALL
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter
-from rtfilter.matchers import MATCHERS
 from rtfilter.matchers.port import Adopting
 from rtfilter.matching import updates
 from rtfilter.predicates.parse import parse
@@ -38,7 +38,7 @@ def run(seed: int) -> Counter[str]:
     if seed % FIRST_USE == 0:
         return _first_use(seed)
     rng = np.random.default_rng(seed)
-    matcher = "rtree" if seed % 3 else list(MATCHERS)[seed // 3 % len(MATCHERS)]
+    matcher = "rtree" if seed % 3 else TAKING_ALL[seed // 3 % len(TAKING_ALL)]
     filter = EventFilter(SCHEMA, (4, 9) if matcher == "rtree" else None, matcher=matcher)
     sources = [random_predicate(rng) for _ in range(60)]
     filter.subscribe_many(sources)

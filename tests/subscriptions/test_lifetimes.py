@@ -8,10 +8,9 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from kinds import KINDS, id_of, require_sound
+from kinds import KINDS, TAKING_ALL, id_of, require_sound
 from oracle import as_sets
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
-from rtfilter.matchers import MATCHERS
 from rtfilter.matching import updates
 
 SCHEMA = Schema({"x": float})
@@ -43,7 +42,7 @@ def held(filter):
     return len(filter._subscriptions)
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 def test_who_is_beyond_its_deadline_is_gone_for_all_who_ask(clock, kind, matcher):
     filter = EventFilter(SCHEMA, matcher=matcher, clock=clock)
     a, b, c = (id_of(kind, number) for number in (1, 2, 3))

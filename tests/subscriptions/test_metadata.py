@@ -4,16 +4,15 @@ import pickle
 
 import pytest
 
-from kinds import KINDS, id_of
+from kinds import KINDS, TAKING_ALL, id_of
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
-from rtfilter.matchers import MATCHERS
 from rtfilter.subscriptions.metadata import LIMIT
 
 SCHEMA = Schema({"x": float})
 NOTE = {"team": "ops", "Grüße": ["é", 1, 2.5, None, True, {"a": {}}]}
 
 
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", TAKING_ALL)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_metadata_is_kept_and_saved(kind, matcher, tmp_path):
     filter = EventFilter(SCHEMA, matcher=matcher)
