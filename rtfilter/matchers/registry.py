@@ -17,6 +17,10 @@ MATCHERS: Final[Mapping[str, str]] = {
     "shared-counting-filters": "rtfilter.matchers.shared_counting:CountingInFilters",
     "shared-counting-stamped": "rtfilter.matchers.shared_counting:CountingWithStamps",
     "hashes": "rtfilter.matchers.hashes:HashesMatcher",
+    "ternary-tree": "rtfilter.matchers.ternary_tree:TernaryTreeMatcher",
+    "ternary-vectors": "rtfilter.matchers.ternary_vectors:TernaryVectorsMatcher",
+    "rapidmatch": "rtfilter.matchers.rapidmatch:RapidMatcher",
+    "rapidmatch-modified": "rtfilter.matchers.rapidmatch:ModifiedRapidMatcher",
     "naive": "rtfilter.matchers.naive:NaiveMatcher",
 }
 """Name to module and class, or what makes the matcher; imported only when wanted."""
