@@ -26,6 +26,10 @@ MATCHERS: Final[Mapping[str, str]] = {
     "filter-nodes": "rtfilter.matchers.filter_nodes:FilterNodesMatcher",
     "gough-smith": "rtfilter.matchers.gough_smith:GoughSmithMatcher",
     "hashes": "rtfilter.matchers.hashes:HashesMatcher",
+    "ternary-tree": "rtfilter.matchers.ternary_tree:TernaryTreeMatcher",
+    "ternary-vectors": "rtfilter.matchers.ternary_vectors:TernaryVectorsMatcher",
+    "rapidmatch": "rtfilter.matchers.rapidmatch:RapidMatcher",
+    "rapidmatch-modified": "rtfilter.matchers.rapidmatch:ModifiedRapidMatcher",
     "naive": "rtfilter.matchers.naive:NaiveMatcher",
 }
 """Name to module and class, or what makes the matcher; imported only when wanted."""

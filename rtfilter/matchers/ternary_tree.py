@@ -1,0 +1,51 @@
+"""Subscriptions over booleans in one search tree, as Mohapatra et al. describe it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rtfilter.events.schema import Schema
+from rtfilter.matchers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.ternary import TAKES, Vectors
+from rtfilter.matchers.ternary_trie import TernaryTrie
+from rtfilter.predicates.model import Filter
+
+
+class TernaryTreeMatcher(EventwiseMatcher):
+    """Level i of a tree tests attribute i, and an event follows the edges of its value and of ``*``.
+
+    Ahead of asking each subscription where many share what they ask of the first attributes. It takes
+    booleans with all their operators; an attribute that an event lacks has only ``*`` (and ``IS NULL``).
+
+    Notes
+    -----
+    Visits are nodes of the tree, with the root, before chains are joined; see `TernaryTrie`.
+    """
+
+    takes = TAKES
+    unit = "nodes"
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__(schema)
+        self._vectors = Vectors(schema)
+        self._tree = TernaryTrie()
+
+    def insert(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
+        cells = self._vectors.of_filter(filter)
+        if cells is not None:
+            self._tree.insert(cells, id)
+
+    def delete(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
+        cells = self._vectors.of_filter(filter)
+        if cells is not None:
+            self._tree.delete(cells, id)
+
+    def find(self, event: Event) -> tuple[set[int], int]:
+        """See `EventwiseMatcher`; operations are nodes."""
+        return self._tree.search(self._vectors.of_event(event))
+
+    def details(self) -> dict[str, Any]:
+        """Nodes as they are stored, and of the plain tree."""
+        return {"nodes": self._tree.nodes, "plain_nodes": self._tree.plain_nodes}
