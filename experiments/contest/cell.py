@@ -46,8 +46,8 @@ CHECKED = 20
 """Events whose answers are compared, before and after changes."""
 COUNTED = 100
 """Events whose operations are counted."""
-CHANGES = 100
-"""Subscriptions that come and go one by one, at most."""
+CHANGES, FEWEST = 100, 10
+"""Subscriptions that come and go one by one, at most and at least."""
 SAMPLE, LEAST = 1 / 50, 1000
 """Costs are estimated from this share of the subscriptions, but at least from this number of them."""
 ROOM = 0.8
@@ -240,7 +240,7 @@ def _cut(table: EventTable, count: int, batch: int) -> list[EventTable]:
 
 
 def _changes(made: Matcher, fresh: Draft, case: Case) -> Row:
-    """Subscribe and unsubscribe one by one, as many as there is time for; microseconds each."""
+    """Subscribe and unsubscribe one by one, as many as there is time for: microseconds each."""
     budget = case.ask_seconds / 5
     added: list[float] = []
     pieces = [
@@ -253,13 +253,15 @@ def _changes(made: Matcher, fresh: Draft, case: Case) -> Row:
         if Kernel.loads > loads:  # this kind of change was the first: again, with the code at hand
             made.remove(piece.ids)
             added[-1] = seconds(partial(made.add, piece))
-        if sum(added) > budget:
+        if sum(added) > budget and len(added) >= FEWEST:
             break
     gone = [seconds(partial(made.remove, piece.ids)) for piece in pieces[: len(added)]]
     return {
         "changes": len(added),
-        "subscribe_us": 1e6 * sum(added) / len(added),
-        "unsubscribe_us": 1e6 * sum(gone) / len(gone),
+        "subscribe_us": 1e6 * median(added),
+        "subscribe_most_us": 1e6 * max(added),
+        "unsubscribe_us": 1e6 * median(gone),
+        "unsubscribe_most_us": 1e6 * max(gone),
     }
 
 

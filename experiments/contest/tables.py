@@ -138,7 +138,9 @@ def _columns(rows: Sequence[Row]) -> dict[str, str]:
         "bytes": "bytes",
         "build_us": "build, µs",
         "subscribe_us": "subscribe, µs",
+        "subscribe_most_us": "longest",
         "unsubscribe_us": "unsubscribe, µs",
+        "unsubscribe_most_us": "longest",
         "visits": "operations",
         "unit": "",
         "why": "then",
@@ -164,7 +166,10 @@ def lines(rows: Sequence[Row], workload: str) -> list[Row]:
     return sorted(found.values(), key=lambda line: _place(line, order))
 
 
-COSTS: Final = ("bytes", "build_us", "subscribe_us", "unsubscribe_us", "visits", "unit", "matches")
+COSTS: Final = (
+    "bytes", "build_us", "subscribe_us", "subscribe_most_us", "unsubscribe_us", "unsubscribe_most_us",
+    "visits", "unit",
+)  # fmt: skip
 
 
 def _place(line: Mapping[str, Any], order: Sequence[str]) -> tuple[float, float]:

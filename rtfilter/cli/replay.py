@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from rtfilter.replay.workloads import Workload
 
 BATCH = 10_000
-RANDOM = ("wide", "narrow", "clustered", "dense", "sparse", "nested", "geo")
+RANDOM = ("wide", "narrow", "clustered", "dense", "sparse", "equal", "nested", "geo")
+OTHERS = ("bits", "strings")
 REAL = ("flights", "weather")
-"""With `RANDOM`, the names in `rtfilter.replay.workloads.registry`, which is slow to load."""
+"""With `RANDOM` and `OTHERS`, the names in `rtfilter.replay.workloads.registry`, which is slow to load."""
 EXAMPLES = """\
 examples:
   rtfilter replay wide --subscriptions 100000 --figure replay.png
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.description = (
         "Replay bursts of events against subscriptions that come and go, and report mean response times.\n"
-        f"Workloads of random subscriptions: {', '.join(RANDOM)};\n"
+        f"Workloads of random subscriptions: {', '.join(RANDOM)}, {', '.join(OTHERS)};\n"
         f"of data about New York in 2013, which need pip install 'rtree-filter[replay]': {', '.join(REAL)}.\n"
         "Interrupted, it writes the results of the bursts so far."
     )

@@ -122,7 +122,7 @@ class Tree(NamedTuple):
 
 
 class BETreeMatcher(BoxMatcher):
-    """Matches with a BE-Tree; ahead of other trees of boxes where most boxes constrain few attributes."""
+    """Matches with a BE-Tree; takes little memory, and changes box by box."""
 
     unit = "nodes and boxes"
 
@@ -172,7 +172,7 @@ class BETreeMatcher(BoxMatcher):
         return work
 
     def stats(self) -> dict[str, Any]:
-        """Boxes, nodes, depth of the deepest, and memory."""
+        """Boxes, nodes and memory."""
         state = self._tree.state
         return {
             "boxes": len(self._tree.node) - int(state[FREE_ROWS]),

@@ -16,7 +16,8 @@ from rtfilter.results import Hits
 
 NUMBERS = {
     "build_us": 1.5, "bytes": 80.0, "own_bytes": 70.0, "asked": {"1": 9, "1000": 1000}, "matches": 2.0,
-    "visits": 7.0, "unit": "things", "subscribe_us": 3.0, "unsubscribe_us": 4.0, "changes": 5,
+    "visits": 7.0, "unit": "things", "subscribe_us": 3.0, "subscribe_most_us": 9.0,
+    "unsubscribe_us": 4.0, "unsubscribe_most_us": 5.0, "changes": 5,
 }  # fmt: skip
 
 
