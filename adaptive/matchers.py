@@ -7,7 +7,7 @@ gave, and says when to move. It knows no clock: time is what batches took.
 is built of a sample of the subscriptions first, then of larger ones, and of all of them last: who loses
 by more than it may still catch up is never built in full. Only a trial of all can move.
 
-**A move** needs a gain: the candidate is certain (two standard errors) to take a tenth less time, over the
+**A move** needs a gain: the candidate is certain (two standard errors) to take 5 % less time, over the
 batches as they come; and what it saves, if the future lasts as long as the past, is more than what it cost to
 build. A matcher that was left has to be twice as much better to come back, so that nothing swings.
 
@@ -34,9 +34,9 @@ SAMPLE, STEP = 1024, 8
 """Subscriptions of the first sample, and how many times as many the next one has."""
 WHOLE_UP_TO = 2 * SAMPLE
 """Up to so many subscriptions there is no sample."""
-CATCH_UP = 2.0
+CATCH_UP = 3.0
 """How many times as fast a candidate may become, beside the matcher in use, from one sample to the next."""
-GAIN, MOST_GAIN = 0.1, 0.4
+GAIN, MOST_GAIN = 0.05, 0.4
 """The share of the time that a candidate must save at least; at most, after it was left again and again."""
 SURE = 2.0
 """Standard errors."""

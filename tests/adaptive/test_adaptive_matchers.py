@@ -96,16 +96,16 @@ def test_the_fastest_is_found_and_kept():
 
 
 @given(st.lists(st.floats(1e-6, 1e-3), min_size=4, max_size=4), st.integers(1, 100_000))
-def test_without_noise_what_is_used_is_within_a_tenth_of_the_best_that_is_not_hopeless(each, count):
+def test_without_noise_what_is_used_is_within_5_percent_of_the_best_that_is_not_hopeless(each, count):
     world = World(dict(zip(NAMES, each, strict=True)), count)
     world.run(1500)
-    spared = [cost for cost in each if cost >= 0.9 * world.costs[world.matcher] - 1e-12]
+    spared = [cost for cost in each if cost >= 0.95 * world.costs[world.matcher] - 1e-12]
     assert len(spared) == 4
     assert len(world.moves) <= 3
     assert len({new for _, new in world.moves}) == len(world.moves)  # it never comes back
 
 
-@given(st.integers(0, 2**32), st.floats(0.05, 0.7), st.floats(0.91, 1.1))
+@given(st.integers(0, 2**32), st.floats(0.05, 0.7), st.floats(0.96, 1.05))
 def test_equals_are_not_moved_between(seed, noise, ratio):
     world = World(costs(rtree=20e-6, masks=20e-6 * ratio), noise=noise, seed=seed)
     world.run(1000)
@@ -226,8 +226,8 @@ def test_what_is_built_anew_for_a_change_is_not_used_while_changes_come():
 def test_what_was_left_has_to_be_much_better_to_come_back():
     world = World({"rtree": 20e-6, "split": 10e-6})
     assert world.run(500) == "split"
-    world.costs = {"rtree": 8.5e-6, "split": 10e-6}
-    assert world.run(5000) == "split"  # 15 % are enough the first time only
+    world.costs = {"rtree": 9.3e-6, "split": 10e-6}
+    assert world.run(5000) == "split"  # 7 % are enough the first time only
     world.costs = {"rtree": 5e-6, "split": 10e-6}
     assert world.run(5000) == "rtree"
 
