@@ -49,7 +49,7 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     """Point links between docs/ and the rest to where the files lie on the site."""
     source = page.file.src_uri
     if page.file.generated_by:
-        return markdown.replace("](docs/", "](")
+        return re.sub(r"\]\(((?:\.\./)*)docs/", r"](\1", markdown)
     if source.startswith("papers/"):
         return markdown.replace("](../../", "](../")
     return markdown if "/" in source else markdown.replace("](../", "](")

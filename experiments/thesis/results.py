@@ -82,7 +82,7 @@ def growth(found: Sequence[Cell], of: tuple[int, int], over: tuple[int, int], pe
 
 
 def rises_as(values: Sequence[float], others: Sequence[float]) -> float:
-    """Spearman's rank correlation of two lists without equal values."""
+    """Spearman's rank correlation of two lists, neither of them constant."""
     from scipy.stats import spearmanr
 
     found = float(spearmanr(values, others).statistic)
