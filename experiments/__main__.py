@@ -56,6 +56,7 @@ EXPERIMENTS = {
     "fig4d": Experiment("paper.fig4d", "the paper, Fig. 4-d: the controller while the index grows"),
     "generators": Experiment("paper.generators", "the paper's gain, by how boxes are drawn and indexed"),
     "counting": Experiment("paper.counting", "the R*-tree compared with counting"),
+    "survey": Experiment("survey.heuristics", "matchers over 0, 1 and *, by subscriptions and by ones"),
     "record": Experiment("controllers.record", "logs of batches that every plan has run, for `contest`"),
     "contest": Experiment("controllers.contest", "controllers compared on the logs of `record`"),
     "all": Experiment("paper.report", "all experiments of the papers, and their pages", "everything"),
