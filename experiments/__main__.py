@@ -58,6 +58,7 @@ EXPERIMENTS = {
     "fig4d": Experiment("paper.fig4d", "the paper, Fig. 4-d: the controller while the index grows"),
     "generators": Experiment("paper.generators", "the paper's gain, by how boxes are drawn and indexed"),
     "counting": Experiment("paper.counting", "the R*-tree compared with counting"),
+    "survey": Experiment("survey.heuristics", "matchers over 0, 1 and *, by subscriptions and by ones"),
     "alerting": Experiment("alerting.alerting", "Bittner's comparison: filter nodes beside other methods"),
     "thesis": Experiment("thesis.thesis", "Novák's thesis: trees of tests and ways to count"),
     "contest": Experiment("contest.run", "every matcher on every workload, from few to many subscriptions"),

@@ -30,6 +30,7 @@ MATCHERS: Final[Mapping[str, str]] = {
     "ternary-vectors": "rtfilter.matchers.ternary_vectors:TernaryVectorsMatcher",
     "rapidmatch": "rtfilter.matchers.rapidmatch:RapidMatcher",
     "rapidmatch-modified": "rtfilter.matchers.rapidmatch:ModifiedRapidMatcher",
+    "sgim": "rtfilter.matchers.sgim:SgimMatcher",
     "naive": "rtfilter.matchers.naive:NaiveMatcher",
 }
 """Name to module and class, or what makes the matcher; imported only when wanted."""

@@ -1,0 +1,199 @@
+"""Matchers over 0, 1 and ``*`` compared, by number of subscriptions and by how many ones events have.
+
+The paper (Mohapatra et al.) measured seconds of Java for 250 to 1000 subscriptions of 50 attributes, and does
+not tell how many cells are stars, nor how many ones events have: here both vary. Subscriptions have stars
+with a probability, and else 0 or 1, as likely; the cells of events are 1 with another. Counts are nodes of
+trees, groups and constraints of SGIM, constraints of the naive matcher: each the tests of one event, and the
+gate. Times are seen in passing: all but the words are plain Python, so that only these are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import product
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.paper import verdicts
+from experiments.paper.runner import Experiment, Run, main
+from experiments.paper.settings import Setting
+from experiments.paper.verdicts import Claim, Finding
+from rtfilter.events.schema import Schema
+from rtfilter.matchers import Filters, make_matcher
+from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.replay.output import Row, table
+from rtfilter.text import plain
+
+WIDTH = 50
+DENSITIES = (0.02, 0.06, 0.1, 0.5, 0.9, 0.94, 0.98)
+"""Of ones in events."""
+NAIVE, TREE, RAPID, MODIFIED, SGIM, WORDS = (
+    "naive", "ternary-tree", "rapidmatch", "rapidmatch-modified", "sgim", "ternary-vectors",
+)  # fmt: skip
+PLAIN = (NAIVE, TREE, RAPID, MODIFIED, SGIM)
+"""Matchers whose counts are tests and whose times are of plain Python."""
+MUCH = 0.5
+"""A matcher is much worse than one that takes less than this part of its work."""
+FEW = 1000
+"""Most subscriptions that the paper measured."""
+
+_SMALL = product((250, 500, 750, 1000), (0.5, 0.8, 0.9), (2, 4, 6))
+SIZES: dict[str, dict[str, Any]] = {
+    "ci": {"worlds": [[250, 0.8, 4], [1000, 0.8, 4]], "events": 10},
+    "medium": {
+        "worlds": [*map(list, _SMALL), *([10_000, stars, 4] for stars in (0.5, 0.8, 0.9)), [100_000, 0.8, 4]],
+        "events": 20,
+    },
+}  # fmt: skip
+SIZES["full"] = SIZES["medium"]
+SETTINGS = {"own": Setting("own", "50 booleans, cells drawn alike")}
+SCHEMA = Schema({f"b{place}": bool for place in range(WIDTH)})
+
+
+def measure(run: Run) -> None:
+    """Ask each matcher in each world the same events."""
+    worlds = {f"{count}, {stars:g}, {c}": (count, stars, c) for count, stars, c in run.sizes["worlds"]}
+    for piece in run.pieces({name: float(world[0]) for name, world in worlds.items()}):
+        run.keep(piece, list(asked(*worlds[piece], run.sizes["events"], run.seed)))
+
+
+def asked(count: int, stars: float, c: int, events: int, seed: int) -> Iterator[Row]:
+    """A row for each matcher and density of ones: work and microseconds per event."""
+    rng = np.random.default_rng(seed)
+    cells = rng.choice(3, (count, WIDTH), p=[(1 - stars) / 2, (1 - stars) / 2, stars])
+    held = Filters.of_predicates(SCHEMA, [_predicate(own) for own in cells.tolist()], np.arange(count))
+    points = {density: rng.random((events, WIDTH)) < density for density in DENSITIES}
+    tables = {density: SCHEMA.read([_event(own) for own in drawn]) for density, drawn in points.items()}
+    for name in (*PLAIN, WORDS):
+        matcher = make_matcher(name, SCHEMA, **({"c": c} if name in (RAPID, MODIFIED) else {}))
+        begun = perf_counter()
+        matcher.add(held)
+        built = perf_counter() - begun
+        for density, batch in tables.items():
+            begun = perf_counter()
+            hits = matcher.match(batch)
+            took = perf_counter() - begun
+            yield {
+                "matcher": name, "subscriptions": count, "stars": stars, "c": c, "ones": density,
+                "work": float(hits.visits.mean()), "us": 1e6 * took / events,
+                "matches": len(hits.ids) / events, "build_s": built,
+                "few": int((2 * points[density].sum(axis=1) <= WIDTH).sum()), "events": events,
+            }  # fmt: skip
+
+
+def _predicate(cells: list[int]) -> Predicate:
+    tests = (Constraint(f"b{at}", "=", cell == 1) for at, cell in enumerate(cells) if cell < 2)
+    return Predicate((Filter(tuple(tests)),))
+
+
+def _event(ones: Any) -> dict[str, bool]:
+    return {f"b{at}": bool(one) for at, one in enumerate(ones)}
+
+
+Key = tuple[Any, ...]
+
+
+def by_world(rows: Sequence[Row], what: str) -> dict[Key, dict[str, float]]:
+    """The work or the time of each matcher, by subscriptions, stars, c and ones."""
+    found: dict[Key, dict[str, float]] = {}
+    for row in rows:
+        key = (row["subscriptions"], row["stars"], row["c"], row["ones"])
+        found.setdefault(key, {})[row["matcher"]] = row[what]
+    return found
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Work and microseconds per event, as tables."""
+    parts = []
+    for what, title in (("work", "tests per event"), ("us", "us per event")):
+        lines = [
+            dict(zip(("subscriptions", "stars", "c", "ones"), key, strict=True)) | own
+            for key, own in by_world(rows, what).items()
+        ]
+        columns = {"subscriptions": title, "stars": "stars", "c": "c", "ones": "ones"}
+        short = {
+            NAIVE: "naive",
+            TREE: "tree",
+            RAPID: "rapid",
+            MODIFIED: "modified",
+            SGIM: "sgim",
+            WORDS: "words",
+        }
+        parts.append(table(lines, columns | short))
+    return "\n\n".join(parts)
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """The paper's three claims, and what follows from the definitions."""
+    few = [row for row in rows if row["subscriptions"] <= FEW]
+    most = max(row["subscriptions"] for row in rows)
+    many = [row for row in rows if row["subscriptions"] == most]
+    uneven = [row for row in few if row["ones"] > 0.5]
+    rare = [row for row in rows if row["ones"] < 0.5 and row["few"] == row["events"]]
+    return [
+        _claim("naive is much worse than RAPIDMatch", "it is", few, NAIVE, RAPID, MUCH),
+        _claim("naive is much worse than modified RAPIDMatch", "it is", few, NAIVE, MODIFIED, MUCH),
+        _claim("modified RAPIDMatch is better than RAPIDMatch", "it is", few, RAPID, MODIFIED),
+        _claim("it is where ones are more than zeros", "", uneven, RAPID, MODIFIED),
+        *(
+            _claim(f"with at most {FEW:,} subscriptions, SGIM is worse than {name}", "it is", few, SGIM, name)
+            for name in (NAIVE, RAPID, MODIFIED)
+        ),
+        *(
+            _claim(f"with {most:,} subscriptions, SGIM is better than {name}", "very many", many, name, SGIM)
+            for name in (NAIVE, RAPID, MODIFIED)
+        ),
+        Claim(
+            "both visit the same nodes where ones are no more than zeros", "",
+            _same(rare), verdicts.NOT_TIMED,
+        ),
+    ]  # fmt: skip
+
+
+def _claim(told: str, paper: str, rows: Sequence[Row], worse: str, better: str, part: float = 1.0) -> Claim:
+    units, time = (_finding(by_world(rows, what), worse, better, part) for what in ("work", "us"))
+    return Claim(told, paper, units, time)
+
+
+def _finding(worlds: dict[Key, dict[str, float]], worse: str, better: str, part: float) -> Finding:
+    ratios = [own[worse] / max(own[better], 1e-9) for own in worlds.values()]
+    if not ratios:
+        return Finding("not measured", verdicts.DOES_NOT_APPLY)
+    sure = sum(ratio > 1 / part for ratio in ratios)
+    found = f"{plain(min(ratios), 2, ',')} to {plain(max(ratios), 3, ',')} times; in {sure} of {len(ratios)}"
+    return Finding(found, verdicts.above([(ratio, ratio, ratio) for ratio in ratios], 1 / part))
+
+
+def _same(rows: Sequence[Row]) -> Finding:
+    worlds = by_world(rows, "work").values()
+    same = sum(own[RAPID] == own[MODIFIED] for own in worlds)
+    verdict = verdicts.HOLDS if same == len(worlds) else verdicts.FAILS
+    return Finding(f"in {same} of {len(worlds)} worlds", verdict if worlds else verdicts.DOES_NOT_APPLY)
+
+
+def draw(rows: Sequence[Row], title: str) -> Figure:
+    """Draw work by number of subscriptions, a panel for each density of ones."""
+    stars, c = 0.8, 4
+    figure = Figure(figsize=(2.6 * len(DENSITIES), 4.2), layout="constrained")
+    figure.suptitle(f"{title}; stars {stars:g}, c = {c}", fontsize=9)
+    panels = figure.subplots(1, len(DENSITIES), sharey=True, squeeze=False)[0]
+    for axes, ones in zip(panels, DENSITIES, strict=True):
+        for name in PLAIN:
+            own = [row for row in rows if (row["matcher"], row["stars"], row["c"], row["ones"])
+                   == (name, stars, c, ones)]  # fmt: skip
+            axes.plot(
+                [row["subscriptions"] for row in own], [row["work"] for row in own], marker=".", label=name
+            )
+        axes.set(title=f"ones {ones:g}", xlabel="subscriptions", xscale="log", yscale="log")
+    panels[0].set_ylabel("tests per event")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(PLAIN))
+    return figure
+
+
+EXPERIMENT = Experiment("survey", "matchers over 0, 1 and *", measure, text, claims, draw, SETTINGS, SIZES)
+SETTING_NAMES = tuple(SETTINGS)
+main = partial(main, EXPERIMENT, SETTING_NAMES)

@@ -1,0 +1,222 @@
+"""SGIM, statistical group index matching: subscriptions are dropped in groups (Mohapatra et al.).
+
+The paper tells the idea and no rule; the rules here are ours. A few attributes that ask much are chosen, and
+the range of the constants of each is cut into m classes of equal width, 1 + log2 n of them (Sturges). A
+filter's group is the first and the last class that it accepts, of each chosen attribute. An event is in one
+class of each: where that lies outside a group's classes, the group is dropped; where it lies strictly inside,
+the filter's bounds are certainly kept; on the first or last class they are evaluated. What else a filter
+asks is evaluated up to the first constraint that does not hold, each different constraint once an event.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf, log2
+from typing import Any, Final, NamedTuple
+
+from rtfilter.events.schema import Schema
+from rtfilter.matchers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.port import Takes
+from rtfilter.predicates.model import Constraint, Filter, Test
+
+FIRST: Final = 8
+"""Subscriptions at which groups are made for the first time."""
+BOUNDS: Final = frozenset(("=", "<", "<=", ">", ">=", "in"))
+"""Operators that bound an attribute."""
+RANGES: Final = frozenset(("<", "<=", ">", ">="))
+"""Of these, those that hold in all of the inside."""
+
+Key = tuple[tuple[int, int] | None, ...]
+"""Of a group: first and last class of each chosen attribute, or None where the filter does not bound it."""
+Entry = tuple[int, Filter]
+
+
+class Classes(NamedTuple):
+    """Classes of equal width of one attribute; the first and the last take what lies outside as well."""
+
+    attribute: str
+    low: float
+    width: float
+    count: int
+
+    def of(self, value: Any) -> int:
+        """The class of a value, 0..count - 1. It never falls where the value rises."""
+        place = (float(value) - self.low) / self.width
+        return int(min(max(place, 0.0), self.count - 1.0))
+
+    def bounds(self, filter: Filter) -> tuple[int, int] | None:
+        """The first and last class that the filter accepts; -1 or `count` where a side is open."""
+        low, high = _ends(filter, self.attribute)
+        if low == -inf and high == inf:
+            return None
+        return -1 if low == -inf else self.of(low), self.count if high == inf else self.of(high)
+
+
+class SgimMatcher(EventwiseMatcher):
+    """Groups by classes of a few attributes; every group and all subscriptions of those kept are looked at.
+
+    So work grows with the number of subscriptions, and falls with what groups let drop. It takes all
+    predicates; groups are made by bounds of numbers and timestamps, and by booleans.
+
+    Parameters
+    ----------
+    schema : Schema
+    attributes : int
+        Most attributes that groups are made by, at least 1. More drop more subscriptions, and make more
+        groups to look at.
+
+    Raises
+    ------
+    ValueError
+        No attribute.
+
+    Notes
+    -----
+    Visits are groups looked at, and constraints evaluated.
+    """
+
+    takes = Takes(boxes=False, comparisons=True)
+    unit = "groups and constraints"
+
+    def __init__(self, schema: Schema, *, attributes: int = 2) -> None:
+        super().__init__(schema)
+        if attributes < 1:
+            raise ValueError(f"groups are made by at least 1 attribute; got {attributes}")
+        self.options = {"attributes": attributes}
+        self._ordinal = [name for name, one in schema.attributes.items() if one.family != "str"]
+        self._most = attributes
+        self._groups = _Groups((), 0)
+
+    def insert(self, id: int, filter: Filter) -> None:
+        """Put a filter into its group; groups are made anew where subscriptions are twice as many."""
+        self._groups.add((id, filter))
+        count = len(self._predicates)
+        if count >= FIRST and count >= 2 * self._groups.made_for:
+            self._regroup()
+
+    def delete(self, id: int, filter: Filter) -> None:
+        """Take a filter out, and its group where that is empty; make groups anew where few are left."""
+        self._groups.discard((id, filter))
+        if 4 * len(self._predicates) < self._groups.made_for:
+            self._regroup()
+
+    def _regroup(self) -> None:
+        """Choose attributes and classes anew. The groups are built aside."""
+        entries = [entry for group in self._groups.groups.values() for entry in group]
+        made = _Groups(self._chosen(entries), len(self._predicates))
+        for entry in entries:
+            made.add(entry)
+        self._groups = made
+
+    def _chosen(self, entries: list[Entry]) -> tuple[Classes, ...]:
+        """The attributes whose bounds leave the fewest classes to each filter, of those that are bounded."""
+        count = 1 + ceil(log2(len(entries))) if entries else 1
+        rated = []
+        for name in self._ordinal:
+            ends = [_ends(filter, name) for _, filter in entries]
+            constants = [float(end) for pair in ends for end in pair if abs(end) != inf]
+            if not constants:
+                continue
+            low, high = min(constants), max(constants)
+            width = (high / count - low / count) or 1.0
+            classes = Classes(name, low, width, count)
+            left = sum(_left(classes, filter) for _, filter in entries)
+            rated.append((left, len(rated), classes))
+        return tuple(classes for _, _, classes in sorted(rated)[: self._most])
+
+    def find(self, event: Event) -> tuple[set[int], int]:
+        """See `EventwiseMatcher`; operations are groups looked at and constraints evaluated."""
+        own = self._groups
+        places = [
+            None if event.values.get(one.attribute) is None else one.of(event.values[one.attribute])
+            for one in own.classes
+        ]
+        found: set[int] = set()
+        known: dict[Test, bool] = {}
+        for key, group in own.groups.items():
+            certain = _certain(key, places, own.classes)
+            if certain is None:
+                continue
+            for id, filter in group:
+                for test in filter.constraints:
+                    if type(test) is Constraint and test.attribute in certain and test.operator in RANGES:
+                        continue
+                    holds = known.get(test)
+                    if holds is None:
+                        holds = known[test] = test.matches(event.row)
+                    if not holds:
+                        break
+                else:
+                    found.add(id)
+        return found, len(own.groups) + len(known)
+
+    def details(self) -> dict[str, Any]:
+        """Groups, and the attributes and classes that they are made by."""
+        classes = self._groups.classes
+        return {
+            "groups": len(self._groups.groups),
+            "grouped_by": [one.attribute for one in classes],
+            "classes": classes[0].count if classes else 1,
+        }
+
+
+class _Groups:
+    """Filters by the classes that they accept. Empty groups are dropped."""
+
+    def __init__(self, classes: tuple[Classes, ...], made_for: int) -> None:
+        self.classes, self.made_for = classes, made_for
+        self.groups: dict[Key, dict[Entry, None]] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Add it, if it is not there."""
+        self.groups.setdefault(self._key(entry[1]), {})[entry] = None
+
+    def discard(self, entry: Entry) -> None:
+        """Take it out, if it is there."""
+        key = self._key(entry[1])
+        group = self.groups.get(key)
+        if group is not None:
+            group.pop(entry, None)
+            if not group:
+                del self.groups[key]
+
+    def _key(self, filter: Filter) -> Key:
+        return tuple(one.bounds(filter) for one in self.classes)
+
+
+def _certain(key: Key, places: list[int | None], classes: tuple[Classes, ...]) -> set[str] | None:
+    """The attributes whose bounds surely hold for all of a group; None if surely one does not."""
+    certain = set()
+    for bounds, place, one in zip(key, places, classes, strict=True):
+        if bounds is None:
+            continue
+        if place is None or not bounds[0] <= place <= bounds[1]:
+            return None
+        if bounds[0] < place < bounds[1]:
+            certain.add(one.attribute)
+    return certain
+
+
+def _ends(filter: Filter, attribute: str) -> tuple[Any, Any]:
+    """The closed hull of the values that a filter may accept; it may accept fewer."""
+    low, high = -inf, inf
+    for test in filter.constraints:
+        if not isinstance(test, Constraint) or test.attribute != attribute or test.operator not in BOUNDS:
+            continue
+        operator, value = test.operator, test.value
+        if operator == "in":
+            if value:
+                low, high = max(low, min(value)), min(high, max(value))
+            continue
+        if operator in ("=", ">", ">="):
+            low = max(low, value)
+        if operator in ("=", "<", "<="):
+            high = min(high, value)
+    return low, high
+
+
+def _left(classes: Classes, filter: Filter) -> int:
+    """How many classes a filter accepts."""
+    bounds = classes.bounds(filter)
+    if bounds is None:
+        return classes.count
+    return max(0, min(bounds[1], classes.count - 1) - max(bounds[0], 0) + 1)
