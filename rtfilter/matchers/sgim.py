@@ -36,19 +36,19 @@ class Classes(NamedTuple):
     attribute: str
     low: float
     width: float
-    count: int
+    number: int
 
     def of(self, value: Any) -> int:
-        """The class of a value, 0..count - 1. It never falls where the value rises."""
+        """The class of a value, 0..number - 1. It never falls where the value rises."""
         place = (float(value) - self.low) / self.width
-        return int(min(max(place, 0.0), self.count - 1.0))
+        return int(min(max(place, 0.0), self.number - 1.0))
 
     def bounds(self, filter: Filter) -> tuple[int, int] | None:
-        """The first and last class that the filter accepts; -1 or `count` where a side is open."""
+        """The first and last class that the filter accepts; -1 or `number` where a side is open."""
         low, high = _ends(filter, self.attribute)
         if low == -inf and high == inf:
             return None
-        return -1 if low == -inf else self.of(low), self.count if high == inf else self.of(high)
+        return -1 if low == -inf else self.of(low), self.number if high == inf else self.of(high)
 
 
 class SgimMatcher(EventwiseMatcher):
@@ -110,7 +110,7 @@ class SgimMatcher(EventwiseMatcher):
     def _chosen(self, entries: list[Entry]) -> tuple[Classes, ...]:
         """The attributes whose bounds leave the fewest classes to each filter, of those that are bounded."""
         count = 1 + ceil(log2(len(entries))) if entries else 1
-        rated = []
+        rated = list[tuple[int, int, Classes]]()
         for name in self._ordinal:
             ends = [_ends(filter, name) for _, filter in entries]
             constants = [float(end) for pair in ends for end in pair if abs(end) != inf]
@@ -155,7 +155,7 @@ class SgimMatcher(EventwiseMatcher):
         return {
             "groups": len(self._groups.groups),
             "grouped_by": [one.attribute for one in classes],
-            "classes": classes[0].count if classes else 1,
+            "classes": classes[0].number if classes else 1,
         }
 
 
@@ -218,5 +218,5 @@ def _left(classes: Classes, filter: Filter) -> int:
     """How many classes a filter accepts."""
     bounds = classes.bounds(filter)
     if bounds is None:
-        return classes.count
-    return max(0, min(bounds[1], classes.count - 1) - max(bounds[0], 0) + 1)
+        return classes.number
+    return max(0, min(bounds[1], classes.number - 1) - max(bounds[0], 0) + 1)
