@@ -1,7 +1,8 @@
 """The nine claims of the thesis about its benchmark (Novák 2013), and one of ours about R-trees.
 
-Limits were fixed before anything was measured. Operations are counted per event and are the same in each run;
-times are medians, and lean stands where Siena stood.
+Limits were fixed before anything was measured; only that a lead can be lost by who had one was made a
+condition afterwards, which made a verdict worse. Operations are counted per event and are the same in each
+run; times are medians, and lean stands where Siena stood.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def _all_or_some(held: Sequence[bool]) -> str:
 
 
 def _span(values: Sequence[float]) -> str:
-    return f"{plain(min(values), 3, ',')} to {plain(max(values), 3, ',')}"
+    least, most = (plain(end(values), 3, ",") for end in (min, max))
+    return least if least == most else f"{least} to {most}"
 
 
 def _events(found: Sequence[Cell]) -> Claim:
@@ -128,7 +130,9 @@ def _sorted(found: Sequence[Cell]) -> Claim:
     more = [later.operations["MT"] / first.operations["MT"] for first, later in pairs]
     lost = [ratios(later)["MT"] for _, later in pairs]
     before = [ratios(first)["MT"] for first, _ in pairs]
-    verdict = HOLDS if mean(lost) > mean(before) and min(lost) > 1 else FAILS
+    verdict = FAILS
+    if mean(lost) > mean(before) and min(lost) > 1:
+        verdict = HOLDS if min(before) == 1 else PARTLY  # it had no lead that it could lose
     return Claim(
         "the tree loses its lead where predicates come sorted and few match",
         "ratio 1.58 for Match_25, 1.04 for Match_25_random",
@@ -178,7 +182,10 @@ def _trees(rows: Sequence[Row], found: Sequence[Cell]) -> Claim:
     largest = [cell for cell in found if (cell.predicates, cell.events) == SIZES[-1]]
     nodes = max((row for row in of(rows, "cost") if row["peer"] == SMALL), key=lambda row: row["predicates"])
     shares = [
-        cell.operations[SMALL] / nodes["nodes"] for cell in largest if cell.predicates == nodes["predicates"]
+        cell.operations[SMALL] / nodes["nodes"]
+        for cell in largest
+        if cell.predicates == nodes["predicates"]
+        and cell.method.shuffled  # the tree whose nodes were counted
     ]
     faster = {name: [cell.seconds["counting"] / cell.seconds[name] for cell in largest] for name in COMPILED}
     told = (
