@@ -1,0 +1,57 @@
+"""The comparison of matchers over 0, 1 and *: what is counted, and what claims say of it."""
+
+import pytest
+
+from experiments.paper import verdicts
+from experiments.survey import heuristics
+from experiments.survey.heuristics import DENSITIES, MODIFIED, NAIVE, PLAIN, RAPID, SGIM, WORDS
+
+
+@pytest.fixture(scope="module")
+def rows():
+    found = [{"piece": "small", **row} for row in heuristics.asked(60, 0.8, 3, 6, seed=1)]
+    return found + [{"piece": "more", **row} for row in heuristics.asked(240, 0.9, 3, 6, seed=2)]
+
+
+def test_each_matcher_is_asked_in_each_world_and_finds_the_same(rows):
+    worlds = heuristics.by_world(rows, "matches")
+    assert len(worlds) == 2 * len(DENSITIES)
+    for own in worlds.values():
+        assert own.keys() == {*PLAIN, WORDS}
+        assert len(set(own.values())) == 1
+
+
+def test_the_same_nodes_are_visited_where_ones_are_few(rows):
+    for row in rows:
+        own = heuristics.by_world(rows, "work")[row["subscriptions"], row["stars"], row["c"], row["ones"]]
+        if row["few"] == row["events"]:
+            assert own[RAPID] == own[MODIFIED]
+    (last,) = [claim for claim in heuristics.claims(rows) if "same nodes" in claim.claim]
+    assert last.units.verdict == verdicts.HOLDS
+
+
+def made(work, us=1.0, **more):
+    """Rows of one world in which each matcher does some work."""
+    world = {"subscriptions": 100, "stars": 0.8, "c": 4, "ones": 0.9, "few": 0, "events": 5, **more}
+    return [{"matcher": name, "work": count, "us": us, **world} for name, count in work.items()]
+
+
+def test_a_claim_holds_where_all_worlds_say_so_and_partly_where_some_do():
+    sure = made({NAIVE: 100, RAPID: 40, MODIFIED: 10, SGIM: 5})
+    other = made({NAIVE: 100, RAPID: 60, MODIFIED: 70, SGIM: 5}, ones=0.5)
+    for rows, much, better in [
+        (sure, "holds", "holds"),
+        (sure + other, "partly", "partly"),
+        (other, "fails", "fails"),
+    ]:
+        found = {claim.claim: claim.units.verdict for claim in heuristics.claims(rows)}
+        assert found["naive is much worse than RAPIDMatch"] == much
+        assert found["modified RAPIDMatch is better than RAPIDMatch"] == better
+        assert found["with 100 subscriptions, SGIM is better than naive"] == "holds"
+
+
+def test_it_has_tables_and_a_picture(rows):
+    told = heuristics.text(rows)
+    assert "tests per event" in told
+    assert "us per event" in told
+    assert len(heuristics.draw(rows, "bits").axes) == len(DENSITIES)
