@@ -160,7 +160,8 @@ def _claim(told: str, paper: str, rows: Sequence[Row], worse: str, better: str, 
 
 
 def _finding(worlds: dict[Key, dict[str, float]], worse: str, better: str, part: float) -> Finding:
-    ratios = [own[worse] / max(own[better], 1e-9) for own in worlds.values()]
+    # Where a tree is empty there is nothing to visit; finding that out counts as one.
+    ratios = [max(own[worse], 1.0) / max(own[better], 1.0) for own in worlds.values()]
     if not ratios:
         return Finding("not measured", verdicts.DOES_NOT_APPLY)
     sure = sum(ratio > 1 / part for ratio in ratios)
