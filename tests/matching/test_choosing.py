@@ -13,12 +13,12 @@ import pytest
 import rtfilter.matching.choosing
 from examples import SCHEMA, random_events, random_predicate
 from interrupts import Interrupt, Lines
+from kinds import TAKING_ALL
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import CostController, FixedPlan, LevelController, MatcherChooser, replay_matchers
 from rtfilter.adaptive import matchers as adaptive
 from rtfilter.adaptive.matchers import Move, Try
-from rtfilter.matchers import MATCHERS
 from rtfilter.matching import aside, choosing
 from rtfilter.subscriptions import content, held, slices
 
@@ -284,7 +284,7 @@ def test_a_snapshot_can_become_auto_or_fixed(tmp_path):
     other = EventFilter.load(tmp_path / "fixed", matcher=MatcherChooser(("rtree", "split")))
     assert other.stats()["matcher"]["name"] == "rtree"
     auto.save(tmp_path / "auto")
-    for name in MATCHERS:
+    for name in TAKING_ALL:
         again = EventFilter.load(tmp_path / "auto", matcher=name)
         assert again.stats()["matcher"] == {"name": name}
         assert again.match({"x": 2}).tolist() == [0]
