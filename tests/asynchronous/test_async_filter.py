@@ -55,9 +55,15 @@ def run(main, debug=True):
 
 
 @pytest.fixture(autouse=True)
-def no_thread_is_left():
-    yield
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("rtfilter")]
+def own_threads():
+    """Gives the threads of the filter; none is left in the end. Other tests may leave theirs."""
+    before = set(threading.enumerate())
+
+    def found():
+        return [one for one in threading.enumerate() if one.name.startswith("rtfilter") and one not in before]
+
+    yield found
+    assert not found()
 
 
 async def steps(count):
@@ -665,12 +671,12 @@ def test_closing_gives_up_the_rest_of_the_batch(gated):
     gated.subscribe("price > 1")  # no stream is open
 
 
-def test_closing_that_is_cancelled_leaves_the_thread_to_end_by_itself(gated):
+def test_closing_that_is_cancelled_leaves_the_thread_to_end_by_itself(gated, own_threads):
     async def main():
         alerts = AsyncFilter(gated, pause=0)
         task = asyncio.create_task(alerts.match(event(1)))
         await gated.gate.reached()
-        (thread,) = [one for one in threading.enumerate() if one.name.startswith("rtfilter")]
+        (thread,) = own_threads()
         closing = asyncio.create_task(alerts.aclose())
         await steps(2)
         closing.cancel()
@@ -682,7 +688,7 @@ def test_closing_that_is_cancelled_leaves_the_thread_to_end_by_itself(gated):
     run(main)
 
 
-def test_a_loop_that_ends_without_closing_loses_nothing_else(gated):
+def test_a_loop_that_ends_without_closing_loses_nothing_else(gated, own_threads):
     async def main():
         alerts = AsyncFilter(gated, pause=0)
         task = asyncio.create_task(alerts.match(event(1)))
@@ -692,7 +698,7 @@ def test_a_loop_that_ends_without_closing_loses_nothing_else(gated):
         return alerts
 
     alerts = run(main)
-    (thread,) = [one for one in threading.enumerate() if one.name.startswith("rtfilter")]
+    (thread,) = own_threads()
     gated.gate.go.release()  # finds the loop closed
     with pytest.raises(RuntimeError, match="another event loop"):
         asyncio.run(alerts.match(event(1)))
