@@ -1,0 +1,78 @@
+"""How brokers name each other, and what subscriptions and events are called between them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class SubscriptionId(NamedTuple):
+    """A subscription, everywhere.
+
+    Attributes
+    ----------
+    origin : str
+        The broker that took it from a client.
+    incarnation : int
+        Of that broker; each start has a higher one.
+    number : int
+        Of that incarnation, from 1.
+    """
+
+    origin: str
+    incarnation: int
+    number: int
+
+
+class EventId(NamedTuple):
+    """An event, everywhere: the same for each time that it is sent, so receivers know what they have.
+
+    Attributes
+    ----------
+    origin : str
+        The broker that took it from a client.
+    incarnation, number : int
+        See `SubscriptionId`.
+    """
+
+    origin: str
+    incarnation: int
+    number: int
+
+
+class Kind(StrEnum):
+    """What is at the other end of a connection."""
+
+    CLIENT = "client"
+    """A publisher or subscriber of this broker."""
+    LINK = "link"
+    """Another cluster, by its name: whoever is its designated broker at the time."""
+    MEMBER = "member"
+    """One broker of the own cluster."""
+    CLUSTER = "cluster"
+    """All others of the own cluster, by multicast."""
+
+
+class Connection(NamedTuple):
+    """Where a message comes from, or goes to."""
+
+    kind: Kind
+    name: str = ""
+
+
+CLUSTER: Final = Connection(Kind.CLUSTER)
+
+
+def client(name: str) -> Connection:
+    """The connection of a local client."""
+    return Connection(Kind.CLIENT, name)
+
+
+def link(cluster: str) -> Connection:
+    """The connection to another cluster."""
+    return Connection(Kind.LINK, cluster)
+
+
+def member(broker: str) -> Connection:
+    """The connection to one broker of the own cluster."""
+    return Connection(Kind.MEMBER, broker)

@@ -1,0 +1,40 @@
+"""Where a broker stands in the network: all that routing is told of it, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """Where a broker stands. It never changes: another place is another value.
+
+    Attributes
+    ----------
+    cluster, broker : str
+        The names of its cluster and of itself. A broker alone is a cluster of one.
+    designated : str
+        The broker that stands for the cluster; empty while none is known.
+    members : frozenset of str
+        All live brokers of the cluster that are known, itself among them.
+    parent : str
+        The cluster above; empty at the root, and while none is known.
+    links : mapping of str to str
+        The clusters next to it in the tree, the parent among them, and their designated brokers. Only the
+        designated broker has links.
+    root : bool
+        Whether this cluster is the root. One that is not, and has no parent, is cut off.
+    """
+
+    cluster: str
+    broker: str
+    designated: str
+    members: frozenset[str]
+    parent: str = ""
+    links: Mapping[str, str] = {}  # never written to
+    root: bool = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether the broker is the designated one."""
+        return self.designated == self.broker
