@@ -47,16 +47,27 @@ def queries(given: ArrayLike | QueryBoxes, dimensions: int) -> tuple[FloatArray,
     A row is a point, float64 (d,), or the low ends of a box and then its high ends, float64 (2 d,).
     """
     if not isinstance(given, QueryBoxes):
-        points = np.ascontiguousarray(given, np.float64)
-        if points.ndim != 2 or points.shape[1] != dimensions:
-            raise ValueError(f"points must have shape (n, {dimensions}), not {points.shape}")
-        row = first_nan(points)
-        if row >= 0:
-            raise ValueError(f"point {row} has a NaN coordinate")
-        return points, select_box.POINT
+        found = points(given, dimensions)
+        require_numbers(found)
+        return found, select_box.POINT
     if given.how not in list(SELECTIONS):
         raise ValueError(f"how must be one of {', '.join(map(repr, SELECTIONS))}, not {given.how!r}")
     return np.hstack(boxes(given.low, given.high, dimensions)), SELECTIONS[given.how]
+
+
+def points(given: ArrayLike, dimensions: int) -> FloatArray:
+    """Points as contiguous float64 (n, d), of which some may still be NaN."""
+    found = np.ascontiguousarray(given, np.float64)
+    if found.ndim != 2 or found.shape[1] != dimensions:
+        raise ValueError(f"points must have shape (n, {dimensions}), not {found.shape}")
+    return found
+
+
+def require_numbers(points: FloatArray) -> None:
+    """Raise `ValueError` for a coordinate that is NaN."""
+    row = first_nan(points)
+    if row >= 0:
+        raise ValueError(f"point {row} has a NaN coordinate")
 
 
 def boxes(low: ArrayLike, high: ArrayLike, dimensions: int | None = None) -> tuple[FloatArray, FloatArray]:

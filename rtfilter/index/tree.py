@@ -19,7 +19,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.index import arguments, bulk, room
 from rtfilter.index.arguments import How, QueryBoxes
 from rtfilter.index.frontier import Frontier, Parts, Version
-from rtfilter.index.kernels import changes, descend, layout, nodes, pools, runs
+from rtfilter.index.kernels import changes, descend, layout, nodes, pools, runs, select_box
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
 from rtfilter.index.kernels.interrupts import unwrapped
@@ -319,8 +319,14 @@ class RStarTree:
     @unwrapped
     def hits(self, points: ArrayLike | QueryBoxes, *, first_only: bool = False) -> Hits:
         """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
+        if isinstance(points, QueryBoxes):
+            batch, selection = arguments.queries(points, self.dimensions)
+        else:
+            batch, selection = arguments.points(points, self.dimensions), select_box.POINT
+            if len(batch) == 1:
+                return self._hits_of_one(batch, first_only)
+            arguments.require_numbers(batch)
         self._require_whole()
-        batch, selection = arguments.queries(points, self.dimensions)
         size = self._chunk(len(batch))
         if len(batch) <= size:
             return self._hits(descend.search_all, batch, selection, first_only)
@@ -341,6 +347,27 @@ class RStarTree:
             None if exact is None else exact.content,
             np.concatenate([part.visits for part in parts]),
         )
+
+    def _hits_of_one(self, point: FloatArray, first_only: bool) -> Hits:
+        """`hits` of one point: its hits are together as they come, and most of the time is Python's."""
+        found, addresses = room.taken()
+        visits = descend.search_one(self._where, point, first_only, addresses)
+        while visits == descend.NO_ROOM:
+            found, addresses = room.larger(found)
+            visits = descend.search_one(self._where, point, first_only, addresses)
+        offsets, state = found.size.copy(), self._arrays.state
+        offsets[0], count = 0, offsets.item(1)
+        ids = found.ids[:count].copy()
+        exact = None if state.item(layout.INEXACT) == 0 else found.exact[:count].copy()
+        room.returned(found, addresses)
+        if visits < 0:
+            self._require_whole()
+            arguments.require_numbers(point)
+        if state.item(layout.LINKS) > state.item(layout.IDS):  # an id may be met twice
+            flags = np.empty(0, np.uint8) if exact is None else exact
+            runs.distinct(offsets, ids, flags)
+            ids, exact = ids[: offsets[1]], None if exact is None else exact[: offsets[1]]
+        return Hits(offsets, ids, exact, np.array([visits]))
 
     def _chunk(self, points: int) -> int:
         """How many points to search at once: the hits, if as many as lately, shall fit the room kept."""

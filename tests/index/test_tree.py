@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from boxes import random_boxes, random_points
 from oracle import as_sets, matches
+from rtfilter.index import room
 from rtfilter.index.kernels import layout, pools, runs
 from rtfilter.index.tree import RStarTree
 
@@ -143,6 +144,37 @@ def test_a_search_within_a_search_on_the_same_thread_disturbs_neither(monkeypatc
 
     monkeypatch.setattr(runs, "gather", interrupted)
     assert np.array_equal(tree.search(points).ids, expected.ids)
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES)
+@pytest.mark.parametrize("d", [1, 2, 12])
+@pytest.mark.parametrize("kind", ["plain", "inexact", "several boxes"])
+def test_a_point_alone_finds_what_it_finds_in_a_batch(capacity, d, kind):
+    rng = np.random.default_rng(d)
+    low, high = random_boxes(rng, 700, d)
+    points = random_points(rng, 40, d)
+    ids = np.arange(700) if kind != "several boxes" else np.arange(700) // 3
+    exact = np.ones(700, bool) if kind == "plain" else rng.random(700) < 0.5
+    tree = RStarTree.bulk_load(low, high, ids, exact=exact, capacity=capacity)
+    together = tree.hits(points)
+    for row in range(len(points)):
+        alone = tree.hits(points[row : row + 1])
+        own = slice(*together.offsets[row : row + 2])
+        order, wanted = np.argsort(alone.ids), np.argsort(together.ids[own])
+        assert alone.offsets.tolist() == [0, len(alone.ids)]
+        assert np.array_equal(alone.ids[order], together.ids[own][wanted])
+        assert (alone.exact is None) == (together.exact is None)
+        if alone.exact is not None:
+            assert np.array_equal(alone.exact[order], together.exact[own][wanted])
+        assert alone.visits.tolist() == together.visits[row : row + 1].tolist()
+        assert tree.any(points[row : row + 1])[0] == (len(alone.ids) > 0)
+
+
+def test_a_point_with_more_hits_than_there_is_room():
+    tree = RStarTree.bulk_load(np.zeros((5000, 2)), np.ones((5000, 2)) + np.arange(5000)[:, np.newaxis])
+    for _ in range(2):  # a thread begins with room for 1024
+        room._scratch.__dict__.clear()
+        assert np.sort(tree.search([[0.5, 0.5]]).ids).tolist() == list(range(5000))
 
 
 @pytest.mark.parametrize("change", ["delete", "repack", "another"])

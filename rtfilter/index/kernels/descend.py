@@ -14,10 +14,27 @@ from rtfilter.index.kernels.borrow import borrowed
 from rtfilter.index.kernels.dealt import opened_dealt
 from rtfilter.index.kernels.expand import doubled, expand, push
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.layout import HEIGHT, INNER_CAPACITY, ROOT, Tree, opened_tree, words_of
+from rtfilter.index.kernels.layout import (
+    HEIGHT,
+    INNER_CAPACITY,
+    ONE,
+    ROOT,
+    STALE,
+    TODO,
+    WORD,
+    Tree,
+    opened_tree,
+    words_for,
+    words_of,
+)
 from rtfilter.index.kernels.leaves import AHEAD, search_leaves, search_leaves_by_boxes
 from rtfilter.index.kernels.runs import Runs, offsets_of, opened_runs
 from rtfilter.index.kernels.select_box import POINT
+from rtfilter.index.kernels.select_point import candidates, locate, verify
+from rtfilter.index.kernels.vector import trailing_zeros
+
+#: Of `search_one`: larger runs are needed; the tree or the point is none that can be searched.
+NO_ROOM, WRONG = -1, -2
 
 
 @kernel
@@ -132,6 +149,65 @@ def search_all(
     nodes[0], cuts[1] = tree.state[ROOT], len(queries)
     pairs = np.arange(len(queries)).astype(np.int32)
     return search(tree, queries, selection, nodes, cuts, pairs, first_only, runs)
+
+
+@kernel
+def search_one(where: Int1, queries: Float2, first_only: bool, room: Int1) -> int:
+    """`search_all` of one point, which costs little more than what it looks at.
+
+    Its hits are the first ``runs.size[1]`` of the runs. Returns how many nodes were visited, `NO_ROOM` or
+    `WRONG`. No lists of points are made for each child, and one number is handed to Python.
+    """
+    tree, runs, queries = opened_tree(where), opened_runs(room), borrowed(queries)
+    point = queries[0]
+    if tree.state[TODO] > 0 or tree.state[STALE] >= 0:
+        return WRONG
+    for k in range(len(point)):
+        if point[k] != point[k]:
+            return WRONG
+    most = tree.state[INNER_CAPACITY]
+    ahead = (
+        np.empty((AHEAD + 1, len(point)), np.int64),
+        np.empty(AHEAD + 1, np.int64),
+        np.empty(max(words_of(tree, 0), words_of(tree, 1)), np.uint64),
+    )
+    rows, _, found = borrowed(ahead)
+    done = np.zeros(1 if first_only else 0, np.bool_)
+    stack, depth = np.empty(tree.state[HEIGHT] * most + 1, np.int64), 1
+    leaves, cuts, pairs = np.empty(most, np.int64), np.arange(most + 1), np.zeros(most, np.int32)
+    stack[0] = tree.state[ROOT]
+    runs.size[:] = 0
+    runs.cuts[0] = 0
+    visits = 1
+    while depth > 0:
+        depth -= 1
+        node, reached = stack[depth], 0
+        head = tree.nodes[node]
+        if head.level == 0:
+            leaves[0], reached = node, 1
+        else:
+            locate(tree, node, point, rows[0])
+            if candidates(tree, node, rows[0], True, found):
+                verify(tree, node, point, rows[0], found)
+                for w in range(words_for(head.count)):
+                    bits = found[w]
+                    while bits != 0:
+                        child = tree.entries[head.entries + w * WORD + trailing_zeros(bits)]
+                        bits &= bits - ONE
+                        visits += 1
+                        if head.level == 1:
+                            leaves[reached] = child
+                            reached += 1
+                        else:
+                            stack[depth] = child
+                            depth += 1
+        if reached > 0 and not search_leaves(
+            tree, queries, leaves[:reached], cuts[: reached + 1], pairs[:reached], done, runs, ahead
+        ):
+            return NO_ROOM
+        if first_only and done[0]:
+            break
+    return visits
 
 
 @kernel
