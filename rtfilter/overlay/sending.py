@@ -9,7 +9,7 @@ import msgspec
 from rtfilter.overlay.names import Connection
 
 
-class Message(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, tag=True, tag_field="message", gc=False, omit_defaults=True):
     """What brokers, clients and the rendezvous point say to each other; each kind is a class of its own."""
 
 

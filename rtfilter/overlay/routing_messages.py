@@ -1,0 +1,152 @@
+"""What routers say to each other and to clients, in plain fields that go over a wire as they are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rtfilter.overlay.names import Connection, EventId, SubscriptionId
+from rtfilter.overlay.sending import Message
+
+
+class Subscription(NamedTuple):
+    """What brokers know of a subscription.
+
+    Attributes
+    ----------
+    id : SubscriptionId
+    type : str
+        The name of the event type.
+    condition : str
+        An SQL condition over the schema of the type.
+    """
+
+    id: SubscriptionId
+    type: str
+    condition: str
+
+
+class Entry(NamedTuple):
+    """A row of a routing table: events that satisfy the subscription go to the connection."""
+
+    subscription: Subscription
+    connection: Connection
+
+
+class Subscribe(Message, frozen=True):
+    """A broker wants what satisfies a subscription. To say so again changes nothing."""
+
+    subscription: Subscription
+
+
+class Unsubscribe(Message, frozen=True):
+    """It no longer does."""
+
+    id: SubscriptionId
+
+
+class Subscriptions(Message, frozen=True):
+    """All that a broker wants of another one, in one or more parts: whatever is not among it is not wanted.
+
+    Attributes
+    ----------
+    subscriptions : tuple of Subscription
+    first, last : bool
+        Whether this part begins, and ends, all of it.
+    ask : bool
+        Whether the other one shall answer with all that it wants.
+    """
+
+    subscriptions: tuple[Subscription, ...] = ()
+    first: bool = True
+    last: bool = True
+    ask: bool = False
+
+
+class Replicate(Message, frozen=True):
+    """The designated broker has a new entry, which others of the cluster note in case they must take over."""
+
+    entry: Entry
+
+
+class Unreplicate(Message, frozen=True):
+    """It has that entry no longer."""
+
+    id: SubscriptionId
+    connection: Connection
+
+
+class Replica(Message, frozen=True):
+    """All entries of the designated broker, in one or more parts; see `Subscriptions`."""
+
+    entries: tuple[Entry, ...] = ()
+    first: bool = True
+    last: bool = True
+
+
+class Event(Message, frozen=True):
+    """An event between brokers.
+
+    Attributes
+    ----------
+    id : EventId
+    type : str
+    values : dict
+        Attributes and their values.
+    attempt : int
+        How often its publisher has sent it, from 1.
+    rising : bool
+        On its way to a rendezvous broker, with nobody served on the way.
+    epoch : int
+        Number of the strategy that routes it; see `rtfilter.overlay.switching`.
+    """
+
+    id: EventId
+    type: str
+    values: dict[str, Any]
+    attempt: int = 1
+    rising: bool = False
+    epoch: int = 0
+
+
+class Notify(Message, frozen=True):
+    """An event for a client.
+
+    Attributes
+    ----------
+    id : EventId
+        The same each time the publisher sends it: a client that has it drops it.
+    subscriptions : tuple of SubscriptionId
+        Those of the client that match.
+    """
+
+    id: EventId
+    type: str
+    values: dict[str, Any]
+    subscriptions: tuple[SubscriptionId, ...]
+
+
+class Acknowledge(Message, frozen=True):
+    """All whom a broker sent an event to have it. A client that published it is told the same."""
+
+    id: EventId
+    attempt: int = 1
+    rising: bool = False
+
+
+class Confirm(Message, frozen=True):
+    """A subscription is known wherever it must be. A client that subscribed is told the same."""
+
+    id: SubscriptionId
+
+
+class Advertise(Message, frozen=True):
+    """The rendezvous cluster of an event type lies behind the broker that says so; or no longer does.
+
+    Attributes
+    ----------
+    type : str
+    reached : bool
+    """
+
+    type: str
+    reached: bool = True

@@ -1,0 +1,27 @@
+"""Ways to route: one file each, and their names here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rtfilter.overlay.strategies.event_forwarding import EventForwarding
+from rtfilter.overlay.strategies.hierarchical import Hierarchical
+from rtfilter.overlay.strategies.hybrid import Hybrid
+from rtfilter.overlay.strategies.port import Strategy
+from rtfilter.overlay.strategies.profile_forwarding import ProfileForwarding
+
+STRATEGIES: Final[dict[str, type[Strategy]]] = {
+    strategy.name: strategy for strategy in (ProfileForwarding, EventForwarding, Hybrid, Hierarchical)
+}
+"""Each strategy by its name."""
+
+
+def strategy_of(given: str | Strategy) -> Strategy:
+    """The strategy meant: one of a name, or the object itself. Raises `ValueError`."""
+    if isinstance(given, Strategy):
+        return given
+    try:
+        return STRATEGIES[given]()
+    except KeyError:
+        known = ", ".join(STRATEGIES)
+        raise ValueError(f"unknown strategy {given!r:.60}; choose one of {known}") from None

@@ -1,0 +1,60 @@
+"""What a strategy decides: where subscriptions and events go in the tree of clusters.
+
+Between clusters all brokers do the same, whatever the strategy: an event goes to each connection that has a
+matching subscription, but not back to where it came from. A strategy says who must know subscriptions, and
+where else events go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import ClassVar
+
+from rtfilter.overlay.place import Place
+from rtfilter.overlay.sending import Message, Send
+
+
+class Strategy:
+    """The base of all: tells nobody, and sends nothing that does not match.
+
+    One object serves one broker. It is asked while that is the designated one of its cluster.
+
+    Attributes
+    ----------
+    name : str
+    multicast : bool
+        Whether one message reaches all of a cluster. Otherwise each interested member gets its own.
+    shared : bool
+        Whether a designated broker knows the subscriptions of other members of the cluster. Otherwise they
+        get each event.
+    rises : bool
+        Whether events go to one cluster first, with nobody served on the way; see `ascent`.
+    """
+
+    name: ClassVar[str]
+    multicast: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
+    rises: ClassVar[bool] = False
+
+    def learners(self, place: Place, type: str) -> Collection[str]:
+        """The linked clusters that must know the subscriptions to an event type."""
+        return ()
+
+    def always(self, place: Place, type: str) -> Collection[str]:
+        """The linked clusters that each event of a type goes to."""
+        return ()
+
+    def ascent(self, place: Place, type: str) -> str | None:
+        """Where events rise to: a linked cluster, or the own one, from where they go to all who match.
+
+        None: it is not known.
+        """
+        return None
+
+    def moved(self, old: Place, new: Place) -> list[Send]:
+        """Hear of a new place, and return what others must be told."""
+        return []
+
+    def hear(self, message: Message, cluster: str, place: Place) -> list[Send]:
+        """Take a message of a strategy from a linked cluster, and return what others must be told."""
+        return []

@@ -1,0 +1,23 @@
+"""Profile forwarding: every broker knows every subscription, and events take the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import ClassVar
+
+from rtfilter.overlay.place import Place
+from rtfilter.overlay.strategies.port import Strategy
+
+
+class ProfileForwarding(Strategy):
+    """Bittner's forwarding of profiles, which filters as close to publishers as possible.
+
+    An event takes exactly the links of the smallest subtree with its publisher and all who match. Tables are
+    large: without covering each broker has each subscription.
+    """
+
+    name: ClassVar[str] = "profile_forwarding"
+
+    def learners(self, place: Place, type: str) -> Collection[str]:
+        """All neighbours."""
+        return place.links

@@ -1,0 +1,210 @@
+"""The routing table of a broker: which connections an event goes to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from rtfilter.dtypes import AnyArray
+from rtfilter.events.schema import Schema
+from rtfilter.filter import EventFilter
+from rtfilter.overlay.names import Connection, Kind, SubscriptionId
+from rtfilter.overlay.routing_messages import Entry, Subscription
+from rtfilter.predicates.model import Predicate
+
+CAPACITY: Final = (16, 64)
+"""Of the nodes of an index: an empty one takes 8 kB, where the default of `EventFilter` takes 370."""
+PARSED: Final = 10_000
+"""Most conditions that are remembered as predicates."""
+
+
+class Conditions:
+    """The conditions of an event type, each read once."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._parsed: dict[str, Predicate] = {}
+
+    def read(self, condition: str) -> Predicate:
+        """The predicate of an SQL condition. Raises `PredicateError`, also where it needs too many boxes."""
+        predicate = self._parsed.get(condition)
+        if predicate is None:
+            predicate = Predicate.parse(condition, self.schema)
+            predicate.cost  # noqa: B018, refuses what the index would refuse later
+            if len(self._parsed) >= PARSED:
+                self._parsed.clear()
+            self._parsed[condition] = predicate
+        return predicate
+
+
+class Table:
+    """Entries of subscriptions and connections, and for each event type an index over them.
+
+    One subscription may have several entries while the network changes, each of another connection. An
+    index knows entries by small numbers; which connection a number is of, an array tells. With an index for
+    each connection that stops at its first hit, eight connections took nine times as long where few of
+    10,000 subscriptions match, and three times as long where all do.
+
+    Parameters
+    ----------
+    types : mapping of str to Schema
+        Event types by name.
+    """
+
+    def __init__(self, types: Mapping[str, Schema]) -> None:
+        self.conditions = {name: Conditions(schema) for name, schema in types.items()}
+        self._indexes = {name: _Index(schema) for name, schema in types.items()}
+        self._of: dict[SubscriptionId, dict[Connection, tuple[Subscription, int]]] = {}
+        self._at: Counter[Connection] = Counter()
+
+    def add(self, subscription: Subscription, connection: Connection) -> bool:
+        """Add an entry; False, and nothing is changed, where it is there.
+
+        Raises
+        ------
+        ValueError, PredicateError
+            The type is not known, or the condition cannot be used.
+        """
+        entries = self._of.get(subscription.id, {})
+        if connection in entries:
+            return False
+        predicate = self.predicate(subscription)
+        number = self._indexes[subscription.type].add(predicate, subscription.id, connection)
+        self._of.setdefault(subscription.id, entries)[connection] = subscription, number
+        self._at[connection] += 1
+        return True
+
+    def remove(self, id: SubscriptionId, connection: Connection) -> bool:
+        """Remove an entry; False where there is none."""
+        entries = self._of.get(id, {})
+        if connection not in entries:
+            return False
+        subscription, number = entries.pop(connection)
+        if not entries:
+            del self._of[id]
+        self._indexes[subscription.type].remove(number)
+        self._at[connection] -= 1
+        if not self._at[connection]:
+            del self._at[connection]
+        return True
+
+    def predicate(self, subscription: Subscription) -> Predicate:
+        """The condition of a subscription, read. Raises as `add`."""
+        self._index(subscription.type)
+        return self.conditions[subscription.type].read(subscription.condition)
+
+    def match(self, type: str, event: Mapping[str, Any]) -> dict[Connection, list[SubscriptionId]]:
+        """The connections that an event goes to; for clients, the subscriptions that match, ascending.
+
+        Raises `ValueError` and `EventError`.
+        """
+        return self._index(type).match(event)
+
+    def connections(self, id: SubscriptionId) -> Iterable[Connection]:
+        """Those with an entry of a subscription."""
+        return self._of.get(id, {}).keys()
+
+    def of(self, connection: Connection) -> list[Subscription]:
+        """The subscriptions with an entry of a connection, in the order in which they came."""
+        return [entries[connection][0] for entries in self._of.values() if connection in entries]
+
+    def used(self) -> frozenset[Connection]:
+        """All connections with an entry."""
+        return frozenset(self._at)
+
+    def count(self, connection: Connection) -> int:
+        """Number of entries of a connection."""
+        return self._at[connection]
+
+    def __iter__(self) -> Iterator[Entry]:
+        for entries in self._of.values():
+            for connection, (subscription, _) in entries.items():
+                yield Entry(subscription, connection)
+
+    def __len__(self) -> int:
+        return self._at.total()
+
+    def __contains__(self, entry: tuple[SubscriptionId, Connection]) -> bool:
+        id, connection = entry
+        return connection in self._of.get(id, ())
+
+    def bytes(self) -> int:
+        """Memory of the indexes."""
+        return sum(index.bytes() for index in self._indexes.values())
+
+    def _index(self, type: str) -> _Index:
+        try:
+            return self._indexes[type]
+        except KeyError:
+            known = ", ".join(self._indexes) or "none"
+            raise ValueError(
+                f"unknown event type {type!r:.60}; the types of this broker are {known}"
+            ) from None
+
+
+class _Index:
+    """The entries of one event type by number. Changes are made when somebody asks, all at once."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._filter = EventFilter(schema, CAPACITY, max_unbounded=None, ids=int)
+        self._connections: list[Connection] = []
+        self._places: dict[Connection, int] = {}
+        self._place: AnyArray = np.zeros(64, np.int64)  # of each number, in `_connections`
+        self._ids: dict[int, SubscriptionId] = {}  # of clients' entries
+        self._numbers, self._free = 0, list[int]()
+        self._new: dict[int, Predicate] = {}
+        self._gone: list[int] = []
+
+    def add(self, predicate: Predicate, id: SubscriptionId, connection: Connection) -> int:
+        """Add an entry, and return its number."""
+        place = self._places.get(connection)
+        if place is None:
+            place = self._places[connection] = len(self._connections)
+            self._connections.append(connection)
+        if self._free:
+            number = self._free.pop()
+        else:
+            number, self._numbers = self._numbers, self._numbers + 1
+            if number == len(self._place):
+                self._place = np.resize(self._place, 2 * number)
+        self._place[number] = place
+        self._new[number] = predicate
+        if connection.kind is Kind.CLIENT:
+            self._ids[number] = id
+        return number
+
+    def remove(self, number: int) -> None:
+        """Remove an entry, whose number others may have then."""
+        if self._new.pop(number, None) is None:
+            self._gone.append(number)
+        self._free.append(number)
+        self._ids.pop(number, None)
+
+    def match(self, event: Mapping[str, Any]) -> dict[Connection, list[SubscriptionId]]:
+        """See `Table.match`."""
+        numbers = self._settled().match(event)
+        places = self._place[numbers]
+        found: dict[Connection, list[SubscriptionId]] = {
+            self._connections[place]: [] for place in sorted(set(places.tolist()))
+        }
+        for connection, ids in found.items():
+            if connection.kind is Kind.CLIENT:
+                own = numbers[places == self._places[connection]]
+                ids.extend(sorted(self._ids[number] for number in own.tolist()))
+        return found
+
+    def bytes(self) -> int:
+        """Memory of the index."""
+        return int(self._settled().stats()["bytes"])
+
+    def _settled(self) -> EventFilter:
+        if self._gone:
+            self._filter.unsubscribe_many(self._gone)
+            self._gone = []
+        if self._new:
+            self._filter.subscribe_many(list(self._new.values()), ids=list(self._new))
+            self._new = {}
+        return self._filter

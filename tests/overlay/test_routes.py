@@ -1,0 +1,87 @@
+"""Events reach whom they shall, exactly once, by every strategy, whatever order messages arrive in."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay.networks import TYPES, Network, Tree
+from rtfilter.overlay.names import EventId, SubscriptionId
+from rtfilter.overlay.strategies import STRATEGIES
+from rtfilter.predicates.model import Predicate
+
+
+def some_condition(rng: random.Random) -> str:
+    low = rng.randint(0, 9)
+    kind = rng.randrange(4)
+    if kind == 0:
+        return f"x BETWEEN {low} AND {low + rng.randint(0, 4)}"
+    if kind == 1:
+        return f"x >= {low}"
+    return "x IS NOT NULL" if kind == 2 else f"x = {low} OR x > {low + 4}"
+
+
+class Model:
+    """A network with clients, and what one central matcher would have sent them."""
+
+    def __init__(self, network: Network, rng: random.Random) -> None:
+        self.network, self._rng = network, rng
+        self.live: dict[SubscriptionId, tuple[str, str, Predicate]] = {}
+        self.expected: dict[str, list[EventId]] = {}
+
+    def subscribe(self) -> None:
+        broker = self._rng.choice(self.network.tree.brokers)
+        name = f"{broker}/{self._rng.randrange(2)}"
+        type = self._rng.choice(list(TYPES))
+        condition = some_condition(self._rng)
+        id = self.network.subscribe(name, type, condition)
+        self.live[id] = name, type, Predicate.parse(condition, TYPES[type])
+
+    def unsubscribe(self) -> None:
+        if self.live:
+            id = self._rng.choice(list(self.live))
+            del self.live[id]
+            self.network.unsubscribe(id)
+
+    def publish(self) -> tuple[str, EventId, set[str]]:
+        """Publish anywhere; return the broker, the event and the clients that match."""
+        broker = self._rng.choice(self.network.tree.brokers)
+        type = self._rng.choice(list(TYPES))
+        values: dict[str, Any] = {"x": self._rng.randint(0, 14)}
+        id = self.network.publish(broker, type, values)
+        clients = {name for name, t, p in self.live.values() if t == type and p.matches(values)}
+        for name in clients:
+            self.expected.setdefault(name, []).append(id)
+        return broker, id, clients
+
+    def check(self) -> None:
+        received = {name: sorted(ids) for name, ids in self.network.received.items() if ids}
+        assert received == {name: sorted(ids) for name, ids in self.expected.items()}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
+@settings(max_examples=40, deadline=None)
+def test_each_event_reaches_whom_it_matches_exactly_once(strategy: str, seed: int, most_members: int) -> None:
+    rng = random.Random(seed)
+    network = Network(Tree.random(rng, rng.randint(1, 8), most_members), strategy, seed)
+    model = Model(network, rng)
+    for _ in range(4):
+        for _ in range(rng.randint(0, 6)):
+            rng.choice((model.subscribe, model.subscribe, model.unsubscribe))()
+            network.run(rng.randrange(10))
+        network.run()
+        for _ in range(5):
+            model.publish()
+            network.run(rng.randrange(10))
+        network.run()
+        model.check()
+    while model.live:
+        model.unsubscribe()
+    network.run()
+    assert not any(network.tables().values())
+    assert not any(router.replica for router in network.routers.values())
