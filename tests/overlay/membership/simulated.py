@@ -1,4 +1,4 @@
-"""Brokers' memberships in simulated time: delays, losses, duplicates, partitions, crashes and returns, by a seed."""
+"""Memberships in simulated time: delays, losses, duplicates, partitions, crashes, returns, by a seed."""
 
 from heapq import heappop, heappush
 from itertools import count
@@ -19,7 +19,8 @@ SETTINGS = Settings()
 class Network:
     """All brokers, each as `cluster` and a digit: "a2" is of cluster "a".
 
-    Messages take up to `slowest` seconds each, in any order. `reaches` says which of two brokers hear each other.
+    Messages take up to `slowest` seconds each, in any order. `reaches` says which of two brokers hear each
+    other.
     """
 
     def __init__(self, brokers, seed=0, settings=SETTINGS, loss=0.0, doubled=0.0, slowest=0.2):
