@@ -1,0 +1,87 @@
+"""Brokers that find each other: clusters elect who stands for them, and form a tree that heals itself.
+
+`Membership` is the machine of one broker, `RendezvousPoint` the one that knows the root. Both are told what
+has arrived and what time it is, and say what to send. After Xue and Feng 2005, put right where the paper is
+wrong or leaves a question open.
+"""
+
+from rtfilter.overlay.membership.contacts import (
+    RENDEZVOUS_POINT,
+    TO_CLUSTER,
+    TO_RENDEZVOUS,
+    Audience,
+    Contact,
+    Dispatch,
+    Neighbour,
+    Recipient,
+)
+from rtfilter.overlay.membership.election import Heartbeat, Member, Registration
+from rtfilter.overlay.membership.joining import JoinAnswer, JoinRequest, Ping, Pong
+from rtfilter.overlay.membership.membership import Membership
+from rtfilter.overlay.membership.multicast import GivenUp, Lacking, Missed, Numbered
+from rtfilter.overlay.membership.recovery import LinkHeartbeat, Probe, Probed, Unlinked
+from rtfilter.overlay.membership.rendezvous_point import (
+    AskRoot,
+    ClaimRoot,
+    RendezvousPoint,
+    RenewRoot,
+    Root,
+    RootIs,
+)
+from rtfilter.overlay.membership.settings import Settings
+
+MESSAGES = (
+    Heartbeat,
+    Registration,
+    Numbered,
+    Lacking,
+    GivenUp,
+    LinkHeartbeat,
+    Unlinked,
+    Probe,
+    Probed,
+    Ping,
+    Pong,
+    JoinRequest,
+    JoinAnswer,
+    AskRoot,
+    ClaimRoot,
+    RenewRoot,
+    RootIs,
+)
+"""All that goes between brokers, or to and from the rendezvous point; `Missed` stays inside a broker."""
+
+__all__ = [
+    "MESSAGES",
+    "RENDEZVOUS_POINT",
+    "TO_CLUSTER",
+    "TO_RENDEZVOUS",
+    "AskRoot",
+    "Audience",
+    "ClaimRoot",
+    "Contact",
+    "Dispatch",
+    "GivenUp",
+    "Heartbeat",
+    "JoinAnswer",
+    "JoinRequest",
+    "Lacking",
+    "LinkHeartbeat",
+    "Member",
+    "Membership",
+    "Missed",
+    "Neighbour",
+    "Numbered",
+    "Ping",
+    "Pong",
+    "Probe",
+    "Probed",
+    "Recipient",
+    "Registration",
+    "RendezvousPoint",
+    "RenewRoot",
+    "Root",
+    "RootIs",
+    "Settings",
+    "Unlinked",
+]

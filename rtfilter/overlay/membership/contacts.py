@@ -1,0 +1,125 @@
+"""Who is who among brokers, and where what membership says goes to."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from rtfilter.overlay.sending import Message
+
+
+class Contact(NamedTuple):
+    """A broker, and how to reach it.
+
+    Attributes
+    ----------
+    name : str
+        Unique among all brokers; the *highest* one is the greatest by Python's order of texts.
+    cluster : str
+        Whose member it is.
+    address : str
+        Where it listens. Machines do not look into it.
+    """
+
+    name: str
+    cluster: str
+    address: str = ""
+
+
+class Neighbour(NamedTuple):
+    """A cluster as others see it.
+
+    Attributes
+    ----------
+    cluster : str
+    designated : Contact
+        Who stands for it.
+    members : tuple of Contact
+        All of it, the designated broker among them.
+    term : int
+        Of the designated broker's election.
+    """
+
+    cluster: str
+    designated: Contact
+    members: tuple[Contact, ...]
+    term: int = 0
+
+
+class Standing(NamedTuple):
+    """Where a cluster stands in the tree; its designated broker tells the members, so that any can go on.
+
+    Attributes
+    ----------
+    parent : Neighbour or None
+        None at the root, and while the cluster is cut off.
+    children : tuple of Neighbour
+        Sorted by name.
+    path : tuple of str
+        The clusters from the root to this one, both included; empty while the way to the root is not known.
+    root_term : int
+        Under which the cluster is registered as the root; 0: it is not the root.
+    """
+
+    parent: Neighbour | None = None
+    children: tuple[Neighbour, ...] = ()
+    path: tuple[str, ...] = ()
+    root_term: int = 0
+
+    @property
+    def root(self) -> bool:
+        """Whether the cluster is the root."""
+        return self.root_term > 0
+
+
+class Audience(StrEnum):
+    """Who is meant by a recipient."""
+
+    BROKER = "broker"
+    """One broker of any cluster, linked or not."""
+    CLUSTER = "cluster"
+    """All others of the own cluster, by multicast: it may be lost, come twice, or late."""
+    RENDEZVOUS = "rendezvous"
+    """The rendezvous point."""
+    ROUTER = "router"
+    """The router of the same broker: a cluster multicast that has arrived whole and in order, or `Missed`."""
+
+
+class Recipient(NamedTuple):
+    """Whom a message of membership is for.
+
+    Attributes
+    ----------
+    audience : Audience
+    name : str
+        The broker; of `ROUTER`, the member of the cluster that it came from.
+    address : str
+        Of the broker.
+    """
+
+    audience: Audience
+    name: str = ""
+    address: str = ""
+
+
+class Dispatch(NamedTuple):
+    """A message of membership on its way out."""
+
+    to: Recipient
+    message: Message
+
+
+TO_CLUSTER: Final = Recipient(Audience.CLUSTER)
+TO_RENDEZVOUS: Final = Recipient(Audience.RENDEZVOUS)
+RENDEZVOUS_POINT: Final = ""
+"""The source of what the rendezvous point sends: no broker is called so."""
+
+
+def to_broker(contact: Contact) -> Recipient:
+    """One broker, by its contact."""
+    return Recipient(Audience.BROKER, contact.name, contact.address)
+
+
+def to_router(sender: str) -> Recipient:
+    """The own router, for what a member has multicast."""
+    return Recipient(Audience.ROUTER, sender)

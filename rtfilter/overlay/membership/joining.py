@@ -1,0 +1,285 @@
+"""How a cluster without a parent gets one, or becomes the root: a new cluster, or one that was cut off.
+
+It asks the rendezvous point for the root, finds the root's designated broker, and walks down from it
+(`walk`). Distances are round trips. When the root does not answer, it waits a random time and claims to be
+the root. When nobody takes it, it waits, longer each time, and begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+from math import inf
+from random import Random
+from typing import NamedTuple
+
+from rtfilter.overlay.membership.contacts import TO_RENDEZVOUS, Contact, Dispatch, Neighbour, to_broker
+from rtfilter.overlay.membership.recovery import Probed, Search
+from rtfilter.overlay.membership.rendezvous_point import ClaimRoot, Root, ask
+from rtfilter.overlay.membership.settings import Settings
+from rtfilter.overlay.membership.walk import Look, Walk, walk
+from rtfilter.overlay.sending import Message
+
+
+class Ping(Message, frozen=True):
+    """Asks the designated broker of a cluster for its children; how long that takes is the distance."""
+
+    contact: Contact
+
+
+class Pong(Message, frozen=True):
+    """The answer of a designated broker to a ping; others do not answer."""
+
+    contact: Contact
+    children: tuple[Contact, ...]
+    """The designated brokers of its children."""
+
+
+class JoinRequest(Message, frozen=True):
+    """A cluster wants to be a child."""
+
+    cluster: Neighbour
+    attempt: int
+    """Of its request; an answer to an earlier one does not count."""
+
+
+class JoinAnswer(Message, frozen=True):
+    """Whether it may."""
+
+    attempt: int
+    reason: str = ""
+    """Why not; empty: accepted."""
+    again: bool = False
+    """Refused because of an earlier link that is gone now: to be asked again, at once."""
+    parent: Neighbour | None = None
+    """The cluster that has accepted."""
+    path: tuple[str, ...] = ()
+    """From the root to the parent, both included."""
+
+
+class Step(Enum):
+    """Where a join is."""
+
+    IDLE = auto()
+    ASKING = auto()
+    """The rendezvous point, for the root."""
+    SEARCHING = auto()
+    """The designated broker of the root."""
+    CLAIMING = auto()
+    """Waits to claim the root, or has claimed it."""
+    LOOKING = auto()
+    """Measures distances."""
+    REQUESTING = auto()
+    """Waits for an answer to a request."""
+    RESTING = auto()
+    """Waits to begin again."""
+
+
+class Joined(NamedTuple):
+    """What came of it: a parent, or the root's term."""
+
+    parent: Neighbour | None = None
+    path: tuple[str, ...] = ()
+    root_term: int = 0
+
+
+class Joining:
+    """The join of one cluster, by its designated broker.
+
+    Parameters
+    ----------
+    contact : Contact
+        Of this broker.
+    settings : Settings
+    chance : random.Random
+        For what is waited.
+    incarnation : int
+        Of this broker, so that no answer to a request of an earlier one is taken.
+    """
+
+    def __init__(self, contact: Contact, settings: Settings, chance: Random, incarnation: int = 1) -> None:
+        self.step = Step.IDLE
+        self.due = inf
+        """When `tick` has something to do next."""
+        self.joined: Joined | None = None
+        """Set when the cluster has a parent, or is the root; whoever takes note of it sets it to None."""
+        self._attempt = incarnation << 32  # the number of the last request
+        self._contact = contact
+        self._settings = settings
+        self._chance = chance
+        self._failures = 0  # in a row
+        self._silent = ""  # the former parent, if it is silent
+        self._root: Root | None = None
+        self._search: Search | None = None
+        self._walk: Walk | None = None
+        self._question = ""  # the cluster that the walk asks about
+        self._contacts: dict[str, Contact] = {}  # of the walk, by cluster
+        self._pinged: dict[str, float] = {}  # when, by cluster
+        self._distances: dict[str, float] = {}
+        self._children: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether a join is under way."""
+        return self.step is not Step.IDLE
+
+    def begin(self, now: float, silent: str = "") -> None:
+        """Begin, at the next tick.
+
+        Parameters
+        ----------
+        now : float
+        silent : str
+            The former parent, if it is lost because it did not answer.
+        """
+        self._failures = 0
+        self._silent = silent
+        self._go(Step.ASKING, now)
+
+    def stop(self) -> None:
+        """Give up: the broker is no longer the designated one."""
+        self._go(Step.IDLE, inf)
+
+    def tick(self, mine: Neighbour, now: float) -> list[Dispatch]:
+        """Ask, or ask again, or go on without an answer, when it is time; `mine` is the own cluster."""
+        if now < self.due:
+            return []
+        if self.step is Step.RESTING:
+            self._go(Step.ASKING, now)
+        if self.step is Step.ASKING:
+            self.due = now + self._settings.heartbeat
+            return ask(self._contact)
+        if self.step is Step.SEARCHING and self._search:
+            sends = self._search.tick(now)
+            self.due = self._search.due
+            if self._search.failed:
+                self._claim_later(now)
+            return sends
+        if self.step is Step.CLAIMING:
+            self.due = now + self._settings.heartbeat
+            failed, term = (self._root.cluster.cluster, self._root.term) if self._root else ("", 0)
+            return [Dispatch(TO_RENDEZVOUS, ClaimRoot(mine, failed, term))]
+        if self.step is Step.LOOKING:  # who has not answered cannot be reached
+            return self._looked(mine, now)
+        if self.step is Step.REQUESTING:
+            return self._go_on(False, mine, now)
+        return []
+
+    def root_is(self, root: Root | None, mine: Neighbour, now: float) -> list[Dispatch]:
+        """Take the answer of the rendezvous point."""
+        if self.step not in (Step.ASKING, Step.CLAIMING):
+            return []
+        claimed = self.step is Step.CLAIMING
+        former, self._root = self._root, root
+        if root is None:
+            self._go(Step.CLAIMING, now)
+            return self.tick(mine, now)
+        name = root.cluster.cluster
+        if name == self._contact.cluster:  # by our claim, or registered before we had to start again
+            self._done(Joined(root_term=root.term))
+            return []
+        if claimed and former and (former.cluster.cluster, former.term) == (name, root.term):
+            self._rest(now)  # the root lives, but does not answer us
+            return []
+        if name == self._silent:  # it has been searched for already
+            self._silent = ""
+            self._claim_later(now)
+            return []
+        self._search = Search(name, root.cluster.members, self._settings, self._contact)
+        self._go(Step.SEARCHING, now)
+        return self.tick(mine, now)
+
+    def probed(
+        self, message: Probed, mine: Neighbour, children: Iterable[Neighbour], now: float
+    ) -> list[Dispatch]:
+        """Take the answer of a member of the root; the own children are not to become the parent."""
+        search = self._search
+        if self.step is not Step.SEARCHING or not search or message.contact.cluster != search.cluster:
+            return []
+        if message.designated is None:
+            search.not_yet(message.contact, now)
+            self.due = search.due
+            return self.tick(mine, now)
+        self._contacts = {search.cluster: message.designated.designated}
+        self._pinged, self._distances, self._children = {}, {}, {}
+        below = {child.cluster for child in children}
+        self._walk = walk(search.cluster, below | {mine.cluster, self._silent})
+        return self._go_on(None, mine, now)
+
+    def pong(self, message: Pong, mine: Neighbour, now: float) -> list[Dispatch]:
+        """Take the answer to a ping."""
+        cluster = message.contact.cluster
+        if cluster not in self._pinged or cluster in self._distances:
+            return []
+        self._distances[cluster] = now - self._pinged[cluster]
+        self._children[cluster] = tuple(child.cluster for child in message.children)
+        for child in message.children:
+            self._contacts.setdefault(child.cluster, child)
+        return self._measure(mine, now) if self.step is Step.LOOKING else []
+
+    def answer(self, message: JoinAnswer, mine: Neighbour, now: float) -> list[Dispatch]:
+        """Take the answer to a request."""
+        if self.step is not Step.REQUESTING or message.attempt != self._attempt:
+            return []
+        if message.again:
+            return self._request(mine, now)
+        if message.parent is None:
+            return self._go_on(False, mine, now)
+        self._done(Joined(message.parent, message.path))
+        return []
+
+    def _go(self, step: Step, due: float) -> None:
+        self.step, self.due = step, due
+        if step in (Step.IDLE, Step.ASKING):
+            self._walk = self._search = self._root = None
+
+    def _done(self, joined: Joined) -> None:
+        self.joined = joined
+        self._go(Step.IDLE, inf)
+
+    def _rest(self, now: float) -> None:
+        longest = min(2.0**self._failures, self._settings.longest_wait)
+        self._failures = min(self._failures + 1, 60)
+        self._silent = ""  # it may be back
+        self._go(Step.RESTING, now + self._chance.uniform(0.5, 1) * longest * self._settings.heartbeat)
+
+    def _claim_later(self, now: float) -> None:
+        self._go(Step.CLAIMING, now + self._chance.uniform(0, self._settings.heartbeat))
+
+    def _go_on(
+        self, answer: Mapping[str, float] | bool | None, mine: Neighbour, now: float
+    ) -> list[Dispatch]:
+        assert self._walk is not None
+        try:
+            question = next(self._walk) if answer is None else self._walk.send(answer)
+        except StopIteration:
+            self._rest(now)
+            return []
+        self._question = question.cluster
+        if isinstance(question, Look):
+            self._go(Step.LOOKING, now + self._settings.answer)
+            return self._measure(mine, now)
+        return self._request(mine, now)
+
+    def _measure(self, mine: Neighbour, now: float) -> list[Dispatch]:
+        wanted = [cluster for cluster in self._asked_about if cluster != mine.cluster]
+        new = [cluster for cluster in wanted if cluster not in self._pinged]
+        self._pinged |= dict.fromkeys(new, now)
+        waits = [self._pinged[c] + self._settings.answer for c in wanted if c not in self._distances]
+        self.due = max(waits, default=now)
+        if now >= self.due:
+            return self._looked(mine, now)
+        return [Dispatch(to_broker(self._contacts[cluster]), Ping(self._contact)) for cluster in new]
+
+    def _looked(self, mine: Neighbour, now: float) -> list[Dispatch]:
+        near = self._distances
+        return self._go_on({c: near[c] for c in self._asked_about if c in near}, mine, now)
+
+    @property
+    def _asked_about(self) -> tuple[str, ...]:
+        return self._question, *self._children.get(self._question, ())
+
+    def _request(self, mine: Neighbour, now: float) -> list[Dispatch]:
+        self._attempt += 1
+        self._go(Step.REQUESTING, now + self._settings.heartbeat)
+        return [Dispatch(to_broker(self._contacts[self._question]), JoinRequest(mine, self._attempt))]

@@ -1,0 +1,272 @@
+"""The self-configuring half of a broker: its cluster, who stands for it, and where that is in the tree.
+
+`Membership` puts the parts together: it passes messages to them, takes note of what has changed, and makes
+the `Place` that routing is told. A cluster that has lost its parent and found another one is never the same
+`Place` in between, even if both are the same cluster: so routing sees that the link is a new one.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from random import Random
+
+from rtfilter.overlay.membership.contacts import (
+    TO_RENDEZVOUS,
+    Contact,
+    Dispatch,
+    Neighbour,
+    Standing,
+    to_broker,
+)
+from rtfilter.overlay.membership.election import Election, Heartbeat, Registration
+from rtfilter.overlay.membership.joining import JoinAnswer, Joining, JoinRequest, Ping, Pong
+from rtfilter.overlay.membership.multicast import GivenUp, Lacking, Multicast, Numbered
+from rtfilter.overlay.membership.recovery import LinkHeartbeat, Links, Probe, Probed, Unlinked
+from rtfilter.overlay.membership.rendezvous_point import RenewRoot, Root, RootIs, ask
+from rtfilter.overlay.membership.settings import DEFAULT, Settings
+from rtfilter.overlay.place import Place
+from rtfilter.overlay.sending import Message
+
+
+class Membership:
+    """A machine: messages and ticks in, messages out.
+
+    Parameters
+    ----------
+    contact : Contact
+        Of this broker.
+    settings : Settings, optional
+        The same for all brokers of a network.
+    seed : int
+        For all that is random.
+    incarnation : int
+        At least 1, and higher with each start of the broker: kept over restarts.
+    term : int
+        `term` as it was last: kept over restarts, where possible. Then no broker claims twice under one term.
+    """
+
+    def __init__(
+        self,
+        contact: Contact,
+        settings: Settings = DEFAULT,
+        seed: int = 0,
+        incarnation: int = 1,
+        term: int = 0,
+    ) -> None:
+        if incarnation < 1 or not contact.name or not contact.cluster:
+            raise ValueError("a broker needs a name, a cluster, and an incarnation of at least 1")
+        chance = Random(seed)
+        self.contact = contact
+        self.settings = settings
+        self.accepts = True
+        """Whether it takes children: False where the broker has more to do than it can."""
+        self._election = Election(contact, settings, chance, incarnation, term)
+        self._links = Links(contact, settings)
+        self._joining = Joining(contact, settings, chance, incarnation)
+        self._multicast = Multicast(contact, settings, incarnation)
+        self._led = False
+        self._told = Standing()  # what members and neighbours have been told
+        self._anchor_at = inf  # when to ask or tell the rendezvous point about the root
+        self.place = self._place()
+        """Where the broker stands; replaced by a new value when it changes, never written to."""
+
+    @property
+    def term(self) -> int:
+        """The greatest term known, to be kept for `Membership(term=...)` before what is returned is sent."""
+        return self._election.view.term
+
+    @property
+    def due(self) -> float:
+        """When `tick` has something to do next; earlier ticks do no harm."""
+        parts = [self._election.due, self._multicast.due]
+        if self._election.leads:
+            parts += [self._links.due, self._joining.due, self._anchor_at]
+        return min(parts)
+
+    @property
+    def contacts(self) -> dict[str, Contact]:
+        """The brokers of the place, by name: members of the cluster, and the designated ones of its links."""
+        standing = self._election.standing
+        known = [member.contact for member in self._election.view.members]
+        known += [child.designated for child in standing.children]
+        known += [standing.parent.designated] if standing.parent else []
+        return {contact.name: contact for contact in known}
+
+    def tick(self, now: float) -> list[Dispatch]:
+        """Do what is due.
+
+        Parameters
+        ----------
+        now : float
+            In seconds, monotonic.
+        """
+        self._election.number = self._multicast.number
+        sends = self._election.tick(now) + self._multicast.tick(now)
+        if self._election.leads and self._led:
+            sends += self._links.tick(self._mine, now)
+            sends += self._joining.tick(self._mine, now)
+            if now >= self._anchor_at:
+                sends += self._anchor(now)
+        return sends + self._settle(now)
+
+    def receive(self, message: Message, source: str, now: float) -> list[Dispatch]:
+        """Take a message of another membership, or of the rendezvous point.
+
+        Parameters
+        ----------
+        message : Message
+            Others than those of this package are ignored.
+        source : str
+            The broker it comes from, or `RENDEZVOUS_POINT`.
+        now : float
+            In seconds, monotonic.
+        """
+        if source == self.contact.name:
+            return []  # its own multicast
+        self._election.number = self._multicast.number
+        match message:
+            case Heartbeat() | Registration():
+                sends = self._of_the_cluster(message, now)
+            case Numbered() | Lacking() | GivenUp():
+                sends = self._multicast.receive(message, now)
+            case Probe(contact=contact):
+                mine = self._mine if self._election.leads else None
+                sends = [Dispatch(to_broker(contact), Probed(self.contact, mine))]
+            case JoinRequest():
+                sends = [Dispatch(to_broker(message.cluster.designated), self._asked_to_join(message, now))]
+            case _ if self._led:
+                sends = self._of_others(message, now)
+            case _:
+                sends = []
+        return sends + self._settle(now)
+
+    def multicast(self, message: Message, now: float) -> list[Dispatch]:
+        """Send a message of the router to all others of the cluster, whole, once and in order."""
+        return self._multicast.send(message)
+
+    @property
+    def _mine(self) -> Neighbour:
+        view = self._election.view
+        members = tuple(member.contact for member in view.members)
+        return Neighbour(self.contact.cluster, self.contact, members, view.term)
+
+    def _of_the_cluster(self, message: Heartbeat | Registration, now: float) -> list[Dispatch]:
+        sender = message.contact if isinstance(message, Heartbeat) else message.member.contact
+        if sender.cluster != self.contact.cluster:
+            return []
+        before = self.place.members
+        sends = self._election.receive(message, now)
+        members = message.members if isinstance(message, Heartbeat) else (message.member,)
+        for member in members:
+            sends += self._multicast.told(member, now)
+        for name in before - {member.contact.name for member in self._election.view.members}:
+            sends += self._multicast.left(name)
+        return sends
+
+    def _of_others(self, message: Message, now: float) -> list[Dispatch]:
+        """What only a designated broker understands."""
+        links, joining = self._links, self._joining
+        match message:
+            case LinkHeartbeat():
+                return links.heartbeat(message, now)
+            case Unlinked():
+                links.remove(message.cluster)
+            case Probed():
+                links.probed(message, now)
+                return joining.probed(message, self._mine, links.standing.children, now)
+            case Ping(contact=contact):
+                children = tuple(child.designated for child in links.standing.children)
+                return [Dispatch(to_broker(contact), Pong(self.contact, children))]
+            case Pong():
+                return joining.pong(message, self._mine, now)
+            case JoinAnswer():
+                return joining.answer(message, self._mine, now)
+            case RootIs(root=root):
+                return self._root_is(root, now)
+        return []
+
+    def _asked_to_join(self, request: JoinRequest, now: float) -> JoinAnswer:
+        standing = self._links.standing
+        cluster = request.cluster.cluster
+        if not self._led:
+            return JoinAnswer(request.attempt, "not the designated broker")
+        if self._links.linked(cluster) and cluster not in standing.path:
+            self._links.remove(cluster)  # routing has to see that the link is a new one
+            return JoinAnswer(request.attempt, "linked before", again=True)
+        if not standing.path:
+            return JoinAnswer(request.attempt, "cut off")
+        if cluster in standing.path:
+            return JoinAnswer(request.attempt, "below the one that asks")
+        if not self.accepts:
+            return JoinAnswer(request.attempt, "overloaded")
+        if len(standing.children) >= self.settings.children:
+            return JoinAnswer(request.attempt, "has as many children as it takes")
+        self._links.add_child(request.cluster, now)
+        return JoinAnswer(request.attempt, parent=self._mine, path=standing.path)
+
+    def _root_is(self, root: Root | None, now: float) -> list[Dispatch]:
+        if self._joining.active:
+            return self._joining.root_is(root, self._mine, now)
+        if root and root.cluster.cluster == self.contact.cluster:
+            self._links.be_root(root.term)
+        elif root and self._links.standing.root:
+            self._links.cut_off()
+        return []
+
+    def _anchor(self, now: float) -> list[Dispatch]:
+        """Tell the rendezvous point that the root lives, or ask it, when the way to the root is lost."""
+        self._anchor_at = now + self.settings.heartbeat
+        standing = self._links.standing
+        if standing.root:
+            return [Dispatch(TO_RENDEZVOUS, RenewRoot(Root(self._mine, standing.root_term)))]
+        return ask(self.contact) if standing.parent and not standing.path else []
+
+    def _settle(self, now: float) -> list[Dispatch]:
+        """Take note of what has changed, tell the members and neighbours, and replace `place`."""
+        sends: list[Dispatch] = []
+        election, links, joining = self._election, self._links, self._joining
+        leads = election.leads
+        news = leads and not self._led
+        if news:
+            links.adopt(election.standing, now)
+            self._anchor_at = now
+            self._told = election.standing
+        elif self._led and not leads:
+            joining.stop()
+        self._led = leads
+        if leads:
+            joined, joining.joined = joining.joined, None
+            if joined and joined.root_term:
+                links.be_root(joined.root_term)
+            elif joined and joined.parent and not links.linked(joined.parent.cluster):
+                links.add_parent(joined.parent, joined.path, now)
+            standing = links.standing
+            if standing.parent is None and not standing.root and not joining.active:
+                lost = self._told.parent.cluster if self._told.parent else ""
+                joining.begin(now, lost)
+            elif joining.active and (standing.parent or standing.root):
+                joining.stop()
+            if news or standing.path != self._told.path:
+                sends += links.beat(self._mine, now)
+            if standing != self._told:
+                election.standing = standing
+                sends += election.beat(now)
+            self._told = standing
+        place = self._place()
+        if place != self.place:
+            self.place = place
+        return sends
+
+    def _place(self) -> Place:
+        view, standing = self._election.view, self._election.standing
+        neighbours = [*standing.children, *([standing.parent] if standing.parent else [])]
+        links = {neighbour.cluster: neighbour.designated.name for neighbour in neighbours}
+        return Place(
+            self.contact.cluster,
+            self.contact.name,
+            view.designated,
+            frozenset(member.contact.name for member in view.members),
+            standing.parent.cluster if standing.parent else "",
+            links if self._election.leads else {},
+            standing.root,
+        )

@@ -1,0 +1,211 @@
+"""Cluster multicasts that arrive whole, once and in order: numbers, and gaps that are asked for.
+
+A multicast on a local network is lost, doubled or late at times. Its sender numbers it; a receiver that sees
+a later number, or hears of one in a heartbeat, asks the sender for what it lacks, by unicast. The sender
+keeps its last ones. What it no longer has is given up, and the router is told, which then fetches the
+replica as a whole.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+from typing import Any
+
+from rtfilter.overlay.membership.contacts import TO_CLUSTER, Contact, Dispatch, to_broker, to_router
+from rtfilter.overlay.membership.election import Member
+from rtfilter.overlay.membership.settings import Settings
+from rtfilter.overlay.sending import Message
+
+AT_ONCE = 64
+"""How many are asked for at once."""
+
+
+class Numbered(Message, frozen=True):
+    """A multicast, with its number."""
+
+    sender: str
+    incarnation: int
+    number: int
+    body: Any
+    """The message that is multicast. Over a wire it arrives as a dict, to be converted by its tag."""
+
+
+class Lacking(Message, frozen=True):
+    """A receiver asks for multicasts again."""
+
+    contact: Contact
+    """Who asks."""
+    incarnation: int
+    """Of the sender."""
+    first: int
+    last: int
+
+
+class GivenUp(Message, frozen=True):
+    """A sender no longer has what it is asked for."""
+
+    sender: str
+    incarnation: int
+    kept: int
+    """The first number that it still has."""
+
+
+class Missed(Message, frozen=True):
+    """To the router: multicasts of a member are lost for good; what they changed has to be fetched."""
+
+    sender: str
+
+
+class _Stream:
+    """What a receiver has of one sender."""
+
+    def __init__(self, incarnation: int, number: int) -> None:
+        self.incarnation = incarnation
+        self.number = number  # the last one handed up
+        self.last = number  # the last one known to exist
+        self.held: dict[int, Message] = {}  # after a gap
+        self.contact: Contact | None = None
+        self.ask_at = inf
+
+
+class Multicast:
+    """The multicasts of one broker, and those that it receives.
+
+    Parameters
+    ----------
+    contact : Contact
+        Of this broker.
+    settings : Settings
+    incarnation : int
+        Of this broker.
+    """
+
+    def __init__(self, contact: Contact, settings: Settings, incarnation: int = 1) -> None:
+        self.number = 0
+        """Of the last one sent."""
+        self._contact = contact
+        self._settings = settings
+        self._incarnation = incarnation
+        self._sent: deque[Numbered] = deque(maxlen=settings.repairs)
+        self._streams: dict[str, _Stream] = {}
+
+    @property
+    def due(self) -> float:
+        """When `tick` has something to do next."""
+        return min((stream.ask_at for stream in self._streams.values()), default=inf)
+
+    def send(self, message: Message) -> list[Dispatch]:
+        """Number a message for all others of the cluster."""
+        self.number += 1
+        numbered = Numbered(self._contact.name, self._incarnation, self.number, message)
+        self._sent.append(numbered)
+        return [Dispatch(TO_CLUSTER, numbered)]
+
+    def receive(self, message: Numbered | Lacking | GivenUp, now: float) -> list[Dispatch]:
+        """Take a multicast, or what is said about one; what can be handed up goes `to_router`."""
+        if isinstance(message, Lacking):
+            return self._again(message)
+        if isinstance(message, GivenUp):
+            return self._given_up(message, now)
+        if message.sender == self._contact.name:
+            return []
+        stream, sends = self._stream(message.sender, message.incarnation, message.number - 1)
+        if message.incarnation != stream.incarnation or message.number <= stream.number:
+            return sends
+        stream.last = max(stream.last, message.number)
+        if len(stream.held) < self._settings.repairs or message.number == stream.number + 1:
+            stream.held[message.number] = message.body
+        return sends + self._hand_up(message.sender, stream, now)
+
+    def told(self, member: Member, now: float) -> list[Dispatch]:
+        """Take from a heartbeat or registration which number a member has sent last."""
+        name = member.contact.name
+        if name == self._contact.name:
+            return []
+        stream, sends = self._stream(name, member.incarnation, member.number)
+        if member.incarnation != stream.incarnation:
+            return sends
+        stream.contact = member.contact
+        stream.last = max(stream.last, member.number)
+        return sends + self._hand_up(name, stream, now)
+
+    def left(self, name: str) -> list[Dispatch]:
+        """A member is gone, and what is lacking with it: hand up what is there."""
+        stream = self._streams.get(name)
+        return self._flush(name, stream, stream.last) if stream else []
+
+    def tick(self, now: float) -> list[Dispatch]:
+        """Ask for what is lacking, when it is time."""
+        sends = []
+        for stream in self._streams.values():
+            if now >= stream.ask_at:
+                stream.ask_at = now + self._settings.answer
+                if stream.contact:
+                    first = stream.number + 1
+                    before = min(stream.held, default=stream.last + 1) - 1
+                    lacking = Lacking(
+                        self._contact, stream.incarnation, first, min(before, stream.number + AT_ONCE)
+                    )
+                    sends.append(Dispatch(to_broker(stream.contact), lacking))
+        return sends
+
+    def _stream(self, sender: str, incarnation: int, number: int) -> tuple[_Stream, list[Dispatch]]:
+        """The stream of a sender. A new one begins after `number`, or after 0 if an earlier one was known."""
+        stream = self._streams.get(sender)
+        sends: list[Dispatch] = []
+        if stream is None:
+            stream = self._streams[sender] = _Stream(incarnation, number)
+            if number:
+                sends.append(Dispatch(to_router(sender), Missed(sender)))
+        elif incarnation > stream.incarnation:
+            sends += self._flush(sender, stream, stream.last)
+            contact = stream.contact
+            stream = self._streams[sender] = _Stream(incarnation, 0)
+            stream.contact = contact
+        return stream, sends
+
+    def _hand_up(self, sender: str, stream: _Stream, now: float) -> list[Dispatch]:
+        sends = []
+        while (body := stream.held.pop(stream.number + 1, None)) is not None:
+            stream.number += 1
+            sends.append(Dispatch(to_router(sender), body))
+        if stream.number == stream.last:
+            stream.ask_at = inf
+        elif sends or stream.ask_at == inf:
+            # a little later: it may only have been overtaken
+            stream.ask_at = now + self._settings.answer / 4
+        return sends
+
+    def _flush(self, sender: str, stream: _Stream, last: int) -> list[Dispatch]:
+        """Hand up what is there up to a number, and say that something is missed, if it is."""
+        if stream.number >= last:
+            return []
+        sends = [Dispatch(to_router(sender), Missed(sender))]
+        sends += [
+            Dispatch(to_router(sender), stream.held.pop(number))
+            for number in sorted(stream.held)
+            if number <= last
+        ]
+        stream.number = last
+        stream.ask_at = inf
+        return sends
+
+    def _again(self, lacking: Lacking) -> list[Dispatch]:
+        if lacking.incarnation != self._incarnation:
+            return []
+        to = to_broker(lacking.contact)
+        kept = self._sent[0].number if self._sent else self.number + 1
+        sends: list[Dispatch] = []
+        if lacking.first < kept:
+            sends.append(Dispatch(to, GivenUp(self._contact.name, self._incarnation, kept)))
+        first, last = max(lacking.first, kept), min(lacking.last, self.number, lacking.first + AT_ONCE)
+        return sends + [Dispatch(to, self._sent[number - kept]) for number in range(first, last + 1)]
+
+    def _given_up(self, message: GivenUp, now: float) -> list[Dispatch]:
+        stream = self._streams.get(message.sender)
+        if stream is None or stream.incarnation != message.incarnation:
+            return []
+        stream.last = max(stream.last, message.kept - 1)
+        sends = self._flush(message.sender, stream, message.kept - 1)
+        return sends + self._hand_up(message.sender, stream, now)

@@ -1,0 +1,254 @@
+"""Links between clusters: heartbeats, and the search for who stands for a neighbour that is silent.
+
+After Xue and Feng 2005. Heartbeats carry the contacts of all members, so that a neighbour whose designated
+broker has died can be found again. Its members are probed, the highest first, until one answers *as
+designated*: so a search finds whom the election of that cluster has found, however late it is. The printed
+form takes the first that answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rtfilter.overlay.membership.contacts import Contact, Dispatch, Neighbour, Standing, to_broker
+from rtfilter.overlay.membership.settings import Settings
+from rtfilter.overlay.sending import Message
+
+
+class LinkHeartbeat(Message, frozen=True):
+    """A designated broker says to that of a linked cluster that it lives, and what the link is to it."""
+
+    neighbour: Neighbour
+    """Its own cluster."""
+    parent: str
+    children: tuple[str, ...]
+    path: tuple[str, ...]
+
+
+class Unlinked(Message, frozen=True):
+    """A cluster says that there is no link to it, as the other seems to think."""
+
+    cluster: str
+    """Whose designated broker says so."""
+
+
+class Probe(Message, frozen=True):
+    """Asks a broker whether it is the designated one of its cluster."""
+
+    contact: Contact
+    """Who asks."""
+
+
+class Probed(Message, frozen=True):
+    """The answer to a probe."""
+
+    contact: Contact
+    """Who answers."""
+    designated: Neighbour | None
+    """Its cluster, if it is the designated broker; None: not, or not yet."""
+
+
+class Search:
+    """Looks for the designated broker of a cluster among its members.
+
+    A pass asks each, the highest first, until one answers as designated. Who says "not yet" shows that the
+    cluster lives and is about to elect: then another pass follows, as many as there are retries.
+
+    Parameters
+    ----------
+    cluster : str
+    members : iterable of Contact
+    settings : Settings
+    contact : Contact
+        Of this broker.
+    """
+
+    def __init__(
+        self, cluster: str, members: Iterable[Contact], settings: Settings, contact: Contact
+    ) -> None:
+        self.cluster = cluster
+        self.failed = False
+        """Whether nobody is left to ask: the cluster is dead, or cannot be reached."""
+        self.due = float("-inf")
+        """When `tick` has something to do next."""
+        self._members = sorted(set(members), reverse=True)
+        self._settings = settings
+        self._contact = contact
+        self._at = 0  # the member that is asked
+        self._tries = 0
+        self._passes = 1
+        self._lives = False
+
+    def tick(self, now: float) -> list[Dispatch]:
+        """Ask, or ask the next, when it is time."""
+        if self.failed or now < self.due:
+            return []
+        if self._tries == self._settings.retries:
+            self._next()
+        if self._at == len(self._members):
+            if not self._lives or self._passes > self._settings.retries:
+                self.failed = True
+                return []
+            self._at, self._lives = 0, False
+            self._passes += 1
+        self._tries += 1
+        self.due = now + self._settings.answer
+        return [Dispatch(to_broker(self._members[self._at]), Probe(self._contact))]
+
+    def not_yet(self, contact: Contact, now: float) -> None:
+        """Somebody has answered, but not as designated: go on with the next one."""
+        self._lives = True
+        if self._at < len(self._members) and contact.name == self._members[self._at].name:
+            self._next()
+            # after a pass, give the election some time
+            self.due = now if self._at < len(self._members) else now + self._settings.heartbeat
+
+    def _next(self) -> None:
+        self._at += 1
+        self._tries = 0
+
+
+class _Link(NamedTuple):
+    neighbour: Neighbour
+    heard: float
+    search: Search | None = None
+
+
+class Links:
+    """The links of a designated broker to its parent and its children.
+
+    It finds out what has changed and says so by `standing`; what to do without a parent is for `Membership`.
+
+    Parameters
+    ----------
+    contact : Contact
+        Of this broker.
+    settings : Settings
+    """
+
+    def __init__(self, contact: Contact, settings: Settings) -> None:
+        self._contact = contact
+        self._settings = settings
+        self._links: dict[str, _Link] = {}
+        self._parent = ""
+        self._path: tuple[str, ...] = ()
+        self._root_term = 0
+        self._beat_at = float("-inf")
+
+    @property
+    def standing(self) -> Standing:
+        """Where the cluster stands."""
+        children = (self._links[name].neighbour for name in sorted(self._links) if name != self._parent)
+        parent = self._links[self._parent].neighbour if self._parent else None
+        return Standing(parent, tuple(children), self._path, self._root_term)
+
+    @property
+    def due(self) -> float:
+        """When `tick` has something to do next."""
+        searches = (link.search.due for link in self._links.values() if link.search)
+        silences = (link.heard + self._settings.silence for link in self._links.values() if not link.search)
+        return min((self._beat_at, *searches, *silences))
+
+    def linked(self, cluster: str) -> bool:
+        """Whether there is a link to it."""
+        return cluster in self._links
+
+    def adopt(self, standing: Standing, now: float) -> None:
+        """Go on where another designated broker of the cluster has been."""
+        neighbours = [*standing.children, *([standing.parent] if standing.parent else [])]
+        self._links = {neighbour.cluster: _Link(neighbour, now) for neighbour in neighbours}
+        self._parent = standing.parent.cluster if standing.parent else ""
+        self._path = standing.path
+        self._root_term = standing.root_term
+        self._beat_at = now
+
+    def be_root(self, term: int) -> None:
+        """The cluster is registered as the root."""
+        self.remove(self._parent)
+        self._path, self._root_term = (self._contact.cluster,), term
+
+    def cut_off(self) -> None:
+        """The cluster is no longer the root, or its parent is lost."""
+        self.remove(self._parent)
+        self._path, self._root_term = (), 0
+
+    def add_parent(self, neighbour: Neighbour, path: tuple[str, ...], now: float) -> None:
+        """Take a parent; `path` is the parent's."""
+        self._parent = neighbour.cluster
+        self._links[neighbour.cluster] = _Link(neighbour, now)
+        self._path, self._root_term = (*path, self._contact.cluster), 0
+        self._beat_at = now
+
+    def add_child(self, neighbour: Neighbour, now: float) -> None:
+        """Take a child."""
+        self._links[neighbour.cluster] = _Link(neighbour, now)
+
+    def remove(self, cluster: str) -> None:
+        """Drop a link, if there is one."""
+        self._links.pop(cluster, None)
+        if cluster == self._parent:
+            self._parent = ""
+            self._path = ()
+
+    def tick(self, mine: Neighbour, now: float) -> list[Dispatch]:
+        """Heartbeats, and probes of neighbours that are silent; links that are lost are dropped."""
+        sends: list[Dispatch] = []
+        if now >= self._beat_at:
+            sends += self.beat(mine, now)
+        for cluster, link in list(self._links.items()):
+            search = link.search
+            if search is None and now >= link.heard + self._settings.silence:
+                search = Search(cluster, link.neighbour.members, self._settings, self._contact)
+                self._links[cluster] = link._replace(search=search)
+            if search:
+                sends += search.tick(now)
+                if search.failed:
+                    self.remove(cluster)
+        return sends
+
+    def beat(self, mine: Neighbour, now: float) -> list[Dispatch]:
+        """A heartbeat to each neighbour."""
+        self._beat_at = now + self._settings.heartbeat
+        children = tuple(name for name in self._links if name != self._parent)
+        heartbeat = LinkHeartbeat(mine, self._parent, children, self._path)
+        return [Dispatch(to_broker(link.neighbour.designated), heartbeat) for link in self._links.values()]
+
+    def heartbeat(self, message: LinkHeartbeat, now: float) -> list[Dispatch]:
+        """Take a neighbour's heartbeat; links on which the two do not agree are dropped."""
+        theirs = message.neighbour
+        me = self._contact.cluster
+        link = self._links.get(theirs.cluster)
+        if link is None:
+            return self.unlinked(message)
+        if theirs.term < link.neighbour.term:
+            return []  # of a broker that no longer stands for its cluster, and will hear of it
+        if theirs.cluster == self._parent:
+            if me not in message.children or me in message.path:
+                self.remove(theirs.cluster)  # it has dropped us, or it is below us
+                return self.unlinked(message)
+            self._path = (*message.path, me) if message.path else ()
+        elif message.parent != me:
+            self.remove(theirs.cluster)
+            return self.unlinked(message)
+        self._links[theirs.cluster] = _Link(theirs, now)
+        return []
+
+    def unlinked(self, message: LinkHeartbeat) -> list[Dispatch]:
+        """Tell who thinks that it is linked that it is not."""
+        me = self._contact.cluster
+        if me != message.parent and me not in message.children:
+            return []
+        return [Dispatch(to_broker(message.neighbour.designated), Unlinked(me))]
+
+    def probed(self, message: Probed, now: float) -> None:
+        """Take the answer to a probe: the search is over, or goes on."""
+        link = self._links.get(message.contact.cluster)
+        if link is None or link.search is None:
+            return
+        if message.designated is None:
+            link.search.not_yet(message.contact, now)
+        else:
+            # heard now; whether it thinks that it is linked, its heartbeats will say
+            self._links[message.contact.cluster] = _Link(message.designated, now)
+            self._beat_at = now

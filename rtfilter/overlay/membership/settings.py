@@ -1,0 +1,51 @@
+"""How long brokers wait for each other, and how many children one takes."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final, NamedTuple
+
+
+class Settings(NamedTuple):
+    """What all brokers of a network should have alike. Times are in seconds.
+
+    Attributes
+    ----------
+    heartbeat : float
+        Between two heartbeats (T). A message should need less than a quarter of it.
+    missed : int
+        After so many heartbeats without a sign, a broker is taken for dead: after 3T, as the others suggest.
+    retries : int
+        Probes of each member of a silent cluster.
+    children : int
+        How many child clusters one takes at most (the paper: its degree). Members of the own cluster, and the
+        parent, do not count.
+    repairs : int
+        How many of the last multicasts a broker keeps, to send again what somebody has lost.
+    longest_wait : float
+        Between two attempts to join, at most, in heartbeats.
+    """
+
+    heartbeat: float = 1.0
+    missed: int = 3
+    retries: int = 3
+    children: int = 8
+    repairs: int = 1024
+    longest_wait: float = 8.0
+
+    @property
+    def silence(self) -> float:
+        """How long a live broker is never silent."""
+        return self.missed * self.heartbeat
+
+    @property
+    def answer(self) -> float:
+        """How long to wait for an answer."""
+        return self.heartbeat / 2
+
+    def time_out(self, chance: Random) -> float:
+        """A time-out: 3T and up to T/4 more, so that not all members wake at once."""
+        return self.silence + chance.uniform(0, self.heartbeat / 4)
+
+
+DEFAULT: Final = Settings()
