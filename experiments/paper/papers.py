@@ -70,7 +70,7 @@ matchers but the R\\*-tree are pure Python; its time is shown and not judged. Me
 for each reference to a set, a node or a profile and 1/8 for each bit that leaves hold, with the tree as the
 paper draws it; and what Python's allocator says while a matcher is built, where the tree shares what is
 alike.""",
-    {"alerting": "alerting.alerting"},
+    {"alerting": "alerting.alerting", "forwarding": "forwarding.forwarding"},
 )
 """Interval nodes for each attribute, beside the tree that they come from."""
 
