@@ -60,6 +60,8 @@ EXPERIMENTS = {
     "counting": Experiment("paper.counting", "the R*-tree compared with counting"),
     "survey": Experiment("survey.heuristics", "matchers over 0, 1 and *, by subscriptions and by ones"),
     "alerting": Experiment("alerting.alerting", "Bittner's comparison: filter nodes beside other methods"),
+    "forwarding": Experiment("forwarding.forwarding", "Bittner's ways of forwarding in a network of brokers"),
+    "hybrid": Experiment("hybrid.hybrid", "Xue and Feng: hybrid and hierarchical routing of events"),
     "thesis": Experiment("thesis.thesis", "Novák's thesis: trees of tests and ways to count"),
     "contest": Experiment("contest.run", "every matcher on every workload, from few to many subscriptions"),
     "record": Experiment("controllers.record", "logs of batches that every plan has run, for `controllers`"),

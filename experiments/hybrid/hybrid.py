@@ -1,0 +1,482 @@
+"""Hybrid routing beside hierarchical routing: total cost of the tree and average event delay.
+
+Xue and Feng (2005) simulated 100 clusters, each of a designated broker and ten others, in which all
+publishers publish one kind of event and all subscribers want it. ``hierarchical`` sends one message to each
+interested broker of a cluster, ``hybrid`` one multicast to all. The total cost counts messages of events
+between brokers; subscriptions, and what clients get, are told beside it. The paper does not say how fast its
+publishers publish, nor what a broker's work takes: there are three loads, see `LOADS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from random import Random
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+from experiments.hybrid.queueing import play
+from experiments.hybrid.routes import Floats, Routers
+from experiments.hybrid.whole import whole
+from experiments.paper import verdicts
+from experiments.paper.runner import Experiment, Run, main
+from experiments.paper.settings import Setting
+from experiments.paper.verdicts import Claim, Finding
+from rtfilter.overlay.simulation.clients import uniform
+from rtfilter.overlay.simulation.topology import Topology, embedded, transit_stub
+from rtfilter.replay.output import Row, table
+from rtfilter.text import plain
+
+HIERARCHICAL, HYBRID = STRATEGIES = ("hierarchical", "hybrid")
+
+
+class Load(NamedTuple):
+    """How fast events come, and what they take.
+
+    Attributes
+    ----------
+    window : float
+        Seconds in which each publisher publishes its event, at a random moment.
+    message, delivery : float
+        Seconds for which a broker is busy with a message to others, and to a client.
+    told : str
+        The same in words.
+    """
+
+    window: float
+    message: float
+    delivery: float
+    told: str
+
+
+LOADS = {
+    "1 ms": Load(1.0, 1e-3, 0.0, "each publishes once within a second; a message to a broker takes 1 ms"),
+    "0.1 ms": Load(1.0, 1e-4, 0.0, "the same, but it takes 0.1 ms"),
+    "at once": Load(0.0, 1e-3, 0.0, "all publish at the same moment; a message to a broker takes 1 ms"),
+    "clients": Load(1.0, 1e-3, 1e-3, "within a second; messages to brokers and to clients take 1 ms"),
+}
+"""By name. In the first one, 100 publishers are about as much as the busiest broker of hybrid routing can do,
+which sends to at most eight links and to its cluster."""
+SHOWN = {"latency": ("1 ms", "0.1 ms", "clients"), "elapsed": ("at once", "1 ms", "clients")}
+"""Loads of which each reading of the delay is told; claims are judged by the first one. Where publishers take
+a second, the time that is used is about that second."""
+
+_FULL = {
+    "clusters": 100, "brokers": 11, "links": 730, "degree": 8, "publishers": (100, 1000), "runs": 10,
+    "subscribers": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000),
+}  # fmt: skip
+SIZES: dict[str, dict[str, Any]] = {
+    "ci": _FULL | {"clusters": 20, "publishers": (20, 200), "runs": 2,
+                   "subscribers": (1, 5, 10, 20, 50, 100, 200, 500, 1000)},
+    "medium": _FULL | {"runs": 3},
+    "full": _FULL,
+}  # fmt: skip
+SETTINGS = {"own": Setting("own", "clusters of 11 brokers in a transit-stub network")}
+
+PLATEAU = 1000
+"""Subscribers above which the paper's curves are flat."""
+KNEES = {100: 100, 1000: 50}
+"""Subscribers at which the paper's curves of delay part, by number of publishers."""
+ABOUT = 2.0
+"""A number of subscribers is about another one up to this factor."""
+LINEAR = 0.95
+"""A curve is about linear if a line explains so much of its variance; partly: nine tenths."""
+WHOLE = "message by message"
+
+
+def measure(run: Run) -> None:
+    """Draw networks, and count and time events in each."""
+    pieces = {f"run {number}": 10.0 for number in range(1, run.sizes["runs"] + 1)} | {WHOLE: 3.0}
+    for piece in run.pieces(pieces):
+        if piece == WHOLE:
+            run.keep(piece, checked(run.sizes, run.seed))
+        else:
+            run.keep(piece, list(compared(run, int(piece.removeprefix("run ")))))
+
+
+def world(sizes: dict[str, Any], seed: str) -> tuple[Topology, list[str], list[str], Floats]:
+    """A network, the brokers of its subscribers and publishers, and when these publish, in parts of a window.
+
+    Fewer subscribers and publishers are the first ones of more.
+    """
+    rng = Random(f"network {seed}")
+    topology = embedded(
+        rng, transit_stub(rng, sizes["links"]), sizes["clusters"], sizes["brokers"], sizes["degree"]
+    )
+    subscribers = uniform(Random(f"subscribers {seed}"), topology, max(sizes["subscribers"]))
+    publishers = uniform(Random(f"publishers {seed}"), topology, max(sizes["publishers"]))
+    moments = Random(f"moments {seed}")
+    return topology, subscribers, publishers, np.array([moments.random() for _ in publishers])
+
+
+def compared(run: Run, number: int) -> Iterator[Row]:
+    """A row for each strategy, number of subscribers and number of publishers."""
+    topology, subscribers, publishers, moments = world(dict(run.sizes), f"{run.seed} {number}")
+    for strategy in STRATEGIES:
+        routers = Routers(topology, strategy)
+        done = 0
+        for count in run.sizes["subscribers"]:
+            routers.subscribe(subscribers[done:count], done)
+            done = count
+            routes = routers.routes(publishers)
+            interested = set(subscribers[:count])
+            for some in run.sizes["publishers"]:
+                row: Row = {
+                    "run": number, "strategy": strategy, "publishers": some, "subscribers": count,
+                    "clusters": len({topology.cluster_of[broker] for broker in interested}),
+                    "brokers": len(interested), "subscription messages": sum(routers.sent.values()),
+                }  # fmt: skip
+                for name, load in LOADS.items():
+                    times = load.window * moments[:some]
+                    played = play(routes.first(some), times, load.message, load.delivery)
+                    row |= {
+                        "messages": played.messages, "receipts": played.receipts,
+                        f"latency {name}": played.delay / played.receipts,
+                        f"elapsed {name}": (played.last - times.min()) / played.receipts,
+                    }  # fmt: skip
+                yield row
+            run.advance(0.5 / len(run.sizes["subscribers"]))
+
+
+def checked(sizes: Any, seed: int) -> list[Row]:
+    """Rows that say whether the same comes of a network in which each message is really routed."""
+    topology, subscribers, publishers, moments = world(dict(sizes), f"{seed} 1")
+    count = sizes["subscribers"][-4]
+    load = LOADS["clients"]
+    some, times = publishers[: sizes["publishers"][0]], load.window * moments[: sizes["publishers"][0]]
+    rows = []
+    for strategy in STRATEGIES:
+        routers = Routers(topology, strategy)
+        routers.subscribe(subscribers[:count])
+        short = play(routers.routes(some), times, load.message, load.delivery)
+        long = whole(topology, strategy, subscribers[:count], some, times, load.message, load.delivery)
+        rows.append({
+            "whole": strategy, "publishers": len(some), "subscribers": count, "messages": long.messages,
+            "same": short.messages == long.messages and short.receipts == long.receipts,
+            "apart": abs(short.delay - long.delay) / long.delay,
+        })  # fmt: skip
+    return rows
+
+
+# -- what is read from the rows ------------------------------------------------------------------------------
+
+
+class Curve(NamedTuple):
+    """Means over all runs by number of subscribers, with their intervals.
+
+    Attributes
+    ----------
+    at : list of int
+        Numbers of subscribers.
+    means, halves : list of float
+        Means, and half of the widths of their 95 % confidence intervals.
+    """
+
+    at: list[int]
+    means: list[float]
+    halves: list[float]
+
+
+def curve(rows: Sequence[Row], strategy: str, publishers: int, cell: str) -> Curve:
+    """The curve of one quantity."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        if (row.get("strategy"), row["publishers"]) == (strategy, publishers):
+            found.setdefault(row["subscribers"], []).append(row[cell])
+    return Curve(list(found), [mean(own) for own in found.values()], [_half(own) for own in found.values()])
+
+
+def _half(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    return float(stats.t.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+
+
+def all_publishers(rows: Sequence[Row]) -> list[int]:
+    """The numbers of publishers, ascending."""
+    return sorted({row["publishers"] for row in rows if "strategy" in row})
+
+
+def plateau(own: Curve) -> int:
+    """The least number of subscribers from which on all means are within 5 % of the last."""
+    near = [abs(value - own.means[-1]) <= verdicts.NEGLIGIBLE * own.means[-1] for value in own.means]
+    first = len(near) - next((at for at, is_near in enumerate(reversed(near)) if not is_near), len(near))
+    return own.at[first]
+
+
+def knee(one: Curve, other: Curve) -> int | None:
+    """The least number of subscribers from which on the first is always more than 5 % above the other."""
+    above = [a > (1 + verdicts.NEGLIGIBLE) * b for a, b in zip(one.means, other.means, strict=True)]
+    first = len(above) - next((at for at, is_above in enumerate(reversed(above)) if not is_above), len(above))
+    return one.at[first] if first < len(one.at) else None
+
+
+def about(found: int | None, wanted: int) -> str:
+    """Whether a number of subscribers is about another one; partly if within twice that factor."""
+    if found is None:
+        return verdicts.FAILS
+    factor = max(found / wanted, wanted / found)
+    return verdicts.HOLDS if factor <= ABOUT else verdicts.PARTLY if factor <= 2 * ABOUT else verdicts.FAILS
+
+
+def _until(found: int, wanted: int) -> str:
+    """Whether a number of subscribers is at most another one; partly if it is about that."""
+    return (
+        verdicts.HOLDS if found <= wanted else verdicts.PARTLY if found <= ABOUT * wanted else verdicts.FAILS
+    )
+
+
+def linear(own: Curve, end: int) -> float:
+    """The share of a curve's variance up to a number of subscribers that a line explains."""
+    points = [(at, value) for at, value in zip(own.at, own.means, strict=True) if at <= end]
+    if len(points) < 3:
+        return 1.0
+    fitted = stats.linregress(*zip(*points, strict=True))
+    return float(fitted.rvalue) * float(fitted.rvalue)
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """The paper's claims on the total cost and on the delay, by both readings."""
+    some = all_publishers(rows)
+    found = [*_on_cost(rows, some)]
+    for cell, told in (("latency", "mean latency"), ("elapsed", "time used by receipts")):
+        found += _on_delay(rows, some, cell, told)
+    found.append(("routing each message gives the same as following routes", "", _same(rows)))
+    return [Claim(claim, paper, finding, verdicts.NOT_TIMED) for claim, paper, finding in found]
+
+
+Three = tuple[str, str, Finding]
+
+
+def _on_cost(rows: Sequence[Row], some: Sequence[int]) -> Iterator[Three]:
+    curves = {
+        (strategy, count): curve(rows, strategy, count, "messages")
+        for strategy in STRATEGIES for count in some
+    }  # fmt: skip
+    for strategy in STRATEGIES:
+        flat = [plateau(curves[strategy, count]) for count in some]
+        yield (
+            f"cost: {strategy} routing is flat above about {PLATEAU:,} subscribers", "both are",
+            Finding(f"within 5 % of the end from {_each(flat, some)} subscribers on",
+                    verdicts.both(*(_until(at, PLATEAU) for at in flat))),
+        )  # fmt: skip
+    knees = [knee(curves[HIERARCHICAL, count], curves[HYBRID, count]) for count in some]
+    never = Finding("the curves do not part", verdicts.FAILS)
+    parts = [_surely(rows, count, at, "messages") for count, at in zip(some, knees, strict=True) if at]
+    yield (
+        "cost: above a critical point hybrid routing is cheaper", "it is",
+        Finding(f"more than 5 % from {_each(knees, some)} subscribers on; {'; '.join(t for t, _ in parts)}",
+                verdicts.both(*(verdict for _, verdict in parts))) if parts else never,
+    )  # fmt: skip
+    last = [[curves[strategy, count].means[-1] for strategy in STRATEGIES] for count in some]
+    gaps = [one - other for one, other in last]
+    yield (
+        "cost: the gap grows with the number of publishers", "it does",
+        Finding(f"at the end {_each([plain(gap, 3, ',') for gap in gaps], some)} messages, "
+                f"{_each([plain(one / other, 3) for one, other in last], some)} times as many",
+                verdicts.HOLDS if gaps == sorted(set(gaps)) else verdicts.FAILS),
+    )  # fmt: skip
+    end = min(at or PLATEAU for at in knees)
+    shares = [linear(own, end) for own in curves.values()]
+    yield (
+        "cost: below the critical point both grow about linearly", "they do",
+        Finding(f"up to {end} subscribers a line explains {min(shares):.0%} to {max(shares):.0%}",
+                verdicts.rather_above([(s, s, s) for s in shares], 0.9, LINEAR)),
+    )  # fmt: skip
+    yield (
+        "cost: more publishers move the critical point to fewer subscribers", "they do",
+        Finding(f"it is at {_each(knees, some)} subscribers",
+                verdicts.HOLDS if knees[-1] and knees[0] and knees[-1] < knees[0] else verdicts.FAILS),
+    )  # fmt: skip
+
+
+def _on_delay(rows: Sequence[Row], some: Sequence[int], cell: str, reading: str) -> Iterator[Three]:
+    first, *others = SHOWN[cell]
+    judged = f"{cell} {first}"
+    ones = {count: curve(rows, HIERARCHICAL, count, judged) for count in some}
+    both = {count: curve(rows, HYBRID, count, judged) for count in some}
+    for count, wanted in zip(some, KNEES.values(), strict=False):
+        at = knee(ones[count], both[count])
+        other = ", ".join(
+            f"{name}: {_told(knee(*(curve(rows, s, count, f'{cell} {name}') for s in STRATEGIES)))}"
+            for name in others
+        )
+        yield (
+            f"delay, {reading}: with {count:,} publishers the curves part at {wanted} subscribers",
+            f"at {wanted}",
+            Finding(f"more than 5 % from {_told(at)} subscribers on ({other})", about(at, wanted)),
+        )
+    after = [_surely(rows, count, knee(ones[count], both[count]), judged) for count in some]
+    yield (
+        f"delay, {reading}: hybrid routing is never slower", "equal, then lower",
+        Finding("; ".join(told for told, _ in after), verdicts.both(*(verdict for _, verdict in after))),
+    )  # fmt: skip
+    yield (
+        f"delay, {reading}: hierarchical routing gets slower, and the more so the more there are",
+        "it grows ever more steeply", _shape(rows, some, cell, HIERARCHICAL, _grows, _steep),
+    )  # fmt: skip
+    yield (
+        f"delay, {reading}: hybrid routing rises to a peak, then falls", "it does",
+        _shape(rows, some, cell, HYBRID, _rises_first, _falls_later),
+    )  # fmt: skip
+
+
+def _shape(
+    rows: Sequence[Row], some: Sequence[int], cell: str, strategy: str,
+    first: Callable[[Curve], bool], second: Callable[[Curve], bool],
+) -> Finding:  # fmt: skip
+    """Whether curves have two traits, by the first load; what they are by all loads."""
+    told, judged = [], []
+    for name in SHOWN[cell]:
+        for count in some:
+            own = curve(rows, strategy, count, f"{cell} {name}")
+            peak = int(np.argmax(own.means))
+            parts = (own.means[0], own.means[peak], own.means[-1])
+            told.append(
+                f"{name}, {count:,}: {' to '.join(plain(1000 * value, 3, ',') for value in parts)} ms, "
+                f"the most at {own.at[peak]:,}"
+            )
+            if name == SHOWN[cell][0]:
+                judged += [verdicts.HOLDS if trait(own) else verdicts.FAILS for trait in (first, second)]
+    return Finding("; ".join(told), verdicts.both(*judged))
+
+
+def _grows(own: Curve) -> bool:
+    """It never falls by more than what is negligible, and ends above its beginning."""
+    least = np.maximum.accumulate(own.means)
+    return bool((np.array(own.means) >= (1 - verdicts.NEGLIGIBLE) * least).all()) and (
+        own.means[-1] > (1 + verdicts.NEGLIGIBLE) * own.means[0]
+    )
+
+
+def _steep(own: Curve) -> bool:
+    """Its second half, by subscribers, rises more than the first one."""
+    middle = float(np.interp(own.at[-1] / 2, own.at, own.means))
+    return own.means[-1] - middle > middle - own.means[0] > 0
+
+
+def _rises_first(own: Curve) -> bool:
+    return max(own.means) > (1 + verdicts.NEGLIGIBLE) * own.means[0]
+
+
+def _falls_later(own: Curve) -> bool:
+    return own.means[-1] < (1 - verdicts.NEGLIGIBLE) * max(own.means) and own.means[0] < max(own.means)
+
+
+def _surely(rows: Sequence[Row], count: int, begin: int | None, cell: str) -> tuple[str, str]:
+    """In how many runs and places hybrid routing has no more of something, from some subscribers on.
+
+    Times of a place may differ by a thousandth, as the order of messages is another one.
+    """
+    place = {
+        (row["strategy"], row["run"], row["subscribers"]): row[cell]
+        for row in rows if row.get("strategy") and row["publishers"] == count
+    }  # fmt: skip
+    pairs = [
+        (value, place[HYBRID, number, at])
+        for (strategy, number, at), value in place.items()
+        if strategy == HIERARCHICAL and at >= (begin or 0)
+    ]
+    least = [other <= 1.001 * one for one, other in pairs]
+    ratio = max(one / other for one, other in pairs)
+    return (
+        f"{count:,} publishers: in {sum(least)} of {len(least)} cases, up to {plain(ratio, 3)} times",
+        verdicts.HOLDS if all(least) else verdicts.PARTLY if any(least) else verdicts.FAILS,
+    )
+
+
+def _same(rows: Sequence[Row]) -> Finding:
+    own = [row for row in rows if "whole" in row]
+    told = "; ".join(
+        f"{row['whole']}, {row['subscribers']:,} subscribers and {row['publishers']:,} publishers: "
+        f"{row['messages']:,} messages, delays apart by {row['apart']:.0e}" for row in own
+    )  # fmt: skip
+    good = all(row["same"] and row["apart"] < 1e-9 for row in own)
+    return Finding(told, verdicts.HOLDS if good else verdicts.FAILS)
+
+
+def _told(at: int | None) -> str:
+    return "nowhere" if at is None else f"{at:,}"
+
+
+def _each(values: Sequence[Any], some: Sequence[int]) -> str:
+    told = [value if isinstance(value, str) else _told(value) for value in values]
+    return " and ".join(f"{value} ({count:,} publishers)" for value, count in zip(told, some, strict=True))
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Messages and delays by subscribers, and how many clusters and brokers are interested."""
+    parts = []
+    for count in all_publishers(rows):
+        cells = ["messages", *(f"{kind} {name}" for kind, shown in SHOWN.items() for name in shown)]
+        curves = {(s, cell): curve(rows, s, count, cell) for s in STRATEGIES for cell in cells}
+        for kind in ("messages", "latency", "elapsed"):
+            columns: dict[str, str] = {"subscribers": f"PUB {count}: {UNITS[kind]}"}
+            lines: list[Row] = [{"subscribers": f"{at:,}"} for at in curves[HYBRID, "messages"].at]
+            for cell in [cell for cell in cells if cell.startswith(kind)]:
+                for strategy in STRATEGIES:
+                    name = f"{SHORT[strategy]} {cell.removeprefix(kind).strip()}".strip()
+                    columns[name] = name
+                    own = curves[strategy, cell]
+                    factor = FACTORS[kind]
+                    for line, value, half in zip(lines, own.means, own.halves, strict=True):
+                        line[name] = f"{plain(factor * value, 3, ',')} ±{half / value:.0%}"
+            if kind == "messages":
+                for cell in ("clusters", "brokers", "subscription messages"):
+                    columns[cell] = cell.replace("subscription messages", "for subscriptions")
+                    for line, value in zip(lines, curve(rows, HYBRID, count, cell).means, strict=True):
+                        line[cell] = plain(value, 4, ",")
+            parts.append(table(lines, columns))
+    loads = "\n".join(f"{name}: {load.told}." for name, load in LOADS.items())
+    notes = (
+        "hr: hierarchical routing, hrm: hybrid routing; means of all runs, with 95 % intervals.\n"
+        "Clusters and brokers: those with a subscriber. Messages to clients are as many by both.\n"
+        "PUB: number of publishers.\n"
+        f"{loads}"
+    )
+    return "\n\n".join([*parts, notes])
+
+
+SHORT = {HIERARCHICAL: "hr", HYBRID: "hrm"}
+UNITS = {"messages": "messages", "latency": "latency, ms", "elapsed": "time by receipts, ms"}
+FACTORS = {"messages": 1.0, "latency": 1e3, "elapsed": 1e3}
+
+
+def draw(rows: Sequence[Row], title: str) -> Figure:
+    """Draw cost and both readings of the delay by subscribers, a column for each number of publishers."""
+    some = all_publishers(rows)
+    figure = Figure(figsize=(9, 9.5), layout="constrained")
+    figure.suptitle(title, fontsize=10)
+    panels = figure.subplots(3, len(some), squeeze=False, sharex=True)
+    for column, count in enumerate(some):
+        for line, kind in enumerate(UNITS):
+            axes: Axes = panels[line][column]
+            loads = ("",) if kind == "messages" else SHOWN[kind][:2]
+            for strategy, colour, mark in ((HIERARCHICAL, "C0", "o"), (HYBRID, "C1", "s")):
+                for load, style in zip(loads, ("-", "--"), strict=False):
+                    own = curve(rows, strategy, count, f"{kind} {load}".strip())
+                    axes.errorbar(
+                        own.at, FACTORS[kind] * np.array(own.means), FACTORS[kind] * np.array(own.halves),
+                        color=colour, marker=mark, markersize=4, linestyle=style,
+                        label=f"{strategy}, {load}".rstrip(", "),
+                    )  # fmt: skip
+            axes.set(xscale="log", yscale="log" if kind == "elapsed" else "linear")
+            if not column:
+                axes.set_ylabel(UNITS[kind])
+        panels[0][column].set_title(f"{count:,} publishers")
+        panels[-1][column].set_xlabel("subscribers")
+    for line in panels:
+        line[0].legend(fontsize=8)
+    return figure
+
+
+EXPERIMENT = Experiment(
+    "hybrid", "hybrid and hierarchical routing", measure, text, claims, draw, SETTINGS, SIZES
+)
+SETTING_NAMES = tuple(SETTINGS)
+main = partial(main, EXPERIMENT, SETTING_NAMES)

@@ -1,0 +1,147 @@
+"""The routes of events that all subscribers want, asked of real routers.
+
+If all events are alike, what a broker does with one depends on nothing but from where it came. So each router
+is asked once for each connection from which events come to it, and all events follow the answers. That this
+gives the messages and times of a network in which each message is really routed is a test.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtfilter.events.schema import Schema
+from rtfilter.overlay.names import Connection, EventId, Kind, client
+from rtfilter.overlay.router import Router
+from rtfilter.overlay.routing_messages import Event
+from rtfilter.overlay.sending import Send
+from rtfilter.overlay.simulation.network import parcel
+from rtfilter.overlay.simulation.topology import LAN, Topology
+
+TYPE = "quote"
+SCHEMA = Schema({"price": int})
+ALL = "price >= 0"
+"""What all subscribers want."""
+EVENT = {"price": 1}
+"""What all publishers publish: one kind of event, as the paper has it."""
+PUBLISHER = client("publisher")
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Routes(NamedTuple):
+    """What is done with an event in each state: at a broker, coming from a connection.
+
+    Each *act* of a state takes time of the broker: it tells a client, or sends a message, which arrives in
+    one or more states of others.
+
+    Attributes
+    ----------
+    broker : (states,) int array
+    acts : (states + 1,) int array
+        Where the acts of each state begin.
+    arrivals : (acts + 1,) int array
+        Where the arrivals of each act begin. An act without any tells a client.
+    state : (arrivals,) int array
+    seconds : (arrivals,) float array
+        How long the message is under way.
+    starts : (publishers,) int array
+        The state in which the event of each publisher begins.
+    """
+
+    broker: Ints
+    acts: Ints
+    arrivals: Ints
+    state: Ints
+    seconds: Floats
+    starts: Ints
+
+    def first(self, publishers: int) -> Routes:
+        """The routes of the first publishers alone."""
+        return self._replace(starts=self.starts[:publishers])
+
+
+class Routers:
+    """Routers of a fixed tree that speak to each other at once, one message after the other.
+
+    Parameters
+    ----------
+    topology : Topology
+    strategy : str
+        How they route.
+
+    Attributes
+    ----------
+    sent : Counter
+        Messages so far by kind, without the events of `routes`. A multicast counts once.
+    """
+
+    def __init__(self, topology: Topology, strategy: str) -> None:
+        self.topology = topology
+        self.places = {broker: topology.place(broker) for broker in topology.brokers}
+        self.routers = {broker: Router(broker, 1, {TYPE: SCHEMA}, strategy) for broker in topology.brokers}
+        self.sent: Counter[str] = Counter()
+        for broker, router in self.routers.items():
+            router.place(self.places[broker], 0.0)  # who is new has nothing to tell
+        self._asked = 0
+
+    def subscribe(self, brokers: Iterable[str], first: int = 0) -> None:
+        """Let a client at each of some brokers subscribe; clients are numbered."""
+        for number, broker in enumerate(brokers, first):
+            _, sends = self.routers[broker].subscribe(f"s{number}", TYPE, ALL, 0.0)
+            self._settle(broker, sends)
+
+    def _settle(self, broker: str, sends: Sequence[Send]) -> None:
+        waiting = deque((broker, send) for send in sends)
+        while waiting:
+            sender, (to, message) = waiting.popleft()
+            self.sent[type(message).__name__] += 1
+            for receiver, source in parcel(self.places[sender], to).receivers.items():
+                more = self.routers[receiver].receive(message, source, 0.0)
+                waiting.extend((receiver, send) for send in more)
+
+    def routes(self, publishers: Sequence[str]) -> Routes:
+        """Ask the routers where events of some brokers' clients go."""
+        states: dict[tuple[str, Connection], int] = {}
+        order: list[tuple[str, Connection]] = []
+
+        def number(broker: str, source: Connection) -> int:
+            key = broker, source
+            if key not in states:
+                states[key] = len(order)
+                order.append(key)
+            return states[key]
+
+        starts = [number(broker, PUBLISHER) for broker in publishers]
+        acts, arrivals, targets, seconds = [0], [0], list[int](), list[float]()
+        for broker, source in order:  # grows meanwhile
+            for to, _ in self._ask(broker, source):
+                if to.kind is not Kind.CLIENT:
+                    for receiver, seen in parcel(self.places[broker], to).receivers.items():
+                        targets.append(number(receiver, seen))
+                        seconds.append(self._seconds(broker, receiver))
+                arrivals.append(len(targets))
+            acts.append(len(arrivals) - 1)
+        brokers = {broker: at for at, broker in enumerate(self.topology.brokers)}
+        return Routes(
+            np.array([brokers[broker] for broker, _ in order]), np.array(acts), np.array(arrivals),
+            np.array(targets, np.int64), np.array(seconds, np.float64), np.array(starts),
+        )  # fmt: skip
+
+    def _ask(self, broker: str, source: Connection) -> list[Send]:
+        """What a broker sends for an event that comes from a connection."""
+        router = self.routers[broker]
+        self._asked += 1
+        id = EventId("asked", 1, self._asked)
+        if source.kind is Kind.CLIENT:
+            return router.publish(source.name, TYPE, EVENT, 0.0, id)[1]
+        return router.receive(Event(id, TYPE, EVENT), source, 0.0)
+
+    def _seconds(self, sender: str, receiver: str) -> float:
+        one, other = self.topology.cluster_of[sender], self.topology.cluster_of[receiver]
+        return LAN if one == other else self.topology.latencies[one, other]

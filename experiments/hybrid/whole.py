@@ -1,0 +1,55 @@
+"""The same without short cuts: each message goes through the router of each broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from experiments.hybrid.queueing import Played
+from experiments.hybrid.routes import ALL, EVENT, SCHEMA, TYPE, Floats
+from rtfilter.overlay.names import EventId
+from rtfilter.overlay.router import Router
+from rtfilter.overlay.routing_messages import Notify
+from rtfilter.overlay.sending import Send
+from rtfilter.overlay.simulation.network import Costs, Network
+from rtfilter.overlay.simulation.topology import Topology
+
+QUIET = 1000.0
+"""Seconds in which all subscriptions have gone wherever they go."""
+
+
+def whole(
+    topology: Topology, strategy: str, subscribers: Sequence[str], publishers: Sequence[str], times: Floats,
+    message: float, delivery: float,
+) -> Played:  # fmt: skip
+    """Let clients of some brokers subscribe, others publish, and say what came of it; see `queueing.play`."""
+
+    def made(name: str, incarnation: int) -> Router:
+        router = Router(name, incarnation, {TYPE: SCHEMA}, strategy)
+        router.place(topology.place(name), 0.0)
+        return router
+
+    network = Network(topology, made)
+    for number, broker in enumerate(subscribers):
+        network.ask(0.0, broker, partial(_subscribe, f"s{number}"))
+    network.run()
+    network.env.run(QUIET)
+    network.costs = Costs(message, delivery)
+    network.messages.clear()
+    published: dict[EventId, float] = {}
+
+    def publish(at: float, router: Router, now: float) -> list[Send]:
+        id, sends = router.publish("publisher", TYPE, EVENT, now)
+        published[id] = at
+        return sends
+
+    for broker, at in zip(publishers, times.tolist(), strict=True):
+        network.ask(QUIET + at, broker, partial(publish, QUIET + at))
+    network.run()
+    told = [(each.at, each.message) for each in network.deliveries]
+    delays = [at - published[event.id] for at, event in told if isinstance(event, Notify)]
+    return Played(network.sent("Event"), len(delays), sum(delays), max(at for at, _ in told) - QUIET)
+
+
+def _subscribe(client: str, router: Router, now: float) -> list[Send]:
+    return router.subscribe(client, TYPE, ALL, now)[1]

@@ -1,0 +1,322 @@
+"""Machines of brokers that speak to each other in simulated time.
+
+Each broker is a queue and one server: it reads one message after the other in the order in which they came,
+and takes a fixed time for each message that it sends. Then the message is on its way for the latency of the
+link. Messages from one broker to another one never overtake each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+import simpy
+
+from rtfilter.overlay.names import Connection, Kind, link, member
+from rtfilter.overlay.place import Place
+from rtfilter.overlay.sending import Message, Send
+from rtfilter.overlay.simulation.faults import Fault, What
+from rtfilter.overlay.simulation.topology import LAN, Topology
+
+
+class Machine(Protocol):
+    """A pure state machine: what a broker is made of."""
+
+    def receive(self, message: Any, source: Any, now: float) -> list[Send]:
+        """Take a message, and say what is to be sent."""
+
+    def tick(self, now: float) -> list[Send]:
+        """Let time pass, and say what is to be sent."""
+
+
+Work = Callable[[Any, float], Iterable[Send]]
+"""What a broker is asked to do: called with its machine and the time."""
+
+
+class Costs(NamedTuple):
+    """How long things take, in seconds.
+
+    Attributes
+    --------
+    message : float
+        A broker is busy with each message that it sends to another one, or to all of its cluster at once.
+    delivery : float
+        It is busy with each message to a client.
+    lan : float
+        A message within a cluster is under way.
+    """
+
+    message: float = 0.0
+    delivery: float = 0.0
+    lan: float = LAN
+
+
+FREE = Costs()
+
+
+class Losses(NamedTuple):
+    """The share of messages that never arrive: of multicasts for each receiver alone, and of all others."""
+
+    multicast: float = 0.0
+    unicast: float = 0.0
+
+
+NO_LOSSES = Losses()
+
+
+class Delivery(NamedTuple):
+    """A message to a client.
+
+    Attributes
+    --------
+    broker, client : str
+    message : Message
+    at : float
+        Seconds from the start.
+    """
+
+    broker: str
+    client: str
+    message: Message
+    at: float
+
+
+class Parcel(NamedTuple):
+    """Who gets a message, each with the connection by which it sees the sender; and what the message goes by.
+
+    Attributes
+    --------
+    receivers : mapping of str to connection
+        By the receiver's name.
+    line : str
+        The receiver's name, or that of the own cluster.
+    many : bool
+        Whether it is a multicast.
+    """
+
+    receivers: Mapping[str, Any]
+    line: str
+    many: bool = False
+
+
+class Station:
+    """A broker: its machine while it lives, and what it has not read yet."""
+
+    def __init__(self, name: str, env: simpy.Environment) -> None:
+        self.name = name
+        self.incarnation = 0
+        self.machine: Any = None
+        self.inbox: simpy.Store = simpy.Store(env)
+        self.running: list[simpy.Process] = []
+
+
+class Network:
+    """A simulated network.
+
+    Parameters
+    --------
+    topology : Topology
+    make : callable
+        Makes the machine of a broker from its name and incarnation, which counts from 1.
+    costs : Costs
+    losses : Losses
+    interval : float, optional
+        Seconds between the ticks of a broker. Without it nothing ticks, and `run` ends when all is silent.
+    jitter : float
+        Most seconds by which a message comes later than its link's latency.
+    seed : int
+        Of losses, jitter and the first ticks.
+
+    Attributes
+    --------
+    env : simpy.Environment
+        Its time.
+    messages : Counter
+        How many messages were sent, by kind, sender, and receiver or the own cluster. One to all of a cluster
+        counts once.
+    lost : Counter
+        How many of them did not arrive, by kind.
+    deliveries : list of Delivery
+    """
+
+    def __init__(
+        self, topology: Topology, make: Callable[[str, int], Machine], *, costs: Costs = FREE,
+        losses: Losses = NO_LOSSES, interval: float | None = None, jitter: float = 0.0, seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.topology = topology
+        self.costs, self.losses, self.interval, self.jitter = costs, losses, interval, jitter
+        self.env = simpy.Environment()
+        self.messages: Counter[tuple[str, str, str]] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.deliveries: list[Delivery] = []
+        self.hear: Callable[[Delivery], None] = self.deliveries.append
+        """What is done with a message to a client; it may be replaced."""
+        self._make = make
+        self._rng = Random(seed)
+        self._cut: Counter[frozenset[str]] = Counter()
+        self._places: dict[str, Place] = {}
+        self._latest: dict[tuple[str, str], float] = {}
+        self.stations = {name: Station(name, self.env) for name in self._names()}
+        for station in self.stations.values():
+            self._start(station)
+
+    # -- what subclasses may know better ---------------------------------------------------------------------
+
+    def _names(self) -> list[str]:
+        return self.topology.brokers
+
+    def _parcel(self, sender: Station, to: Any) -> Parcel:
+        """Who gets what a router sends: by its place, which it has from the topology."""
+        if sender.name not in self._places:
+            self._places[sender.name] = self.topology.place(sender.name)
+        return parcel(self._places[sender.name], to)
+
+    # -- what is done to it ----------------------------------------------------------------------------------
+
+    def machine(self, broker: str) -> Any:
+        """The machine of a broker; None while it is crashed."""
+        return self.stations[broker].machine
+
+    def ask(self, at: float, broker: str, work: Work) -> None:
+        """Let a client ask a broker for something at a moment; it waits in the queue as messages do."""
+        self._later(at - self.env.now, lambda: self._put(self.stations[broker], work))
+
+    def suffer(self, faults: Iterable[Fault]) -> None:
+        """Let things fail as a schedule has it."""
+        for fault in faults:
+            self._later(fault.at - self.env.now, partial(self._fail, fault))
+
+    def _fail(self, fault: Fault) -> None:
+        if fault.what is What.CUT:
+            self.cut(fault.names)
+        elif fault.what is What.HEAL:
+            self.heal(fault.names)
+        else:
+            for broker in sorted(fault.names):
+                (self.crash if fault.what is What.CRASH else self.restart)(broker)
+
+    def crash(self, broker: str) -> None:
+        """Stop a broker at once."""
+        station = self.stations[broker]
+        for process in station.running:
+            process.interrupt()
+        station.running, station.machine = [], None
+        station.inbox = simpy.Store(self.env)
+
+    def restart(self, broker: str) -> None:
+        """Start a broker again, which knows nothing."""
+        if self.stations[broker].machine is None:
+            self._start(self.stations[broker])
+
+    def cut(self, clusters: frozenset[str]) -> None:
+        """Cut clusters off from all others. What was cut off twice has to heal twice."""
+        self._cut[clusters] += 1
+
+    def heal(self, clusters: frozenset[str]) -> None:
+        """End a cut."""
+        self._cut[clusters] -= 1
+        self._cut += Counter()  # without zeros
+
+    def run(self, until: float | None = None) -> None:
+        """Let time pass until a moment; without one, until nothing happens any more."""
+        self.env.run(until)
+
+    def sent(self, *kinds: str) -> int:
+        """How many messages of some kinds, or of all, brokers have sent to each other."""
+        return sum(count for (kind, *_), count in self.messages.items() if not kinds or kind in kinds)
+
+    # -- how it works ----------------------------------------------------------------------------------------
+
+    def _start(self, station: Station) -> None:
+        station.incarnation += 1
+        station.machine = self._make(station.name, station.incarnation)
+        station.running = [self.env.process(self._serve(station))]
+        if self.interval is not None:
+            station.running.append(self.env.process(self._tick(station, self.interval)))
+
+    def _serve(self, station: Station) -> Generator[simpy.Event, Any, None]:
+        try:
+            while True:
+                work: Work = yield station.inbox.get()
+                for send in work(station.machine, self.env.now):
+                    yield from self._send(station, send)
+        except simpy.Interrupt:
+            return
+
+    def _tick(self, station: Station, interval: float) -> Generator[simpy.Event, Any, None]:
+        try:
+            yield self.env.timeout(self._rng.uniform(0, interval))
+            while True:
+                self._put(station, lambda machine, now: machine.tick(now))
+                yield self.env.timeout(interval)
+        except simpy.Interrupt:
+            return
+
+    def _send(self, station: Station, send: Send) -> Generator[simpy.Event, Any, None]:
+        to, message = send
+        if isinstance(to, Connection) and to.kind is Kind.CLIENT:
+            if self.costs.delivery:
+                yield self.env.timeout(self.costs.delivery)
+            self.hear(Delivery(station.name, to.name, message, self.env.now))
+            return
+        if self.costs.message:
+            yield self.env.timeout(self.costs.message)
+        receivers, line, many = self._parcel(station, to)
+        kind = type(message).__name__
+        self.messages[kind, station.name, line] += 1
+        lost = self.losses.multicast if many else self.losses.unicast
+        for receiver, source in receivers.items():
+            if (lost and self._rng.random() < lost) or self._apart(station.name, receiver):
+                self.lost[kind] += 1
+            else:
+                self._transmit(station.name, receiver, message, source)
+
+    def _transmit(self, sender: str, receiver: str, message: Message, source: Any) -> None:
+        seconds = self.latency(sender, receiver)
+        if self.jitter:  # later, but never before the one before
+            seconds += self._rng.uniform(0, self.jitter)
+            latest = self._latest.get((sender, receiver), 0.0)
+            seconds = max(seconds, latest - self.env.now)
+            self._latest[sender, receiver] = self.env.now + seconds
+
+        def arrive() -> None:
+            if self.stations[receiver].machine is None or self._apart(sender, receiver):
+                self.lost[type(message).__name__] += 1
+            else:
+                self._put(self.stations[receiver], lambda machine, now: machine.receive(message, source, now))
+
+        self._later(seconds, arrive)
+
+    def latency(self, sender: str, receiver: str) -> float:
+        """Seconds from one broker to another one."""
+        one, other = self.topology.cluster_of[sender], self.topology.cluster_of[receiver]
+        return self.costs.lan if one == other else self.topology.latencies[one, other]
+
+    def _apart(self, sender: str, receiver: str) -> bool:
+        if not self._cut:
+            return False
+        one, other = self.topology.cluster_of[sender], self.topology.cluster_of[receiver]
+        return any((one in clusters) != (other in clusters) for clusters in self._cut)
+
+    def _put(self, station: Station, work: Work) -> None:
+        if station.machine is not None:
+            station.inbox.put(work)
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        timeout = self.env.timeout(seconds)
+        assert timeout.callbacks is not None
+        timeout.callbacks.append(lambda _: act())
+
+
+def parcel(place: Place, to: Connection) -> Parcel:
+    """Who gets what a router at a place sends."""
+    if to.kind is Kind.LINK:
+        receiver = place.links[to.name]
+        return Parcel({receiver: link(place.cluster)}, receiver)
+    if to.kind is Kind.MEMBER:
+        return Parcel({to.name: member(place.broker)}, to.name)
+    others = sorted(place.members - {place.broker})
+    return Parcel(dict.fromkeys(others, member(place.broker)), place.cluster, many=True)

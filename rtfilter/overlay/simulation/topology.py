@@ -1,0 +1,242 @@
+"""Networks to simulate: trees of clusters, alone or embedded in a network of routers.
+
+The transit-stub network is in the manner of GT-ITM, by which Xue and Feng (2005) drew theirs: domains of
+transit routers, and stubs of routers, each below one transit router. Clusters stand at routers of stubs.
+In random order, each joins the nearest one that has room below it, much as brokers look for a parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from random import Random
+from typing import Any, Final
+
+import networkx as nx
+
+from rtfilter.overlay.place import Place
+
+LAN: Final = 0.0002
+"""Seconds of a message within a cluster."""
+FAR, NEAR = (0.020, 0.050), (0.005, 0.020)
+"""Seconds of a link between transit domains, and within one: least and most."""
+ACCESS, STUB = (0.002, 0.005), (0.0005, 0.002)
+"""Seconds of a link between a stub and its transit router, and within a stub."""
+DOMAINS, TRANSIT, STUBS, SIZE = 4, 5, 3, 8
+"""Transit domains, routers of each, stubs of each such router, routers of each stub: 500 routers."""
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A tree of clusters.
+
+    Attributes
+    ----------
+    root : str
+        The cluster above all others.
+    parents : mapping of str to str
+        The cluster above each other one.
+    members : mapping of str to tuple of str
+        The brokers of each cluster, the designated one first.
+    latencies : mapping of (str, str) to float
+        Seconds from each cluster to each other one, on the shortest way.
+    routers : networkx.Graph or None
+        The network under the tree.
+    sites : mapping of str to int
+        The router at which each cluster stands.
+    """
+
+    root: str
+    parents: Mapping[str, str]
+    members: Mapping[str, tuple[str, ...]]
+    latencies: Mapping[tuple[str, str], float]
+    routers: nx.Graph[int] | None = None
+    sites: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def cluster_of(self) -> dict[str, str]:
+        """The cluster of each broker."""
+        return {broker: cluster for cluster, own in self.members.items() for broker in own}
+
+    @property
+    def brokers(self) -> list[str]:
+        """All brokers, cluster by cluster."""
+        return list(self.cluster_of)
+
+    @property
+    def clusters(self) -> list[str]:
+        """All clusters."""
+        return list(self.members)
+
+    @cached_property
+    def neighbours(self) -> dict[str, list[str]]:
+        """The clusters next to each one in the tree: the parent first, then children."""
+        found: dict[str, list[str]] = {cluster: [] for cluster in self.members}
+        for cluster, parent in self.parents.items():
+            found[cluster].append(parent)
+        for cluster, parent in self.parents.items():
+            found[parent].append(cluster)
+        return found
+
+    def path(self, one: str, other: str) -> list[str]:
+        """The clusters from one to another, both included."""
+        up, down = self._to_root(one), self._to_root(other)
+        while len(up) > 1 and len(down) > 1 and up[-2] == down[-2]:
+            up.pop()
+            down.pop()
+        return [*up, *reversed(down[:-1])]
+
+    def _to_root(self, cluster: str) -> list[str]:
+        way = [cluster]
+        while way[-1] != self.root:
+            way.append(self.parents[way[-1]])
+        return way
+
+    def place(self, broker: str) -> Place:
+        """Where a broker stands while nothing fails."""
+        cluster = self.cluster_of[broker]
+        designated = self.members[cluster][0]
+        links = {other: self.members[other][0] for other in self.neighbours[cluster]}
+        return Place(
+            cluster, broker, designated, frozenset(self.members[cluster]), self.parents.get(cluster, ""),
+            links if broker == designated else {}, cluster == self.root,
+        )  # fmt: skip
+
+
+def random_tree(rng: Random, clusters: int, brokers: int = 1, degree: int = 8) -> Topology:
+    """A tree in which each cluster hangs from a random earlier one, with links of an access link's length.
+
+    Parameters
+    ----------
+    rng : random.Random
+    clusters, brokers : int
+        How many clusters, and brokers of each.
+    degree : int
+        Most links of a cluster.
+
+    Raises
+    ------
+    ValueError
+        No such tree exists.
+    """
+    _check(clusters, brokers, degree)
+    names = _names(clusters)
+    tree: nx.Graph[str] = nx.Graph()
+    tree.add_node(names[0])
+    parents = {}
+    for before, name in enumerate(names[1:], 1):
+        parents[name] = rng.choice([other for other in names[:before] if tree.degree(other) < degree])
+        tree.add_edge(name, parents[name], weight=rng.uniform(*ACCESS))
+    return Topology(
+        names[0], parents, _members(names, brokers), _distances(tree, dict(zip(names, names, strict=True)))
+    )
+
+
+def transit_stub(rng: Random, links: int = 730) -> nx.Graph[int]:
+    """A network of 500 routers; each link has seconds as its ``weight``, each router a ``kind``.
+
+    Parameters
+    ----------
+    rng : random.Random
+    links : int
+        Links of the network. The first 499 connect it, the others are within random domains.
+
+    Raises
+    ------
+    ValueError
+        The network needs more links, or has no room for so many.
+    """
+    graph: nx.Graph[int] = nx.Graph()
+    rooms: list[tuple[list[int], tuple[float, float]]] = []
+
+    def domain(size: int, kind: str, seconds: tuple[float, float]) -> list[int]:
+        own = list(range(len(graph), len(graph) + size))
+        graph.add_nodes_from(own, kind=kind)
+        for at, router in enumerate(own[1:], 1):
+            graph.add_edge(router, rng.choice(own[:at]), weight=rng.uniform(*seconds))
+        rooms.append((own, seconds))
+        return own
+
+    transit = [domain(TRANSIT, "transit", NEAR) for _ in range(DOMAINS)]
+    for one, other in pairwise(transit):
+        graph.add_edge(rng.choice(one), rng.choice(other), weight=rng.uniform(*FAR))
+    for access in [router for own in transit for router in own]:
+        for _ in range(STUBS):
+            graph.add_edge(access, rng.choice(domain(SIZE, "stub", STUB)), weight=rng.uniform(*ACCESS))
+    free = [
+        (one, other, seconds)
+        for own, seconds in rooms
+        for at, one in enumerate(own)
+        for other in own[:at]
+        if not graph.has_edge(one, other)
+    ]
+    more = links - graph.number_of_edges()
+    if not 0 <= more <= len(free):
+        least = graph.number_of_edges()
+        raise ValueError(f"the network has {least} to {least + len(free)} links, not {links}")
+    for a, b, seconds in rng.sample(free, more):
+        graph.add_edge(a, b, weight=rng.uniform(*seconds))
+    return graph
+
+
+def embedded(
+    rng: Random, routers: nx.Graph[int], clusters: int = 100, brokers: int = 11, degree: int = 8
+) -> Topology:
+    """A tree of clusters at random routers of stubs, each below the nearest earlier one that has room.
+
+    Parameters
+    ----------
+    rng : random.Random
+    routers : networkx.Graph
+        See `transit_stub`.
+    clusters, brokers, degree : int
+        See `random_tree`. Brokers of a cluster are no links.
+
+    Raises
+    ------
+    ValueError
+        No such tree exists, or there are fewer routers.
+    """
+    _check(clusters, brokers, degree)
+    names = _names(clusters)
+    stubs = [router for router, kind in routers.nodes(data="kind") if kind == "stub"]
+    if len(stubs) < clusters:
+        raise ValueError(f"{clusters} clusters need as many routers of stubs, and there are {len(stubs)}")
+    sites = dict(zip(names, rng.sample(stubs, clusters), strict=True))
+    latencies = _distances(routers, sites)
+    parents: dict[str, str] = {}
+    degrees = dict.fromkeys(names, 0)
+    for before, name in enumerate(names[1:], 1):
+        near = [(latencies[name, other], other) for other in names[:before] if degrees[other] < degree]
+        parents[name] = min(near)[1]
+        degrees[name] += 1
+        degrees[parents[name]] += 1
+    return Topology(names[0], parents, _members(names, brokers), latencies, routers, sites)
+
+
+def _check(clusters: int, brokers: int, degree: int) -> None:
+    if clusters < 1 or brokers < 1:
+        raise ValueError(f"a network has at least one cluster of one broker, not {clusters} of {brokers}")
+    if degree < min(2, clusters - 1):
+        raise ValueError(f"{clusters} clusters are no tree with at most {degree} links each; allow more")
+
+
+def _names(clusters: int) -> list[str]:
+    width = len(str(clusters - 1))
+    return [f"c{number:0{width}}" for number in range(clusters)]
+
+
+def _members(names: Sequence[str], brokers: int) -> dict[str, tuple[str, ...]]:
+    width = len(str(brokers - 1))
+    return {name: tuple(f"{name}b{number:0{width}}" for number in range(brokers)) for name in names}
+
+
+def _distances(graph: nx.Graph[Any], sites: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """Seconds of the shortest ways between all clusters, by where they stand."""
+    found: dict[tuple[str, str], float] = {}
+    for one, site in sites.items():
+        seconds = nx.single_source_dijkstra_path_length(graph, site)
+        found |= {(one, other): seconds[there] for other, there in sites.items() if other != one}
+    return found
