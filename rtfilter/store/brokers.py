@@ -45,10 +45,10 @@ PUBLICATIONS: Final = sql.Table(
     "broker_publications",
     TABLES,
     sql.Column("broker", sql.Text, primary_key=True),
+    sql.Column("origin", sql.Text, primary_key=True),
     sql.Column("incarnation", _Whole, primary_key=True, autoincrement=False),
     sql.Column("number", _Whole, primary_key=True, autoincrement=False),
     sql.Column("client", sql.Text, nullable=False),
-    sql.Column("key", sql.Text, nullable=False),
     sql.Column("type", sql.Text, nullable=False),
     sql.Column("event", sql.LargeBinary, nullable=False),
 )
@@ -78,18 +78,18 @@ class Publication(NamedTuple):
 
     Attributes
     ----------
-    incarnation, number : int
-        With the broker's name, the id of the event.
-    client, key : str
-        The client, and how it calls the publication.
+    origin, incarnation, number : str, int, int
+        The id of the event.
+    client : str
+        Who has published it.
     type : str
     event : bytes
     """
 
+    origin: str
     incarnation: int
     number: int
     client: str
-    key: str
     type: str
     event: bytes
 
@@ -104,6 +104,7 @@ class Gone(NamedTuple):
 class Settled(NamedTuple):
     """A publication that is acknowledged."""
 
+    origin: str
     incarnation: int
     number: int
 
@@ -168,9 +169,9 @@ class BrokerStore:
             return [Subscription(*row) for row in connection.execute(self._rows(SUBSCRIPTIONS))]
 
     def publications(self) -> list[Publication]:
-        """All, in the order in which they came."""
+        """All; those of one client in the order in which they came."""
         of = PUBLICATIONS.c
-        asked = self._rows(PUBLICATIONS).order_by(of.incarnation, of.number)
+        asked = self._rows(PUBLICATIONS).order_by(of.origin, of.incarnation, of.number)
         with self._engine.connect() as connection:
             return [Publication(*row) for row in connection.execute(asked)]
 

@@ -48,10 +48,10 @@ JFK = Subscription("ann", "1", "flights", "origin = 'JFK'")
 
 def test_what_was_committed_is_there_after_a_start(opened):
     store = BrokerStore(opened(), "a")
-    first = Publication(store.incarnation, 1, "bob", "x", "flights", b"one")
-    second = Publication(store.incarnation, 2, "bob", "y", "flights", b"two")
+    first = Publication("client bob", 7, 1, "bob", "flights", b"one")
+    second = Publication("client bob", 7, 2, "bob", "flights", b"two")
     store.commit([JFK, first, second, Memory(b"old"), Memory(b"new")])
-    store.commit([Settled(first.incarnation, first.number)])
+    store.commit([Settled(*first[:3])])
     again = BrokerStore(opened(), "a")
     assert again.subscriptions() == [JFK]
     assert again.publications() == [second]
@@ -84,8 +84,8 @@ def test_who_has_started_before_may_write_no_more(opened):
 
 def test_brokers_of_one_database_do_not_see_each_other(opened):
     one, other = BrokerStore(opened(), "a"), BrokerStore(opened(), "b")
-    one.commit([JFK, Publication(1, 1, "bob", "x", "flights", b"one"), Memory(b"of a")])
-    other.commit([Gone("ann", "1"), Settled(1, 1)])
+    one.commit([JFK, Publication("o", 1, 1, "bob", "flights", b"one"), Memory(b"of a")])
+    other.commit([Gone("ann", "1"), Settled("o", 1, 1)])
     assert (other.subscriptions(), other.publications(), other.memory()) == ([], [], None)
     assert one.subscriptions() == [JFK]
     assert len(one.publications()) == 1
@@ -93,14 +93,14 @@ def test_brokers_of_one_database_do_not_see_each_other(opened):
 
 def test_publications_come_in_their_order(opened):
     store = BrokerStore(opened(), "a")
-    given = [Publication(i, n, "bob", f"{i} {n}", "t", b"") for i in (2, 1) for n in (10, 9, 100)]
+    given = [Publication("o", i, n, "bob", "t", b"") for i in (2, 1) for n in (10, 9, 100)]
     store.commit(given)
     assert store.publications() == sorted(given)
 
 
 def test_a_commit_is_whole_or_not_at_all(opened):
     store = BrokerStore(opened(), "a")
-    one = Publication(1, 1, "bob", "x", "flights", b"one")
+    one = Publication("o", 1, 1, "bob", "flights", b"one")
     with pytest.raises(sql.exc.IntegrityError):
         store.commit([JFK, one, one])
     assert store.subscriptions() == []

@@ -30,7 +30,7 @@ STRANGERS: Final = 100
 _log = logging.getLogger(__name__)
 
 
-class Goodbye(Message, frozen=True, tag=True):
+class Goodbye(Message, frozen=True):
     """The last message on a connection.
 
     Attributes
@@ -295,9 +295,9 @@ class Switchboard:
                 self._drop(self.brokers[peer.name], "another connection takes its place")
             self.brokers[peer.name] = link
             _log.info("linked to %s of %s", peer.name, peer.cluster)
-        self._hears.linked(link)
         for message in waiting:
             link.send(message)
+        self._hears.linked(link)
         try:
             await link.run(self._hears.hear)
         finally:
