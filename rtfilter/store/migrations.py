@@ -45,8 +45,22 @@ VERSION: Final = 1 + len(STEPS)
 """Of the tables."""
 
 
-def migrate(connection: sql.Connection, steps: tuple[Step, ...] = STEPS) -> None:
+def migrate(
+    connection: sql.Connection,
+    steps: tuple[Step, ...] = STEPS,
+    tables: sql.MetaData = TABLES,
+    state: sql.Table = STATE,
+) -> None:
     """Bring the tables to the last version; make those that are not there. No other server may be in.
+
+    Parameters
+    ----------
+    connection : sqlalchemy.Connection
+    steps : tuple of callable
+    tables : sqlalchemy.MetaData
+        Those of the server, or another set in the same database.
+    state : sqlalchemy.Table
+        One of them, which holds their version.
 
     Raises
     ------
@@ -54,7 +68,7 @@ def migrate(connection: sql.Connection, steps: tuple[Step, ...] = STEPS) -> None
         The database is of a newer version. Nothing was changed.
     """
     last = 1 + len(steps)
-    found = _version(connection)
+    found = _version(connection, state)
     if found is None:
         found = last
     if not 1 <= found <= last:
@@ -65,16 +79,16 @@ def migrate(connection: sql.Connection, steps: tuple[Step, ...] = STEPS) -> None
     for number in range(found, last):
         steps[number - 1](connection)
         _log.warning("the database is brought from version %d to %d", number, number + 1)
-    TABLES.create_all(connection)
-    connection.execute(sql.delete(STATE).where(STATE.c.name == "version"))
-    connection.execute(sql.insert(STATE).values(name="version", value=last))
+    tables.create_all(connection)
+    connection.execute(sql.delete(state).where(state.c.name == "version"))
+    connection.execute(sql.insert(state).values(name="version", value=last))
 
 
-def _version(connection: sql.Connection) -> int | None:
+def _version(connection: sql.Connection, state: sql.Table) -> int | None:
     """None where there are no tables yet."""
-    if not sql.inspect(connection).has_table(STATE.name):
+    if not sql.inspect(connection).has_table(state.name):
         return None
     found: int | None = connection.execute(
-        sql.select(STATE.c.value).where(STATE.c.name == "version")
+        sql.select(state.c.value).where(state.c.name == "version")
     ).scalar()
     return found

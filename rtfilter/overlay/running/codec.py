@@ -1,0 +1,52 @@
+"""All messages, as bytes: MessagePack, with the name of the class in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+import msgspec
+
+from rtfilter.overlay.running.frames import LinkError
+from rtfilter.overlay.sending import Message
+
+_encoder: Final = msgspec.msgpack.Encoder()
+
+
+def encoded(message: Message) -> bytes:
+    """A message as bytes."""
+    return _encoder.encode(message)
+
+
+class Codec:
+    """Reads all classes of messages that the modules loaded so far have; make it after the machines.
+
+    Parameters
+    ----------
+    *kinds : type
+        Those classes, where not all are meant.
+    """
+
+    def __init__(self, *kinds: type[Message]) -> None:
+        self.kinds = kinds or tuple(_below(Message))
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(reduce(or_, self.kinds))
+
+    def decoded(self, data: bytes) -> Message:
+        """The message. Raises `LinkError` where it is none."""
+        try:
+            found: Message = self._decoder.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise LinkError(f"this is no message: {error}") from None
+        return found
+
+
+def _below(kind: type[Message]) -> Iterator[type[Message]]:
+    """The classes of the package that have no class below them."""
+    for one in kind.__subclasses__():
+        below = list(_below(one))
+        if below:
+            yield from below
+        elif one.__module__.startswith("rtfilter.overlay."):
+            yield one

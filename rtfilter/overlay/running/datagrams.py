@@ -1,0 +1,191 @@
+"""Messages within a cluster by UDP multicast: each datagram proves who wrote it, and counts once.
+
+A datagram has a code, 32 bytes, then its sender, the sender's incarnation, its number, and a message. What is
+lost is not sent again here: the machines repair that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from rtfilter.overlay.running.codec import Codec, encoded
+from rtfilter.overlay.running.frames import LinkError
+from rtfilter.overlay.running.keys import BYTES, Key, mac
+from rtfilter.overlay.sending import Message
+
+MOST: Final = 60_000
+"""Bytes of a datagram; what is longer goes to each member by itself."""
+WINDOW: Final = 64
+"""Datagrams by which one may come after another that was sent later."""
+_log = logging.getLogger(__name__)
+
+
+class _Envelope(msgspec.Struct, frozen=True, array_like=True):
+    sender: str
+    incarnation: int
+    number: int
+    body: bytes
+
+
+_envelope: Final = msgspec.msgpack.Decoder(_Envelope)
+
+
+class _Seen:
+    """Which numbers of a sender have come: the highest, and those shortly below."""
+
+    def __init__(self) -> None:
+        self._incarnation, self._highest, self._bits = -1, 0, 0
+
+    def takes(self, incarnation: int, number: int) -> bool:
+        """Whether it is a new one; it is not from now on."""
+        if incarnation > self._incarnation:
+            self._incarnation, self._highest, self._bits = incarnation, number, 1
+            return True
+        behind = self._highest - number
+        if incarnation < self._incarnation or behind >= WINDOW or (behind >= 0 and self._bits >> behind & 1):
+            return False
+        if behind >= 0:
+            self._bits |= 1 << behind
+        else:
+            self._highest = number
+            self._bits = (self._bits << min(-behind, WINDOW) | 1) & ((1 << WINDOW) - 1)
+        return True
+
+
+class Datagrams:
+    """Writes and reads the datagrams of a cluster; no I/O.
+
+    Parameters
+    ----------
+    key : Key
+    cluster, broker : str
+    incarnation : int
+        Higher than all former ones of the broker.
+    codec : Codec
+    """
+
+    def __init__(self, key: Key, cluster: str, broker: str, incarnation: int, codec: Codec) -> None:
+        self._secret = key.derived("datagrams", cluster)
+        self._broker, self._incarnation, self._codec = broker, incarnation, codec
+        self._number = 0
+        self._seen: dict[str, _Seen] = {}
+
+    def write(self, message: Message) -> bytes:
+        """A message of this broker."""
+        self._number += 1
+        envelope = _Envelope(self._broker, self._incarnation, self._number, encoded(message))
+        text = msgspec.msgpack.encode(envelope)
+        return mac(self._secret, text) + text
+
+    def read(self, datagram: bytes) -> tuple[str, Message] | None:
+        """The sender and the message; None where it is the own one, or has come before.
+
+        Raises
+        ------
+        LinkError
+            The sender does not have the key, or it is no message.
+        """
+        text = datagram[BYTES:]
+        if not hmac.compare_digest(datagram[:BYTES], mac(self._secret, text)):
+            raise LinkError("a datagram from one who does not have the key")
+        try:
+            found = _envelope.decode(text)
+        except msgspec.DecodeError as error:
+            raise LinkError(f"this is no datagram: {error}") from None
+        if found.sender == self._broker:
+            return None
+        if not self._seen.setdefault(found.sender, _Seen()).takes(found.incarnation, found.number):
+            return None
+        return found.sender, self._codec.decoded(found.body)
+
+
+class Group(asyncio.DatagramProtocol):
+    """A multicast group that a broker is in.
+
+    Parameters
+    ----------
+    datagrams : Datagrams
+    hear : callable
+        Gets each sender and message.
+    address, port : str, int
+        Of the group.
+    interface : str
+        An address of this machine, on the network of the cluster.
+
+    Attributes
+    ----------
+    refused : int
+        Datagrams that were none.
+    """
+
+    def __init__(
+        self,
+        datagrams: Datagrams,
+        hear: Callable[[str, Message], None],
+        address: str,
+        port: int,
+        interface: str = "0.0.0.0",
+    ) -> None:
+        self._datagrams, self._hear = datagrams, hear
+        self._group, self._interface = (address, port), interface
+        self._transport: asyncio.DatagramTransport | None = None
+        self.refused = 0
+
+    async def join(self) -> None:
+        """Open the socket. Raises `OSError` where this machine has no multicast."""
+        address, port = self._group
+        bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # several brokers of one machine
+            own = socket.inet_aton(self._interface)
+            bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
+            bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
+            bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+            bound.bind((address, port))
+            member = struct.pack("4s4s", socket.inet_aton(address), own)
+            bound.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+            bound.setblocking(False)
+            loop = asyncio.get_running_loop()
+            self._transport, _ = await loop.create_datagram_endpoint(lambda: self, sock=bound)
+        except BaseException:
+            bound.close()
+            raise
+
+    def send(self, message: Message) -> bool:
+        """Send a message to all members; False where it is too long for a datagram, or not joined."""
+        datagram = self._datagrams.write(message)
+        if self._transport is None or len(datagram) > MOST:
+            return False
+        self._transport.sendto(datagram, self._group)
+        return True
+
+    def leave(self) -> None:
+        """Close the socket."""
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        """Take what has come; what is none is counted, and changes nothing."""
+        try:
+            found = self._datagrams.read(data)
+        except LinkError as error:
+            self.refused += 1
+            _log.debug("%s, from %s", error, addr)
+            return
+        if found is not None:
+            with suppress(LinkError):
+                self._hear(*found)
+
+    def error_received(self, exc: Exception) -> None:
+        """Go on: what was not sent is repaired."""
+        _log.debug("a datagram was not sent: %s", exc)

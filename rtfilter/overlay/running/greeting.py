@@ -1,0 +1,133 @@
+"""How two prove to each other that they have the key, without showing it.
+
+Each says who it is, with a number drawn at random; then each shows a code, computed under the key over all
+that both have said. The codes of a connection's frames are computed from the same, so none is good for
+another connection. Whoever is called shows its code first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rtfilter.overlay.running.frames import LinkError, Seal, plain, read
+from rtfilter.overlay.running.keys import Key, Role, mac
+
+PROTOCOL: Final = 1
+MOST: Final = 2048
+"""Bytes of what one says who it is."""
+WITHIN: Final = 5.0
+"""Seconds that all of it may take."""
+_NONCE: Final = 16
+
+
+class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who one is.
+
+    Attributes
+    ----------
+    role : Role
+        Whose key it proves to have.
+    name : str
+        Of the broker or client.
+    cluster, address : str
+        Of a broker: where others reach it.
+    incarnation : int
+        Of a broker; each start has a higher one.
+    nonce : bytes
+        Drawn at random for this connection.
+    protocol : int
+    """
+
+    role: Role
+    name: str
+    cluster: str = ""
+    address: str = ""
+    incarnation: int = 0
+    nonce: bytes = b""
+    protocol: int = PROTOCOL
+
+
+class Greeted(NamedTuple):
+    """Who is at the other end, and the codes of both directions."""
+
+    peer: Hello
+    sends: Seal
+    receives: Seal
+
+
+_hello: Final = msgspec.msgpack.Decoder(Hello)
+
+
+async def call(reader: StreamReader, writer: StreamWriter, own: Hello, key: Key) -> Greeted:
+    """Greet the one who was called. Raises `LinkError`, where it does not have the key in particular."""
+    async with _soon():
+        ours = _said(own)
+        writer.write(plain(ours))
+        theirs = await read(reader, MOST)
+        peer = _understood(theirs)
+        secret = _secret(key, own.role, ours, theirs)
+        _require(await read(reader, MOST), mac(secret, b"called"), peer)
+        writer.write(plain(mac(secret, b"calls")))
+        return Greeted(peer, Seal(mac(secret, b"from the caller")), Seal(mac(secret, b"to the caller")))
+
+
+async def answer(
+    reader: StreamReader, writer: StreamWriter, own: Hello, key: Key, admit: Callable[[Hello], None]
+) -> Greeted:
+    """Greet one who calls; `admit` raises `LinkError` where it may not, once it has shown its code."""
+    async with _soon():
+        theirs = await read(reader, MOST)
+        peer = _understood(theirs)
+        ours = _said(own)
+        secret = _secret(key, peer.role, theirs, ours)
+        writer.write(plain(ours) + plain(mac(secret, b"called")))
+        _require(await read(reader, MOST), mac(secret, b"calls"), peer)
+        admit(peer)
+        return Greeted(peer, Seal(mac(secret, b"to the caller")), Seal(mac(secret, b"from the caller")))
+
+
+@asynccontextmanager
+async def _soon() -> AsyncIterator[None]:
+    """Raises `LinkError` where what is within takes too long."""
+    try:
+        async with asyncio.timeout(WITHIN):
+            yield
+    except TimeoutError:
+        raise LinkError(f"no greeting within {WITHIN:g} seconds") from None
+
+
+def _said(own: Hello) -> bytes:
+    return msgspec.msgpack.encode(msgspec.structs.replace(own, nonce=secrets.token_bytes(_NONCE)))
+
+
+def _understood(said: bytes) -> Hello:
+    try:
+        peer = _hello.decode(said)
+    except (msgspec.DecodeError, RecursionError):
+        raise LinkError("this is no greeting") from None
+    if peer.protocol != PROTOCOL:
+        raise LinkError(f"{peer.name} speaks version {peer.protocol} of the protocol, not {PROTOCOL}")
+    if not peer.name or len(peer.nonce) != _NONCE:
+        raise LinkError("this is no greeting")
+    return peer
+
+
+def _secret(key: Key, role: Role, caller: bytes, called: bytes) -> bytes:
+    """Of the connection."""
+    own = key.of(role)
+    if own is None:
+        raise LinkError(f"the key of a {key.role} is not enough for a {role}")
+    return own.derived("connection", caller, called)
+
+
+def _require(shown: bytes, code: bytes, peer: Hello) -> None:
+    if not hmac.compare_digest(shown, code):
+        raise LinkError(f"{peer.name} does not have the key")

@@ -1,0 +1,331 @@
+"""Connections to others that have the key: one to each, made when something is to be sent.
+
+The machines know no connections. What is sent while there is none is lost, as on any network, and so is what
+was on its way when one ends; `Switchboard` tells of both, and the machines do what follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, Protocol
+
+from rtfilter.errors import RTFilterError
+from rtfilter.overlay.running.codec import Codec, encoded
+from rtfilter.overlay.running.frames import CODE, MOST_BYTES, LinkError, LostError, read
+from rtfilter.overlay.running.greeting import Greeted, Hello, answer, call
+from rtfilter.overlay.running.keys import Key, Role
+from rtfilter.overlay.sending import Message
+
+AGAIN: Final = 0.5
+"""Seconds after a call in vain, or a lost connection, until the next call to the same one."""
+PARTING: Final = 1.0
+"""Seconds that the other side has to read why a connection ends."""
+STRANGERS: Final = 100
+"""Most connections that have not yet proved who they are; further ones are closed."""
+_log = logging.getLogger(__name__)
+
+
+class Goodbye(Message, frozen=True):
+    """The last message on a connection.
+
+    Attributes
+    ----------
+    reason : str
+    """
+
+    reason: str
+
+
+class Limits(NamedTuple):
+    """What a connection may cost.
+
+    Attributes
+    ----------
+    message : int
+        Most bytes of a message that comes.
+    waiting : int
+        Most bytes that wait for the other side to take them; with more it is dropped.
+    """
+
+    message: int = MOST_BYTES
+    waiting: int = 16 * 2**20
+
+
+class Link:
+    """A connection, once both sides have proved who they are.
+
+    Attributes
+    ----------
+    peer : Hello
+    dialled : bool
+        Whether it was called from here.
+    why : str
+        Why it has ended; empty before.
+    heard, sent : int
+        Messages.
+    """
+
+    def __init__(
+        self,
+        reader: StreamReader,
+        writer: StreamWriter,
+        greeted: Greeted,
+        codec: Codec,
+        limits: Limits,
+        dialled: bool,
+    ) -> None:
+        self.peer, self.dialled, self.why = greeted.peer, dialled, ""
+        self.heard = self.sent = 0
+        self._reader, self._writer, self._codec, self._limits = reader, writer, codec, limits
+        self._sends, self._receives = greeted.sends, greeted.receives
+
+    def send(self, message: Message) -> bool:
+        """Send a message, without waiting; returns whether the link goes on."""
+        if self.why:
+            return False
+        transport = self._writer.transport
+        transport.write(self._sends.closed(encoded(message)))
+        self.sent += 1
+        waiting = transport.get_write_buffer_size()
+        if waiting > self._limits.waiting:
+            self.why = f"it does not take what it is sent: {waiting} bytes wait"
+            transport.abort()
+        return not self.why
+
+    async def run(self, hear: Callable[[Link, Message], None]) -> None:
+        """Hear what comes, until it ends; `why` says why."""
+        try:
+            while not self.why:
+                frame = await read(self._reader, CODE + self._limits.message, CODE)
+                message = self._codec.decoded(self._receives.opened(frame))
+                self.heard += 1
+                if isinstance(message, Goodbye):
+                    raise LostError(f"the other side says: {message.reason[:500]}")
+                if not self.why:
+                    hear(self, message)
+        except LostError as error:
+            self.why = self.why or str(error)
+        except (RTFilterError, ValueError) as error:  # of the message: the machine says what is wrong with it
+            self.end(str(error))
+        except Exception:
+            _log.exception("a connection is closed after an error of this broker")
+            self.end("an error of this broker, which its log tells")
+        finally:
+            await self._close()
+
+    def end(self, why: str) -> None:
+        """Say why, and close it."""
+        if not self.why:
+            self.send(Goodbye(why))
+            self.why = self.why or why
+            transport = self._writer.transport
+            with suppress(OSError, RuntimeError):  # it is closed already
+                transport.write_eof()
+            asyncio.get_running_loop().call_later(PARTING, transport.abort)
+
+    async def _close(self) -> None:
+        """Let the other side read to the end: closed at once, it might lose it to what it still sends."""
+        try:
+            if not self._writer.transport.is_closing():
+                async with asyncio.timeout(PARTING):
+                    while await self._reader.read(2**16):
+                        pass
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            self._writer.transport.abort()
+
+
+class Hears(Protocol):
+    """What is told of links."""
+
+    def linked(self, link: Link) -> None:
+        """There is one."""
+
+    def lost(self, link: Link) -> None:
+        """It has ended."""
+
+    def hear(self, link: Link, message: Message) -> None:
+        """It brings a message. What is wrong with it is raised, and ends the link."""
+
+
+class Switchboard:
+    """All connections of one broker or rendezvous point.
+
+    Parameters
+    ----------
+    own : Hello
+        Who this is.
+    key : Key
+    hears : Hears
+    codec : Codec
+    limits : Limits
+
+    Attributes
+    ----------
+    brokers : dict of str to Link
+        Those to brokers, by their names.
+    others : set of Link
+        Those to clients, and to who administers.
+    refused : set of str
+        Names of brokers that this one does not talk to.
+    """
+
+    def __init__(
+        self, own: Hello, key: Key, hears: Hears, codec: Codec, limits: Limits | None = None
+    ) -> None:
+        self.own, self._key, self._hears, self._codec = own, key, hears, codec
+        self._limits = limits or Limits()
+        self.brokers: dict[str, Link] = {}
+        self.others: set[Link] = set()
+        self.refused: set[str] = set()
+        self._calls: dict[str, list[Message]] = {}  # what waits for a call to be answered
+        self._not_before: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._strangers = 0
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Take connections; returns the port. Raises `OSError`."""
+        self._server = await asyncio.start_server(self._accept, host, port)
+        found: int = self._server.sockets[0].getsockname()[1]
+        return found
+
+    def send(self, name: str, address: str, message: Message) -> bool:
+        """Send a message to a broker, by a call to its address where there is no connection yet.
+
+        Returns False where it is lost already. True does not promise that it arrives.
+        """
+        found = self.brokers.get(name)
+        if found is not None:
+            return found.send(message)
+        if name in self._calls:
+            self._calls[name].append(message)
+            return True
+        if name in self.refused or time.monotonic() < self._not_before.get(name, 0.0) or not address:
+            return False
+        self._calls[name] = [message]
+        self._start(self._call(name, address))
+        return True
+
+    def refuse(self, name: str) -> None:
+        """Talk to a broker no more."""
+        self.refused.add(name)
+        if name in self.brokers:
+            self._drop(self.brokers[name], "refused by who administers this broker")
+
+    async def close(self, why: str) -> None:
+        """End all."""
+        if self._server is not None:
+            self._server.close()
+        for one in (*self.brokers.values(), *self.others):
+            one.end(why)
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=1.0)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _call(self, name: str, address: str) -> None:
+        writer = None
+        try:
+            host, _, port = address.rpartition(":")
+            async with asyncio.timeout(5.0):
+                reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            greeted = await call(reader, writer, self.own, self._key)
+            if greeted.peer.name != name:
+                raise LinkError(f"{address} is {greeted.peer.name}, not {name}")
+        except (LinkError, OSError, TimeoutError, ValueError) as error:
+            _log.info("cannot reach %s at %s: %s", name, address, error)
+            self._not_before[name] = time.monotonic() + AGAIN
+            del self._calls[name]
+            if writer is not None:
+                writer.close()
+            return
+        waiting = self._calls.pop(name)
+        await self._run(Link(reader, writer, greeted, self._codec, self._limits, dialled=True), waiting)
+
+    async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
+        if self._strangers >= STRANGERS:
+            writer.transport.abort()
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._strangers += 1
+        try:
+            greeted = await answer(reader, writer, self.own, self._key, self._admit)
+        except (LinkError, OSError) as error:
+            _log.warning("a connection from %s is refused: %s", writer.get_extra_info("peername"), error)
+            writer.close()
+            return
+        finally:
+            self._strangers -= 1
+            self._tasks.discard(task)
+        self._start(self._run(Link(reader, writer, greeted, self._codec, self._limits, dialled=False), []))
+
+    def _admit(self, peer: Hello) -> None:
+        if peer.name in self.refused:
+            raise LinkError(f"{peer.name} is refused by who administers this broker")
+        if peer.name == self.own.name and peer.role is Role.BROKER and peer.address:
+            raise LinkError(f"{peer.address} has the name of this broker, {peer.name}; names are unique")
+
+    async def _run(self, link: Link, waiting: list[Message]) -> None:
+        peer = link.peer
+        if peer.role is not Role.BROKER or not peer.address:  # without an address it is no broker
+            self.others.add(link)
+        elif not self._prefers(link):
+            for message in waiting:
+                self.brokers[peer.name].send(message)
+            link.end("there is another connection already")
+            await link.run(self._hears.hear)
+            return
+        else:
+            if peer.name in self.brokers:
+                self._drop(self.brokers[peer.name], "another connection takes its place")
+            self.brokers[peer.name] = link
+            _log.info("linked to %s of %s", peer.name, peer.cluster)
+        for message in waiting:
+            link.send(message)
+        self._hears.linked(link)
+        try:
+            await link.run(self._hears.hear)
+        finally:
+            link.why = link.why or "this broker ends"
+            self._gone(link)
+
+    def _prefers(self, link: Link) -> bool:
+        """Whether a new link to a broker may stand.
+
+        Where both have called each other, both keep the call of the lower name. Who calls again has lost the
+        former connection, though this side may not know yet.
+        """
+        former = self.brokers.get(link.peer.name)
+        if former is None or link.peer.incarnation != former.peer.incarnation:
+            return former is None or link.peer.incarnation > former.peer.incarnation
+        return link.dialled == former.dialled or (self.own.name < link.peer.name) == link.dialled
+
+    def _drop(self, link: Link, why: str) -> None:
+        link.end(why)
+        self._gone(link)
+
+    def _gone(self, link: Link) -> None:
+        if link in self.others:
+            self.others.discard(link)
+        elif self.brokers.get(link.peer.name) is link:
+            del self.brokers[link.peer.name]
+            self._not_before[link.peer.name] = time.monotonic() + AGAIN
+            _log.info("no more linked to %s: %s", link.peer.name, link.why)
+        else:
+            return
+        self._hears.lost(link)

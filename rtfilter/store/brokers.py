@@ -1,0 +1,221 @@
+"""What a broker of a network keeps: its clients' subscriptions, and publications that are not acknowledged.
+
+Its tables are beside those of the server, with a version of their own. Several brokers may share a database.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sql
+
+from rtfilter.store.database import writing
+from rtfilter.store.log import TakenError
+from rtfilter.store.migrations import Step, migrate
+
+TABLES: Final = sql.MetaData()
+"""As of the last version: a change also needs a step in `STEPS`."""
+_Whole = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
+STATE: Final = sql.Table(
+    "broker_state",
+    TABLES,
+    sql.Column("name", sql.Text, primary_key=True),
+    sql.Column("value", _Whole, nullable=False),
+)
+BROKERS: Final = sql.Table(
+    "brokers",
+    TABLES,
+    sql.Column("broker", sql.Text, primary_key=True),
+    sql.Column("incarnation", _Whole, nullable=False),
+    sql.Column("memory", sql.LargeBinary),
+)
+SUBSCRIPTIONS: Final = sql.Table(
+    "broker_subscriptions",
+    TABLES,
+    sql.Column("broker", sql.Text, primary_key=True),
+    sql.Column("client", sql.Text, primary_key=True),
+    sql.Column("key", sql.Text, primary_key=True),
+    sql.Column("type", sql.Text, nullable=False),
+    sql.Column("predicate", sql.Text, nullable=False),
+)
+PUBLICATIONS: Final = sql.Table(
+    "broker_publications",
+    TABLES,
+    sql.Column("broker", sql.Text, primary_key=True),
+    sql.Column("origin", sql.Text, primary_key=True),
+    sql.Column("incarnation", _Whole, primary_key=True, autoincrement=False),
+    sql.Column("number", _Whole, primary_key=True, autoincrement=False),
+    sql.Column("client", sql.Text, nullable=False),
+    sql.Column("type", sql.Text, nullable=False),
+    sql.Column("event", sql.LargeBinary, nullable=False),
+)
+STEPS: Final[tuple[Step, ...]] = ()
+"""The first leads from version 1 to 2; see `rtfilter.store.migrations`."""
+
+
+class Subscription(NamedTuple):
+    """A subscription of a client.
+
+    Attributes
+    ----------
+    client, key : str
+        The client, and how it calls the subscription.
+    type, predicate : str
+        Of the events; in SQL.
+    """
+
+    client: str
+    key: str
+    type: str
+    predicate: str
+
+
+class Publication(NamedTuple):
+    """An event that somebody has published and that is not acknowledged.
+
+    Attributes
+    ----------
+    origin, incarnation, number : str, int, int
+        The id of the event.
+    client : str
+        Who has published it.
+    type : str
+    event : bytes
+    """
+
+    origin: str
+    incarnation: int
+    number: int
+    client: str
+    type: str
+    event: bytes
+
+
+class Gone(NamedTuple):
+    """A subscription that is no more."""
+
+    client: str
+    key: str
+
+
+class Settled(NamedTuple):
+    """A publication that is acknowledged."""
+
+    origin: str
+    incarnation: int
+    number: int
+
+
+class Memory(NamedTuple):
+    """What a machine asks to be remembered; the last one counts."""
+
+    data: bytes
+
+
+Change = Subscription | Publication | Gone | Settled | Memory
+
+
+class BrokerStore:
+    """What one broker, or the rendezvous point, keeps.
+
+    Parameters
+    ----------
+    engine : sqlalchemy.Engine
+        Tables are made where there are none, and brought to the last version.
+    broker : str
+
+    Attributes
+    ----------
+    incarnation : int
+        Higher than at each former start: also where what was kept is lost, as long as the clock goes on.
+
+    Raises
+    ------
+    VersionError
+    """
+
+    def __init__(self, engine: sql.Engine, broker: str) -> None:
+        self._engine, self._writing, self._broker = engine, writing(engine), broker
+        with self._writing.begin() as connection:
+            migrate(connection, STEPS, TABLES, STATE)
+            former = connection.execute(self._own(BROKERS.c.incarnation)).scalar()
+            self.incarnation = max((former or 0) + 1, int(1000 * time.time()))
+            if former is None:
+                connection.execute(
+                    sql.insert(BROKERS).values(broker=broker, incarnation=self.incarnation, memory=None)
+                )
+            else:
+                self._update(connection, incarnation=self.incarnation)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Keep changes in their order, in one transaction; all of it is durable when this returns.
+
+        Raises
+        ------
+        TakenError
+            Another process has started the broker since.
+        sqlalchemy.exc.SQLAlchemyError
+        """
+        with self._mine() as connection:
+            for change in changes:
+                self._put(connection, change)
+
+    def subscriptions(self) -> list[Subscription]:
+        """All, in no certain order."""
+        with self._engine.connect() as connection:
+            return [Subscription(*row) for row in connection.execute(self._rows(SUBSCRIPTIONS))]
+
+    def publications(self) -> list[Publication]:
+        """All; those of one client in the order in which they came."""
+        of = PUBLICATIONS.c
+        asked = self._rows(PUBLICATIONS).order_by(of.origin, of.incarnation, of.number)
+        with self._engine.connect() as connection:
+            return [Publication(*row) for row in connection.execute(asked)]
+
+    def memory(self) -> bytes | None:
+        """The last `Memory`."""
+        with self._engine.connect() as connection:
+            found: bytes | None = connection.execute(self._own(BROKERS.c.memory)).scalar()
+        return None if found is None else bytes(found)
+
+    def _own(self, column: sql.Column[Any]) -> sql.Select[Any]:
+        return sql.select(column).where(BROKERS.c.broker == self._broker).with_for_update()
+
+    def _rows(self, table: sql.Table) -> sql.Select[Any]:
+        """The rows of the broker, without its name."""
+        columns = [column for column in table.columns if column.name != "broker"]
+        return sql.select(*columns).where(table.c.broker == self._broker)
+
+    @contextmanager
+    def _mine(self) -> Iterator[sql.Connection]:
+        with self._writing.begin() as connection:
+            if connection.execute(self._own(BROKERS.c.incarnation)).scalar() != self.incarnation:
+                raise TakenError(f"another process has started the broker {self._broker}; this one must end")
+            yield connection
+
+    def _update(self, connection: sql.Connection, **values: object) -> None:
+        connection.execute(sql.update(BROKERS).where(BROKERS.c.broker == self._broker).values(**values))
+
+    def _put(self, connection: sql.Connection, change: Change) -> None:
+        match change:
+            case Subscription():
+                self._remove(connection, SUBSCRIPTIONS, client=change.client, key=change.key)
+                self._insert(connection, SUBSCRIPTIONS, change._asdict())
+            case Gone():
+                self._remove(connection, SUBSCRIPTIONS, **change._asdict())
+            case Publication():
+                self._insert(connection, PUBLICATIONS, change._asdict())
+            case Settled():
+                self._remove(connection, PUBLICATIONS, **change._asdict())
+            case Memory():
+                self._update(connection, memory=change.data)
+
+    def _insert(self, connection: sql.Connection, table: sql.Table, values: dict[str, object]) -> None:
+        connection.execute(sql.insert(table).values(broker=self._broker, **values))
+
+    def _remove(self, connection: sql.Connection, table: sql.Table, **known: object) -> None:
+        own = [table.c.broker == self._broker, *(table.c[name] == value for name, value in known.items())]
+        connection.execute(sql.delete(table).where(*own))

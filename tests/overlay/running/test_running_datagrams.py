@@ -1,0 +1,61 @@
+"""Datagrams: who may write them, and that each counts once."""
+
+import pytest
+
+from rtfilter.overlay.running.codec import Codec
+from rtfilter.overlay.running.datagrams import WINDOW, Datagrams
+from rtfilter.overlay.running.frames import LinkError
+from rtfilter.overlay.running.keys import Key
+from rtfilter.overlay.running.links import Goodbye
+
+KEY = Key.new()
+CODEC = Codec(Goodbye)
+
+
+def of(broker, incarnation=1, key=KEY, cluster="A"):
+    return Datagrams(key, cluster, broker, incarnation, CODEC)
+
+
+def test_all_others_read_it_once():
+    written = of("a1").write(Goodbye("x"))
+    other = of("a2")
+    assert other.read(written) == ("a1", Goodbye("x"))
+    assert other.read(written) is None
+
+
+def test_nobody_reads_their_own():
+    one = of("a1")
+    assert one.read(one.write(Goodbye("x"))) is None
+
+
+@pytest.mark.parametrize("other", [of("a2", key=Key.new()), of("a2", cluster="B")], ids=["key", "cluster"])
+def test_without_the_key_of_the_cluster_it_is_refused(other):
+    with pytest.raises(LinkError, match="does not have the key"):
+        other.read(of("a1").write(Goodbye("x")))
+
+
+def test_every_changed_byte_is_noticed():
+    written = of("a1").write(Goodbye("x"))
+    for at in range(len(written)):
+        changed = bytearray(written)
+        changed[at] ^= 1
+        with pytest.raises(LinkError):
+            of("a2").read(bytes(changed))
+    with pytest.raises(LinkError):
+        of("a2").read(b"")
+
+
+def test_late_ones_count_once_within_the_window():
+    one, other = of("a1"), of("a2")
+    written = [one.write(Goodbye(str(number))) for number in range(WINDOW + 2)]
+    assert other.read(written[-1]) is not None
+    read = [other.read(datagram) is not None for datagram in written]
+    assert read == [False, False] + [True] * (WINDOW - 1) + [False]
+    assert not any(other.read(datagram) for datagram in written)
+
+
+def test_a_former_incarnation_is_not_heard_any_more():
+    former, now, other = of("a1", 1), of("a1", 2), of("a2")
+    old = former.write(Goodbye("old"))
+    assert other.read(now.write(Goodbye("new"))) == ("a1", Goodbye("new"))
+    assert other.read(old) is None

@@ -1,0 +1,366 @@
+"""Connections between two that have the key, and against those who have not, or send rubbish."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from rtfilter.overlay.running import greeting, links
+from rtfilter.overlay.running.codec import Codec
+from rtfilter.overlay.running.frames import CODE, LENGTH, LinkError, Seal, plain, read
+from rtfilter.overlay.running.greeting import Hello, call
+from rtfilter.overlay.running.keys import Key, Role
+from rtfilter.overlay.running.links import Goodbye, Limits, Switchboard
+from rtfilter.overlay.sending import Message
+
+KEY = Key.new()
+
+
+class Word(Message, frozen=True, tag=True):
+    text: str
+
+
+class Ears:
+    """Notes what it is told, in order."""
+
+    def __init__(self):
+        self.told, self.changed = [], asyncio.Event()
+
+    def _note(self, *what):
+        self.told.append(what)
+        self.changed.set()
+
+    def linked(self, link):
+        self._note("linked", link.peer.name)
+
+    def lost(self, link):
+        self._note("lost", link.peer.name)
+
+    def hear(self, link, message):
+        if message.text == "wrong":
+            raise ValueError("this word is wrong")
+        if message.text == "bug":
+            raise KeyError("nothing has this key")
+        self._note(link.peer.name, message.text)
+
+    async def until(self, *what):
+        async with asyncio.timeout(5):
+            while what not in self.told:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class Site:
+    """A switchboard that listens."""
+
+    def __init__(self, name, key=KEY, limits=None, incarnation=1):
+        self.name, self.ears = name, Ears()
+        own = Hello(Role.BROKER, name, cluster=f"C{name}", address="?", incarnation=incarnation)
+        self.board = Switchboard(own, key, self.ears, Codec(Word, Goodbye), limits)
+
+    async def __aenter__(self):
+        self.port = await self.board.listen("127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self.port}"
+        return self
+
+    async def __aexit__(self, *error):
+        await self.board.close("the test is over")
+
+    def say(self, other, text):
+        return self.board.send(other.name, other.address, Word(text))
+
+
+def run(script):
+    asyncio.run(asyncio.wait_for(script(), 20))
+
+
+def test_messages_come_in_order_over_one_connection():
+    async def script():
+        async with Site("a") as a, Site("b") as b:
+            for text in "xyz":
+                assert a.say(b, text)
+            await b.ears.until("a", "z")
+            b.say(a, "back")
+            await a.ears.until("b", "back")
+            assert b.ears.told == [("linked", "a"), ("a", "x"), ("a", "y"), ("a", "z")]
+            assert a.ears.told == [("linked", "b"), ("b", "back")]
+
+    run(script)
+
+
+def test_both_call_at_once_and_keep_one_connection():
+    async def script():
+        for _ in range(20):
+            async with Site("a") as a, Site("b") as b:
+                a.say(b, "x"), b.say(a, "y")
+                await asyncio.sleep(0.02)
+                a.ears.told.clear(), b.ears.told.clear()
+                a.say(b, "last"), b.say(a, "last")
+                await a.ears.until("b", "last")
+                await b.ears.until("a", "last")
+                assert a.board.brokers["b"].dialled
+                assert not b.board.brokers["a"].dialled
+
+    run(script)
+
+
+def test_whoever_starts_again_takes_the_place_of_its_former_connection():
+    async def script():
+        async with Site("a") as a:
+            async with Site("b", incarnation=1) as former, Site("b", incarnation=2) as later:
+                former.say(a, "former")
+                await a.ears.until("b", "former")
+                later.say(a, "later")
+                await a.ears.until("b", "later")
+                await former.ears.until("lost", "a")
+                assert a.board.brokers["b"].peer.incarnation == 2
+            lost = [what for what, _ in a.ears.told if what in ("linked", "lost")]
+            assert lost[:3] == ["linked", "lost", "linked"]
+
+    run(script)
+
+
+@pytest.mark.parametrize("key", [Key.new(), KEY.of(Role.CLIENT)], ids=["another", "of a client"])
+def test_without_the_key_there_is_no_link_whoever_calls(key):
+    async def script():
+        async with Site("a") as a, Site("b", key) as b:
+            a.say(b, "x"), b.say(a, "y")
+            await asyncio.sleep(0.2)
+            assert a.ears.told == b.ears.told == []
+
+    run(script)
+
+
+def test_a_client_gets_in_with_the_lesser_key_and_is_no_broker():
+    async def script():
+        async with Site("a") as a:
+            reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
+            lesser = KEY.of(Role.CLIENT)
+            greeted = await call(reader, writer, Hello(Role.CLIENT, "ann", address="?"), lesser)
+            assert greeted.peer.name == "a"
+            await a.ears.until("linked", "ann")
+            assert not a.board.brokers
+            assert len(a.board.others) == 1
+            writer.close()
+            await a.ears.until("lost", "ann")
+
+    run(script)
+
+
+def test_nobody_else_at_an_address_is_taken_for_who_was_called():
+    async def script():
+        async with Site("a") as a, Site("b") as b:
+            a.board.send("c", b.address, Word("for c"))
+            await asyncio.sleep(0.1)
+            assert a.ears.told == []
+            assert ("a", "for c") not in b.ears.told
+
+    run(script)
+
+
+async def joined(site, role=Role.BROKER, name="z"):
+    """A connection that has greeted, as bytes go over it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    greeted = await call(reader, writer, Hello(role, name, address="nowhere:1"), KEY)
+    await site.ears.until("linked", name)
+    return reader, writer, greeted
+
+
+async def goodbye(reader, seal):
+    frame = await asyncio.wait_for(read(reader, 10_000), 5)
+    return msgspec.msgpack.decode(seal.opened(frame), type=Goodbye).reason
+
+
+def sealed(text):
+    return lambda seal: seal.closed(text)
+
+
+RUBBISH = {
+    "not MessagePack": (sealed(b"\xc1\xc1"), "no message"),
+    "no kind": (sealed(msgspec.msgpack.encode({"text": "x"})), "no message"),
+    "unknown kind": (sealed(msgspec.msgpack.encode({"type": "Sword", "text": "x"})), "no message"),
+    "wrong type": (sealed(msgspec.msgpack.encode({"type": "Word", "text": 1})), "no message"),
+    "deep": (sealed(b"\x91" * 100_000), "no message"),
+    "empty": (sealed(b""), "no message"),
+    "wrong word": (sealed(msgspec.msgpack.encode(Word("wrong"))), "this word is wrong"),
+    "bug": (sealed(msgspec.msgpack.encode(Word("bug"))), "an error of this broker"),
+    "too long": (lambda seal: (2**30).to_bytes(4, "big") + b"x" * 2_000_000, "1073741824 bytes"),
+    "too short": (lambda seal: plain(b"x"), "1 bytes"),
+    "no code": (lambda seal: plain(b"x" * (CODE + 3)), "does not have the key"),
+    "code of another": (lambda seal: Seal(b"t" * 32).closed(b"x"), "does not have the key"),
+}
+
+
+@pytest.mark.parametrize(("rubbish", "reason"), RUBBISH.values(), ids=RUBBISH)
+def test_rubbish_ends_its_link_with_a_reason_and_no_other(rubbish, reason):
+    async def script():
+        async with Site("a") as a, Site("b") as b:
+            b.say(a, "before")
+            await a.ears.until("b", "before")
+            reader, writer, greeted = await joined(a)
+            writer.write(rubbish(greeted.sends))
+            assert reason in await goodbye(reader, greeted.receives)
+            writer.close()
+            await a.ears.until("lost", "z")
+            b.say(a, "after")
+            await a.ears.until("b", "after")
+            assert ("lost", "b") not in a.ears.told
+
+    run(script)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        plain(b"\xc1"),
+        plain(b"x" * 5000),
+        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"short"))),
+        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"n" * 16, protocol=2))),
+        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"n" * 16))) + plain(b"x" * 32),
+    ],
+    ids=["HTTP", "rubbish", "long", "no nonce", "version", "no code"],
+)
+def test_strangers_are_shown_out(said):
+    async def script():
+        async with Site("a") as a:
+            reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
+            writer.write(said)
+            await asyncio.wait_for(reader.read(), 5)
+            writer.close()
+            assert a.ears.told == []
+            async with Site("b") as b:
+                b.say(a, "still there")
+                await a.ears.until("b", "still there")
+
+    run(script)
+
+
+def test_a_recorded_greeting_is_good_for_nothing():
+    async def script():
+        async with Site("a") as a:
+            reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
+            said, write = [], writer.write
+            writer.write = lambda data: said.append(data) or write(data)
+            await call(reader, writer, Hello(Role.BROKER, "z", address="?"), KEY)
+            await a.ears.until("linked", "z")
+            a.ears.told.clear()
+            writer.close()
+            reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
+            writer.writelines(said)
+            await asyncio.wait_for(reader.read(), 5)
+            writer.close()
+            assert ("linked", "z") not in a.ears.told
+
+    run(script)
+
+
+def test_silence_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(greeting, "WITHIN", 0.1)
+
+    async def script():
+        async with Site("a") as a:
+            reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+            writer.close()
+
+    run(script)
+
+
+def test_so_many_strangers_and_no_more(monkeypatch):
+    monkeypatch.setattr(links, "STRANGERS", 2)
+
+    async def script():
+        async with Site("a") as a:
+            held = [await asyncio.open_connection("127.0.0.1", a.port) for _ in range(2)]
+            await asyncio.sleep(0.05)
+            reader, last = await asyncio.open_connection("127.0.0.1", a.port)
+            held.append((reader, last))
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await asyncio.wait_for(reader.readexactly(1), 5)
+            for _, writer in held:
+                writer.close()
+
+    run(script)
+
+
+def test_who_takes_nothing_is_dropped_rather_than_memory_used():
+    async def script():
+        async with Site("a", limits=Limits(waiting=200_000)) as a, Site("b") as b:
+            a.say(b, "x")
+            await b.ears.until("a", "x")
+            (link,) = a.board.brokers.values()
+            b.board.brokers["a"]._reader._transport.pause_reading()
+            for _ in range(10_000):
+                if not a.say(b, "x" * 10_000):
+                    break
+            assert "bytes wait" in link.why
+            await a.ears.until("lost", "b")
+            assert a.board.brokers == {}
+
+    run(script)
+
+
+def test_who_is_refused_is_let_go_and_not_let_in():
+    async def script():
+        async with Site("a") as a, Site("b") as b:
+            a.say(b, "x")
+            await b.ears.until("a", "x")
+            a.board.refuse("b")
+            await b.ears.until("lost", "a")
+            assert not a.say(b, "y")
+            b.board._not_before.clear()
+            b.say(a, "y")
+            await asyncio.sleep(0.1)
+            assert ("b", "y") not in a.ears.told
+            a.board.refused.clear()
+            b.board._not_before.clear()
+            b.say(a, "again")
+            await a.ears.until("b", "again")
+
+    run(script)
+
+
+def test_calls_in_vain_are_not_made_at_once_again(monkeypatch):
+    monkeypatch.setattr(links, "AGAIN", 0.1)
+
+    async def script():
+        async with Site("a") as a:
+            async with Site("b") as gone:
+                pass
+            assert a.say(gone, "x")
+            await asyncio.sleep(0.05)
+            assert not a.say(gone, "y")
+            await asyncio.sleep(0.1)
+            assert a.say(gone, "z")
+
+    run(script)
+
+
+def test_the_other_side_is_told_why_at_the_end():
+    async def script():
+        async with Site("b") as b:
+            async with Site("a") as a:
+                a.say(b, "x")
+                await b.ears.until("a", "x")
+                (link,) = b.board.brokers.values()
+            await b.ears.until("lost", "a")
+            assert "the test is over" in link.why
+
+    run(script)
+
+
+def test_a_frame_is_bound_to_its_direction():
+    async def script():
+        async with Site("a") as a:
+            reader, writer, greeted = await joined(a)
+            a.board.brokers["z"].send(Word("reflected"))
+            frame = await read(reader, 1000)
+            writer.write(len(frame).to_bytes(LENGTH, "big") + frame)
+            with pytest.raises(LinkError, match="key"):
+                greeted.sends.opened(frame)
+            greeted.receives.opened(frame)
+            assert "does not have the key" in await goodbye(reader, greeted.receives)
+            writer.close()
+
+    run(script)
