@@ -86,11 +86,13 @@ class Minder:
         self._pause, self._write_after = RETRY, 0.0
 
     async def run(self) -> None:
-        """Look after them, for ever."""
+        """Look after them, until the end."""
         trimmed = moved = 0.0
         head = self._log.head
-        while not self._ending:
+        while True:
             await asyncio.sleep(TICK)
+            if self._ending:
+                return
             moment = self._clock()
             self._deliver.tick(moment)
             for id, owned in self._owners.ended(moment):
@@ -183,3 +185,9 @@ class Minder:
             await self._store.flush()
         except (RTFilterError, OSError):
             _log.warning("not all could be written; it is computed anew at the next start", exc_info=True)
+
+    async def give_up(self) -> None:
+        """Leave what is under way: a stage that it may wait for has ended."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)

@@ -248,6 +248,7 @@ class Pipeline:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._minder.give_up()
         self._store.close()
         self._match.close()
         self._beside.shutdown()

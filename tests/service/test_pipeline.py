@@ -29,6 +29,7 @@ from rtfilter.service.errors import (
     UnknownError,
 )
 from rtfilter.service.minding import Keeping
+from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.subscriptions import Owners, removal_of
@@ -847,6 +848,36 @@ def test_what_was_written_goes_into_the_database_once_a_second(tmp_path, monkeyp
 
     (position,) = served(tmp_path, script)
     assert came.count(position) <= 2  # and not again where nothing was written since
+
+
+def test_work_beside_has_ended_with_the_server(tmp_path, monkeypatch):
+    checkpoint = Log.checkpoint
+
+    def slow(self):
+        time.sleep(0.2)
+        checkpoint(self)
+
+    monkeypatch.setattr(Log, "checkpoint", slow)
+    monkeypatch.setattr(minding, "CHECKPOINT", 0.0)
+    left = []
+
+    async def script(fails):
+        pipeline = Pipeline(Log(engine(f"sqlite:///{tmp_path}/log.sqlite")), tmp_path)
+        await pipeline.start()
+        await pipeline.add_filter(ADMIN, "default", SCHEMA, "symbol")
+        if fails:
+            while not pipeline._minder._background:
+                await asyncio.sleep(0)
+            pipeline._tasks[1].cancel()
+            await asyncio.sleep(0)
+        else:
+            time.sleep(2 * minding.TICK)  # the next look at what is due is overdue
+        await pipeline.stop()
+        left.append(asyncio.all_tasks() - {asyncio.current_task()})
+
+    for fails in (False, True):
+        asyncio.run(script(fails))
+    assert left == [set(), set()]
 
 
 def test_the_predicate_of_a_query_is_of_no_row(tmp_path):
