@@ -123,6 +123,11 @@ class Joining:
         """Whether a join is under way."""
         return self.step is not Step.IDLE
 
+    @property
+    def requested(self) -> str:
+        """The cluster whose answer to a request is waited for; empty: none."""
+        return self._question if self.step is Step.REQUESTING else ""
+
     def begin(self, now: float, silent: str = "") -> None:
         """Begin, at the next tick.
 

@@ -167,6 +167,8 @@ class Membership:
         """What only a designated broker understands."""
         links, joining = self._links, self._joining
         match message:
+            case LinkHeartbeat(neighbour=neighbour) if neighbour.cluster == joining.requested:
+                return []  # it may have accepted, and its answer been overtaken
             case LinkHeartbeat():
                 return links.heartbeat(message, now)
             case Unlinked():

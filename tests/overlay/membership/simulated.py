@@ -36,6 +36,8 @@ class Network:
         self.sent = []  # (time, from, to, message)
         self.places = {name: [] for name in brokers}
         self.reaches = lambda one, other: True
+        self.cluster_of = lambda name: name.rstrip("0123456789")
+        self.delay = lambda one, other: self.chance.uniform(0, self.slowest)
         self._queue = []
         self._count = count()
         for name in brokers:
@@ -44,7 +46,7 @@ class Network:
     def start(self, name):
         """Start a broker, or start it again."""
         self.incarnations[name] += 1
-        contact = Contact(name, name.rstrip("0123456789"), f"at {name}")
+        contact = Contact(name, self.cluster_of(name), f"at {name}")
         membership = Membership(
             contact,
             self.settings,
@@ -102,8 +104,8 @@ class Network:
                 targets = [recipient.name]
                 assert recipient.address == f"at {recipient.name}"
             elif recipient.audience is Audience.CLUSTER:
-                cluster = source.rstrip("0123456789")
-                targets = [n for n in self.brokers if n.rstrip("0123456789") == cluster and n != source]
+                cluster = self.cluster_of(source)
+                targets = [n for n in self.brokers if self.cluster_of(n) == cluster and n != source]
             elif recipient.audience is Audience.RENDEZVOUS:
                 targets = [RENDEZVOUS_POINT]
             else:
@@ -113,8 +115,8 @@ class Network:
                 self.sent.append((self.now, source, to, message))
                 for _ in range(1 + (self.chance.random() < self.doubled)):
                     if self.chance.random() >= self.loss:
-                        delay = self.chance.uniform(0, self.slowest)
-                        heappush(self._queue, (self.now + delay, next(self._count), source, to, message))
+                        arrives = self.now + self.delay(source, to)
+                        heappush(self._queue, (arrives, next(self._count), source, to, message))
 
     def places_now(self):
         """The place of each live broker."""
