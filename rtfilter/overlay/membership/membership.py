@@ -154,13 +154,10 @@ class Membership:
         sender = message.contact if isinstance(message, Heartbeat) else message.member.contact
         if sender.cluster != self.contact.cluster:
             return []
-        before = self.place.members
         sends = self._election.receive(message, now)
         members = message.members if isinstance(message, Heartbeat) else (message.member,)
         for member in members:
             sends += self._multicast.told(member, now)
-        for name in before - {member.contact.name for member in self._election.view.members}:
-            sends += self._multicast.left(name)
         return sends
 
     def _of_others(self, message: Message, now: float) -> list[Dispatch]:
@@ -244,8 +241,7 @@ class Membership:
                 links.add_parent(joined.parent, joined.path, now)
             standing = links.standing
             if standing.parent is None and not standing.root and not joining.active:
-                lost = self._told.parent.cluster if self._told.parent else ""
-                joining.begin(now, lost)
+                joining.begin(now, links.silent)
             elif joining.active and (standing.parent or standing.root):
                 joining.stop()
             if news or standing.path != self._told.path:
@@ -255,6 +251,8 @@ class Membership:
                 sends += election.beat(now)
             self._told = standing
         place = self._place()
+        for name in self.place.members - place.members:
+            sends += self._multicast.left(name)
         if place != self.place:
             self.place = place
         return sends

@@ -36,8 +36,10 @@ class Network:
         self.sent = []  # (time, from, to, message)
         self.places = {name: [] for name in brokers}
         self.reaches = lambda one, other: True
+        self.swallows = lambda one, other, message: False
         self.cluster_of = lambda name: name.rstrip("0123456789")
         self.delay = lambda one, other: self.chance.uniform(0, self.slowest)
+        self._due = {}
         self._queue = []
         self._count = count()
         for name in brokers:
@@ -61,6 +63,7 @@ class Network:
     def crash(self, name):
         """It is gone, with all that it knew but its incarnation and term."""
         self.brokers.pop(name, None)
+        self._due.pop(name, None)
 
     def multicast(self, name, message):
         """A multicast of a live broker's router."""
@@ -71,7 +74,7 @@ class Network:
         until = self.now + seconds
         while True:
             arrives = self._queue[0][0] if self._queue else until
-            due = min((broker.due for broker in self.brokers.values()), default=until)
+            due = min(self._due.values(), default=until)
             self.now = max(self.now, min(arrives, due))
             if self.now >= until:
                 self.now = until
@@ -80,12 +83,11 @@ class Network:
                 _, _, source, to, message = heappop(self._queue)
                 self._arrive(source, to, message)
             else:
-                for name, broker in list(self.brokers.items()):
-                    if broker.due <= self.now:
-                        self._do(name, broker.tick(self.now))
+                for name in [name for name, at in self._due.items() if at <= self.now]:
+                    self._do(name, self.brokers[name].tick(self.now))
 
     def _arrive(self, source, to, message):
-        if not self.reaches(source, to):
+        if not self.reaches(source, to) or self.swallows(source, to, message):
             return
         if to == RENDEZVOUS_POINT:
             self._do(to, self.point.receive(message, source, self.now))
@@ -95,6 +97,7 @@ class Network:
     def _do(self, source, dispatches):
         if source in self.brokers:
             broker = self.brokers[source]
+            self._due[source] = broker.due
             assert broker.term >= self.terms[source]
             self.terms[source] = broker.term
             if not self.places[source] or self.places[source][-1][1] != broker.place:

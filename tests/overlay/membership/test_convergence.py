@@ -12,7 +12,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from overlay.membership.simulated import Network
-from rtfilter.overlay.membership import JoinRequest, Settings
+from rtfilter.overlay.membership import Contact, JoinRequest, LinkHeartbeat, Neighbour, Settings
 
 BROKERS = ["a1", "a2", "a3", "b1", "b2", "c1", "d1", "d2", "e1", "f1"]
 BOUND = 60
@@ -63,7 +63,7 @@ def test_a_new_broker_and_a_new_cluster_enter_a_running_network(number):
     assert_converged(network)
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(5))
 def test_the_root_cluster_fails_and_one_of_its_children_takes_over(number):
     network = Network(BROKERS, number)
     network.run(15)
@@ -78,7 +78,7 @@ def test_the_root_cluster_fails_and_one_of_its_children_takes_over(number):
     assert network.point.root.cluster.cluster in below
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(5))
 def test_the_designated_broker_of_the_root_fails_and_the_cluster_stays_the_root(number):
     """Its neighbours only replace the broker behind the link; no route changes."""
     network = Network(["a1", "a2", "b1", "c1"], number)
@@ -102,7 +102,7 @@ def test_the_designated_broker_of_the_root_fails_and_the_cluster_stays_the_root(
         assert all(set(place.links) == links[name] for at, place in network.places[name] if at > began)
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(5))
 def test_a_cluster_between_root_and_leaves_fails_and_what_is_below_it_moves(number):
     network = Network([f"{c}1" for c in "abcdefg"], number, Settings(children=2))
     network.run(20)
@@ -112,29 +112,32 @@ def test_a_cluster_between_root_and_leaves_fails_and_what_is_below_it_moves(numb
     assert_converged(network)
 
 
-def rejoin_of_the_paper(cut):
-    """REB has D2 and D3, D2 has D1 and D5, D3 has D4; then `cut` happens. Gives D4's requests and parent.
-
-    Who is near to D4 is told by delays: D2 before REB, D1 before D5 before D2.
-    """
+def planted(parents, distances):
+    """A network with this tree, of brokers alone; distances are delays, 0.09 where none is given."""
     network = Network([])
-    delays = {"REB": 0.09, "D2": 0.07, "D3": 0.01, "D1": 0.03, "D5": 0.05}
     network.cluster_of = lambda name: name
-
-    def delay(one, other):
-        return delays[(one if other == "D4" else other)] if "D4" in (one, other) and one and other else 0.02
-
-    network.delay = delay
-    for name, only in (("REB", ""), ("D2", "REB"), ("D3", "REB"), ("D1", "D2"), ("D5", "D2"), ("D4", "D3")):
+    network.delay = lambda one, other: distances.get(frozenset((one, other)), 0.09)
+    for name, parent in parents.items():
         network.incarnations[name] = network.terms[name] = 0
         network.places[name] = []
         for other, broker in network.brokers.items():
-            broker.accepts = other == only
+            broker.accepts = other == parent
         network.start(name)
         network.run(12)
-        assert network.places_now()[name].parent == only
+        assert network.places_now()[name].parent == parent
     for broker in network.brokers.values():
         broker.accepts = True
+    return network
+
+
+def rejoin_of_the_paper(cut):
+    """The paper's tree; D4 is nearest to D3, D1, D5, D2 and REB, in this order; `cut` is what happens.
+
+    Gives the network, and whom D4 has asked.
+    """
+    parents = {"REB": "", "D2": "REB", "D3": "REB", "D1": "D2", "D5": "D2", "D4": "D3"}
+    delays = {"D3": 0.01, "D1": 0.03, "D5": 0.05, "D2": 0.07}
+    network = planted(parents, {frozenset(("D4", name)): delay for name, delay in delays.items()})
     network.brokers["D1"].accepts = False
     began = network.now
     cut(network)
@@ -165,7 +168,74 @@ def test_a_parent_that_fails_is_replaced_in_the_same_way():
     assert network.problems() == []
 
 
-@pytest.mark.parametrize("number", range(10))
+def test_two_that_are_cut_off_do_not_join_below_each_other():
+    """A and B lose the root R; each is nearest to what is below the other, which has not heard of it yet.
+
+    Both are accepted. The circle is found as soon as paths go round it.
+    """
+    near = {frozenset("AY"): 0.01, frozenset("BX"): 0.01, frozenset("AB"): 0.05}
+    network = planted({"R": "", "A": "R", "B": "R", "X": "A", "Y": "B"}, near)
+    lost = {("R", "A"), ("R", "B")}
+    network.reaches = lambda one, other: (one, other) not in lost
+    while any(network.brokers[name].place.parent for name in "AB"):
+        network.run(0.05)
+        lost |= {(one, other) for one, other in ("AX", "BY") if not network.brokers[one].place.parent}
+    silent = lost  # but only to heartbeats, now
+    lost = set()
+    network.swallows = lambda one, other, message: (
+        (one, other) in silent and isinstance(message, LinkHeartbeat)
+    )
+    until = network.now + 2.9
+    while network.now < until and not all(network.brokers[name].place.parent for name in "AB"):
+        network.run(0.05)
+    places = network.places_now()
+    assert [places[name].parent for name in "AYBX"] == ["Y", "B", "X", "A"]  # as if all were well
+    silent = set()
+    network.run(BOUND)
+    assert_converged(network)
+
+
+def test_a_cluster_does_not_take_one_that_it_is_below():
+    network = planted({"R": "", "A": "R", "B": "A"}, {})
+    request = JoinRequest(Neighbour("A", Contact("A", "A"), (Contact("A", "A"),)), 1)
+    ((_, answer),) = network.brokers["B"].receive(request, "A", network.now)
+    assert answer.reason == "below the one that asks"
+
+
+def test_a_cluster_without_a_way_to_the_root_takes_nobody():
+    network = planted({"R": "", "A": "R", "B": "A"}, {})
+    network.crash("R")
+    network.reaches = lambda one, other: other
+    network.run(8)
+    request = JoinRequest(Neighbour("C", Contact("C", "C"), (Contact("C", "C"),)), 1)
+    for name in "AB":
+        ((_, answer),) = network.brokers[name].receive(request, "C", network.now)
+        assert answer.reason == "cut off"
+
+
+def test_the_tree_lives_without_the_rendezvous_point():
+    """What needs no new parent is repaired; who does waits."""
+    network = Network(["a1", "a2", "b1", "b2", "c1"], 1)
+    network.run(15)
+    places = network.places_now()
+    network.reaches = lambda one, other: one and other
+    network.crash("b2")
+    network.run(20)
+    others = {name: place for name, place in network.places_now().items() if place.cluster != "b"}
+    assert {n: (p.parent, set(p.links)) for n, p in others.items()} == {
+        n: (places[n].parent, set(places[n].links)) for n in others
+    }
+    assert network.places_now()["b1"].links.keys() == places["b2"].links.keys()
+    network.crash("c1")
+    network.start("c1")
+    network.run(30)
+    assert network.places_now()["c1"].parent == ""
+    network.reaches = lambda one, other: True
+    network.run(BOUND)
+    assert_converged(network)
+
+
+@pytest.mark.parametrize("number", range(5))
 def test_a_network_that_was_cut_in_two_has_one_root_again(number):
     """Meanwhile the half with the rendezvous point has one tree, and a new root if it lacked the old one."""
     network = Network(BROKERS, number)
@@ -286,7 +356,7 @@ def converges(number, loss):
 
 
 @seed(3)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.1, 0.3]))
 def test_after_any_faults_there_is_one_tree(number, loss):
     """Crashes, returns, partitions within and between clusters, losses and duplicates."""
