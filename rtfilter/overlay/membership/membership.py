@@ -173,9 +173,9 @@ class Membership:
             case Probed():
                 links.probed(message, now)
                 return joining.probed(message, self._mine, links.standing.children, now)
-            case Ping(contact=contact):
+            case Ping(contact=contact, walk=number):
                 children = tuple(child.designated for child in links.standing.children)
-                return [Dispatch(to_broker(contact), Pong(self.contact, children))]
+                return [Dispatch(to_broker(contact), Pong(self.contact, number, children))]
             case Pong():
                 return joining.pong(message, self._mine, now)
             case JoinAnswer():
