@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
 
+from rtfilter.filter import EventFilter
 from rtfilter.overlay.names import SubscriptionId
 from rtfilter.overlay.routing_messages import Subscribe, Subscription, Unsubscribe
 from rtfilter.overlay.sending import Message
+from rtfilter.predicates.model import Predicate
+
+CAPACITY: Final = (16, 64)
+"""Of the nodes of an index; see `rtfilter.overlay.table`."""
 
 
 class Told:
@@ -34,3 +40,71 @@ class Told:
     def suppressed(self) -> int:
         """Number of subscriptions that it need not be told, because others cover them."""
         return 0
+
+
+class CoveringTold(Told):
+    """Tells a neighbour no subscription that one covers which it was told before (Bittner 2004).
+
+    Whatever satisfies the covered one satisfies the other, so the neighbour sends it anyway. When that is
+    removed, what it alone suppressed is told first. Of equal subscriptions the one that came first is told;
+    of those that wait, the one with the lowest id is next. Where it is not known whether one covers another,
+    both are told.
+
+    Parameters
+    ----------
+    read : callable
+        From a subscription to its predicate.
+    """
+
+    def __init__(self, read: Callable[[Subscription], Predicate]) -> None:
+        super().__init__()
+        self._read = read
+        self._indexes: dict[str, EventFilter] = {}  # of what was told, by type
+        self._numbers: dict[SubscriptionId, int] = {}
+        self._ids: dict[tuple[str, int], SubscriptionId] = {}  # by type and number
+        self._waiting: dict[SubscriptionId, tuple[Subscription, SubscriptionId]] = {}  # and who covers it
+        self._covers: dict[SubscriptionId, set[SubscriptionId]] = {}
+
+    def add(self, subscription: Subscription) -> list[Message]:
+        """See `Told`."""
+        if subscription.id in self._sent or subscription.id in self._waiting:
+            return []
+        predicate = self._read(subscription)
+        schema = predicate.schema
+        assert schema is not None
+        index = self._indexes.get(subscription.type)
+        if index is None:
+            index = EventFilter(schema, CAPACITY, max_unbounded=None, ids=int)
+            self._indexes[subscription.type] = index
+        covering = index.covering(predicate).ids
+        if len(covering):
+            by = self._ids[subscription.type, int(covering[0])]
+            self._waiting[subscription.id] = subscription, by
+            self._covers.setdefault(by, set()).add(subscription.id)
+            return []
+        number = index.subscribe(predicate)
+        self._numbers[subscription.id] = number
+        self._ids[subscription.type, number] = subscription.id
+        return super().add(subscription)
+
+    def remove(self, id: SubscriptionId) -> list[Message]:
+        """See `Told`. What is told instead comes before the removal, so that no event is missed."""
+        if id in self._waiting:
+            _, by = self._waiting.pop(id)
+            self._covers[by].discard(id)
+            return []
+        if id not in self._sent:
+            return []
+        type, number = self._sent[id].type, self._numbers.pop(id)
+        del self._ids[type, number]
+        self._indexes[type].unsubscribe(number)
+        messages: list[Message] = []
+        for orphan in sorted(self._covers.pop(id, ())):
+            subscription, _ = self._waiting.pop(orphan)
+            messages += self.add(subscription)
+        return messages + super().remove(id)
+
+    @property
+    def suppressed(self) -> int:
+        """See `Told`."""
+        return len(self._waiting)

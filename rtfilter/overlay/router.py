@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.covering import Told
+from rtfilter.overlay.covering import CoveringTold, Told
 from rtfilter.overlay.names import (
     CLUSTER,
     Connection,
@@ -20,6 +22,7 @@ from rtfilter.overlay.names import (
 )
 from rtfilter.overlay.place import Place
 from rtfilter.overlay.routing_messages import (
+    Advertise,
     Entry,
     Event,
     Notify,
@@ -67,13 +70,20 @@ class Router:
         The event types, the same at all brokers.
     strategy : str or Strategy
         One of `rtfilter.overlay.strategies.STRATEGIES`, the same at all brokers.
+    covering : bool
+        Whether neighbours are not told what others that they know cover.
     """
 
     def __init__(
-        self, name: str, incarnation: int, types: Mapping[str, Schema], strategy: str | Strategy = "hybrid"
+        self,
+        name: str,
+        incarnation: int,
+        types: Mapping[str, Schema],
+        strategy: str | Strategy = "hybrid",
+        covering: bool = False,
     ) -> None:
         self.name, self.incarnation, self.types = name, incarnation, types
-        self.strategy = strategy_of(strategy)
+        self.strategy, self.covering = strategy_of(strategy), covering
         self.at = NOWHERE._replace(broker=name)
         self.table = Table(types)
         self.replica: dict[tuple[SubscriptionId, Connection], Entry] = {}
@@ -97,9 +107,7 @@ class Router:
         ValueError, PredicateError
             The type is not known, or the predicate cannot be used; nothing is changed.
         """
-        if type not in self.types:
-            known = ", ".join(self.types) or "none"
-            raise ValueError(f"unknown event type {type!r:.60}; the types of this broker are {known}")
+        self._require(type)
         condition = Predicate.parse(predicate, self.types[type]).to_sql()
         id = SubscriptionId(self.name, self.incarnation, self._next())
         self._enter(Subscription(id, type, condition), client(client_name))
@@ -141,10 +149,16 @@ class Router:
         ValueError, EventError
             The type is not known, or the event cannot be read.
         """
+        self._require(type)
         if id is None:
             id = EventId(self.name, self.incarnation, self._next())
         self._event(Event(id, type, dict(event), attempt), client(client_name))
         return id, self._flush()
+
+    def _require(self, type: str) -> None:
+        if type not in self.types:
+            known = ", ".join(self.types) or "none"
+            raise ValueError(f"unknown event type {type!r:.60}; the types of this broker are {known}")
 
     # -- brokers -------------------------------------------------------------------------------------
 
@@ -167,7 +181,6 @@ class Router:
         took_over = new.leads and not old.leads
         if took_over:
             self._take_over()
-        self._out += self.strategy.moved(old, new)
         if new.leads:
             self._drop_lost()
             self._refresh({} if took_over else old.links)
@@ -247,6 +260,7 @@ class Router:
                     self._leave(subscription.id, source)
         if message.ask:
             if source.kind is Kind.LINK:
+                self._greet(source.name)
                 self._tell_all(source.name, ask=False)
             else:
                 self._replicate_all()
@@ -269,11 +283,25 @@ class Router:
             new = before.get(cluster) != broker
             if new or types != self._learns.get(cluster):
                 self._learns[cluster] = types
-                told = self._told[cluster] = Told()
+                told = CoveringTold(self.table.predicate) if self.covering else Told()
+                self._told[cluster] = told
                 for subscription, connection in self.table:
                     if subscription.type in types and connection != link(cluster):
                         told.add(subscription)
+                if new:
+                    self._greet(cluster)
                 self._tell_all(cluster, ask=new)
+
+    def _greet(self, cluster: str) -> None:
+        for message in self.strategy.greeting(self.at, cluster, self.types):
+            self._send(link(cluster), message)
+
+    def _hear(self, message: Message, source: Connection) -> None:
+        """Let the strategy hear what others tell it: that may change who must know subscriptions."""
+        if source.kind is Kind.LINK:
+            for cluster, other in self.strategy.hear(message, self.at, source.name):
+                self._send(link(cluster), other)
+            self._refresh(self.at.links)
 
     def _tell(self, cluster: str, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -345,38 +373,63 @@ class Router:
 
     def _event(self, event: Event, source: Connection) -> None:
         """Send an event on, unless this attempt was here already."""
+        if source.kind is Kind.CLIENT:
+            event = self._published(event)
         key = event.id, event.attempt, event.rising
         if key in self._seen:
             return
-        matched = self.table.match(event.type, event.values)
         self._seen[key] = None
         if len(self._seen) > SEEN:
             del self._seen[next(iter(self._seen))]
-        self._spread(event, source, matched)
+        if event.rising:
+            self._rise(event)
+        else:
+            self._spread(event, source)
 
-    def _spread(
-        self, event: Event, source: Connection, matched: Mapping[Connection, list[SubscriptionId]]
-    ) -> None:
+    def _published(self, event: Event) -> Event:
+        """An event of a client as it sets out. Raises `EventError` where it cannot be read."""
+        self.types[event.type].read([event.values])
+        return msgspec.structs.replace(event, rising=True) if self.strategy.rises else event
+
+    def _rise(self, event: Event) -> None:
+        """Send an event on its way to the rendezvous, or back from there to all who match."""
+        if not self.at.leads:
+            if self.at.designated:
+                self._send(member(self.at.designated), event)
+            return
+        where = self.strategy.ascent(self.at, event.type)
+        if where == self.at.cluster:
+            self._spread(msgspec.structs.replace(event, rising=False), None)
+        elif where is not None:
+            self._send(link(where), event)
+
+    def _spread(self, event: Event, source: Connection | None) -> None:
         """Send an event to all who match, and to whom the strategy wants, but not back to its source."""
+        matched = self.table.match(event.type, event.values)
         for connection, ids in matched.items():
             if connection.kind is Kind.CLIENT:
                 self._send(connection, Notify(event.id, event.type, event.values, tuple(ids)))
+        came_from = None if source is None else source.kind
         if not self.at.leads:
-            if source.kind is Kind.CLIENT and (self.at.designated or self.strategy.multicast):
+            if came_from is Kind.CLIENT and (self.at.designated or self.strategy.multicast):
                 self._send(self._way_up(), event)
             return
         links = {link(cluster) for cluster in self.strategy.always(self.at, event.type)}
         links |= {connection for connection in matched if connection.kind is Kind.LINK}
-        for connection in sorted(links - {source}):
-            self._send(connection, event)
+        for connection in sorted(links):
+            if connection != source:
+                self._send(connection, event)
         fellows = {connection for connection in matched if connection.kind is Kind.MEMBER}
         if not self.strategy.shared:
             fellows = {member(broker) for broker in self.at.members - {self.name}}
-        fellows.discard(source)
+        if source is not None:
+            fellows.discard(source)
         if not self.strategy.multicast:
             for connection in sorted(fellows):
                 self._send(connection, event)
-        elif fellows and source.kind is not Kind.MEMBER:  # from a member, the cluster has it
+        elif fellows and (
+            source is None or source.kind is not Kind.MEMBER
+        ):  # from a member, the cluster has it
             self._send(CLUSTER, event)
 
     # -- sending -------------------------------------------------------------------------------------
@@ -411,6 +464,7 @@ _TAKES: Final[Mapping[type[Message], Callable[[Router, Any, Connection], None]]]
     Replicate: Router._take_replicate,
     Unreplicate: Router._take_unreplicate,
     Replica: Router._take_replica,
+    Advertise: Router._hear,
 }
 
 

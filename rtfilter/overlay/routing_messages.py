@@ -140,13 +140,6 @@ class Confirm(Message, frozen=True):
 
 
 class Advertise(Message, frozen=True):
-    """The rendezvous cluster of an event type lies behind the broker that says so; or no longer does.
-
-    Attributes
-    ----------
-    type : str
-    reached : bool
-    """
+    """The rendezvous cluster of an event type is the one that says so, or lies behind it."""
 
     type: str
-    reached: bool = True

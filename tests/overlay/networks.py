@@ -46,7 +46,7 @@ class Tree:
         rng.shuffle(names)
         parents = {name: rng.choice(names[:i]) if i else "" for i, name in enumerate(names)}
         members = {name: tuple(f"{name}.{i}" for i in range(rng.randint(1, most_members))) for name in names}
-        return cls(parents, members)
+        return cls(parents, members if most_members > 1 else None)
 
     @property
     def brokers(self) -> list[str]:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from overlay.networks import TYPES, Network, Tree
 from rtfilter.overlay.names import EventId, SubscriptionId
+from rtfilter.overlay.router import Router
 from rtfilter.overlay.strategies import STRATEGIES
+from rtfilter.overlay.strategies.rendezvous import Rendezvous, by_hash
 from rtfilter.predicates.model import Predicate
 
 
@@ -63,12 +65,22 @@ class Model:
         assert received == {name: sorted(ids) for name, ids in self.expected.items()}
 
 
+@pytest.mark.parametrize("covering", [False, True])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
-@settings(max_examples=40, deadline=None)
-def test_each_event_reaches_whom_it_matches_exactly_once(strategy: str, seed: int, most_members: int) -> None:
+@settings(max_examples=20, deadline=None)
+def test_each_event_reaches_whom_it_matches_exactly_once(
+    strategy: str, covering: bool, seed: int, most_members: int
+) -> None:
     rng = random.Random(seed)
-    network = Network(Tree.random(rng, rng.randint(1, 8), most_members), strategy, seed)
+    tree = Tree.random(rng, rng.randint(1, 8), most_members)
+    assigned = by_hash(TYPES, tree.parents.keys())
+
+    def make(name: str) -> Router:
+        chosen = Rendezvous(assigned) if strategy == "rendezvous" else strategy
+        return Router(name, 1, TYPES, chosen, covering)
+
+    network = Network(tree, seed=seed, make=make)
     model = Model(network, rng)
     for _ in range(4):
         for _ in range(rng.randint(0, 6)):

@@ -9,9 +9,11 @@ from rtfilter.overlay.strategies.hierarchical import Hierarchical
 from rtfilter.overlay.strategies.hybrid import Hybrid
 from rtfilter.overlay.strategies.port import Strategy
 from rtfilter.overlay.strategies.profile_forwarding import ProfileForwarding
+from rtfilter.overlay.strategies.rendezvous import Rendezvous
 
 STRATEGIES: Final[dict[str, type[Strategy]]] = {
-    strategy.name: strategy for strategy in (ProfileForwarding, EventForwarding, Hybrid, Hierarchical)
+    strategy.name: strategy
+    for strategy in (ProfileForwarding, EventForwarding, Rendezvous, Hybrid, Hierarchical)
 }
 """Each strategy by its name."""
 

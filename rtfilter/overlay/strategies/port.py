@@ -7,11 +7,11 @@ where else events go.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 from rtfilter.overlay.place import Place
-from rtfilter.overlay.sending import Message, Send
+from rtfilter.overlay.sending import Message
 
 
 class Strategy:
@@ -51,10 +51,10 @@ class Strategy:
         """
         return None
 
-    def moved(self, old: Place, new: Place) -> list[Send]:
-        """Hear of a new place, and return what others must be told."""
+    def greeting(self, place: Place, cluster: str, types: Iterable[str]) -> list[Message]:
+        """What a cluster is told when it is newly linked, or asks."""
         return []
 
-    def hear(self, message: Message, cluster: str, place: Place) -> list[Send]:
-        """Take a message of a strategy from a linked cluster, and return what others must be told."""
+    def hear(self, message: Message, place: Place, cluster: str) -> list[tuple[str, Message]]:
+        """Take a message of the strategy from a linked cluster; what other clusters must be told."""
         return []
