@@ -139,14 +139,13 @@ def drawn(cell: Cell, events: int, seed: int) -> World:
         own = np.flatnonzero(wanted[:outer] == kind)
         width = min(max(cell.matched, LEAST / len(own)), 1.0) * end
         step = (end + width) / len(own)
-        low[own] = (np.arange(len(own)) + rng.random(len(own))) * step - width
-        high[own] = low[own] + width
+        begin = (np.arange(len(own)) + rng.random(len(own))) * step - width
+        low[own] = np.maximum(begin, 0)
+        high[own] = np.minimum(begin + width, np.nextafter(end, 0))
         within = outer + np.flatnonzero(wanted[outer:] == kind)
         around = rng.choice(own, len(within))
-        ends = np.sort(rng.random((len(within), 2)), axis=1) * width
+        ends = np.sort(rng.random((len(within), 2)), axis=1) * (high - low)[around, None]
         low[within], high[within] = low[around] + ends[:, 0], low[around] + ends[:, 1]
-    np.clip(low, 0, None, out=low)
-    high = np.minimum(high, np.nextafter(end, 0))
     types = rng.integers(cell.types, size=events)
     few = events // 2 if cell.matching < 1 else events
     values = np.concatenate([rng.random(few) * end, end + rng.random(events - few) * (DOMAIN - end)])

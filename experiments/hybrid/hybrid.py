@@ -9,6 +9,7 @@ publishers publish, nor what a broker's work takes: there are three loads, see `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
@@ -194,7 +195,8 @@ def curve(rows: Sequence[Row], strategy: str, publishers: int, cell: str) -> Cur
 def _half(values: Sequence[float]) -> float:
     if len(values) < 2:
         return 0.0
-    return float(stats.t.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+    quantile = float(stats.t.ppf(0.975, len(values) - 1))
+    return quantile * stdev(values) / math.sqrt(len(values))
 
 
 def all_publishers(rows: Sequence[Row]) -> list[int]:
