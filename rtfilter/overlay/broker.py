@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from rtfilter.overlay.membership import MESSAGES, Audience, Contact, Dispatch, Membership
+from rtfilter.overlay.membership import MESSAGES, Audience, Contact, Dispatch, Membership, Missed
 from rtfilter.overlay.membership.contacts import to_broker
 from rtfilter.overlay.names import Connection, EventId, Kind, SubscriptionId, link, member
 from rtfilter.overlay.place import Place
@@ -104,11 +104,17 @@ class Broker:
         """Pass on what membership says, then tell routing of the place, if it is another one."""
         out: list[Out] = []
         for one in dispatches:
-            if one.to.audience is Audience.ROUTER:
+            if isinstance(one.message, Missed):
+                out += self._missed(one.message.sender, now)
+            elif one.to.audience is Audience.ROUTER:
                 out += self._routed(self.router.receive(one.message, member(one.to.name), now), now)
             else:
                 out.append(one)
         return out + self._moved(now)
+
+    def _missed(self, broker: str, now: float) -> list[Out]:
+        """Multicasts of a member are lost for good, as if its connection had been."""
+        return self.lost(broker, now) + self.linked(broker, now) if broker in self._up else []
 
     def _moved(self, now: float) -> list[Out]:
         place = self._reached(self.membership.place)

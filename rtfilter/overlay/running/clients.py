@@ -1,7 +1,8 @@
 """The clients of a broker: what they want, what they have published, and what they do not have yet.
 
 A machine around `Broker`: messages and ticks in; messages out, and what must be kept before they are sent.
-It sends a publication again, under the same id, until it is acknowledged.
+It sends a publication again, under the same id, until it is acknowledged. An acknowledgement of the broker is
+held until all clients have the event to whom it was delivered, so publishers know that it has arrived.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ from rtfilter.store.brokers import Change, Gone, Publication, Settled, Subscript
 
 SLOWER: Final = 2.0
 """By which the time until a publication is sent again grows each time."""
+
+
+UNTAKEN: Final = 10_000
+"""Most events that are remembered as not taken: what is asked about is among the last."""
 
 
 class Patience(NamedTuple):
@@ -113,6 +118,9 @@ class Clients:
         self._pending: dict[EventId, _Pending] = {}
         self._unacknowledged: Counter[str] = Counter()
         self._started: float | None = None
+        self._awaited: Counter[EventId] = Counter()  # by how many clients that do not have it
+        self._held: dict[EventId, list[Out]] = {}  # acknowledgements
+        self._untaken: dict[EventId, None] = {}  # there was no room
         self.delays: list[float] = []
         self.resent = 0
 
@@ -155,7 +163,7 @@ class Clients:
             case Publish():
                 self._publish(name, message, work, now)
             case Have(id=id):
-                self._has(self._client(name), id)
+                self._has(self._client(name), id, work)
             case _:
                 raise ValueError(f"no client says {type(message).__name__}")
         return work
@@ -176,6 +184,8 @@ class Clients:
             if found.gone_at is not None and now >= found.gone_at + self.patience.linger:
                 for key in list(found.wishes):
                     self._drop(name, key, work, now)
+                for id in list(found.missing):
+                    self._needs_no_more(found, id, work)
                 del self._clients[name]
         return work
 
@@ -185,11 +195,18 @@ class Clients:
         """Put what the broker says to clients into their own words; all else stays as it is."""
         out: list[Out] = []
         for one in work.out:
-            if isinstance(one, Send):
-                out.extend(self._told(one.to.name, one.message, work.changes, now))
-            else:
-                out.append(one)
+            out.extend(self._one(one, work.changes, now))
         return Work(work.changes, out)
+
+    def _one(self, one: Out, changes: list[Change], now: float) -> list[Out]:
+        if isinstance(one.message, Acknowledge):
+            id = one.message.id
+            if id in self._untaken:
+                return []
+            if self._awaited[id]:
+                self._held.setdefault(id, []).append(one)
+                return []
+        return self._told(one.to.name, one.message, changes, now) if isinstance(one, Send) else [one]
 
     def _told(self, name: str, message: Message, changes: list[Change], now: float) -> list[Out]:
         match message:
@@ -213,12 +230,15 @@ class Clients:
 
     def _notify(self, name: str, notify: Notify) -> list[Out]:
         found = self._clients.get(name)
-        if found is None or notify.id in found.missing:
-            return []
-        if notify.id in found.has:
+        if found is None or notify.id in found.missing or notify.id in found.has:
             return []
         if len(found.missing) >= self.patience.deliveries:
+            self._untaken[notify.id] = None
+            if len(self._untaken) > UNTAKEN:
+                del self._untaken[next(iter(self._untaken))]
             return []
+        self._untaken.pop(notify.id, None)
+        self._awaited[notify.id] += 1
         keys = tuple(self._owners[id][1] for id in notify.subscriptions if id in self._owners)
         deliver = found.missing[notify.id] = Deliver(notify.id, notify.type, notify.values, keys)
         return [] if found.gone_at is not None else [Send(client(name), deliver)]
@@ -278,11 +298,20 @@ class Clients:
         self._pending[pending.publish.id] = pending
         self._unacknowledged[pending.client] += 1
 
-    def _has(self, found: _Client, id: EventId) -> None:
-        found.missing.pop(id, None)
+    def _has(self, found: _Client, id: EventId, work: Work) -> None:
+        self._needs_no_more(found, id, work)
         found.has[id] = None
         if len(found.has) > self.patience.deliveries:
             del found.has[next(iter(found.has))]
+
+    def _needs_no_more(self, found: _Client, id: EventId, work: Work) -> None:
+        """A client has a delivery, or is gone for good: give acknowledgements that waited for it."""
+        if found.missing.pop(id, None) is None:
+            return
+        self._awaited[id] -= 1
+        if not self._awaited[id]:
+            del self._awaited[id]
+            work.out.extend(self._held.pop(id, ()))
 
     def stats(self) -> dict[str, Any]:
         """How many there are, and what waits."""
