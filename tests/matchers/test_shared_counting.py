@@ -400,7 +400,7 @@ def test_threads_have_stamps_of_their_own():
 @pytest.mark.parametrize("seed", range(2))
 @variants
 def test_every_variant_keeps_the_promises(options, seed):
-    check_matcher(partial(SharedCountingMatcher, **options), seed)
+    check_matcher(partial(SharedCountingMatcher, **options), seed, rounds=4)
 
 
 def test_the_layouts_have_names():
