@@ -1,5 +1,6 @@
 """Which tests run where and when, and fixtures of several modules."""
 
+import gc
 import os
 import shutil
 import sys
@@ -38,6 +39,12 @@ def pytest_collection_modifyitems(items):
         if item.get_closest_marker("needs"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish():
+    """Let the garbage collector pass over modules and tests, at which it would look again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, ModuleType
 from typing import Any
+
+import pytest
+
+STEP = 7
+"""Lines of undoing from one turn to the next."""
 
 
 class Interrupt(BaseException):
@@ -65,6 +71,57 @@ class Lines:
         if here == self.at:  # Python traces no more after this
             self.place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
             raise Interrupt(self.place)
+
+
+def twice(
+    modules: list[ModuleType],
+    made: Callable[[], Any],
+    change: Callable[[Any], object],
+    undo: Callable[[Any], object],
+) -> Iterator[tuple[Any, tuple[int, int]]]:
+    """Cut a change short at each of its lines and undo it, and again with the undoing cut short as well.
+
+    Where that is cut short goes round all of its lines, as the change goes on.
+
+    Parameters
+    ----------
+    modules : modules
+        Whose lines count.
+    made : callable
+        Makes what is changed, always alike.
+    change, undo : callable
+        They take what was made.
+
+    Yields
+    ------
+    object
+        What was made, when it is undone as a whole.
+    tuple
+        The lines of the change and of undoing, -1 for none.
+    """
+    matcher = made()
+    with Lines(modules) as whole:
+        change(matcher)
+    undone = 0
+    gc.disable()  # or it closes generators that an interrupt left, and runs their lines, at any moment
+    try:
+        for turn, at in enumerate(whole.ends()):
+            line = -1
+            for _ in range(2):
+                matcher = made()
+                with Lines(modules, at), pytest.raises(Interrupt):
+                    change(matcher)
+                try:
+                    with Lines(modules, line) as undoing:
+                        undo(matcher)
+                except Interrupt:
+                    undone += 1
+                undo(matcher)
+                yield matcher, (at, line)
+                line = turn * STEP % undoing.count
+    finally:
+        gc.enable()
+    assert undone > 5
 
 
 def _in_finalizer(frame: FrameType | None) -> bool:

@@ -26,6 +26,7 @@ COMMANDS = {
     "subscribe": "subscribe at a server",
     "publish": "publish events of a file at a server",
     "listen": "write deliveries of a server as JSON lines",
+    "broker": "brokers in a network that heals itself: run them, subscribe, publish",
     "users": "who may use a server: passwords, tokens, roles",
     "backup": "copy the data of a server, also while it runs",
     "restore": "make the folder of a server from a backup",

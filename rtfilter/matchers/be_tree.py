@@ -138,7 +138,7 @@ class BETreeMatcher(BoxMatcher):
         if not count:
             return
         grown = self._tree.with_rows(count)
-        self._rows = self._rows.grown(len(self._tree.node), len(grown.node))
+        self._rows = self._rows.grown(len(grown.node))
         self._rows.alive[len(self._tree.node) : len(grown.node)] = False
         self._tree = grown
         left = int(grown.state[FREE_ROWS])
@@ -180,7 +180,7 @@ class BETreeMatcher(BoxMatcher):
             "height": 1,
             "nodes": int(state[NODES]),
             "updates": self._updates,
-            "bytes": sum(array.nbytes for array in (*self._tree, *self._rows)),
+            "bytes": sum(array.nbytes for array in self._tree) + self._rows.nbytes(len(self._tree.node)),
             "unit": self.unit,
         }
 

@@ -18,9 +18,8 @@ from rtfilter.index.kernels.hash_tables import MULTIPLIER, mix
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.pools import grown
+from rtfilter.matchers.rows import MOST
 
-MOST: Final = 1 << 30
-"""Rows that a pool may have in address space that is reserved."""
 CROWDED: Final = 512
 """Boxes in a bucket from which no more are taken: each event that comes there would try them all."""
 

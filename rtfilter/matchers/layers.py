@@ -62,7 +62,7 @@ class LayeredMatcher(BoxMatcher):
         if not len(boxes.ids):
             return
         first, last = self._used, self._used + len(boxes.ids)
-        self._rows = rows = self._rows.grown(self._used, last)
+        self._rows = rows = self._rows.grown(last)
         # Not alive until everything is in its place: if this is interrupted, nothing of it is ever found.
         rows.alive[first:last] = False
         self._used = last
@@ -131,7 +131,7 @@ class LayeredMatcher(BoxMatcher):
             "height": 1,
             "layers": [layer.last - layer.first for layer in self._layers],
             "updates": self._updates,
-            "bytes": structures + sum(column.nbytes for column in self._rows),
+            "bytes": structures + self._rows.nbytes(self._used),
             "unit": self.unit,
         }
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
+from rtfilter.index.kernels.pools import grown
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Takes
 from rtfilter.results import Hits
+
+MOST: Final = 1 << 30
+"""Rows that a pool may have in address space that is reserved."""
 
 
 class Found(NamedTuple):
@@ -44,14 +48,14 @@ class Rows(NamedTuple):
         exact, alive = np.empty(rows, np.bool_), np.empty(rows, np.bool_)
         return cls(np.empty(rows, np.int64), low, high, exact, alive, np.empty(rows, np.int64))
 
-    def grown(self, used: int, rows: int) -> Rows:
-        """These, or a copy of those used with room for at least so many."""
-        if rows <= len(self.ids):
-            return self
-        larger = Rows.room(max(rows, 2 * len(self.ids)), self.low.shape[1])
-        for column, old in zip(larger, self, strict=True):
-            column[:used] = old[:used]
-        return larger
+    def grown(self, rows: int) -> Rows:
+        """With room for at least so many; large columns are not copied where the system allows it."""
+        pools = (grown(column, rows, MOST) for column in self)
+        return Rows(*pools)  # type: ignore[arg-type]
+
+    def nbytes(self, rows: int) -> int:
+        """Memory of the first rows."""
+        return sum(column[:rows].nbytes for column in self)
 
     def boxes(self, rows: IntArray) -> BoxColumns:
         """Some of them."""

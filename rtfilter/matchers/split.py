@@ -21,10 +21,10 @@ from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.pools import grown
-from rtfilter.matchers.equal_sides import MOST, EqualSides
+from rtfilter.matchers.equal_sides import EqualSides
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Takes
-from rtfilter.matchers.rows import distinct
+from rtfilter.matchers.rows import MOST, distinct
 from rtfilter.matchers.rtree import LEAST_ROWS, WASTED, RTreeMatcher
 from rtfilter.results import Hits
 

@@ -88,7 +88,7 @@ class Router:
         self.table = Table(types)
         self.replica: dict[tuple[SubscriptionId, Connection], Entry] = {}
         self.counts: Counter[str] = Counter()
-        self._number = 0
+        self._subscribed = self._published = 0
         self._told: dict[str, Told] = {}
         self._learns: dict[str, frozenset[str]] = {}  # types whose subscriptions a linked cluster must know
         self._named: dict[Connection, set[SubscriptionId]] = {}  # so far, in parts of `Subscriptions`
@@ -109,7 +109,8 @@ class Router:
         """
         self._require(type)
         condition = Predicate.parse(predicate, self.types[type]).to_sql()
-        id = SubscriptionId(self.name, self.incarnation, self._next())
+        self._subscribed += 1
+        id = SubscriptionId(self.name, self.incarnation, self._subscribed)
         self._enter(Subscription(id, type, condition), client(client_name))
         return id, self._flush()
 
@@ -151,7 +152,8 @@ class Router:
         """
         self._require(type)
         if id is None:
-            id = EventId(self.name, self.incarnation, self._next())
+            self._published += 1
+            id = EventId(self.name, self.incarnation, self._published)
         self._event(Event(id, type, dict(event), attempt), client(client_name))
         return id, self._flush()
 
@@ -374,7 +376,7 @@ class Router:
     def _event(self, event: Event, source: Connection) -> None:
         """Send an event on, unless this attempt was here already."""
         if source.kind is Kind.CLIENT:
-            event = self._published(event)
+            event = self._setting_out(event)
         key = event.id, event.attempt, event.rising
         if key in self._seen:
             return
@@ -386,7 +388,7 @@ class Router:
         else:
             self._spread(event, source)
 
-    def _published(self, event: Event) -> Event:
+    def _setting_out(self, event: Event) -> Event:
         """An event of a client as it sets out. Raises `EventError` where it cannot be read."""
         self.types[event.type].read([event.values])
         return msgspec.structs.replace(event, rising=True) if self.strategy.rises else event
@@ -442,10 +444,6 @@ class Router:
         if source.kind is Kind.LINK:
             return self.at.leads and source.name in self.at.links
         return source.kind is Kind.MEMBER and source.name in self.at.members and source.name != self.name
-
-    def _next(self) -> int:
-        self._number += 1
-        return self._number
 
     def _send(self, to: Connection, message: Message) -> None:
         self.counts[type(message).__name__] += 1

@@ -14,12 +14,10 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
     closing,
     contextmanager,
-    nullcontext,
     suppress,
 )
 from functools import partial
@@ -51,6 +49,7 @@ from rtfilter.service.settings import LOG, Settings
 from rtfilter.service.webhooks import Sender, Webhooks
 from rtfilter.service.webhooks.signing import ServerKey
 from rtfilter.store.database import Hold, engine, hold
+from rtfilter.store.folder import InUseError, locked
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.migrations import VersionError
 from rtfilter.store.users import Users
@@ -72,27 +71,16 @@ class DataError(ValueError):
     """The server cannot serve what it is given."""
 
 
-def locked(folder: Path) -> AbstractContextManager[object]:
-    """Keep other servers out of a folder, until this process ends. Raises `DataError`."""
-    try:
-        import fcntl
-    except ImportError:
-        return nullcontext()
-    file = (folder / "lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise DataError(f"another server uses {folder}; use that one, or another folder") from None
-    return file
-
-
 @contextmanager
 def _folder(path: Path) -> Iterator[None]:
     """Have the folder, and keep other servers out. After an error, one that is new and empty is removed."""
     new = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with locked(path):
+    try:
+        lock = locked(path)
+    except InUseError:
+        raise DataError(f"another server uses {path}; use that one, or another folder") from None
+    with lock:
         try:
             yield
         except BaseException:

@@ -142,7 +142,7 @@ class BrokerStore:
         with self._writing.begin() as connection:
             migrate(connection, STEPS, TABLES, STATE)
             former = connection.execute(self._own(BROKERS.c.incarnation)).scalar()
-            self.incarnation = max((former or 0) + 1, int(1000 * time.time()))
+            self.incarnation = max((former or 0) + 1, int(time.time()))
             if former is None:
                 connection.execute(
                     sql.insert(BROKERS).values(broker=broker, incarnation=self.incarnation, memory=None)

@@ -81,3 +81,17 @@ def test_minus_zero_is_zero():
     tree = RStarTree.bulk_load([[-0.0], [0.0]], [[1.0], [1.0]])
     tree.check()
     assert tree.stats()["boxes"] == 1
+
+
+def test_the_ids_of_one_box_lie_side_by_side():
+    """A search reads them all: scattered, each would wait for memory."""
+    rng = np.random.default_rng(3)
+    low = rng.integers(0, 20, (2000, 1)).astype(float)
+    tree = RStarTree.bulk_load(low, low + 1)
+    slots, links = tree._tree.slots, tree._tree.links
+    for box in range(20):
+        chain = [int(slots[box]["link"])]
+        while links[chain[-1]]["next"] >= 0:
+            chain.append(int(links[chain[-1]]["next"]))
+        assert chain == list(range(chain[0], chain[0] - len(chain), -1))
+    tree.check()

@@ -1,11 +1,15 @@
 """The BE-Tree: what lies where, what a search visits, and that removal leaves nothing behind."""
 
+import mmap
+
 import numpy as np
 import pytest
 from box_cases import containing, drawn, filters, found, schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rtfilter.index.kernels.pools import LARGE
+from rtfilter.matchers import make_matcher
 from rtfilter.matchers.be_tree import FULL, NODES, NONE, PIECE, PIECES, BETreeMatcher
 
 
@@ -149,3 +153,17 @@ def test_rows_nodes_and_pieces_are_used_again(order):
         assert matcher.remove(ids[order]).all()
         assert matcher.stats()["boxes"] == 0
     assert len(sizes) == 1
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MAP_ANONYMOUS"), reason="no address space to reserve")
+@pytest.mark.parametrize("name", ["be-tree", "masks"])
+def test_boxes_are_not_copied_when_many_become_more(name):
+    """Else a single change of a million would take as long as copying them."""
+    count = LARGE // (8 * 64)
+    low, high = drawn(np.random.default_rng(5), count, 64)
+    matcher = make_matcher(name, schema(64))
+    matcher.add(filters(low, high))
+    before, memory = matcher._rows.low, matcher.stats()["bytes"]
+    matcher.add(filters(low, high, np.arange(count, 2 * count)))
+    assert matcher._rows.low is before
+    assert 1.5 * memory < matcher.stats()["bytes"] < 3 * memory

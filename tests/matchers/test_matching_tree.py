@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rtfilter.matchers.matching_tree
-from interrupts import Interrupt, Lines
+from interrupts import twice
 from rtfilter import Schema
 from rtfilter.matchers import Filters, make_matcher
 from rtfilter.matchers.matching_tree import STAR, Compare, Examine, Leaf, Try
@@ -356,25 +356,10 @@ def test_a_change_cut_short_anywhere_is_undone_by_removal(change):
         else:
             matcher.remove(np.array([9]))
 
-    made = before()
-    with Lines(MODULES) as whole:
-        call(made)
-    for at in whole.ends():
-        again = 0
-        while True:
-            matcher = before()
-            with Lines(MODULES, at) as first, pytest.raises(Interrupt):
-                call(matcher)
-            assert first.place
-            try:
-                with Lines(MODULES, again) as second:
-                    matcher.remove(np.array([9]))
-            except Interrupt:
-                pass
-            matcher.remove(np.array([9]))
-            assert shape(matcher) == left, (at, again)
-            require_sound(matcher)
-            assert asked(matcher, *SOME) == asked(with_others(), *SOME)
-            if not second.place:
-                break
-            again += 3
+    def undo(matcher):
+        matcher.remove(np.array([9]))
+
+    for matcher, lines in twice(MODULES, before, call, undo):
+        assert shape(matcher) == left, lines
+        require_sound(matcher)
+        assert asked(matcher, *SOME) == asked(with_others(), *SOME)

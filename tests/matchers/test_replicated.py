@@ -22,7 +22,7 @@ def filters_of(*sources):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("of", ["shared-counting", "shared-counting-filters", "masks"])
 def test_copies_keep_the_promises(of, seed):
-    check_matcher(partial(ReplicatedMatcher, of=of, copies=3), seed)
+    check_matcher(partial(ReplicatedMatcher, of=of, copies=3), seed, rounds=4)
 
 
 def test_every_copy_answers_the_same_after_each_change():

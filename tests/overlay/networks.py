@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.names import EventId, Kind, SubscriptionId, member
+from rtfilter.overlay.names import Connection, EventId, Kind, SubscriptionId, member
 from rtfilter.overlay.names import link as link_to
 from rtfilter.overlay.place import Place
 from rtfilter.overlay.router import Router
@@ -28,7 +28,7 @@ class Tree:
     Parameters
     ----------
     parents : mapping of str to str
-        The cluster above each; empty for the root.
+        The cluster above each; empty for the root, and later for those that are cut off.
     members : mapping of str to tuple of str, optional
         By default each cluster is a broker of its own name.
     """
@@ -37,6 +37,7 @@ class Tree:
         self, parents: Mapping[str, str], members: Mapping[str, tuple[str, ...]] | None = None
     ) -> None:
         self.parents = dict(parents)
+        self.root = next(cluster for cluster, parent in parents.items() if not parent)
         self.members = {c: (members or {}).get(c, (c,)) for c in parents}
 
     @classmethod
@@ -65,7 +66,7 @@ class Tree:
         parent = self.parents[cluster]
         leads = broker == members[0]
         links = {c: self.members[c][0] for c in sorted(self.neighbours(cluster))} if leads else {}
-        return Place(cluster, broker, members[0], frozenset(members), parent, links, not parent)
+        return Place(cluster, broker, members[0], frozenset(members), parent, links, cluster == self.root)
 
     def path(self, one: str, two: str) -> list[str]:
         """The clusters on the way from one to another, with both ends."""
@@ -81,6 +82,10 @@ class Tree:
         while self.parents[way[-1]]:
             way.append(self.parents[way[-1]])
         return way
+
+    def below(self, cluster: str) -> set[str]:
+        """The clusters of a subtree."""
+        return {other for other in self.parents if cluster in self._to_root(other)}
 
     def edges(self, clusters: set[str]) -> set[frozenset[str]]:
         """The links of the smallest subtree with some clusters."""
@@ -130,6 +135,7 @@ class Network:
         self.told: dict[str, list[Message]] = {}
         self.counts: Counter[str] = Counter()
         self.route: list[tuple[str, str]] = []
+        self._clusters = {b: c for c, members in tree.members.items() for b in members}
         self._queues: dict[tuple[str, str], deque[Message]] = {}
         for broker in tree.brokers:
             self.routers[broker] = self._make(broker)
@@ -197,6 +203,13 @@ class Network:
         """All brokers that hear its multicasts, itself among them."""
         return next({*members} for members in self.tree.members.values() if broker in members)
 
+    def lose(self, broker: str) -> None:
+        """Let a broker die, with all that is under way from and to it."""
+        del self.routers[broker]
+        for pair in list(self._queues):
+            if broker in pair:
+                del self._queues[pair]
+
     def passes(self, sender: str, receiver: str) -> bool:
         """Whether a message gets through."""
         return receiver in self.routers
@@ -218,12 +231,19 @@ class Network:
         router = self.routers.get(receiver)
         if router is None:
             return
-        fellow = sender in self.cluster_of(receiver)
-        source = member(sender) if fellow else link_to(self._cluster(sender))
+        if sender not in (*router.at.members, *router.at.links.values()):
+            return  # as a broker that was the designated one of a linked cluster, and has not heard yet
+        cluster = self._clusters[sender]
+        fellow = cluster == self._clusters[receiver]
+        source = member(sender) if fellow else link_to(cluster)
         self.take(receiver, router.receive(message, source, self.now))
 
-    def _cluster(self, broker: str) -> str:
-        return next(c for c, members in self.tree.members.items() if broker in members)
+    def replica_of(self, broker: str) -> set[tuple[SubscriptionId, Connection]]:
+        """What other members hold in case that they must take over from a broker."""
+        return {
+            (subscription.id, member(broker) if connection.kind is Kind.CLIENT else connection)
+            for subscription, connection in self.tables()[broker]
+        }
 
     # -- what to hold it against ---------------------------------------------------------------------
 

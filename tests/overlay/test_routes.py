@@ -40,7 +40,10 @@ class Model:
         name = f"{broker}/{self._rng.randrange(2)}"
         type = self._rng.choice(list(TYPES))
         condition = some_condition(self._rng)
-        id = self.network.subscribe(name, type, condition)
+        self.add(self.network.subscribe(name, type, condition), name, type, condition)
+
+    def add(self, id: SubscriptionId, name: str, type: str, condition: str) -> None:
+        """Expect what satisfies a subscription."""
         self.live[id] = name, type, Predicate.parse(condition, TYPES[type])
 
     def unsubscribe(self) -> None:

@@ -270,11 +270,24 @@ def fill_tables(
     for place in range(len(table)):
         tree.tables[BY_SIDES, place] = ~box_of[table[place]] if table[place] >= 0 else 0
     tree.state[USED_BOX] = tree.state[BOXES] = len(rows)
-    for row in rows:  # links lie as the boxes do: searches stay local
-        add_link(tree, ids[row], box_of[row], exact[row])
-    for i in range(len(ids)):
-        if first[i] != i:
-            add_link(tree, ids[i], box_of[first[i]], exact[i])
+    for row in by_box(first, box_of, len(rows)):  # searches stay local, also where a box has many ids
+        add_link(tree, ids[row], box_of[first[row]], exact[row])
+
+
+@kernel
+def by_box(first: Int1, box_of: Int32_1, boxes: int) -> Int32_1:
+    """The input rows in the order of their boxes, int32 (n,); those of one box as they came."""
+    place = np.zeros(boxes + 1, np.int64)
+    for row in first:
+        place[box_of[row] + 1] += 1
+    for box in range(boxes):
+        place[box + 1] += place[box]
+    order = np.empty(len(first), np.int32)
+    for i in range(len(first)):
+        box = box_of[first[i]]
+        order[place[box]] = i
+        place[box] += 1
+    return order
 
 
 @kernel

@@ -17,7 +17,7 @@ from rtfilter.overlay.membership.contacts import TO_RENDEZVOUS, Contact, Dispatc
 from rtfilter.overlay.membership.recovery import Probed, Search
 from rtfilter.overlay.membership.rendezvous_point import ClaimRoot, Root, ask
 from rtfilter.overlay.membership.settings import Settings
-from rtfilter.overlay.membership.walk import Look, Walk, walk
+from rtfilter.overlay.membership.walk import Look, Request, Walk, walk
 from rtfilter.overlay.sending import Message
 
 
@@ -25,12 +25,15 @@ class Ping(Message, frozen=True):
     """Asks the designated broker of a cluster for its children; how long that takes is the distance."""
 
     contact: Contact
+    walk: int
+    """Of the one that asks: a late answer to an earlier walk is no distance."""
 
 
 class Pong(Message, frozen=True):
     """The answer of a designated broker to a ping; others do not answer."""
 
     contact: Contact
+    walk: int
     children: tuple[Contact, ...]
     """The designated brokers of its children."""
 
@@ -65,8 +68,10 @@ class Step(Enum):
     """The rendezvous point, for the root."""
     SEARCHING = auto()
     """The designated broker of the root."""
+    HESITATING = auto()
+    """Waits a random time before it claims to be the root."""
     CLAIMING = auto()
-    """Waits to claim the root, or has claimed it."""
+    """Waits for the answer to its claim."""
     LOOKING = auto()
     """Measures distances."""
     REQUESTING = auto()
@@ -112,6 +117,7 @@ class Joining:
         self._root: Root | None = None
         self._search: Search | None = None
         self._walk: Walk | None = None
+        self._walks = incarnation << 32  # the number of the walk
         self._question = ""  # the cluster that the walk asks about
         self._contacts: dict[str, Contact] = {}  # of the walk, by cluster
         self._pinged: dict[str, float] = {}  # when, by cluster
@@ -122,6 +128,11 @@ class Joining:
     def active(self) -> bool:
         """Whether a join is under way."""
         return self.step is not Step.IDLE
+
+    @property
+    def requested(self) -> str:
+        """The cluster whose answer to a request is waited for; empty: none."""
+        return self._question if self.step is Step.REQUESTING else ""
 
     def begin(self, now: float, silent: str = "") -> None:
         """Begin, at the next tick.
@@ -146,6 +157,8 @@ class Joining:
             return []
         if self.step is Step.RESTING:
             self._go(Step.ASKING, now)
+        elif self.step is Step.HESITATING:
+            self._go(Step.CLAIMING, now)
         if self.step is Step.ASKING:
             self.due = now + self._settings.heartbeat
             return ask(self._contact)
@@ -153,23 +166,22 @@ class Joining:
             sends = self._search.tick(now)
             self.due = self._search.due
             if self._search.failed:
-                self._claim_later(now)
+                self._hesitate(now)
             return sends
         if self.step is Step.CLAIMING:
             self.due = now + self._settings.heartbeat
             failed, term = (self._root.cluster.cluster, self._root.term) if self._root else ("", 0)
             return [Dispatch(TO_RENDEZVOUS, ClaimRoot(mine, failed, term))]
         if self.step is Step.LOOKING:  # who has not answered cannot be reached
-            return self._looked(mine, now)
+            return self._go_on(self._near(), mine, now)
         if self.step is Step.REQUESTING:
             return self._go_on(False, mine, now)
         return []
 
     def root_is(self, root: Root | None, mine: Neighbour, now: float) -> list[Dispatch]:
         """Take the answer of the rendezvous point."""
-        if self.step not in (Step.ASKING, Step.CLAIMING):
+        if self.step not in (Step.ASKING, Step.HESITATING, Step.CLAIMING):
             return []
-        claimed = self.step is Step.CLAIMING
         former, self._root = self._root, root
         if root is None:
             self._go(Step.CLAIMING, now)
@@ -178,12 +190,13 @@ class Joining:
         if name == self._contact.cluster:  # by our claim, or registered before we had to start again
             self._done(Joined(root_term=root.term))
             return []
-        if claimed and former and (former.cluster.cluster, former.term) == (name, root.term):
-            self._rest(now)  # the root lives, but does not answer us
+        if former and (former.cluster.cluster, former.term) == (name, root.term):
+            if self.step is Step.CLAIMING:
+                self._rest(now)  # the root lives, but does not answer us
             return []
         if name == self._silent:  # it has been searched for already
             self._silent = ""
-            self._claim_later(now)
+            self._hesitate(now)
             return []
         self._search = Search(name, root.cluster.members, self._settings, self._contact)
         self._go(Step.SEARCHING, now)
@@ -202,20 +215,25 @@ class Joining:
             return self.tick(mine, now)
         self._contacts = {search.cluster: message.designated.designated}
         self._pinged, self._distances, self._children = {}, {}, {}
+        self._walks += 1
         below = {child.cluster for child in children}
         self._walk = walk(search.cluster, below | {mine.cluster, self._silent})
+        try:
+            self._ask(next(self._walk))
+        except StopIteration:  # the root is avoided itself
+            self._rest(now)
         return self._go_on(None, mine, now)
 
     def pong(self, message: Pong, mine: Neighbour, now: float) -> list[Dispatch]:
         """Take the answer to a ping."""
         cluster = message.contact.cluster
-        if cluster not in self._pinged or cluster in self._distances:
+        if message.walk != self._walks or cluster not in self._pinged or cluster in self._distances:
             return []
         self._distances[cluster] = now - self._pinged[cluster]
         self._children[cluster] = tuple(child.cluster for child in message.children)
         for child in message.children:
             self._contacts.setdefault(child.cluster, child)
-        return self._measure(mine, now) if self.step is Step.LOOKING else []
+        return self._go_on(None, mine, now) if self.step is Step.LOOKING else []
 
     def answer(self, message: JoinAnswer, mine: Neighbour, now: float) -> list[Dispatch]:
         """Take the answer to a request."""
@@ -230,7 +248,7 @@ class Joining:
 
     def _go(self, step: Step, due: float) -> None:
         self.step, self.due = step, due
-        if step in (Step.IDLE, Step.ASKING):
+        if step in (Step.IDLE, Step.ASKING, Step.RESTING):
             self._walk = self._search = self._root = None
 
     def _done(self, joined: Joined) -> None:
@@ -243,37 +261,45 @@ class Joining:
         self._silent = ""  # it may be back
         self._go(Step.RESTING, now + self._chance.uniform(0.5, 1) * longest * self._settings.heartbeat)
 
-    def _claim_later(self, now: float) -> None:
-        self._go(Step.CLAIMING, now + self._chance.uniform(0, self._settings.heartbeat))
+    def _hesitate(self, now: float) -> None:
+        self._go(Step.HESITATING, now + self._chance.uniform(0, self._settings.heartbeat))
 
     def _go_on(
         self, answer: Mapping[str, float] | bool | None, mine: Neighbour, now: float
     ) -> list[Dispatch]:
-        assert self._walk is not None
-        try:
-            question = next(self._walk) if answer is None else self._walk.send(answer)
-        except StopIteration:
-            self._rest(now)
-            return []
-        self._question = question.cluster
-        if isinstance(question, Look):
-            self._go(Step.LOOKING, now + self._settings.answer)
-            return self._measure(mine, now)
-        return self._request(mine, now)
+        """Answer the walk's question, None: not yet, and do what it asks next."""
+        while self._walk:
+            if answer is not None:
+                try:
+                    self._ask(self._walk.send(answer))
+                except StopIteration:
+                    self._rest(now)
+                    return []
+            if self.step is Step.REQUESTING:
+                return self._request(mine, now)
+            if pings := self._measure(now):
+                return pings
+            if now < self.due:
+                return []
+            answer = self._near()
+        return []
 
-    def _measure(self, mine: Neighbour, now: float) -> list[Dispatch]:
-        wanted = [cluster for cluster in self._asked_about if cluster != mine.cluster]
+    def _ask(self, question: Look | Request) -> None:
+        self._question = question.cluster
+        self.step = Step.LOOKING if isinstance(question, Look) else Step.REQUESTING
+
+    def _measure(self, now: float) -> list[Dispatch]:
+        """Ping all that the walk asks about, but once each; it is due when the last one has had its time."""
+        wanted = [cluster for cluster in self._asked_about if cluster != self._contact.cluster]
         new = [cluster for cluster in wanted if cluster not in self._pinged]
         self._pinged |= dict.fromkeys(new, now)
         waits = [self._pinged[c] + self._settings.answer for c in wanted if c not in self._distances]
         self.due = max(waits, default=now)
-        if now >= self.due:
-            return self._looked(mine, now)
-        return [Dispatch(to_broker(self._contacts[cluster]), Ping(self._contact)) for cluster in new]
+        ping = Ping(self._contact, self._walks)
+        return [Dispatch(to_broker(self._contacts[cluster]), ping) for cluster in new]
 
-    def _looked(self, mine: Neighbour, now: float) -> list[Dispatch]:
-        near = self._distances
-        return self._go_on({c: near[c] for c in self._asked_about if c in near}, mine, now)
+    def _near(self) -> Mapping[str, float]:
+        return {c: self._distances[c] for c in self._asked_about if c in self._distances}
 
     @property
     def _asked_about(self) -> tuple[str, ...]:

@@ -154,19 +154,18 @@ class Membership:
         sender = message.contact if isinstance(message, Heartbeat) else message.member.contact
         if sender.cluster != self.contact.cluster:
             return []
-        before = self.place.members
         sends = self._election.receive(message, now)
         members = message.members if isinstance(message, Heartbeat) else (message.member,)
         for member in members:
             sends += self._multicast.told(member, now)
-        for name in before - {member.contact.name for member in self._election.view.members}:
-            sends += self._multicast.left(name)
         return sends
 
     def _of_others(self, message: Message, now: float) -> list[Dispatch]:
         """What only a designated broker understands."""
         links, joining = self._links, self._joining
         match message:
+            case LinkHeartbeat(neighbour=neighbour) if neighbour.cluster == joining.requested:
+                return []  # it may have accepted, and its answer been overtaken
             case LinkHeartbeat():
                 return links.heartbeat(message, now)
             case Unlinked():
@@ -174,9 +173,9 @@ class Membership:
             case Probed():
                 links.probed(message, now)
                 return joining.probed(message, self._mine, links.standing.children, now)
-            case Ping(contact=contact):
+            case Ping(contact=contact, walk=number):
                 children = tuple(child.designated for child in links.standing.children)
-                return [Dispatch(to_broker(contact), Pong(self.contact, children))]
+                return [Dispatch(to_broker(contact), Pong(self.contact, number, children))]
             case Pong():
                 return joining.pong(message, self._mine, now)
             case JoinAnswer():
@@ -242,8 +241,7 @@ class Membership:
                 links.add_parent(joined.parent, joined.path, now)
             standing = links.standing
             if standing.parent is None and not standing.root and not joining.active:
-                lost = self._told.parent.cluster if self._told.parent else ""
-                joining.begin(now, lost)
+                joining.begin(now, links.silent)
             elif joining.active and (standing.parent or standing.root):
                 joining.stop()
             if news or standing.path != self._told.path:
@@ -253,6 +251,8 @@ class Membership:
                 sends += election.beat(now)
             self._told = standing
         place = self._place()
+        for name in self.place.members - place.members:
+            sends += self._multicast.left(name)
         if place != self.place:
             self.place = place
         return sends

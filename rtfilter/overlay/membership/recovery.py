@@ -128,6 +128,8 @@ class Links:
     """
 
     def __init__(self, contact: Contact, settings: Settings) -> None:
+        self.silent = ""
+        """The former parent, if it was lost because nobody of it answered."""
         self._contact = contact
         self._settings = settings
         self._links: dict[str, _Link] = {}
@@ -179,6 +181,7 @@ class Links:
         self._links[neighbour.cluster] = _Link(neighbour, now)
         self._path, self._root_term = (*path, self._contact.cluster), 0
         self._beat_at = now
+        self.silent = ""
 
     def add_child(self, neighbour: Neighbour, now: float) -> None:
         """Take a child."""
@@ -204,6 +207,7 @@ class Links:
             if search:
                 sends += search.tick(now)
                 if search.failed:
+                    self.silent = cluster if cluster == self._parent else self.silent
                     self.remove(cluster)
         return sends
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rtfilter.overlay.membership import Numbered
 from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.sending import Message
 
@@ -31,12 +32,15 @@ class Codec:
 
     def __init__(self, *kinds: type[Message]) -> None:
         self.kinds = kinds or tuple(_below(Message))
-        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(reduce(or_, self.kinds))
+        self._any: Any = reduce(or_, self.kinds)
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(self._any)
 
     def decoded(self, data: bytes) -> Message:
         """The message. Raises `LinkError` where it is none."""
         try:
             found: Message = self._decoder.decode(data)
+            if isinstance(found, Numbered):
+                found = msgspec.structs.replace(found, body=msgspec.convert(found.body, self._any))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise LinkError(f"this is no message: {error}") from None
         return found

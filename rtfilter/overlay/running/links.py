@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Coroutine
@@ -190,11 +191,9 @@ class Switchboard:
         self._strangers = 0
         self._server: asyncio.Server | None = None
 
-    async def listen(self, host: str, port: int) -> int:
-        """Take connections; returns the port. Raises `OSError`."""
-        self._server = await asyncio.start_server(self._accept, host, port)
-        found: int = self._server.sockets[0].getsockname()[1]
-        return found
+    async def listen(self, bound: socket.socket) -> None:
+        """Take connections."""
+        self._server = await asyncio.start_server(self._accept, sock=bound)
 
     def send(self, name: str, address: str, message: Message) -> bool:
         """Send a message to a broker, by a call to its address where there is no connection yet.

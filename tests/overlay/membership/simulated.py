@@ -36,6 +36,10 @@ class Network:
         self.sent = []  # (time, from, to, message)
         self.places = {name: [] for name in brokers}
         self.reaches = lambda one, other: True
+        self.swallows = lambda one, other, message: False
+        self.cluster_of = lambda name: name.rstrip("0123456789")
+        self.delay = lambda one, other: self.chance.uniform(0, self.slowest)
+        self._due = {}
         self._queue = []
         self._count = count()
         for name in brokers:
@@ -44,7 +48,7 @@ class Network:
     def start(self, name):
         """Start a broker, or start it again."""
         self.incarnations[name] += 1
-        contact = Contact(name, name.rstrip("0123456789"), f"at {name}")
+        contact = Contact(name, self.cluster_of(name), f"at {name}")
         membership = Membership(
             contact,
             self.settings,
@@ -59,6 +63,7 @@ class Network:
     def crash(self, name):
         """It is gone, with all that it knew but its incarnation and term."""
         self.brokers.pop(name, None)
+        self._due.pop(name, None)
 
     def multicast(self, name, message):
         """A multicast of a live broker's router."""
@@ -69,7 +74,7 @@ class Network:
         until = self.now + seconds
         while True:
             arrives = self._queue[0][0] if self._queue else until
-            due = min((broker.due for broker in self.brokers.values()), default=until)
+            due = min(self._due.values(), default=until)
             self.now = max(self.now, min(arrives, due))
             if self.now >= until:
                 self.now = until
@@ -78,12 +83,11 @@ class Network:
                 _, _, source, to, message = heappop(self._queue)
                 self._arrive(source, to, message)
             else:
-                for name, broker in list(self.brokers.items()):
-                    if broker.due <= self.now:
-                        self._do(name, broker.tick(self.now))
+                for name in [name for name, at in self._due.items() if at <= self.now]:
+                    self._do(name, self.brokers[name].tick(self.now))
 
     def _arrive(self, source, to, message):
-        if not self.reaches(source, to):
+        if not self.reaches(source, to) or self.swallows(source, to, message):
             return
         if to == RENDEZVOUS_POINT:
             self._do(to, self.point.receive(message, source, self.now))
@@ -93,6 +97,7 @@ class Network:
     def _do(self, source, dispatches):
         if source in self.brokers:
             broker = self.brokers[source]
+            self._due[source] = broker.due
             assert broker.term >= self.terms[source]
             self.terms[source] = broker.term
             if not self.places[source] or self.places[source][-1][1] != broker.place:
@@ -102,8 +107,8 @@ class Network:
                 targets = [recipient.name]
                 assert recipient.address == f"at {recipient.name}"
             elif recipient.audience is Audience.CLUSTER:
-                cluster = source.rstrip("0123456789")
-                targets = [n for n in self.brokers if n.rstrip("0123456789") == cluster and n != source]
+                cluster = self.cluster_of(source)
+                targets = [n for n in self.brokers if self.cluster_of(n) == cluster and n != source]
             elif recipient.audience is Audience.RENDEZVOUS:
                 targets = [RENDEZVOUS_POINT]
             else:
@@ -113,8 +118,8 @@ class Network:
                 self.sent.append((self.now, source, to, message))
                 for _ in range(1 + (self.chance.random() < self.doubled)):
                     if self.chance.random() >= self.loss:
-                        delay = self.chance.uniform(0, self.slowest)
-                        heappush(self._queue, (self.now + delay, next(self._count), source, to, message))
+                        arrives = self.now + self.delay(source, to)
+                        heappush(self._queue, (arrives, next(self._count), source, to, message))
 
     def places_now(self):
         """The place of each live broker."""

@@ -1,6 +1,7 @@
 """Connections between two that have the key, and against those who have not, or send rubbish."""
 
 import asyncio
+import socket
 
 import msgspec
 import pytest
@@ -59,7 +60,9 @@ class Site:
         self.board = Switchboard(own, key, self.ears, Codec(Word, Goodbye), limits)
 
     async def __aenter__(self):
-        self.port = await self.board.listen("127.0.0.1", 0)
+        bound = socket.create_server(("127.0.0.1", 0))
+        self.port = bound.getsockname()[1]
+        await self.board.listen(bound)
         self.address = f"127.0.0.1:{self.port}"
         return self
 
@@ -178,8 +181,8 @@ def sealed(text):
 RUBBISH = {
     "not MessagePack": (sealed(b"\xc1\xc1"), "no message"),
     "no kind": (sealed(msgspec.msgpack.encode({"text": "x"})), "no message"),
-    "unknown kind": (sealed(msgspec.msgpack.encode({"type": "Sword", "text": "x"})), "no message"),
-    "wrong type": (sealed(msgspec.msgpack.encode({"type": "Word", "text": 1})), "no message"),
+    "unknown kind": (sealed(msgspec.msgpack.encode({"message": "Sword", "text": "x"})), "no message"),
+    "wrong type": (sealed(msgspec.msgpack.encode({"message": "Word", "text": 1})), "no message"),
     "deep": (sealed(b"\x91" * 100_000), "no message"),
     "empty": (sealed(b""), "no message"),
     "wrong word": (sealed(msgspec.msgpack.encode(Word("wrong"))), "this word is wrong"),

@@ -1,0 +1,253 @@
+"""``rtfilter broker``: brokers in a network, and their clients."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rtfilter.cli.arguments import port, positive, some_path
+from rtfilter.cli.terminal import CommandError, say, show
+
+if TYPE_CHECKING:
+    from rtfilter.overlay.running.client_messages import Deliver
+    from rtfilter.overlay.running.keys import Key
+
+NO_SETTINGS = ("command", "action", "settings")
+CONDITION = "what its events must satisfy, in SQL"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "Brokers in a network: subscribe at one, publish at another. They form a tree that heals itself;\n"
+        "a rendezvous point tells them where to begin. All share a key, and clients have a lesser one."
+    )
+    parser.epilog = (
+        "examples, each process in a terminal of its own:\n"
+        "  rtfilter broker key network.key\n"
+        "  rtfilter broker key client.key --of network.key\n"
+        "  rtfilter broker rendezvous --key network.key --data point --port 17470\n"
+        "  rtfilter broker run --name paris --key network.key --data paris --port 17471 --types types.json "
+        "--rendezvous 127.0.0.1:17470\n"
+        "  rtfilter broker run --name tokyo --key network.key --data tokyo --port 17472 --types types.json "
+        "--rendezvous 127.0.0.1:17470\n"
+        '  rtfilter broker subscribe trades "price < 10" --at 127.0.0.1:17471 --name ann --key client.key\n'
+        "  rtfilter broker publish trades trades.jsonl --at 127.0.0.1:17472 --name bob --key client.key\n"
+        "  rtfilter broker map --at 127.0.0.1:17470 --key network.key --out tree.png\n"
+        "  rtfilter broker cut paris --at 127.0.0.1:17472 --key network.key\n"
+        "  rtfilter broker heal paris --at 127.0.0.1:17472 --key network.key\n\n"
+        "types.json holds the event types, the same at all brokers:\n"
+        '  {"trades": {"symbol": "str", "price": "float"}}\n'
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, summary: str) -> argparse.ArgumentParser:
+        return actions.add_parser(
+            name, help=summary, description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False
+        )
+
+    made = action("key", "make a key for a network, or that of its clients")
+    made.add_argument("file", metavar="FILE", type=some_path, help="to write to; it must not exist")
+    made.add_argument("--of", metavar="FILE", type=some_path, help="key of the network whose clients' it is")
+    _run_arguments(action("run", "run a broker"))
+    _common_arguments(action("rendezvous", "run the rendezvous point, which knows the root of the tree"))
+    _client_arguments(action, "subscribe", "subscribe, and show what is delivered as JSON lines")
+    _client_arguments(action, "publish", "publish events; ends when all who want them have them")
+    mapped = action("map", "show the tree, with its loads")
+    mapped.add_argument(
+        "--at", metavar="HOST:PORT", required=True, help="of any broker, or of the rendezvous"
+    )
+    mapped.add_argument("--out", metavar="FILE", type=some_path, help="a picture, .png or .svg; else text")
+    cut = action("cut", "let a broker talk to another one no more, as if the network between them was cut")
+    heal = action("heal", "let it talk to that one again")
+    for one in (cut, heal):
+        one.add_argument("broker", metavar="BROKER", help="name of the other one")
+        one.add_argument("--at", metavar="HOST:PORT", required=True, help="of the broker that is told")
+    for one in (mapped, cut, heal):
+        one.add_argument("--key", metavar="FILE", required=True, type=some_path, help="of the network")
+
+
+def _common_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    add = parser.add_argument
+    add("--settings", metavar="FILE", type=some_path, help="TOML with what no flag says, by the same names")
+    add("--key", metavar="FILE", help="of the network")
+    add("--data", metavar="DIR", help="folder with what is kept; RTFILTER_DATABASE may name a PostgreSQL")
+    add("--host", metavar="NAME", help="where to listen (default: 127.0.0.1)")
+    add("--port", type=port, help="where to listen (default: any that is free)")
+    add("--heartbeat", type=float, metavar="SECONDS", help="between signs of life (default: 1)")
+    add("--missed", type=positive, metavar="N", help="heartbeats until one is taken for dead (default: 3)")
+    add("--message", type=positive, metavar="BYTES", help="most of a message (default: 16 MiB)")
+    add("--waiting", type=positive, metavar="BYTES", help="most that wait for a neighbour (default: 16 MiB)")
+    add("--metrics-port", type=port, metavar="PORT", help="of metrics for Prometheus (default: none)")
+    add("--log-level", metavar="LEVEL", help="debug, info, warning or error (default: info)")
+    return parser
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    add = _common_arguments(parser).add_argument
+    add("--name", help="of the broker, unique in the network")
+    add("--cluster", metavar="NAME", help="of brokers on one local network (default: its name)")
+    add("--types", metavar="FILE", help="JSON with the schema of each event type, the same at all brokers")
+    add("--rendezvous", metavar="HOST:PORT", help="of the rendezvous point")
+    add("--address", metavar="HOST:PORT", help="where others reach it (default: where it listens)")
+    add("--strategy", metavar="NAME", help="how to route, the same at all brokers (default: hybrid)")
+    add("--group", metavar="ADDRESS:PORT", help="multicast of the cluster (default: none)")
+    add("--interface", metavar="ADDRESS", help="own address on the network of the group (default: any)")
+    add(
+        "--peer",
+        dest="peers",
+        action="append",
+        metavar="NAME=HOST:PORT",
+        help="another broker of the cluster, where there is no multicast; may be given several times",
+    )
+    add("--children", type=positive, metavar="N", help="most clusters below this one (default: 8)")
+    add("--again", type=float, metavar="SECONDS", help="until an event is sent again (default: 2)")
+    add("--linger", type=float, metavar="SECONDS", help="that absent clients are known (default: 30)")
+
+
+def _client_arguments(action: Callable[[str, str], argparse.ArgumentParser], name: str, summary: str) -> None:
+    parser = action(name, summary)
+    add = parser.add_argument
+    add("type", metavar="TYPE", help="of the events")
+    if name == "subscribe":
+        add("condition", metavar="CONDITION", help=CONDITION)
+        add("--count", type=positive, metavar="N", help="end after so many (default: never)")
+    else:
+        add("file", metavar="FILE", nargs="?", default="-", help="of events, as rtfilter match reads them")
+    add(
+        "--at",
+        action="append",
+        required=True,
+        metavar="HOST:PORT",
+        help="of a broker; may be given several times, to be tried in turn",
+    )
+    add("--name", required=True, help="your name, which no other client has")
+    add("--key", metavar="FILE", required=True, type=some_path, help="of clients")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; returns 0, or 1 where a broker had to end."""
+    from rtfilter.errors import RTFilterError
+
+    try:
+        found = _ACTIONS[arguments.action](arguments)
+        return asyncio.run(found) if asyncio.iscoroutine(found) else found
+    except RTFilterError as error:
+        raise CommandError(str(error)) from None
+
+
+def _key(arguments: argparse.Namespace) -> int:
+    from rtfilter.overlay.running.keys import Key, Role
+
+    key = Key.new() if arguments.of is None else Key.read(arguments.of).of(Role.CLIENT)
+    assert key is not None
+    key.write(arguments.file)
+    say(f"wrote {arguments.file}: the key of {key.role}s")
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from rtfilter.overlay.running.process import run as run_process
+    from rtfilter.overlay.running.settings import BrokerSettings, PointSettings, event_types, settings
+
+    flags = {name: value for name, value in vars(arguments).items() if name not in NO_SETTINGS}
+    told: BrokerSettings | PointSettings
+    if arguments.action == "run":
+        told = settings(BrokerSettings, arguments.settings, **flags)
+    else:
+        told = settings(PointSettings, arguments.settings, **flags)
+    logging.basicConfig(
+        level=told.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    types = event_types(told.types) if isinstance(told, BrokerSettings) else {}
+    who = told.name if isinstance(told, BrokerSettings) else "the rendezvous point"
+    try:
+        return run_process(told, types, lambda address: show(f"{who} listens at {address}"))
+    except SQLAlchemyError as error:
+        raise CommandError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from None
+
+
+async def _subscribe(arguments: argparse.Namespace) -> int:
+    from rtfilter.overlay.running.client import BrokerClient
+
+    async with BrokerClient(arguments.at, arguments.name, _read(arguments)) as client:
+        await client.subscribe(arguments.type, arguments.condition, arguments.condition)
+        say("subscribed")
+        count = 0
+        async for delivery in client:
+            show(_line(delivery))
+            count += 1
+            if count == arguments.count:
+                client.had(delivery)
+                break
+    return 0
+
+
+def _line(delivery: Deliver) -> str:
+    event = {"id": list(delivery.id), "type": delivery.type, "event": delivery.values}
+    return json.dumps(event, ensure_ascii=False, default=str)
+
+
+async def _publish(arguments: argparse.Namespace) -> int:
+    from rtfilter.cli.frames import open_frames
+    from rtfilter.overlay.running.client import BrokerClient
+    from rtfilter.text import numbered
+
+    count = 0
+    frames = open_frames(arguments.file, None, arguments.file == "-")
+    async with BrokerClient(arguments.at, arguments.name, _read(arguments)) as client:
+        waiting = []
+        for frame in frames:
+            for event in frame.events:
+                waiting.append((await client.start(arguments.type, event))[1])
+                count += 1
+        await asyncio.gather(*waiting)
+    say(f"published {numbered(count, 'event')}; all who want them have them")
+    return 0
+
+
+async def _map(arguments: argparse.Namespace) -> int:
+    from rtfilter.overlay.running.map import as_text, draw, survey
+
+    found = await survey(arguments.at, _read(arguments))
+    if arguments.out is None:
+        show(as_text(found))
+    else:
+        draw(found, arguments.out)
+        say(f"wrote {arguments.out}")
+    return 0
+
+
+async def _cut(arguments: argparse.Namespace) -> int:
+    from rtfilter.overlay.running.client import asked
+    from rtfilter.overlay.running.client_messages import Cut
+
+    question = Cut(arguments.broker, heal=arguments.action == "heal")
+    found = await asked(arguments.at, _read(arguments), question)
+    say(f"{found.itself.name} does not talk to: {', '.join(found.refused) or 'nobody'}")
+    return 0
+
+
+def _read(arguments: argparse.Namespace) -> Key:
+    from rtfilter.overlay.running.keys import Key
+
+    return Key.read(Path(arguments.key))
+
+
+_ACTIONS: dict[str, Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]] = {
+    "key": _key,
+    "run": _run,
+    "rendezvous": _run,
+    "subscribe": _subscribe,
+    "publish": _publish,
+    "map": _map,
+    "cut": _cut,
+    "heal": _cut,
+}

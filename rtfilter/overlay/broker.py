@@ -1,0 +1,155 @@
+"""A broker: routing and membership put together, still without sockets or a clock.
+
+What routing sends to a cluster goes to the broker that stands for it at the time, and what it multicasts is
+numbered by membership, so that it arrives whole. Routing is told of a link only while there is a connection
+to that broker: what was on its way when a connection ends is lost, so the link is a new one afterwards, and
+both ends tell each other all that they want.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rtfilter.overlay.membership import MESSAGES, Audience, Contact, Dispatch, Membership, Missed
+from rtfilter.overlay.membership.contacts import to_broker
+from rtfilter.overlay.names import Connection, EventId, Kind, SubscriptionId, link, member
+from rtfilter.overlay.place import Place
+from rtfilter.overlay.router import Router
+from rtfilter.overlay.routing_messages import Notify
+from rtfilter.overlay.sending import Message, Send
+
+Out = Dispatch | Send
+"""What a broker wants sent: to brokers, its cluster or the rendezvous point, or, as a `Send`, to a client."""
+_ROUTING: Final = "rtfilter.overlay.routing_messages"
+
+
+class Broker:
+    """One broker.
+
+    Parameters
+    ----------
+    router : Router
+    membership : Membership
+        Of the same broker.
+
+    Attributes
+    ----------
+    place : Place
+        As routing is told: without those to whom there is no connection.
+    """
+
+    def __init__(self, router: Router, membership: Membership) -> None:
+        self.router, self.membership = router, membership
+        self._up: set[str] = set()
+        self.place = router.at
+
+    # -- clients -------------------------------------------------------------------------------------
+
+    def subscribe(
+        self, client: str, type: str, condition: str, now: float
+    ) -> tuple[SubscriptionId, list[Out]]:
+        """See `Router.subscribe`."""
+        id, sends = self.router.subscribe(client, type, condition, now)
+        return id, self._routed(sends, now)
+
+    def unsubscribe(self, id: SubscriptionId, now: float) -> list[Out]:
+        """See `Router.unsubscribe`."""
+        return self._routed(self.router.unsubscribe(id, now), now)
+
+    def publish(
+        self, client: str, type: str, event: Mapping[str, Any], now: float, id: EventId, attempt: int = 1
+    ) -> list[Out]:
+        """See `Router.publish`."""
+        return self._routed(self.router.publish(client, type, event, now, id, attempt)[1], now)
+
+    # -- brokers -------------------------------------------------------------------------------------
+
+    def linked(self, broker: str, now: float) -> list[Out]:
+        """There is a connection to a broker from now on."""
+        self._up.add(broker)
+        return self._moved(now)
+
+    def lost(self, broker: str, now: float) -> list[Out]:
+        """There is none any more."""
+        self._up.discard(broker)
+        return self._moved(now)
+
+    def receive(self, message: Message, broker: str, cluster: str, now: float) -> list[Out]:
+        """Take a message of a broker of a cluster; for the rendezvous point, both are empty.
+
+        Raises `ValueError` where no broker would say it.
+        """
+        if isinstance(message, MESSAGES):
+            return self._taken(self.membership.receive(message, broker, now), now)
+        if type(message).__module__ != _ROUTING or isinstance(message, Notify):
+            raise ValueError(f"no broker says {type(message).__name__} to another")
+        source = self._source(broker, cluster)
+        return [] if source is None else self._routed(self.router.receive(message, source, now), now)
+
+    def tick(self, now: float) -> list[Out]:
+        """Do what is due."""
+        out = self._taken(self.membership.tick(now), now)
+        return out + self._routed(self.router.tick(now), now)
+
+    # ------------------------------------------------------------------------------------------------
+
+    def _source(self, broker: str, cluster: str) -> Connection | None:
+        """What a broker is to routing; None for one that does not stand for its cluster, it seems."""
+        if cluster == self.place.cluster:
+            return member(broker)
+        return link(cluster) if self.place.links.get(cluster) == broker else None
+
+    def _taken(self, dispatches: Sequence[Dispatch], now: float) -> list[Out]:
+        """Pass on what membership says, then tell routing of the place, if it is another one."""
+        out: list[Out] = []
+        for one in dispatches:
+            if isinstance(one.message, Missed):
+                out += self._missed(one.message.sender, now)
+            elif one.to.audience is Audience.ROUTER:
+                out += self._routed(self.router.receive(one.message, member(one.to.name), now), now)
+            else:
+                out.append(one)
+        return out + self._moved(now)
+
+    def _missed(self, broker: str, now: float) -> list[Out]:
+        """Multicasts of a member are lost for good, as if its connection had been."""
+        return self.lost(broker, now) + self.linked(broker, now) if broker in self._up else []
+
+    def _moved(self, now: float) -> list[Out]:
+        place = self._reached(self.membership.place)
+        if place == self.place:
+            return []
+        self.place = place
+        return self._routed(self.router.place(place, now), now)
+
+    def _reached(self, place: Place) -> Place:
+        """A place without those to whom there is no connection."""
+        if not place.leads:
+            return place if place.designated in self._up else place._replace(designated="")
+        links = {cluster: broker for cluster, broker in place.links.items() if broker in self._up}
+        return place._replace(
+            members=place.members & (self._up | {place.broker}),
+            links=links,
+            parent=place.parent if place.parent in links else "",
+        )
+
+    def _routed(self, sends: Iterable[Send], now: float) -> list[Out]:
+        """Find out who is meant."""
+        out: list[Out] = []
+        contacts = self.membership.contacts
+        for one in sends:
+            match one.to.kind:
+                case Kind.CLIENT:
+                    out.append(one)
+                case Kind.CLUSTER:
+                    out += self.membership.multicast(one.message, now)
+                case Kind.LINK:
+                    out += _to(contacts.get(self.place.links.get(one.to.name, "")), one.message)
+                case Kind.MEMBER:
+                    out += _to(contacts.get(one.to.name), one.message)
+        return out
+
+
+def _to(contact: Contact | None, message: Message) -> list[Dispatch]:
+    return [] if contact is None else [Dispatch(to_broker(contact), message)]

@@ -1,0 +1,254 @@
+"""A client of a network of brokers, and what administers one."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, Self
+
+from rtfilter.errors import RTFilterError
+from rtfilter.overlay.names import EventId
+from rtfilter.overlay.running.client_messages import (
+    Arrived,
+    Cut,
+    Deliver,
+    Describe,
+    Description,
+    Drop,
+    Have,
+    Publish,
+    Refused,
+    Stored,
+    Want,
+    Wanted,
+)
+from rtfilter.overlay.running.codec import Codec
+from rtfilter.overlay.running.frames import LinkError
+from rtfilter.overlay.running.greeting import Hello, call
+from rtfilter.overlay.running.keys import Key, Role
+from rtfilter.overlay.running.links import Goodbye, Limits, Link
+from rtfilter.overlay.running.settings import host_and_port
+from rtfilter.overlay.sending import Message
+
+WITHIN: Final = 5.0
+"""Seconds in which a broker has to answer a call."""
+IN_FLIGHT: Final = 1000
+"""Publications of a client that are not acknowledged; the next one waits."""
+REMEMBERED: Final = 100_000
+"""Events that a client knows to have, at least."""
+
+
+class RefusedError(RTFilterError):
+    """A broker does not do what it is asked."""
+
+
+class BrokerClient:
+    """Subscribes and publishes at a broker; iterate over it for what is delivered.
+
+    It connects again by itself, to whichever of the addresses answers, and says again what was not
+    confirmed. An event is delivered once to the same object, and acknowledged when the next one is asked for.
+
+    Parameters
+    ----------
+    addresses : sequence of str
+        ``host:port`` of brokers, tried in turn.
+    name : str
+        Of the client. A broker knows its subscriptions by it, so no two clients have the same.
+    key : Key
+        That of clients, or of brokers.
+
+    Examples
+    --------
+    ::
+
+        async with BrokerClient(["127.0.0.1:17470"], "ann", Key.read(Path("client.key"))) as client:
+            await client.subscribe("flights", "origin = 'JFK'")
+            async for delivery in client:
+                print(delivery.values)
+    """
+
+    def __init__(self, addresses: Sequence[str], name: str, key: Key) -> None:
+        self._addresses, self._hello, self._key = list(addresses), Hello(Role.CLIENT, name), key
+        self._codec = Codec(Wanted, Refused, Stored, Arrived, Deliver, Goodbye)
+        self._incarnation, self._numbers = int(1000 * time.time()), itertools.count(1)
+        self._wants: dict[str, Want] = {}
+        self._confirmed: dict[str, asyncio.Future[None]] = {}
+        self._publishing: dict[EventId, tuple[Publish, asyncio.Future[None]]] = {}
+        self._room = asyncio.Semaphore(IN_FLIGHT)
+        self._deliveries: asyncio.Queue[Deliver] = asyncio.Queue()
+        self._known: dict[EventId, bool] = {}  # whether it was acknowledged
+        self._ended = False
+        self._link: Link | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect; `OSError` or `LinkError` where no broker takes it."""
+        first = await self._connect()
+        self._task = asyncio.create_task(self._run(first))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        assert self._task is not None
+        self._ended = True
+        if self._link is None:
+            self._task.cancel()
+        else:
+            self._link.end("the client ends")
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    async def subscribe(self, type: str, condition: str, key: str = "") -> str:
+        """Subscribe; returns the key of the subscription, when the network knows it.
+
+        Raises `RefusedError`.
+        """
+        want = Want(key or f"{self._incarnation}.{next(self._numbers)}", type, condition)
+        self._wants[want.key] = want
+        done = self._confirmed[want.key] = asyncio.get_running_loop().create_future()
+        self._say(want)
+        await done
+        return want.key
+
+    def unsubscribe(self, key: str) -> None:
+        """End a subscription."""
+        self._wants.pop(key, None)
+        self._say(Drop(key))
+
+    async def publish(self, type: str, event: Mapping[str, Any]) -> EventId:
+        """Publish an event; returns its id when all who want it have it. Raises `RefusedError`."""
+        id, arrived = await self.start(type, event)
+        await arrived
+        return id
+
+    async def start(self, type: str, event: Mapping[str, Any]) -> tuple[EventId, asyncio.Future[None]]:
+        """Publish an event; returns its id at once, and what is done when all who want it have it."""
+        await self._room.acquire()
+        id = EventId(f"client {self._hello.name}", self._incarnation, next(self._numbers))
+        publish = Publish(id, type, dict(event))
+        arrived = asyncio.get_running_loop().create_future()
+        self._publishing[id] = publish, arrived
+        self._say(publish)
+        return id, arrived
+
+    async def __aiter__(self) -> AsyncIterator[Deliver]:
+        """What is delivered, for ever."""
+        while True:
+            delivery = await self._deliveries.get()
+            yield delivery
+            self.had(delivery)
+
+    def had(self, delivery: Deliver) -> None:
+        """Acknowledge a delivery, as the iteration does when the next one is asked for."""
+        self._known[delivery.id] = True
+        self._say(Have(delivery.id))
+        if len(self._known) > REMEMBERED:
+            del self._known[next(iter(self._known))]
+
+    def _say(self, message: Message) -> None:
+        if self._link is not None:
+            self._link.send(message)
+
+    async def _connect(self) -> Link:
+        """A link to the first broker that answers. Raises what the last one did."""
+        for address in self._addresses:
+            try:
+                return await joined(address, self._hello, self._key, self._codec)
+            except (OSError, LinkError) as error:
+                why = error
+        raise why
+
+    async def _run(self, link: Link | None) -> None:
+        tries = 0
+        while not self._ended:
+            if link is None:
+                tries += 1
+                await asyncio.sleep(random.uniform(0.5, 1) * min(0.1 * 2**tries, 3.0))
+                with suppress(OSError, LinkError):
+                    link = await self._connect()
+                continue
+            self._link, tries = link, 0
+            for message in (*self._wants.values(), *(one for one, _ in self._publishing.values())):
+                link.send(message)
+            await link.run(self._hear)
+            self._link = link = None
+
+    def _hear(self, link: Link, message: Message) -> None:
+        match message:
+            case Deliver(id=id):
+                if self._known.get(id):
+                    link.send(Have(id))
+                elif id not in self._known:
+                    self._known[id] = False
+                    self._deliveries.put_nowait(message)
+            case Wanted(key=key):
+                self._settle(self._confirmed.pop(key, None))
+            case Arrived(id=id):
+                self._arrived(id)
+            case Refused(id=None, key=key, reason=reason):
+                self._wants.pop(key, None)
+                self._settle(self._confirmed.pop(key, None), RefusedError(reason))
+            case Refused(id=id, reason=reason) if id is not None:
+                self._arrived(id, RefusedError(reason))
+
+    def _arrived(self, id: EventId, error: Exception | None = None) -> None:
+        _, arrived = self._publishing.pop(id, (None, None))
+        if arrived is not None:
+            self._room.release()
+            self._settle(arrived, error)
+
+    @staticmethod
+    def _settle(waiting: asyncio.Future[None] | None, error: Exception | None = None) -> None:
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None) if error is None else waiting.set_exception(error)
+
+
+async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
+    """A link to whoever is at an address. Raises `OSError` and `LinkError`."""
+    host, port = host_and_port(address)
+    try:
+        async with asyncio.timeout(WITHIN):
+            reader, writer = await asyncio.open_connection(host, port)
+    except TimeoutError:
+        raise LinkError(f"{address} does not answer within {WITHIN:g} seconds") from None
+    except OSError as error:
+        raise LinkError(f"{address} cannot be reached: {error.strerror or error}") from None
+    own = key.of(hello.role)
+    try:
+        if own is None:
+            raise LinkError(f"the key of a {key.role} is not enough; this needs that of brokers")
+        return Link(reader, writer, await call(reader, writer, hello, own), codec, Limits(), dialled=True)
+    except BaseException:
+        writer.close()
+        raise
+
+
+@asynccontextmanager
+async def _administering(address: str, key: Key) -> AsyncIterator[tuple[Link, asyncio.Queue[Description]]]:
+    link = await joined(address, Hello(Role.BROKER, "administrator"), key, Codec(Description, Goodbye))
+    answers: asyncio.Queue[Description] = asyncio.Queue()
+
+    def hear(_: Link, message: Message) -> None:
+        if isinstance(message, Description):
+            answers.put_nowait(message)
+
+    hearing = asyncio.create_task(link.run(hear))
+    try:
+        yield link, answers
+    finally:
+        link.end("that was all")
+        await hearing
+
+
+async def asked(address: str, key: Key, question: Describe | Cut | None = None) -> Description:
+    """How the broker at an address is, once it has done what it is told. Raises `LinkError`."""
+    async with _administering(address, key) as (link, answers):
+        link.send(question or Describe())
+        try:
+            async with asyncio.timeout(WITHIN):
+                return await answers.get()
+        except TimeoutError:
+            raise LinkError(f"{address} does not answer within {WITHIN:g} seconds") from None

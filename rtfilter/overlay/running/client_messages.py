@@ -1,0 +1,169 @@
+"""What clients and brokers say to each other, and who administers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rtfilter.overlay.names import EventId
+from rtfilter.overlay.sending import Message
+
+
+class Want(Message, frozen=True):
+    """A client subscribes, or says again that it has.
+
+    Attributes
+    ----------
+    key : str
+        What the client calls the subscription; another one of the same key takes its place.
+    type, condition : str
+        The event type, and what its events must satisfy, in SQL.
+    """
+
+    key: str
+    type: str
+    condition: str
+
+
+class Wanted(Message, frozen=True):
+    """Events that are published from now on are delivered for a subscription."""
+
+    key: str
+
+
+class Drop(Message, frozen=True):
+    """A client does not want what it wanted."""
+
+    key: str
+
+
+class Publish(Message, frozen=True):
+    """A client publishes an event, or does so again.
+
+    Attributes
+    ----------
+    id : EventId
+        Given by the client, the same each time and at each broker.
+    type : str
+    values : dict
+        Attributes and their values.
+    """
+
+    id: EventId
+    type: str
+    values: dict[str, Any]
+
+
+class Stored(Message, frozen=True):
+    """An event survives the broker's process: the broker sends it until it has arrived."""
+
+    id: EventId
+
+
+class Arrived(Message, frozen=True):
+    """All who want an event have it."""
+
+    id: EventId
+
+
+class Deliver(Message, frozen=True):
+    """An event for a client.
+
+    Attributes
+    ----------
+    id : EventId
+        The same where it comes again.
+    type : str
+    values : dict
+    keys : tuple of str
+        The client's subscriptions that match.
+    """
+
+    id: EventId
+    type: str
+    values: dict[str, Any]
+    keys: tuple[str, ...]
+
+
+class Have(Message, frozen=True):
+    """A client has an event, and needs it no more."""
+
+    id: EventId
+
+
+class Refused(Message, frozen=True):
+    """What was asked is not done.
+
+    Attributes
+    ----------
+    key : str
+        Of the subscription; empty where it was an event.
+    reason : str
+    id : EventId or None
+    """
+
+    key: str
+    reason: str
+    id: EventId | None = None
+
+
+class Describe(Message, frozen=True):
+    """Who administers wants to know how a broker is."""
+
+
+class Known(NamedTuple):
+    """A broker that another one knows.
+
+    Attributes
+    ----------
+    name, cluster, address : str
+    """
+
+    name: str
+    cluster: str
+    address: str
+
+
+class Description(Message, frozen=True):
+    """How a broker is; for the rendezvous point, only the root is told, among the links.
+
+    Attributes
+    ----------
+    itself : Known
+    designated : str
+        The broker that stands for the cluster.
+    members : tuple of Known
+        Of the cluster.
+    parent : str
+        The cluster above.
+    links : tuple of Known
+        The brokers that it is linked to.
+    root : bool
+    stats : dict
+        Sizes and counts.
+    refused : tuple of str
+        Brokers that it was told not to talk to.
+    """
+
+    itself: Known
+    designated: str = ""
+    members: tuple[Known, ...] = ()
+    parent: str = ""
+    links: tuple[Known, ...] = ()
+    root: bool = False
+    stats: dict[str, Any] = msgspec.field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+
+
+class Cut(Message, frozen=True):
+    """Who administers wants a broker to talk to another one no more, or again. Answered by `Description`.
+
+    Attributes
+    ----------
+    broker : str
+    heal : bool
+    """
+
+    broker: str
+    heal: bool = False

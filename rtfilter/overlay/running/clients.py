@@ -1,0 +1,324 @@
+"""The clients of a broker: what they want, what they have published, and what they do not have yet.
+
+A machine around `Broker`: messages and ticks in; messages out, and what must be kept before they are sent.
+It sends a publication again, under the same id, until it is acknowledged. An acknowledgement of the broker is
+held until all clients have the event to whom it was delivered, so publishers know that it has arrived.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from rtfilter.errors import RTFilterError
+from rtfilter.overlay.broker import Broker, Out
+from rtfilter.overlay.names import EventId, SubscriptionId, client
+from rtfilter.overlay.routing_messages import Acknowledge, Confirm, Notify
+from rtfilter.overlay.running.client_messages import (
+    Arrived,
+    Deliver,
+    Drop,
+    Have,
+    Publish,
+    Refused,
+    Stored,
+    Want,
+    Wanted,
+)
+from rtfilter.overlay.sending import Message, Send
+from rtfilter.store.brokers import Change, Gone, Publication, Settled, Subscription
+
+SLOWER: Final = 2.0
+"""By which the time until a publication is sent again grows each time."""
+
+
+UNTAKEN: Final = 10_000
+"""Most events that are remembered as not taken: what is asked about is among the last."""
+
+
+class Patience(NamedTuple):
+    """How long a broker waits for its clients, and for others on their behalf.
+
+    Attributes
+    ----------
+    again, longest : float
+        Seconds until a publication that is not acknowledged is sent again: the first time, and at most.
+    linger : float
+        Seconds that the subscriptions of a client stay after its connection.
+    unacknowledged : int
+        Most publications of one client that are not acknowledged; others are refused.
+    deliveries : int
+        Most that one client does not have yet; others are not taken, so their publishers send them again.
+    """
+
+    again: float = 2.0
+    longest: float = 30.0
+    linger: float = 30.0
+    unacknowledged: int = 10_000
+    deliveries: int = 10_000
+
+
+class Work(NamedTuple):
+    """What is to be kept first, and then sent."""
+
+    changes: list[Change]
+    out: list[Out]
+
+
+class _Wish:
+    """A subscription of a client."""
+
+    def __init__(self, want: Want, id: SubscriptionId) -> None:
+        self.want, self.id, self.confirmed = want, id, False
+
+
+class _Client:
+    def __init__(self) -> None:
+        self.wishes: dict[str, _Wish] = {}
+        self.gone_at: float | None = None  # None while it is connected
+        self.missing: dict[EventId, Deliver] = {}
+        self.has: dict[EventId, None] = {}  # of late
+
+
+class _Pending:
+    """A publication that is not acknowledged."""
+
+    def __init__(self, client: str, publish: Publish, now: float, again_at: float, wait: float) -> None:
+        self.client, self.publish, self.since = client, publish, now
+        self.again_at, self.wait = again_at, wait
+
+
+class Clients:
+    """All clients of a broker.
+
+    Parameters
+    ----------
+    broker : Broker
+    attempts : int
+        From which attempts to send again are counted, one for each millisecond: the time since 1970, so that
+        no other broker, and no later incarnation, takes the same number for the same event.
+    patience : Patience
+
+    Attributes
+    ----------
+    delays : list of float
+        Seconds from each publication to its acknowledgement, until somebody takes them out.
+    resent : int
+        How often publications were sent again.
+    """
+
+    def __init__(self, broker: Broker, attempts: int, patience: Patience | None = None) -> None:
+        self.broker, self.patience = broker, patience or Patience()
+        self._attempts = attempts
+        self._clients: dict[str, _Client] = {}
+        self._owners: dict[SubscriptionId, tuple[str, str]] = {}
+        self._pending: dict[EventId, _Pending] = {}
+        self._unacknowledged: Counter[str] = Counter()
+        self._started: float | None = None
+        self._awaited: Counter[EventId] = Counter()  # by how many clients that do not have it
+        self._held: dict[EventId, list[Out]] = {}  # acknowledgements
+        self._untaken: dict[EventId, None] = {}  # there was no room
+        self.delays: list[float] = []
+        self.resent = 0
+
+    # -- coming and going ----------------------------------------------------------------------------
+
+    def restore(
+        self, subscriptions: Iterable[Subscription], publications: Iterable[Publication], now: float
+    ) -> Work:
+        """Go on with what an earlier incarnation has kept."""
+        work = Work([], [])
+        for one in subscriptions:
+            self._client(one.client).gone_at = now
+            self._want(one.client, Want(one.key, one.type, one.predicate), work, now, kept=True)
+        for kept in publications:
+            publish = Publish(EventId(*kept[:3]), kept.type, msgspec.msgpack.decode(kept.event))
+            self._put(_Pending(kept.client, publish, now, now, self.patience.again))
+        return work
+
+    def joined(self, name: str, now: float) -> Work:
+        """A client is connected: send what it does not have."""
+        found = self._client(name)
+        found.gone_at = None
+        return Work([], [Send(client(name), one) for one in found.missing.values()])
+
+    def left(self, name: str, now: float) -> None:
+        """A client is no longer connected."""
+        if name in self._clients:
+            self._clients[name].gone_at = now
+
+    # -- what they say -------------------------------------------------------------------------------
+
+    def hear(self, name: str, message: Message, now: float) -> Work:
+        """Take a message of a client. Raises `ValueError` where no client would say it."""
+        work = Work([], [])
+        match message:
+            case Want():
+                self._want(name, message, work, now)
+            case Drop(key=key):
+                self._drop(name, key, work, now)
+            case Publish():
+                self._publish(name, message, work, now)
+            case Have(id=id):
+                self._has(self._client(name), id, work)
+            case _:
+                raise ValueError(f"no client says {type(message).__name__}")
+        return work
+
+    def tick(self, now: float) -> Work:
+        """Do what is due."""
+        work = Work([], [])
+        self._started = now if self._started is None else self._started
+        for id, pending in list(self._pending.items()):
+            if now >= pending.again_at:
+                pending.again_at = now + pending.wait
+                pending.wait = min(SLOWER * pending.wait, self.patience.longest)
+                attempt = self._attempts + int(1000 * (now - self._started)) + 2
+                self.resent += 1
+                one = pending.publish
+                work.out.extend(self.broker.publish(pending.client, one.type, one.values, now, id, attempt))
+        for name, found in list(self._clients.items()):
+            if found.gone_at is not None and now >= found.gone_at + self.patience.linger:
+                for key in list(found.wishes):
+                    self._drop(name, key, work, now)
+                for id in list(found.missing):
+                    self._needs_no_more(found, id, work)
+                del self._clients[name]
+        return work
+
+    # -- what the broker says ------------------------------------------------------------------------
+
+    def passed(self, work: Work, now: float) -> Work:
+        """Put what the broker says to clients into their own words; all else stays as it is."""
+        out: list[Out] = []
+        for one in work.out:
+            out.extend(self._one(one, work.changes, now))
+        return Work(work.changes, out)
+
+    def _one(self, one: Out, changes: list[Change], now: float) -> list[Out]:
+        if isinstance(one.message, Acknowledge):
+            id = one.message.id
+            if id in self._untaken:
+                return []
+            if self._awaited[id]:
+                self._held.setdefault(id, []).append(one)
+                return []
+        return self._told(one.to.name, one.message, changes, now) if isinstance(one, Send) else [one]
+
+    def _told(self, name: str, message: Message, changes: list[Change], now: float) -> list[Out]:
+        match message:
+            case Notify():
+                return self._notify(name, message)
+            case Confirm(id=id):
+                owner, key = self._owners.get(id, ("", ""))
+                if not owner:
+                    return []
+                self._clients[owner].wishes[key].confirmed = True
+                return [Send(client(owner), Wanted(key))]
+            case Acknowledge(id=event):
+                pending = self._pending.pop(event, None)
+                if pending is None:
+                    return []
+                self._unacknowledged[pending.client] -= 1
+                self.delays.append(now - pending.since)
+                changes.append(Settled(*event))
+                return [Send(client(pending.client), Arrived(event))]
+        return [Send(client(name), message)]
+
+    def _notify(self, name: str, notify: Notify) -> list[Out]:
+        found = self._clients.get(name)
+        if found is None or notify.id in found.missing or notify.id in found.has:
+            return []
+        if len(found.missing) >= self.patience.deliveries:
+            self._untaken[notify.id] = None
+            if len(self._untaken) > UNTAKEN:
+                del self._untaken[next(iter(self._untaken))]
+            return []
+        self._untaken.pop(notify.id, None)
+        self._awaited[notify.id] += 1
+        keys = tuple(self._owners[id][1] for id in notify.subscriptions if id in self._owners)
+        deliver = found.missing[notify.id] = Deliver(notify.id, notify.type, notify.values, keys)
+        return [] if found.gone_at is not None else [Send(client(name), deliver)]
+
+    # ------------------------------------------------------------------------------------------------
+
+    def _client(self, name: str) -> _Client:
+        return self._clients.setdefault(name, _Client())
+
+    def _want(self, name: str, want: Want, work: Work, now: float, kept: bool = False) -> None:
+        found = self._client(name)
+        former = found.wishes.get(want.key)
+        if former is not None and former.want == want:
+            if former.confirmed:
+                work.out.append(Send(client(name), Wanted(want.key)))
+            return
+        try:
+            id, out = self.broker.subscribe(name, want.type, want.condition, now)
+        except (RTFilterError, ValueError) as error:
+            work.out.append(Send(client(name), Refused(want.key, str(error))))
+            return
+        if former is not None:
+            self._drop(name, want.key, work, now)
+        found.wishes[want.key] = _Wish(want, id)
+        self._owners[id] = name, want.key
+        if not kept:
+            work.changes.append(Subscription(name, want.key, want.type, want.condition))
+        work.out.extend(out)
+
+    def _drop(self, name: str, key: str, work: Work, now: float) -> None:
+        wish = self._client(name).wishes.pop(key, None)
+        if wish is not None:
+            del self._owners[wish.id]
+            work.changes.append(Gone(name, key))
+            work.out.extend(self.broker.unsubscribe(wish.id, now))
+
+    def _publish(self, name: str, publish: Publish, work: Work, now: float) -> None:
+        id = publish.id
+        if id not in self._pending:
+            if self._unacknowledged[name] >= self.patience.unacknowledged:
+                reason = "too many events of yours are not acknowledged yet; publish it again later"
+                work.out.append(Send(client(name), Refused("", reason, id)))
+                return
+            pending = _Pending(name, publish, now, now + self.patience.again, SLOWER * self.patience.again)
+            try:
+                out = self.broker.publish(name, publish.type, publish.values, now, id)
+            except (RTFilterError, ValueError) as error:
+                work.out.append(Send(client(name), Refused("", str(error), id)))
+                return
+            self._put(pending)
+            event = msgspec.msgpack.encode(publish.values)
+            work.changes.append(Publication(*id, name, publish.type, event))
+            work.out.extend(out)
+        work.out.append(Send(client(name), Stored(id)))
+
+    def _put(self, pending: _Pending) -> None:
+        self._pending[pending.publish.id] = pending
+        self._unacknowledged[pending.client] += 1
+
+    def _has(self, found: _Client, id: EventId, work: Work) -> None:
+        self._needs_no_more(found, id, work)
+        found.has[id] = None
+        if len(found.has) > self.patience.deliveries:
+            del found.has[next(iter(found.has))]
+
+    def _needs_no_more(self, found: _Client, id: EventId, work: Work) -> None:
+        """A client has a delivery, or is gone for good: give acknowledgements that waited for it."""
+        if found.missing.pop(id, None) is None:
+            return
+        self._awaited[id] -= 1
+        if not self._awaited[id]:
+            del self._awaited[id]
+            work.out.extend(self._held.pop(id, ()))
+
+    def stats(self) -> dict[str, Any]:
+        """How many there are, and what waits."""
+        return {
+            "clients": sum(one.gone_at is None for one in self._clients.values()),
+            "subscriptions": len(self._owners),
+            "unacknowledged": len(self._pending),
+            "undelivered": sum(len(one.missing) for one in self._clients.values()),
+            "resent": self.resent,
+        }

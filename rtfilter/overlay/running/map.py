@@ -1,0 +1,206 @@
+"""The running tree: who is linked to whom, and what each has to do; as text, and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from rtfilter.extras import needed
+from rtfilter.overlay.running.client import asked
+from rtfilter.overlay.running.client_messages import Description, Known
+from rtfilter.overlay.running.frames import LinkError
+from rtfilter.overlay.running.keys import Key
+
+_CLUSTER_WIDTH: Final = 2.6
+_LEVEL_HEIGHT: Final = 1.7
+
+
+class Survey(NamedTuple):
+    """What brokers have told of themselves.
+
+    Attributes
+    ----------
+    brokers : dict of str to Description
+        By name, those that have answered.
+    silent : dict of str to Known
+        Those that others know, and that do not answer.
+    """
+
+    brokers: dict[str, Description]
+    silent: dict[str, Known]
+
+    @property
+    def clusters(self) -> dict[str, list[Known]]:
+        """The brokers of each cluster, silent ones among them, by name."""
+        found: dict[str, list[Known]] = {}
+        everyone = {name: one.itself for name, one in self.brokers.items()} | self.silent
+        for _, known in sorted(everyone.items()):
+            found.setdefault(known.cluster, []).append(known)
+        return found
+
+    def designated(self, cluster: str) -> Description | None:
+        """Of those that stand for a cluster, the one that has answered."""
+        for one in self.brokers.values():
+            if one.itself.cluster == cluster and one.designated == one.itself.name:
+                return one
+        return None
+
+    def tree(self) -> dict[str, list[str]]:
+        """The clusters below each cluster; those without one above it are below the empty name."""
+        found: dict[str, list[str]] = {"": []}
+        for cluster in self.clusters:
+            one = self.designated(cluster)
+            above = one.parent if one is not None and one.parent in self.clusters else ""
+            found.setdefault(above, []).append(cluster)
+        return found
+
+
+async def survey(address: str, key: Key) -> Survey:
+    """Ask whoever is at an address, then all that these know. Raises `LinkError` where nobody is there."""
+    found = Survey({}, {})
+    first = await asked(address, key)
+    waiting = _told(found, first)
+    while waiting:
+        name, known = waiting.popitem()
+        try:
+            waiting |= _told(found, await asked(known.address, key))
+            found.silent.pop(name, None)
+        except LinkError:
+            found.silent[name] = known
+    return found
+
+
+def _told(found: Survey, one: Description) -> dict[str, Known]:
+    """Note what a broker has told; returns whom else to ask."""
+    if one.designated or one.members:
+        found.brokers[one.itself.name] = one
+    known = {other.name: other for other in (*one.members, *one.links)}
+    return {name: known[name] for name in known.keys() - found.brokers.keys() - found.silent.keys()}
+
+
+def as_text(found: Survey) -> str:
+    """The tree as indented lines."""
+    return "\n".join(line for line in _lines(found, found.tree(), "", 0))
+
+
+def _lines(found: Survey, tree: Mapping[str, list[str]], above: str, depth: int) -> Iterator[str]:
+    for cluster in tree.get(above, []):
+        one = found.designated(cluster)
+        state = "" if depth or (one is not None and one.root) else "  (cut off)"
+        yield f"{'  ' * depth}{cluster}{state}"
+        for known in found.clusters[cluster]:
+            yield f"{'  ' * depth}  {_broker_line(found, known)}"
+        if depth < len(tree):
+            yield from _lines(found, tree, cluster, depth + 1)
+
+
+def _broker_line(found: Survey, known: Known) -> str:
+    one = found.brokers.get(known.name)
+    if one is None:
+        return f"  {known.name} {known.address}: does not answer"
+    mark = "*" if one.designated == known.name else "-"
+    return f"{mark} {known.name} {known.address}: {', '.join(_load(one.stats))}"
+
+
+def _load(stats: Mapping[str, Any]) -> list[str]:
+    """What a broker has to do, in words."""
+    router, clients = stats.get("router", {}), stats.get("clients", {})
+    return [
+        f"{router.get('entries', 0)} entries",
+        f"{clients.get('subscriptions', 0)} own",
+        f"{sum(stats.get('sent', {}).values())} messages",
+    ]
+
+
+def _events(stats: Mapping[str, Any]) -> int:
+    return int(stats.get("sent", {}).get("Event", 0))
+
+
+def draw(found: Survey, file: Path, title: str = "") -> None:
+    """Draw the tree into a file; the wider a line, the more events its lower broker has sent.
+
+    Raises `ModuleNotFoundError` without matplotlib.
+    """
+    with needed("replay", "a picture of the tree"):
+        import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    tree = found.tree()
+    places: dict[str, tuple[float, int]] = {}
+    _lay_out(tree, "", -1, iter(_counting()), places)
+    width = max((x for x, _ in places.values()), default=0.0) + 1
+    depth = max((y for _, y in places.values()), default=0) + 1
+    figure, axes = plt.subplots(figsize=(1.2 + _CLUSTER_WIDTH * width, 0.9 + _LEVEL_HEIGHT * depth))
+    most = max((_events(one.stats) for one in found.brokers.values()), default=0) or 1
+    for above, below in tree.items():
+        for cluster in below:
+            if above:
+                one = found.designated(cluster)
+                events = 0 if one is None else _events(one.stats)
+                (x, y), (u, v) = places[above], places[cluster]
+                axes.plot([x, u], [-y, -v], color="#7d8ca3", linewidth=1 + 5 * events / most, zorder=1)
+    for cluster, (x, y) in places.items():
+        one = found.designated(cluster)
+        lines = [cluster + (" (root)" if one is not None and one.root else "")]
+        for known in found.clusters[cluster]:
+            lines += _box_lines(found, known)
+        root = one is not None and one.root
+        axes.text(
+            x,
+            -y,
+            "\n".join(lines),
+            ha="center",
+            va="center",
+            fontsize=8,
+            linespacing=1.35,
+            zorder=2,
+            bbox={
+                "boxstyle": "round,pad=0.45",
+                "facecolor": "#fdf1d6" if root else "#eaf0f8" if one is not None else "#f3dede",
+                "edgecolor": "#46566e",
+            },
+        )
+    axes.set_xlim(-0.6, width - 0.4)
+    axes.set_ylim(-depth + 0.4, 0.6)
+    axes.axis("off")
+    if title:
+        axes.set_title(title, fontsize=10)
+    figure.tight_layout()
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def _box_lines(found: Survey, known: Known) -> list[str]:
+    one = found.brokers.get(known.name)
+    if one is None:
+        return [f"{known.name}: does not answer"]
+    mark = " *" if one.designated == known.name and len(found.clusters[known.cluster]) > 1 else ""
+    entries, own, messages = _load(one.stats)
+    shown = [] if known.name == known.cluster and not mark else [f"{known.name}{mark}"]
+    return [*shown, f"{entries}, {own}", messages]
+
+
+def _counting() -> Iterator[float]:
+    number = 0.0
+    while True:
+        yield number
+        number += 1
+
+
+def _lay_out(
+    tree: Mapping[str, list[str]],
+    cluster: str,
+    depth: int,
+    columns: Iterator[float],
+    places: dict[str, tuple[float, int]],
+) -> float:
+    """Give each cluster a place: leaves one column each, others in the middle of those below."""
+    below = [] if depth > len(tree) + 1 else tree.get(cluster, [])
+    xs = [_lay_out(tree, one, depth + 1, columns, places) for one in below]
+    x = (xs[0] + xs[-1]) / 2 if xs else next(columns)
+    if cluster:
+        places[cluster] = x, depth
+    return x

@@ -1,0 +1,243 @@
+"""What a broker or a rendezvous point is told: by flags of ``rtfilter broker``, or by a file."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from rtfilter.errors import RTFilterError
+from rtfilter.events.schema import Schema
+from rtfilter.overlay import membership
+from rtfilter.overlay.membership import Contact
+from rtfilter.overlay.running.clients import Patience
+from rtfilter.overlay.running.links import Limits
+
+POINT: Final = "rendezvous"
+"""How the rendezvous point is called on connections; no broker may be."""
+DATABASE: Final = "RTFILTER_DATABASE"
+"""The variable that gives the address of a database, which may have a password."""
+_PATIENCE, _LIMITS, _TIMES = Patience(), Limits(), membership.Settings()
+
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Count = Annotated[int, Meta(ge=1, le=10**12)]
+Seconds = Annotated[float, Meta(gt=0, le=10**9)]
+Name = Annotated[str, Meta(min_length=1, max_length=100)]
+
+
+class SettingsError(RTFilterError, ValueError):
+    """What a process is told does not do."""
+
+
+class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What both kinds of processes are told.
+
+    Attributes
+    ----------
+    key : Path
+        File with the key of the network.
+    data : Path
+        Folder with what is kept, where it is kept in SQLite; and with the lock of the process.
+    host, port : str, int
+        Where to listen; port 0 for any that is free.
+    heartbeat, missed : float, int
+        See `rtfilter.overlay.membership.Settings`. All of a network have the same.
+    message, waiting : int
+        See `Limits`.
+    metrics_port : int or None
+        Where Prometheus finds metrics, if at all.
+    log_level : str
+        The least that is logged.
+    """
+
+    key: Path
+    data: Path
+    host: Name = "127.0.0.1"
+    port: Port = 0
+    heartbeat: Seconds = _TIMES.heartbeat
+    missed: Count = _TIMES.missed
+    message: Count = _LIMITS.message
+    waiting: Count = _LIMITS.waiting
+    metrics_port: Port | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def url(self) -> str:
+        """Of the database."""
+        return os.environ.get(DATABASE) or f"sqlite:///{self.data / 'broker.sqlite'}"
+
+    @property
+    def limits(self) -> Limits:
+        """Of connections."""
+        return Limits(self.message, self.waiting)
+
+    @property
+    def times(self) -> membership.Settings:
+        """Of membership."""
+        return _TIMES._replace(heartbeat=self.heartbeat, missed=self.missed)
+
+
+class PointSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a rendezvous point is told."""
+
+
+class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a broker is told.
+
+    Attributes
+    ----------
+    name : str
+        Unique in the network.
+    cluster : str
+        Of the brokers that reach each other by multicast, or know each other as `peers`; by default its name.
+    types : Path
+        JSON file of the event types, the same at all brokers: an object with a schema for each name.
+    rendezvous : str
+        ``host:port`` of the rendezvous point.
+    address : str
+        ``host:port`` where others reach it; by default where it listens.
+    strategy : str
+        How events are routed, the same at all brokers.
+    group : str
+        ``address:port`` of the cluster's multicast; empty where there is none.
+    interface : str
+        The own address on the network of the group.
+    peers : tuple of str
+        Other brokers of the cluster, ``name=host:port``, where there is no multicast.
+    children : int
+        Most clusters below the own one.
+    again, linger : float
+        See `Patience`.
+    """
+
+    name: Name
+    types: Path
+    rendezvous: Name
+    cluster: str = ""
+    address: str = ""
+    strategy: Name = "hybrid"
+    group: str = ""
+    interface: str = "0.0.0.0"
+    peers: tuple[Name, ...] = ()
+    children: Count = _TIMES.children
+    again: Seconds = _PATIENCE.again
+    linger: Seconds = _PATIENCE.linger
+
+    def __post_init__(self) -> None:
+        if self.name == POINT:
+            raise ValueError(f"a broker cannot be called {POINT}")
+        for place in (self.rendezvous, *filter(None, (self.address, self.group))):
+            host_and_port(place)
+        self.known  # noqa: B018  # refuses what is none
+        if self.host in ("0.0.0.0", "::") and not self.address:
+            raise ValueError(f"who listens on {self.host} says where others reach it: --address HOST:PORT")
+
+    @property
+    def home(self) -> str:
+        """The cluster."""
+        return self.cluster or self.name
+
+    @property
+    def known(self) -> dict[str, Contact]:
+        """The peers by name."""
+        found = {}
+        for peer in self.peers:
+            name, _, address = peer.partition("=")
+            host_and_port(address)
+            found[name] = Contact(name, self.home, address)
+        return found
+
+    @property
+    def times(self) -> membership.Settings:
+        """Of membership."""
+        return _TIMES._replace(heartbeat=self.heartbeat, missed=self.missed, children=self.children)
+
+    @property
+    def patience(self) -> Patience:
+        """With clients."""
+        return _PATIENCE._replace(again=self.again, longest=max(self.again, 30.0), linger=self.linger)
+
+
+Told = TypeVar("Told", bound=Common)
+
+
+def settings(kind: type[Told], file: Path | None = None, **flags: Any) -> Told:
+    """The settings by flags, where these are not None, and by a file.
+
+    Parameters
+    ----------
+    kind : type
+        `BrokerSettings` or `PointSettings`.
+    file : Path, optional
+        TOML, with their names.
+    **flags
+
+    Raises
+    ------
+    SettingsError
+        Says which one is wrong.
+    OSError
+    """
+    told = {name: value for name, value in flags.items() if value is not None}
+    kept = {} if file is None else _read(file)
+    for name in kept.keys() - set(kind.__struct_fields__):
+        near = difflib.get_close_matches(name, kind.__struct_fields__, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise SettingsError(f"{file}: there is no setting {name!r}{hint}")
+    for name in kind.__struct_fields__:
+        if name not in told and name not in kept and name in ("name", "key", "data", "types", "rendezvous"):
+            raise SettingsError(f"--{name} is needed, or {name} = ... in the file of --settings")
+    try:
+        return msgspec.convert(kept | told, kind, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at `$.")
+        name = place.rstrip("`").partition("[")[0]
+        if not name:
+            raise SettingsError(what) from None
+        origin = f"--{name.replace('_', '-')}" if name in told else f"{file}: {name}"
+        raise SettingsError(f"{origin}: {what}") from None
+
+
+def event_types(file: Path) -> dict[str, Schema]:
+    """The event types of a file. Raises `SettingsError` and `OSError`."""
+    try:
+        found = json.loads(file.read_text())
+    except ValueError as error:
+        raise SettingsError(f"{file} is not JSON: {error}") from None
+    if not isinstance(found, Mapping) or not found:
+        raise SettingsError(f'{file}: an object of event types, such as {{"trades": {{"price": "float"}}}}')
+    types = {}
+    for name, schema in found.items():
+        try:
+            types[name] = Schema.from_json(schema)
+        except ValueError as error:
+            raise SettingsError(f"{file}: event type {name!r}: {error}") from None
+    return types
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """An address in its parts. Raises `SettingsError`."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+        raise SettingsError(f"{text!r:.80} is no address such as host:17470")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} is not TOML: {error}") from None
+
+
+def _path(kind: type[Any], value: Any) -> Any:
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value)
+    raise ValueError("a path is needed; write . for this folder")
