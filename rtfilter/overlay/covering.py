@@ -20,6 +20,7 @@ class Told:
 
     def __init__(self) -> None:
         self._sent: dict[SubscriptionId, Subscription] = {}
+        self._confirmed: set[SubscriptionId] = set()
 
     def add(self, subscription: Subscription) -> list[Message]:
         """The neighbour must know a subscription: return what it is told. A known one changes nothing."""
@@ -30,11 +31,23 @@ class Told:
 
     def remove(self, id: SubscriptionId) -> list[Message]:
         """It must not know it any longer."""
+        self._confirmed.discard(id)
         return [] if self._sent.pop(id, None) is None else [Unsubscribe(id)]
 
     def sent(self) -> Iterable[Subscription]:
         """What it was told, and holds."""
         return self._sent.values()
+
+    def confirm(self, id: SubscriptionId) -> Iterable[SubscriptionId]:
+        """It confirms a subscription: return those that are confirmed by this."""
+        if id not in self._sent:
+            return ()
+        self._confirmed.add(id)
+        return (id,)
+
+    def is_confirmed(self, id: SubscriptionId) -> bool:
+        """Whether it has confirmed a subscription, if it must know it at all."""
+        return id not in self._sent or id in self._confirmed
 
     @property
     def suppressed(self) -> int:
@@ -103,6 +116,14 @@ class CoveringTold(Told):
             subscription, _ = self._waiting.pop(orphan)
             messages += self.add(subscription)
         return messages + super().remove(id)
+
+    def confirm(self, id: SubscriptionId) -> Iterable[SubscriptionId]:
+        """See `Told`: with it, all that it covers."""
+        return (*super().confirm(id), *sorted(self._covers.get(id, ())))
+
+    def is_confirmed(self, id: SubscriptionId) -> bool:
+        """See `Told`."""
+        return super().is_confirmed(self._waiting[id][1] if id in self._waiting else id)
 
     @property
     def suppressed(self) -> int:

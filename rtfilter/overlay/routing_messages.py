@@ -126,11 +126,18 @@ class Notify(Message, frozen=True):
 
 
 class Acknowledge(Message, frozen=True):
-    """All whom a broker sent an event to have it. A client that published it is told the same."""
+    """All whom a broker sent an event to have it. A client that published it is told the same.
+
+    Attributes
+    ----------
+    own : bool
+        From a member that has served its own clients, and answers for nobody else.
+    """
 
     id: EventId
     attempt: int = 1
     rising: bool = False
+    own: bool = False
 
 
 class Confirm(Message, frozen=True):

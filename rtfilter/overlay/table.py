@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -103,9 +103,13 @@ class Table:
         """
         return self._index(type).match(event)
 
-    def connections(self, id: SubscriptionId) -> Iterable[Connection]:
+    def connections(self, id: SubscriptionId) -> Collection[Connection]:
         """Those with an entry of a subscription."""
         return self._of.get(id, {}).keys()
+
+    def entries(self, id: SubscriptionId) -> list[Entry]:
+        """Those of a subscription."""
+        return [Entry(subscription, one) for one, (subscription, _) in self._of.get(id, {}).items()]
 
     def of(self, connection: Connection) -> list[Subscription]:
         """The subscriptions with an entry of a connection, in the order in which they came."""

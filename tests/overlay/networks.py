@@ -113,6 +113,8 @@ class Network:
         What each client was notified of: events by id, as often as they came.
     told : dict of str to list of Message
         Whatever else clients were sent.
+    broken : set of frozenset
+        Pairs of brokers between whom nothing gets through.
     counts : Counter
         Messages between brokers by kind; a multicast is one.
     now : float
@@ -134,6 +136,7 @@ class Network:
         self.received: dict[str, list[EventId]] = {}
         self.told: dict[str, list[Message]] = {}
         self.counts: Counter[str] = Counter()
+        self.broken: set[frozenset[str]] = set()
         self.route: list[tuple[str, str]] = []
         self._clusters = {b: c for c, members in tree.members.items() for b in members}
         self._queues: dict[tuple[str, str], deque[Message]] = {}
@@ -212,7 +215,20 @@ class Network:
 
     def passes(self, sender: str, receiver: str) -> bool:
         """Whether a message gets through."""
-        return receiver in self.routers
+        return receiver in self.routers and frozenset((sender, receiver)) not in self.broken
+
+    def sever(self, one: str, other: str) -> None:
+        """Break the connection of two brokers, with all that is under way between them."""
+        self.broken.add(frozenset((one, other)))
+        self._queues.pop((one, other), None)
+        self._queues.pop((other, one), None)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and all brokers do what is due."""
+        self.now += seconds
+        for broker, router in self.routers.items():
+            self.take(broker, router.tick(self.now))
+        self.run()
 
     def run(self, most: int = -1) -> bool:
         """Let messages arrive until there are none, or `most` have; whether there are none."""

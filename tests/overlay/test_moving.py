@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -22,6 +23,7 @@ class Changing:
 
     def __init__(self, network: Network, rng: random.Random) -> None:
         self.network, self.tree, self._rng = network, network.tree, rng
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def hear(self) -> None:
         """Tell all brokers their places, in some order, with messages under way."""
@@ -30,16 +32,21 @@ class Changing:
         for broker in brokers:
             self.network.move(broker, self.tree.place(broker))
             self.network.run(self._rng.randrange(8))
+            self.meanwhile()
 
     def cut(self, cluster: str) -> None:
         """Cut a cluster off, with all below it."""
+        parent = self.tree.parents[cluster]
+        self.network.sever(self.tree.members[cluster][0], self.tree.members[parent][0])
+        self.network.run(self._rng.randrange(20))
         self.tree.parents[cluster] = ""
         self.hear()
 
     def join(self, cluster: str) -> None:
         """Let one that is cut off join somewhere."""
         above = sorted(self.tree.below(self.tree.root))
-        self.tree.parents[cluster] = self._rng.choice(above)
+        parent = self.tree.parents[cluster] = self._rng.choice(above)
+        self.network.broken.discard(frozenset((self.tree.members[cluster][0], self.tree.members[parent][0])))
         self.hear()
 
     def lose(self, broker: str) -> None:

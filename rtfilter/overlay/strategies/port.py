@@ -29,12 +29,16 @@ class Strategy:
         get each event.
     rises : bool
         Whether events go to one cluster first, with nobody served on the way; see `ascent`.
+    stops : bool
+        Whether an event goes nowhere where no subscription is known that it matches. A broker that is out of
+        touch and does not know it then stops what others want, so nothing is confirmed before it may be back.
     """
 
     name: ClassVar[str]
     multicast: ClassVar[bool] = True
     shared: ClassVar[bool] = True
     rises: ClassVar[bool] = False
+    stops: ClassVar[bool] = False
 
     def learners(self, place: Place, type: str) -> Collection[str]:
         """The linked clusters that must know the subscriptions to an event type."""

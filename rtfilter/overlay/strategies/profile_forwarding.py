@@ -17,6 +17,7 @@ class ProfileForwarding(Strategy):
     """
 
     name: ClassVar[str] = "profile_forwarding"
+    stops: ClassVar[bool] = True
 
     def learners(self, place: Place, type: str) -> Collection[str]:
         """All neighbours."""

@@ -1,0 +1,109 @@
+"""Acknowledgements of events: a broker gives one when it has those of all to whom it sent the event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rtfilter.overlay.core import Core
+from rtfilter.overlay.names import Connection, EventId, Kind, member
+from rtfilter.overlay.routing_messages import Acknowledge, Event
+
+SEEN: Final = 10_000
+"""Most events that are remembered, so that none is forwarded twice while the tree changes."""
+EARLY: Final = 1_000
+"""Most events of which acknowledgements are kept that came before the event."""
+
+Key = tuple[EventId, int, bool]
+"""An attempt of an event, and whether it rises."""
+
+
+class _Passed:
+    """An event that was sent on.
+
+    Attributes
+    ----------
+    awaits : set of Connection
+        Who has not acknowledged it.
+    sources : list of Connection
+        Who waits for an acknowledgement.
+    sure : bool
+        Whether all are known who must have it. Otherwise it is never acknowledged, but sent again.
+    rising : bool
+        Whether it rose on from here.
+    led : bool
+        Whether this was the designated broker then. A member waits for that one to answer for all, and not
+        for a fellow which answers for itself, and may take this for the designated one.
+    """
+
+    __slots__ = ("awaits", "led", "rising", "sources", "sure")
+
+    def __init__(
+        self, awaits: set[Connection], source: Connection, sure: bool, rising: bool, led: bool
+    ) -> None:
+        self.awaits, self.sources, self.sure, self.rising, self.led = awaits, [source], sure, rising, led
+
+
+class Acknowledging:
+    """Remembers which events have passed, and acknowledges them if that is asked for."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._passed: dict[Key, _Passed | None] = {}
+        self._early: dict[Key, set[Connection]] = {}
+
+    def is_new(self, event: Event, source: Connection) -> bool:
+        """Whether this attempt was not here. If it was, `source` is told when all have it."""
+        key = event.id, event.attempt, event.rising
+        if key not in self._passed:
+            return True
+        passed = self._passed[key]
+        if passed is not None:
+            passed.sources.append(source)
+            self._give(key, passed)
+        return False
+
+    def note(
+        self, event: Event, source: Connection, awaits: Iterable[Connection], sure: bool, rising: bool
+    ) -> None:
+        """Remember an event that was sent to some connections, rising or not."""
+        key = event.id, event.attempt, event.rising
+        if self._core.grace is None:
+            self._passed[key] = None
+        else:
+            early = self._early.pop((event.id, event.attempt, rising), set())
+            if not self._core.at.leads:
+                early = set()
+            passed = self._passed[key] = _Passed(
+                set(awaits) - early, source, sure, rising, self._core.at.leads
+            )
+            self._give(key, passed)
+        if len(self._passed) > SEEN:
+            del self._passed[next(iter(self._passed))]
+
+    def hear(self, message: Acknowledge, source: Connection) -> None:
+        """Take an acknowledgement."""
+        found = False
+        for rose in (False, True):
+            key = message.id, message.attempt, rose
+            passed = self._passed.get(key)
+            if passed is not None and passed.rising == message.rising and (passed.led or not message.own):
+                found = True
+                passed.awaits.discard(source)
+                self._give(key, passed)
+        if not found and message.own:  # who heard a multicast sooner than this broker
+            self._early.setdefault((message.id, message.attempt, message.rising), set()).add(source)
+            if len(self._early) > EARLY:
+                del self._early[next(iter(self._early))]
+
+    def _give(self, key: Key, passed: _Passed) -> None:
+        if passed.awaits or not passed.sure:
+            return
+        core = self._core
+        for source in passed.sources:
+            # The designated broker keeps account for the whole cluster, whoever has multicast the event.
+            fellow = source.kind is Kind.MEMBER and not core.at.leads
+            to = member(core.at.designated) if fellow else source
+            if to.kind is Kind.CLIENT or core.knows(to):
+                core.send(to, Acknowledge(key[0], key[1], key[2] and to.kind is not Kind.CLIENT, fellow))
+        passed.sources = []

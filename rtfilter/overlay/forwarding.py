@@ -1,0 +1,83 @@
+"""Events on their way."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtfilter.overlay.acknowledging import Acknowledging
+from rtfilter.overlay.core import Core
+from rtfilter.overlay.names import CLUSTER, Connection, Kind, link, member
+from rtfilter.overlay.routing_messages import Event, Notify
+from rtfilter.overlay.suspense import LOST, Suspense
+
+
+class Forwarding:
+    """Sends each attempt of an event on once: to all who match, and to whom the strategy wants."""
+
+    def __init__(self, core: Core, suspense: Suspense, acknowledging: Acknowledging) -> None:
+        self._core, self._suspense, self._acknowledging = core, suspense, acknowledging
+
+    def take(self, event: Event, source: Connection) -> None:
+        """Take an event of a client or a neighbour."""
+        if self._acknowledging.is_new(event, source):
+            if event.rising:
+                self._rise(event, source)
+            else:
+                awaits, sure = self._spread(event, source)
+                self._acknowledging.note(event, source, awaits, sure, False)
+
+    def _rise(self, event: Event, source: Connection) -> None:
+        """Send an event on its way to the rendezvous, or back from there to all who match."""
+        core, note = self._core, self._acknowledging.note
+        if not core.at.leads:
+            up = {member(core.at.designated)} if core.at.designated else set()
+            self._send(up, event)
+            note(event, source, up, bool(up), True)
+            return
+        where = core.strategy.ascent(core.at, event.type)
+        if where == core.at.cluster:
+            awaits, sure = self._spread(msgspec.structs.replace(event, rising=False), None)
+            note(event, source, awaits, sure, False)
+        elif where is None:
+            note(event, source, (), False, True)
+        else:
+            self._send({link(where)}, event)
+            note(event, source, (link(where),), True, True)
+
+    def _spread(self, event: Event, source: Connection | None) -> tuple[set[Connection], bool]:
+        """Send an event to all who match, and to whom the strategy wants, but not back to its source.
+
+        Returns
+        -------
+        set of Connection, bool
+            The brokers that must acknowledge it, and whether they are all that must have it.
+        """
+        core = self._core
+        matched = core.table.match(event.type, event.values)
+        for connection, ids in matched.items():
+            if connection.kind is Kind.CLIENT:
+                core.send(connection, Notify(event.id, event.type, event.values, tuple(ids)))
+        came_from = None if source is None else source.kind
+        if not core.at.leads:
+            if came_from is not Kind.CLIENT:
+                return set(), True
+            if core.at.designated or core.strategy.multicast:
+                core.send(core.way_up, event)
+            return {member(core.at.designated)}, bool(core.at.designated)
+        links = {link(cluster) for cluster in core.strategy.always(core.at, event.type)}
+        links |= {one for one in matched if one.kind is Kind.LINK and one != LOST}
+        links -= {source}
+        self._send(links, event)
+        fellows = {one for one in matched if one.kind is Kind.MEMBER}
+        if not core.strategy.shared:
+            fellows = set(core.fellows)
+        fellows -= {source}
+        if not core.strategy.multicast:
+            self._send(fellows, event)
+        elif fellows and came_from is not Kind.MEMBER:  # from a member, the cluster has it
+            core.send(CLUSTER, event)
+        return links | fellows, LOST not in matched and self._suspense.is_sure(event.type)
+
+    def _send(self, connections: set[Connection], event: Event) -> None:
+        for connection in sorted(connections):
+            self._core.send(connection, event)

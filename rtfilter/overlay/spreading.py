@@ -1,0 +1,320 @@
+"""Subscriptions on their way: who is told of which, and what happens when neighbours come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+from rtfilter.overlay.core import Core
+from rtfilter.overlay.covering import CoveringTold, Told
+from rtfilter.overlay.names import CLUSTER, Connection, Kind, SubscriptionId, link, member
+from rtfilter.overlay.routing_messages import (
+    Confirm,
+    Entry,
+    Replica,
+    Replicate,
+    Subscribe,
+    Subscription,
+    Subscriptions,
+    Unreplicate,
+    Unsubscribe,
+)
+from rtfilter.overlay.sending import Message
+from rtfilter.overlay.suspense import LOST, Suspense
+
+PART: Final = 256
+"""Most subscriptions of one message."""
+
+T = TypeVar("T")
+
+
+class Spreading:
+    """Adds and removes entries, and tells whoever must know.
+
+    A designated broker tells linked clusters, as its strategy says, and its own cluster, which keeps a
+    replica of the table. A member tells the designated broker.
+
+    Attributes
+    ----------
+    replica : dict of (SubscriptionId, Connection) to Entry
+        At a member: the designated broker's table, as this broker would have it in its place.
+    """
+
+    def __init__(self, core: Core, suspense: Suspense, covering: bool) -> None:
+        self._core, self._suspense, self._covering = core, suspense, covering
+        self.replica: dict[tuple[SubscriptionId, Connection], Entry] = {}
+        self._told: dict[str, Told] = {}
+        self._learns: dict[str, frozenset[str]] = {}  # types whose subscriptions a linked cluster must know
+        self._named: dict[Connection, set[SubscriptionId]] = {}  # so far, in parts of `Subscriptions`
+        self._unconfirmed: dict[SubscriptionId, set[Connection]] = {}  # and who waits for it
+
+    # -- one subscription ----------------------------------------------------------------------------
+
+    def enter(self, subscription: Subscription, connection: Connection) -> None:
+        """Add an entry, and tell whoever must know. Confirm it, also where it is there."""
+        core, id = self._core, subscription.id
+        if core.table.add(subscription, connection):
+            if core.at.leads:
+                for cluster, told in self._told.items():
+                    if subscription.type in self._learns[cluster] and connection != link(cluster):
+                        self._tell(cluster, told.add(subscription))
+                self._replicate(Replicate(Entry(subscription, self._seen_by_others(connection))))
+            elif core.at.designated and core.strategy.shared:
+                core.send(core.way_up, Subscribe(subscription))
+            if (id, LOST) in core.table:
+                self.leave(id, LOST)
+        if core.grace is not None:
+            self._unconfirmed.setdefault(id, set()).add(connection)
+            self._confirm(subscription)
+
+    def leave(self, id: SubscriptionId, connection: Connection) -> None:
+        """Remove an entry, and tell whoever knew."""
+        core = self._core
+        if not core.table.remove(id, connection):
+            return
+        if connection == LOST:
+            self._suspense.settle(id)
+        left = core.table.connections(id)
+        if not left:
+            self._unconfirmed.pop(id, None)
+        if core.at.leads:
+            for cluster, told in self._told.items():
+                if all(other == link(cluster) for other in left):
+                    self._tell(cluster, told.remove(id))
+            if connection != LOST:
+                self._replicate(Unreplicate(id, self._seen_by_others(connection)))
+        elif core.at.designated and core.strategy.shared:
+            core.send(core.way_up, Unsubscribe(id))
+
+    def lose(self, subscription: Subscription, connection: Connection) -> None:
+        """Remove an entry whose connection seems lost: at once, or after a time in suspense."""
+        core, id = self._core, subscription.id
+        if core.grace is not None and len(core.table.connections(id)) == 1:
+            core.table.add(subscription, LOST)
+            core.table.remove(id, connection)
+            self._suspense.keep(id)
+            self._replicate(Unreplicate(id, connection))
+        else:
+            self.leave(id, connection)
+
+    # -- what neighbours say -------------------------------------------------------------------------
+
+    def take_subscribe(self, message: Subscribe, source: Connection) -> None:
+        """Take what a member or a linked cluster wants."""
+        if self._core.at.leads:
+            if source in self._named:
+                self._named[source].add(message.subscription.id)
+            self.enter(message.subscription, source)
+
+    def take_unsubscribe(self, message: Unsubscribe, source: Connection) -> None:
+        """Take what it wants no longer."""
+        if self._core.at.leads:
+            self.leave(message.id, source)
+
+    def take_subscriptions(self, message: Subscriptions, source: Connection) -> None:
+        """Take a part of all that a member or a linked cluster wants, and answer if it asks."""
+        core = self._core
+        if not core.at.leads:
+            if message.ask and source == member(core.at.designated):
+                self.announce(ask=False)
+            return
+        if message.first:
+            self._named[source] = set()
+        named = self._named.setdefault(source, set())
+        for subscription in message.subscriptions:
+            named.add(subscription.id)
+            self.enter(subscription, source)
+        if message.last:
+            del self._named[source]
+            for subscription in core.table.of(source):
+                if subscription.id not in named:
+                    self.lose(subscription, source)
+            self._suspense.unheard.discard(source)
+        if message.ask:
+            if source.kind is Kind.LINK:
+                self._greet(source.name)
+                self._tell_all(source.name, ask=False)
+            else:
+                self._replicate_all()
+
+    def announce(self, ask: bool = True) -> None:
+        """Tell the designated broker all that the clients of a member want."""
+        core = self._core
+        own = [entry.subscription for entry in core.table] if core.strategy.shared else []
+        for message in _in_messages(own, ask):
+            core.send(core.way_up, message)
+
+    def take_confirm(self, message: Confirm, source: Connection) -> None:
+        """Hear that a subscription is known wherever it must be, as far as a neighbour knows."""
+        core = self._core
+        if not core.at.leads:
+            if source == member(core.at.designated):
+                self._confirmed(message.id)
+        elif source.name in self._told:
+            for id in self._told[source.name].confirm(message.id):
+                for entry in core.table.entries(id):
+                    self._confirm(entry.subscription)
+
+    def confirm_all(self) -> None:
+        """Confirm what can be confirmed now, after a change of the network."""
+        for id in list(self._unconfirmed):
+            for entry in self._core.table.entries(id):
+                self._confirm(entry.subscription)
+
+    def _confirm(self, subscription: Subscription) -> None:
+        """Confirm a subscription to those who wait for it, if all have who were told of it."""
+        core, id = self._core, subscription.id
+        if id not in self._unconfirmed:
+            return
+        if core.at.leads:
+            told = self._told.values()
+            if self._suspense.may_confirm(subscription.type) and all(one.is_confirmed(id) for one in told):
+                self._confirmed(id)
+        elif core.at.designated and not core.strategy.shared:
+            self._confirmed(id)
+
+    def _confirmed(self, id: SubscriptionId) -> None:
+        for connection in sorted(self._unconfirmed.pop(id, ())):
+            if connection.kind is Kind.CLIENT or self._core.knows(connection):
+                self._core.send(connection, Confirm(id))
+
+    # -- links ---------------------------------------------------------------------------------------
+
+    def forget_links(self) -> None:
+        """Forget clusters that are not linked; put what they and lost members wanted in suspense."""
+        core = self._core
+        for gone in self._told.keys() - core.at.links.keys():
+            del self._told[gone], self._learns[gone]
+            self._suspense.part()
+        for connection in sorted(core.table.used()):
+            if connection.kind is not Kind.CLIENT and connection != LOST and not core.knows(connection):
+                self._named.pop(connection, None)
+                for subscription in core.table.of(connection):
+                    self.lose(subscription, connection)
+
+    def refresh(self, before: Mapping[str, str]) -> None:
+        """Tell linked clusters what they must know now and did not, because they are new or by the strategy.
+
+        `before` has the links that there were, and their designated brokers.
+        """
+        core = self._core
+        for cluster, broker in core.at.links.items():
+            types = frozenset(t for t in core.types if cluster in core.strategy.learners(core.at, t))
+            new = before.get(cluster) != broker
+            if new or types != self._learns.get(cluster):
+                told = CoveringTold(core.table.predicate) if self._covering else Told()
+                for entry in core.table:
+                    if entry.subscription.type in types and entry.connection != link(cluster):
+                        told.add(entry.subscription)
+                self._learns[cluster], self._told[cluster] = types, told
+                if new:
+                    self._greet(cluster)
+                self._tell_all(cluster, ask=new)
+
+    def hear(self, message: Message, source: Connection) -> None:
+        """Let the strategy hear what others tell it: that may change who must know subscriptions."""
+        core = self._core
+        if source.kind is Kind.LINK:
+            for cluster, other in core.strategy.hear(message, core.at, source.name):
+                core.send(link(cluster), other)
+            self.refresh(core.at.links)
+            self.confirm_all()
+
+    def _greet(self, cluster: str) -> None:
+        core = self._core
+        for message in core.strategy.greeting(core.at, cluster, core.types):
+            core.send(link(cluster), message)
+
+    def _tell(self, cluster: str, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self._core.send(link(cluster), message)
+
+    def _tell_all(self, cluster: str, ask: bool) -> None:
+        self._tell(cluster, _in_messages(list(self._told[cluster].sent()), ask))
+
+    # -- the cluster ---------------------------------------------------------------------------------
+
+    def take_over(self) -> None:
+        """Become the designated broker: what was a replica is what to route by."""
+        core = self._core
+        replica, self.replica = self.replica, {}
+        for subscription, connection in replica.values():
+            if connection != member(core.name):
+                core.table.add(subscription, connection)
+        self._replicate_all()
+
+    def step_down(self) -> None:
+        """Become a member among others, with the subscriptions of the own clients only."""
+        core = self._core
+        for subscription, connection in list(core.table):
+            if connection.kind is not Kind.CLIENT:
+                core.table.remove(subscription.id, connection)
+                self._suspense.settle(subscription.id)
+        self._told, self._learns, self._named = {}, {}, {}
+        self._unconfirmed = {id: waits for id, waits in self._unconfirmed.items() if _is_local(waits)}
+
+    def take_replicate(self, message: Replicate, source: Connection) -> None:
+        """Note an entry of the designated broker."""
+        if self._is_designated(source):
+            subscription, connection = message.entry
+            self.replica[subscription.id, connection] = message.entry
+
+    def take_unreplicate(self, message: Unreplicate, source: Connection) -> None:
+        """Note that it is gone."""
+        if self._is_designated(source):
+            self.replica.pop((message.id, message.connection), None)
+
+    def take_replica(self, message: Replica, source: Connection) -> None:
+        """Note a part of all its entries."""
+        if self._is_designated(source):
+            if message.first:
+                self.replica = {}
+            for entry in message.entries:
+                self.replica[entry.subscription.id, entry.connection] = entry
+
+    def _replicate(self, message: Message) -> None:
+        if self._core.strategy.shared and len(self._core.at.members) > 1:
+            self._core.send(CLUSTER, message)
+
+    def _replicate_all(self) -> None:
+        """Tell the cluster the whole table. It goes by multicast, so that it keeps its order among others."""
+        entries = [
+            Entry(subscription, self._seen_by_others(connection))
+            for subscription, connection in self._core.table
+            if connection != LOST
+        ]
+        for part, first, last in _parts(entries):
+            self._replicate(Replica(tuple(part), first, last))
+
+    def _seen_by_others(self, connection: Connection) -> Connection:
+        """What a connection is to another member that takes over: clients are behind this broker."""
+        return member(self._core.name) if connection.kind is Kind.CLIENT else connection
+
+    def _is_designated(self, source: Connection) -> bool:
+        return not self._core.at.leads and source == member(self._core.at.designated)
+
+    @property
+    def suppressed(self) -> int:
+        """Number of subscriptions that neighbours were not told, because others cover them."""
+        return sum(told.suppressed for told in self._told.values())
+
+    @property
+    def unconfirmed(self) -> int:
+        """Number of subscriptions that somebody waits for to be confirmed."""
+        return len(self._unconfirmed)
+
+
+def _is_local(connections: Iterable[Connection]) -> bool:
+    return any(connection.kind is Kind.CLIENT for connection in connections)
+
+
+def _parts(content: Sequence[T]) -> Iterator[tuple[Sequence[T], bool, bool]]:
+    """Cut content up for several messages: each part, and whether it is the first and the last one."""
+    starts = range(0, max(len(content), 1), PART)
+    for start in starts:
+        yield content[start : start + PART], start == 0, start == starts[-1]
+
+
+def _in_messages(content: Sequence[Subscription], ask: bool) -> Iterator[Subscriptions]:
+    for part, first, last in _parts(content):
+        yield Subscriptions(tuple(part), first, last, ask and last)

@@ -1,0 +1,71 @@
+"""What a broker is not sure of: entries whose connection was lost, and neighbours not yet heard."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rtfilter.overlay.core import Core
+from rtfilter.overlay.names import Connection, Kind, SubscriptionId
+
+LOST: Final = Connection(Kind.LINK, "")
+"""In a table, the connection of subscriptions in suspense: nobody knows where they are."""
+
+
+class Suspense:
+    """Keeps account of what may be missing, so that no event is acknowledged that may have missed somebody.
+
+    A subscription whose connection was lost stays in the table for `Core.grace` seconds, by the connection
+    `LOST`. If it comes back from elsewhere, it is where it came from; else it is forgotten.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._until: dict[SubscriptionId, float] = {}  # ascending
+        self._doubtful_until = self._withheld_until = float("-inf")
+        self.unheard: set[Connection] = set()
+
+    def keep(self, id: SubscriptionId) -> None:
+        """Put a subscription in suspense from now on."""
+        assert self._core.grace is not None
+        self._until[id] = self._core.now + self._core.grace
+
+    def settle(self, id: SubscriptionId) -> None:
+        """It came back, or is gone for good."""
+        self._until.pop(id, None)
+
+    def due(self) -> list[SubscriptionId]:
+        """The subscriptions that were waited for long enough."""
+        found = []
+        for id, until in self._until.items():
+            if until > self._core.now:
+                break
+            found.append(id)
+        return found
+
+    def doubt(self) -> None:
+        """Be unsure of everything, for as long as is waited for what was lost.
+
+        Confirm nothing either: who had this place before may not have heard that it is another's now.
+        """
+        if self._core.grace is not None:
+            self._doubtful_until = self._withheld_until = self._core.now + self._core.grace
+
+    def part(self) -> None:
+        """Part with a linked cluster. Confirm nothing for that time, where it could stop events."""
+        if self._core.grace is not None and self._core.strategy.stops:
+            self._withheld_until = self._core.now + self._core.grace
+
+    def may_confirm(self, type: str) -> bool:
+        """Whether all who must know subscriptions to a type can be told."""
+        return self._core.now >= self._withheld_until and self._core.is_whole(type)
+
+    def is_sure(self, type: str) -> bool:
+        """Whether a designated broker knows its neighbours, and what they want of events of a type.
+
+        Entries in suspense are not looked at.
+        """
+        core = self._core
+        return core.now >= self._doubtful_until and not self.unheard and core.is_whole(type)
+
+    def __len__(self) -> int:
+        return len(self._until)

@@ -1,0 +1,125 @@
+"""An event that was acknowledged has reached everyone, whatever broke meanwhile."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay.networks import TYPES, Network, Tree
+from overlay.test_moving import Changing
+from overlay.test_routes import some_condition
+from rtfilter.overlay.names import EventId, SubscriptionId
+from rtfilter.overlay.router import Router
+from rtfilter.overlay.routing_messages import Acknowledge, Confirm
+from rtfilter.overlay.sending import Send
+from rtfilter.overlay.strategies import STRATEGIES
+from rtfilter.predicates.model import Predicate
+
+GRACE = 1000.0
+
+
+class Publishers(Network):
+    """A network whose publishers send again what is not acknowledged, and which checks what is.
+
+    Attributes
+    ----------
+    open : dict of EventId to tuple
+        Events that were not acknowledged: broker, type, values, attempts so far, and whom they must reach.
+    """
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        self.open: dict[EventId, tuple[str, str, dict[str, Any], int, set[SubscriptionId]]] = {}
+        self.live: dict[SubscriptionId, tuple[str, str, Predicate]] = {}
+        self.confirmed: set[SubscriptionId] = set()
+        self.acknowledged = 0
+        super().__init__(*given, **more)
+
+    def join(self, name: str, type: str, condition: str) -> None:
+        """Subscribe."""
+        broker = name.partition("/")[0]
+        id, sends = self.routers[broker].subscribe(name, type, condition, self.now)
+        self.live[id] = name, type, Predicate.parse(condition, TYPES[type])
+        self.take(broker, sends)
+
+    def offer(self, broker: str, type: str, values: dict[str, Any]) -> None:
+        """Publish, and expect it to reach all whose subscriptions are confirmed."""
+        wanted = {
+            id for id in self.confirmed & self.live.keys() if self.live[id][1] == type
+            and self.live[id][2].matches(values)
+        }  # fmt: skip
+        id = EventId(f"{broker}/p", 1, self.acknowledged + len(self.open) + 1)
+        self.open[id] = broker, type, values, 1, wanted
+        self.publish(broker, type, values, id)
+
+    def again(self) -> None:
+        """Send what is not acknowledged again, from another broker where the first one is dead."""
+        for id, (broker, type, values, attempts, wanted) in list(self.open.items()):
+            if id in self.open:
+                now_at = broker if broker in self.routers else min(self.routers)
+                self.open[id] = now_at, type, values, attempts + 1, wanted
+                self.publish(now_at, type, values, id, attempts + 1)
+
+    def take(self, broker: str, sends: list[Send]) -> None:
+        """Note what clients are told, in the order in which it is said."""
+        for send in sends:
+            super().take(broker, [send])
+            if isinstance(send.message, Confirm) and send.to.kind == "client":
+                self.confirmed.add(send.message.id)
+            elif isinstance(send.message, Acknowledge) and send.to.kind == "client":
+                self._check(send.message.id)
+
+    def _check(self, id: EventId) -> None:
+        if id not in self.open:
+            return
+        *_, wanted = self.open.pop(id)
+        self.acknowledged += 1
+        for one in wanted & self.live.keys():
+            assert id in self.received[self.live[one][0]], f"{id} was acknowledged, and did not reach {one}"
+
+    def lose(self, broker: str) -> None:
+        """Clients of a broker that dies are gone."""
+        super().lose(broker)
+        self.live = {id: live for id, live in self.live.items() if id.origin != broker}
+
+
+@pytest.mark.parametrize("covering", [False, True])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
+@settings(max_examples=15, deadline=None)
+def test_what_was_acknowledged_has_reached_everyone(
+    strategy: str, covering: bool, seed: int, most_members: int
+) -> None:
+    rng = random.Random(seed)
+    make = partial(Router, incarnation=1, types=TYPES, strategy=strategy, covering=covering, grace=GRACE)
+    network = Publishers(Tree.random(rng, rng.randint(2, 7), most_members), seed=seed, make=make)
+    network.wait(GRACE)
+    changing = Changing(network, rng)
+
+    def something() -> None:
+        for _ in range(rng.randint(0, 4)):
+            broker = rng.choice(sorted(network.routers))
+            type = rng.choice(list(TYPES))
+            if rng.random() < 0.5:
+                network.join(f"{broker}/{rng.randrange(3)}", type, some_condition(rng))
+            else:
+                network.offer(broker, type, {"x": rng.randint(0, 14)})
+            network.run(rng.randrange(15))
+
+    changing.meanwhile = something
+    for _ in range(5):
+        something()
+        changing.anything()
+        network.again()
+        network.run(rng.randrange(30))
+    network.run()
+    network.wait(GRACE)
+    network.again()
+    network.run()
+    assert not network.open
+    assert network.live.keys() <= network.confirmed
+    assert all(router.stats()["in_suspense"] == 0 for router in network.routers.values())
