@@ -1,12 +1,14 @@
 """Whole brokers in simulated time: through crashes and cuts they come to one tree, and route on it."""
 
 from collections import Counter
+from functools import partial
 from random import Random
 
 import networkx as nx
 import pytest
 
 from rtfilter.events.schema import Schema
+from rtfilter.overlay.router import Router
 from rtfilter.overlay.simulation.brokers import BrokerNetwork
 from rtfilter.overlay.simulation.faults import Fault, What, drawn
 from rtfilter.overlay.simulation.network import Losses
@@ -47,6 +49,35 @@ def test_after_all_faults_there_is_one_tree_and_each_event_comes_once(seed):
     assert nx.is_arborescence(links.reverse())
     clients = [f"s{number}" for number in range(len(topology.brokers))]
     assert got == {(client, id): 1 for client in clients for id in ids}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_event_that_was_acknowledged_has_reached_all_whose_subscription_was_confirmed(seed):
+    rng = Random(f"surely {seed}")
+    topology = random_tree(rng, 4, brokers=3)
+    schedule = drawn(rng, topology, 6, 70.0, 100.0, longest=10.0, spare=1)
+    failing = {name for fault in schedule if fault.what is What.CRASH for name in fault.names}
+    sound = [broker for broker in topology.brokers if broker not in failing]
+    network = BrokerNetwork(topology, TYPES, router=partial(Router, grace=40.0), seed=seed, jitter=0.01)
+    network.suffer(schedule)
+    for number, broker in enumerate(sound):
+        network.subscribe(10.0, broker, f"s{number}", "alarm", "x > 0")
+    network.run(69.0)
+    assert len(network.confirmed) == len(sound)
+    ids = [
+        network.publish_surely(
+            70.0 + number, [broker, rng.choice(sound)], "p", "alarm", {"x": 1.0}, again=3.0
+        )
+        for number, broker in enumerate(rng.choices(topology.brokers, k=40))
+    ]
+    network.run(300.0)
+    assert network.acknowledged.keys() == set(ids)
+    first = {}
+    for each in network.deliveries:
+        first.setdefault((each.client, each.message.id), each.at)
+    for id, at in network.acknowledged.items():
+        for client in network.confirmed:
+            assert first[client, id] <= at
 
 
 def test_clusters_that_are_cut_off_go_on_by_themselves():

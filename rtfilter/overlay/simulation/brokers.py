@@ -7,10 +7,13 @@ connections of running brokers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from random import Random
 from typing import Any
+
+import simpy
 
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker import Broker
@@ -25,8 +28,9 @@ from rtfilter.overlay.membership import (
 from rtfilter.overlay.membership.settings import DEFAULT
 from rtfilter.overlay.names import EventId
 from rtfilter.overlay.router import Router
+from rtfilter.overlay.routing_messages import Acknowledge, Confirm
 from rtfilter.overlay.sending import Message, Send
-from rtfilter.overlay.simulation.network import Network, Parcel, Station
+from rtfilter.overlay.simulation.network import Delivery, Network, Parcel, Station
 from rtfilter.overlay.simulation.topology import Topology
 
 NOTICE = 1.0
@@ -50,6 +54,13 @@ class BrokerNetwork(Network):
         Of all that is random.
     **others
         See `Network`.
+
+    Attributes
+    ----------
+    confirmed : dict of str to float
+        When the subscription of each client was confirmed, by the client's name.
+    acknowledged : dict of EventId to float
+        When each event was acknowledged first.
     """
 
     def __init__(
@@ -63,8 +74,11 @@ class BrokerNetwork(Network):
         self._terms: dict[str, int] = {}
         self._chance = Random(f"brokers {seed}")
         self._numbers = 0
+        self.confirmed: dict[str, float] = {}
+        self.acknowledged: dict[EventId, float] = {}
         others.setdefault("interval", settings.heartbeat / 8)
         super().__init__(topology, self._made, seed=seed, **others)
+        self.hear = self._hear
 
     def _names(self) -> list[str]:
         return [RENDEZVOUS_POINT, *self.topology.brokers]
@@ -96,6 +110,35 @@ class BrokerNetwork(Network):
         known = id or EventId(client, 1, self._numbers)
         self.ask(at, broker, lambda own, now: own.publish(client, type, event, now, known, attempt))
         return known
+
+    def publish_surely(
+        self, at: float, brokers: Sequence[str], client: str, type: str, event: Mapping[str, Any],
+        again: float,
+    ) -> EventId:  # fmt: skip
+        """Let a client publish, at each of some brokers in turn, until the event is acknowledged."""
+        self._numbers += 1
+        id = EventId(client, 1, self._numbers)
+
+        def attempts() -> Generator[simpy.Event, Any, None]:
+            yield self.env.timeout(at - self.env.now)
+            for attempt in count(1):
+                if id in self.acknowledged:
+                    return
+                broker = brokers[(attempt - 1) % len(brokers)]
+                self.publish(self.env.now, broker, client, type, event, attempt, id)
+                yield self.env.timeout(again)
+
+        self.env.process(attempts())
+        return id
+
+    def _hear(self, delivery: Delivery) -> None:
+        message = delivery.message
+        if isinstance(message, Acknowledge):
+            self.acknowledged.setdefault(message.id, delivery.at)
+        elif isinstance(message, Confirm):
+            self.confirmed[delivery.client] = delivery.at
+        else:
+            self.deliveries.append(delivery)
 
     # -- how it works --------------------------------------------------------------------------------
 
