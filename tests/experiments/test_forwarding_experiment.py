@@ -1,4 +1,4 @@
-"""Ways of forwarding compared: counts from the tree are those of real routers, and what claims say of costs."""
+"""Ways of forwarding compared: counts from the tree are those of routers, and what claims say of costs."""
 
 from collections import Counter
 

@@ -174,6 +174,11 @@ class Network:
             self._places[sender.name] = self.topology.place(sender.name)
         return parcel(self._places[sender.name], to)
 
+    def _take(self, message: Message, source: Any, machine: Any, now: float) -> Iterable[Send]:
+        """Let a machine take a message."""
+        sends: Iterable[Send] = machine.receive(message, source, now)
+        return sends
+
     # -- what is done to it ----------------------------------------------------------------------------------
 
     def machine(self, broker: str) -> Any:
@@ -272,9 +277,11 @@ class Network:
             if (lost and self._rng.random() < lost) or self._apart(station.name, receiver):
                 self.lost[kind] += 1
             else:
-                self._transmit(station.name, receiver, message, source)
+                self._transmit(station.name, receiver, message, source, many)
 
-    def _transmit(self, sender: str, receiver: str, message: Message, source: Any) -> None:
+    def _transmit(
+        self, sender: str, receiver: str, message: Message, source: Any, many: bool = False
+    ) -> None:
         seconds = self.latency(sender, receiver)
         if self.jitter:  # later, but never before the one before
             seconds += self._rng.uniform(0, self.jitter)
@@ -286,19 +293,23 @@ class Network:
             if self.stations[receiver].machine is None or self._apart(sender, receiver):
                 self.lost[type(message).__name__] += 1
             else:
-                self._put(self.stations[receiver], lambda machine, now: machine.receive(message, source, now))
+                self._put(self.stations[receiver], partial(self._take, message, source))
 
         self._later(seconds, arrive)
 
     def latency(self, sender: str, receiver: str) -> float:
         """Seconds from one broker to another one."""
-        one, other = self.topology.cluster_of[sender], self.topology.cluster_of[receiver]
+        one, other = self.cluster_of(sender), self.cluster_of(receiver)
         return self.costs.lan if one == other else self.topology.latencies[one, other]
+
+    def cluster_of(self, name: str) -> str:
+        """The cluster that a broker is part of."""
+        return self.topology.cluster_of[name]
 
     def _apart(self, sender: str, receiver: str) -> bool:
         if not self._cut:
             return False
-        one, other = self.topology.cluster_of[sender], self.topology.cluster_of[receiver]
+        one, other = self.cluster_of(sender), self.cluster_of(receiver)
         return any((one in clusters) != (other in clusters) for clusters in self._cut)
 
     def _put(self, station: Station, work: Work) -> None:
