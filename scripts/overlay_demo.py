@@ -61,7 +61,9 @@ class Network:
         await self.start("rendezvous", "rendezvous")
         await self.broker("hub1")
         await asyncio.sleep(8 * HEARTBEAT)  # so that its cluster is the root
-        await asyncio.gather(*(self.broker(name) for name in BROKERS if name != "hub1"))
+        later = ["hub2", "east2"]  # they are told of the other brokers of their clusters
+        await asyncio.gather(*(self.broker(name) for name in BROKERS if name not in ("hub1", *later)))
+        await asyncio.gather(*map(self.broker, later))
 
     async def broker(self, name):
         fellows = [one for one in BROKERS if BROKERS[one] and BROKERS[one] == BROKERS[name] and one != name]
@@ -69,7 +71,7 @@ class Network:
             name,
             "run",
             *("--name", name, "--cluster", BROKERS[name] or name, "--types", self.folder / "types.json"),
-            *("--rendezvous", self.addresses["rendezvous"], "--children", 2, "--again", 0.5),
+            *("--rendezvous", self.addresses["rendezvous"], "--children", 2, "--again", 0.5, "--grace", 4),
             *(f"--peer={one}={self.addresses[one]}" for one in fellows if one in self.addresses),
         )
 

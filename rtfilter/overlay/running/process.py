@@ -175,7 +175,9 @@ class BrokerProcess(Process):
     ) -> None:
         super().__init__(settings, Hello(Role.BROKER, settings.name, settings.home, address), key, store)
         self._term = int.from_bytes(store.memory() or b"", "big")
-        router = Router(settings.name, store.incarnation, types, settings.strategy)
+        router = Router(
+            settings.name, store.incarnation, types, settings.strategy, covering=True, grace=settings.grace
+        )
         self.membership = Membership(
             Contact(settings.name, settings.home, address),
             settings.times,
@@ -193,6 +195,7 @@ class BrokerProcess(Process):
             self._group = Group(datagrams, self._hear_datagram, *place, settings.interface)
 
     async def _start(self) -> None:
+        _warm()
         if self._group is not None:
             await self._group.join()
         kept = self.store.subscriptions(), self.store.publications()
@@ -401,6 +404,17 @@ async def _run(
         for one in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(one, process.end)
         return await process.run(bound, lambda: started(address))
+
+
+def _warm() -> None:
+    """Load the kernels, or compile them, before others rely on this broker: it would be silent meanwhile."""
+    router = Router("warm", 1, {"": Schema({"x": float, "s": str})})
+    ids = [router.subscribe("", "", f"x > {low} AND s = 'a'", 0.0)[0] for low in range(3)]
+    for _ in range(2):
+        router.publish("", "", {"x": 1.5, "s": "a"}, 0.0)
+        for id in ids:
+            router.unsubscribe(id, 0.0)
+        router.subscribe("", "", "x > 1", 0.0)
 
 
 def _now() -> float:
