@@ -176,8 +176,9 @@ async def story(network, out):
     await asked(child.itself.address, network.key, Cut(parent.name))
     await asked(parent.address, network.key, Cut(child.itself.name))
     await flying
-    cut = await network.whole(len(BROKERS))
-    print(f"\n{as_text(cut)}\n", flush=True)
+    print(f"\n{as_text(await network.whole(len(BROKERS)))}\n\nthe link is whole again", flush=True)
+    await asked(child.itself.address, network.key, Cut(parent.name, heal=True))
+    await asked(parent.address, network.key, Cut(child.itself.name, heal=True))
 
     for number, (first, what) in enumerate([(600, "the root is killed"), (900, "and the next root")], 1):
         root = next(one.itself.name for one in (await network.tree()).brokers.values() if one.root
