@@ -6,13 +6,16 @@ OUT ?= out
 # SYSTEM=no: install no system packages
 SYSTEM ?= yes
 
-.PHONY: demo serve-demo check test ready prove lint format bench bench-compare docs clean
+.PHONY: demo serve-demo overlay-demo check test ready prove lint format bench bench-compare docs clean
 
 demo: .venv/installed ## replay bursts of 12-d events and of flights, with table and picture
 	$(BIN)/python -m experiments demo --out $(OUT)
 
 serve-demo: .venv/installed ## a server, a publisher of real flights, three subscribers; 20 seconds
 	$(BIN)/python scripts/serve_demo.py
+
+overlay-demo: .venv/installed ## seven brokers: flights arrive while a link is cut and roots are killed; two minutes
+	$(BIN)/python scripts/overlay_demo.py $(OUT)
 
 check: ready ## what to run at every change: style, types, layers, unit tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"

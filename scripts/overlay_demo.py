@@ -61,7 +61,9 @@ class Network:
         await self.start("rendezvous", "rendezvous")
         await self.broker("hub1")
         await asyncio.sleep(8 * HEARTBEAT)  # so that its cluster is the root
-        await asyncio.gather(*(self.broker(name) for name in BROKERS if name != "hub1"))
+        later = ["hub2", "east2"]  # they are told of the other brokers of their clusters
+        await asyncio.gather(*(self.broker(name) for name in BROKERS if name not in ("hub1", *later)))
+        await asyncio.gather(*map(self.broker, later))
 
     async def broker(self, name):
         fellows = [one for one in BROKERS if BROKERS[one] and BROKERS[one] == BROKERS[name] and one != name]
@@ -69,7 +71,7 @@ class Network:
             name,
             "run",
             *("--name", name, "--cluster", BROKERS[name] or name, "--types", self.folder / "types.json"),
-            *("--rendezvous", self.addresses["rendezvous"], "--children", 2, "--again", 0.5),
+            *("--rendezvous", self.addresses["rendezvous"], "--children", 2, "--again", 0.5, "--grace", 4),
             *(f"--peer={one}={self.addresses[one]}" for one in fellows if one in self.addresses),
         )
 
@@ -174,8 +176,9 @@ async def story(network, out):
     await asked(child.itself.address, network.key, Cut(parent.name))
     await asked(parent.address, network.key, Cut(child.itself.name))
     await flying
-    cut = await network.whole(len(BROKERS))
-    print(f"\n{as_text(cut)}\n", flush=True)
+    print(f"\n{as_text(await network.whole(len(BROKERS)))}\n\nthe link is whole again", flush=True)
+    await asked(child.itself.address, network.key, Cut(parent.name, heal=True))
+    await asked(parent.address, network.key, Cut(child.itself.name, heal=True))
 
     for number, (first, what) in enumerate([(600, "the root is killed"), (900, "and the next root")], 1):
         root = next(one.itself.name for one in (await network.tree()).brokers.values() if one.root

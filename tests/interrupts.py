@@ -52,11 +52,15 @@ class Lines:
         return sorted({*first.values(), *last.values()})
 
     def __enter__(self) -> Lines:
+        self._collects = gc.isenabled()
+        gc.disable()  # or it closes generators that an interrupt left, and runs their lines, at any moment
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
+        if self._collects:
+            gc.enable()
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         if frame.f_code.co_filename not in self.files or _in_finalizer(frame):
@@ -103,24 +107,20 @@ def twice(
     with Lines(modules) as whole:
         change(matcher)
     undone = 0
-    gc.disable()  # or it closes generators that an interrupt left, and runs their lines, at any moment
-    try:
-        for turn, at in enumerate(whole.ends()):
-            line = -1
-            for _ in range(2):
-                matcher = made()
-                with Lines(modules, at), pytest.raises(Interrupt):
-                    change(matcher)
-                try:
-                    with Lines(modules, line) as undoing:
-                        undo(matcher)
-                except Interrupt:
-                    undone += 1
-                undo(matcher)
-                yield matcher, (at, line)
-                line = turn * STEP % undoing.count
-    finally:
-        gc.enable()
+    for turn, at in enumerate(whole.ends()):
+        line = -1
+        for _ in range(2):
+            matcher = made()
+            with Lines(modules, at), pytest.raises(Interrupt):
+                change(matcher)
+            try:
+                with Lines(modules, line) as undoing:
+                    undo(matcher)
+            except Interrupt:
+                undone += 1
+            undo(matcher)
+            yield matcher, (at, line)
+            line = turn * STEP % undoing.count
     assert undone > 5
 
 

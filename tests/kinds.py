@@ -13,6 +13,15 @@ KINDS = {"int": int, "str": str, "uuid": UUID}
 TAKING_ALL = [name for name in MATCHERS if make_matcher(name, Schema({"x": float})).takes.everything]
 """The matchers that take every predicate; the others are tested on what they take by `check_matcher`."""
 
+BOXED = [name for name in TAKING_ALL if make_matcher(name, Schema({"x": float})).takes.boxes]
+"""Of these, those of boxes, which are compiled; the others are Python, and tests give them less to do."""
+KEEPING = ("rtree", "masks", "hashes")
+"""Of matchers, by what they save: arrays of their own, boxes, predicates."""
+TAKEN_OVER = [(name, name) for name in TAKING_ALL if name not in KEEPING]
+TAKEN_OVER += [(name, kind) for name in TAKING_ALL for kind in KEEPING]
+TAKEN_OVER += [(kind, name) for name in TAKING_ALL for kind in KEEPING if name not in KEEPING]
+"""Who saves, and who opens it: each with itself, and with each kind either way."""
+
 
 def id_of(kind: type, number: int):
     """The id of a type that stands for a number."""

@@ -40,5 +40,6 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         axes.set_xlabel("offered load, events a second")
         axes.set_ylabel("ms from when due")
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8)
+        if axes.get_legend_handles_labels()[0]:  # none where no step was sustained
+            axes.legend(fontsize=8)
     save_picture(picture, path, 110)

@@ -105,7 +105,9 @@ def _check_masks(tree: Tree, node: int, boxes: Float3) -> None:
     if layout.in_vectors(stride):
         codes = tree.masks[head["masks"] + words.size :][: dimensions * layout.CODES * stride]
         held = codes.view(np.uint8).reshape(dimensions, 2, -1)[:, :, : len(boxes)]
-        expected = (inside % 1 * 256).astype(int).T
+        places = (inside % 1 * 254).astype(int) + 1
+        open_ends = boxes < -layout.OPEN, boxes > layout.OPEN
+        expected = np.select(open_ends, (0, 255), places).T
         require((held == expected).all(), f"the codes of node {node} do not fit its entries")
     ranking, tested = tree.ranking[node], int(head["tested"])
     require((np.sort(ranking) == np.arange(dimensions)).all(), f"node {node} ranks no permutation")

@@ -14,8 +14,8 @@ TABLES: Final = ("box_table", "id_table")
 """Names under which the two rows of `tables` are saved."""
 FIELDS: Final = (*(name for name in layout.Tree._fields if name not in NOT_KEPT), *TABLES)
 """Names of the arrays that are saved."""
-OLD_STATE_SIZE: Final = 24
-"""Length of the array `state` up to version 0.2; what is missing there is 0."""
+OLD_STATE_SIZES: Final = 24, 32
+"""Lengths of the array `state` in earlier trees, whose `grid.code` was another; what they lack is 0."""
 
 _ROWS: Final = {
     "bounds": layout.USED_BOX,
@@ -51,7 +51,7 @@ def require_form(arrays: Mapping[str, AnyArray]) -> None:
             raise ValueError(f"the array {name!r} has the form {array.dtype} {array.shape}")
     state = arrays["state"]
     sizes = {name: len(arrays[name]) for name in FIELDS}
-    if sizes["state"] not in (OLD_STATE_SIZE, layout.STATE_SIZE) or sizes["frame"] != len(wanted.frame):
+    if sizes["state"] not in (*OLD_STATE_SIZES, layout.STATE_SIZE) or sizes["frame"] != len(wanted.frame):
         raise ValueError("the array 'state' or 'frame' has another length")
     for name, used in _ROWS.items():
         if not 0 <= state[used] <= sizes[name]:

@@ -19,7 +19,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.index import arguments, bulk, room
 from rtfilter.index.arguments import How, QueryBoxes
 from rtfilter.index.frontier import Frontier, Parts, Version
-from rtfilter.index.kernels import changes, descend, layout, nodes, pools, runs, select_box
+from rtfilter.index.kernels import changes, descend, grid, layout, nodes, pools, runs, select_box
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
 from rtfilter.index.kernels.interrupts import unwrapped
@@ -620,6 +620,8 @@ class RStarTree:
         made["tables"] = ~np.stack([typed.pop("box_table"), typed.pop("id_table")])
         tree._tree = layout.Tree(**typed, **{name: made[name] for name in NOT_KEPT})
         nodes.find_leaving(tree._tree)
+        if len(state) < layout.STATE_SIZE:
+            grid.draw_anew(tree._tree)
         return tree
 
     def save(self, path: str | PathLike[str]) -> None:

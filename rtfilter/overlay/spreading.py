@@ -61,7 +61,7 @@ class Spreading:
                 self._replicate(Replicate(Entry(subscription, self._seen_by_others(connection))))
             elif core.at.designated and core.strategy.shared:
                 core.send(core.way_up, Subscribe(subscription))
-            if (id, LOST) in core.table:
+            if self._suspense.settle(id, connection):
                 self.leave(id, LOST)
         if core.grace is not None:
             self._unconfirmed.setdefault(id, set()).add(connection)
@@ -73,7 +73,7 @@ class Spreading:
         if not core.table.remove(id, connection):
             return
         if connection == LOST:
-            self._suspense.settle(id)
+            self._suspense.forget(id)
         left = core.table.connections(id)
         if not left:
             self._unconfirmed.pop(id, None)
@@ -83,16 +83,17 @@ class Spreading:
                     self._tell(cluster, told.remove(id))
             if connection != LOST:
                 self._replicate(Unreplicate(id, self._seen_by_others(connection)))
+            self.confirm_all()  # some may have waited for who need not know them now
         elif core.at.designated and core.strategy.shared:
             core.send(core.way_up, Unsubscribe(id))
 
     def lose(self, subscription: Subscription, connection: Connection) -> None:
         """Remove an entry whose connection seems lost: at once, or after a time in suspense."""
         core, id = self._core, subscription.id
-        if core.grace is not None and len(core.table.connections(id)) == 1:
+        if core.grace is not None:
             core.table.add(subscription, LOST)
             core.table.remove(id, connection)
-            self._suspense.keep(id)
+            self._suspense.keep(id, connection)
             self._replicate(Unreplicate(id, connection))
         else:
             self.leave(id, connection)
@@ -152,14 +153,16 @@ class Spreading:
                 self._confirmed(message.id)
         elif source.name in self._told:
             for id in self._told[source.name].confirm(message.id):
-                for entry in core.table.entries(id):
-                    self._confirm(entry.subscription)
+                self._confirm_one(id)
 
     def confirm_all(self) -> None:
         """Confirm what can be confirmed now, after a change of the network."""
         for id in list(self._unconfirmed):
-            for entry in self._core.table.entries(id):
-                self._confirm(entry.subscription)
+            self._confirm_one(id)
+
+    def _confirm_one(self, id: SubscriptionId) -> None:
+        for entry in self._core.table.entries(id)[:1]:
+            self._confirm(entry.subscription)
 
     def _confirm(self, subscription: Subscription) -> None:
         """Confirm a subscription to those who wait for it, if all have who were told of it."""
@@ -249,7 +252,7 @@ class Spreading:
         for subscription, connection in list(core.table):
             if connection.kind is not Kind.CLIENT:
                 core.table.remove(subscription.id, connection)
-                self._suspense.settle(subscription.id)
+                self._suspense.forget(subscription.id)
         self._told, self._learns, self._named = {}, {}, {}
         self._unconfirmed = {id: waits for id, waits in self._unconfirmed.items() if _is_local(waits)}
 

@@ -15,32 +15,37 @@ class Suspense:
     """Keeps account of what may be missing, so that no event is acknowledged that may have missed somebody.
 
     A subscription whose connection was lost stays in the table for `Core.grace` seconds, by the connection
-    `LOST`. If it comes back from elsewhere, it is where it came from; else it is forgotten.
+    `LOST`, or until it comes back from where it was. That it comes from elsewhere settles nothing: what
+    others say may be older than the loss.
     """
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._until: dict[SubscriptionId, float] = {}  # ascending
+        self._until: dict[SubscriptionId, dict[Connection, float]] = {}
         self._doubtful_until = self._withheld_until = float("-inf")
         self.unheard: set[Connection] = set()
 
-    def keep(self, id: SubscriptionId) -> None:
-        """Put a subscription in suspense from now on."""
+    def keep(self, id: SubscriptionId, connection: Connection) -> None:
+        """Put a subscription in suspense from now on, whose connection was lost."""
         assert self._core.grace is not None
-        self._until[id] = self._core.now + self._core.grace
+        self._until.setdefault(id, {})[connection] = self._core.now + self._core.grace
 
-    def settle(self, id: SubscriptionId) -> None:
-        """It came back, or is gone for good."""
+    def settle(self, id: SubscriptionId, connection: Connection) -> bool:
+        """It came back from there; whether it is in suspense no longer by that."""
+        lost = self._until.get(id, {})
+        if lost.pop(connection, None) is None or lost:
+            return False
+        del self._until[id]
+        return True
+
+    def forget(self, id: SubscriptionId) -> None:
+        """It is gone for good, or the entries are another broker's now."""
         self._until.pop(id, None)
 
     def due(self) -> list[SubscriptionId]:
         """The subscriptions that were waited for long enough."""
-        found = []
-        for id, until in self._until.items():
-            if until > self._core.now:
-                break
-            found.append(id)
-        return found
+        now = self._core.now
+        return [id for id, lost in self._until.items() if max(lost.values()) <= now]
 
     def doubt(self) -> None:
         """Be unsure of everything, for as long as is waited for what was lost.

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import spark_cases
 from experiments.__main__ import EXPERIMENTS
+from idle_broker import idle_broker
 from rtfilter import EventFilter, Schema
 from rtfilter.cli import COMMANDS, main
 from service.running import running
@@ -165,6 +166,7 @@ def test_the_page_on_watching_has_all_metrics_and_no_others(tmp_path):
         served = server.ask("GET", "/metrics", user="admin").bytes.decode()
     exported_by_all = exported(watched.metrics.registry.collect())
     exported_by_all |= exported(text_string_to_metric_families(served))
+    exported_by_all |= exported(idle_broker(tmp_path).collect())
     assert set(re.findall(r"`(rtfilter_[a-z_]+)`", TEXTS[HOME / "docs" / "watching.md"])) == exported_by_all
 
 

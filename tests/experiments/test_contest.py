@@ -41,7 +41,7 @@ def test_every_matcher_meets_every_workload_small_ones_first():
 @pytest.mark.parametrize("name", MATCHERS)
 @pytest.mark.parametrize("workload", ["sparse", "strings"])
 def test_every_matcher_is_measured_or_refuses(name, workload):
-    found = cell.measure(case(name, workload))
+    found = cell.measure(case(name, workload, 60))
     assert "failed" not in found
     if "refused" not in found and "gave_up" not in found:
         assert {"1", "50"} == found["us"].keys() == found["asked"].keys()

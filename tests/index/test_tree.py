@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from boxes import random_boxes, random_points
 from oracle import as_sets, matches
 from rtfilter.index import room
-from rtfilter.index.kernels import layout, pools, runs
+from rtfilter.index.kernels import grid, layout, pools, runs
 from rtfilter.index.tree import RStarTree
 
 CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130), (4, 210), (210, 4)]
@@ -532,3 +532,23 @@ def test_nothing_before_the_masks_is_read():
         expected = inside_y & ((low[:, 0] == -np.inf) | (x == 0.5))
         assert sorted(found[0].tolist()) == np.flatnonzero(expected).tolist()
     protect(ctypes.c_void_p(begin), ctypes.c_size_t(page), mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+@given(st.floats(allow_nan=False), st.floats(allow_nan=False), st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
+def test_codes_ascend_within_a_cell_and_tell_open_ends_from_all_values(x, y, low, scale):
+    x, y = sorted((x, y))
+    if grid.cell.py_func(x, low, scale) == grid.cell.py_func(y, low, scale):
+        assert grid.code.py_func(x, low, scale) <= grid.code.py_func(y, low, scale)
+    largest = np.finfo(float).max
+    assert (grid.code.py_func(-largest, low, scale), grid.code.py_func(largest, low, scale)) == (0, 255)
+    if abs(x) < 1e299:
+        assert 0 < grid.code.py_func(x, low, scale) < 255
+
+
+def test_a_tree_whose_codes_were_others_is_drawn_anew():
+    low, high = random_boxes(np.random.default_rng(3), 5000, 3)
+    points = random_points(np.random.default_rng(4), 50, 3)
+    arrays = RStarTree.bulk_load(low, high).to_arrays()
+    arrays["state"] = arrays["state"][:32]
+    arrays["masks"] = np.zeros_like(arrays["masks"])
+    assert as_sets(RStarTree.from_arrays(arrays).search(points)) == matches(low, high, points)

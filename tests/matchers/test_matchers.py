@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from kinds import TAKING_ALL
+from kinds import TAKEN_OVER, TAKING_ALL
 from rtfilter import Attribute, EventError, EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.cli import main
 from rtfilter.matchers import MATCHERS, BoxColumns, Filters, Takes, check_matcher, make_matcher
@@ -18,12 +18,6 @@ from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.results import Hits
 
 PRICES = Schema({"price": float, "symbol": str})
-KINDS = ("rtree", "masks", "hashes")
-"""Of matchers, by what they save: arrays of their own, boxes, predicates."""
-TAKEN_OVER = [(name, name) for name in TAKING_ALL if name not in KINDS]
-TAKEN_OVER += [(name, kind) for name in TAKING_ALL for kind in KINDS]
-TAKEN_OVER += [(kind, name) for name in TAKING_ALL for kind in KINDS if name not in KINDS]
-"""Who saves, and who opens it: each with itself, and with each kind either way."""
 
 
 @pytest.mark.parametrize("seed", range(3))

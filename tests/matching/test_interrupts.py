@@ -9,10 +9,16 @@ import rtfilter.changes
 import rtfilter.filter
 import rtfilter.index.tree
 import rtfilter.matchers.be_tree
+import rtfilter.matchers.eventwise
+import rtfilter.matchers.filter_nodes
 import rtfilter.matchers.hashes
 import rtfilter.matchers.layers
+import rtfilter.matchers.leaf_sets
+import rtfilter.matchers.matching_tree
+import rtfilter.matchers.profiles
 import rtfilter.matchers.rows
 import rtfilter.matchers.rtree
+import rtfilter.matchers.sgim
 import rtfilter.matching.aside
 import rtfilter.matching.control
 import rtfilter.matching.gate
@@ -44,10 +50,16 @@ MODULES = [
     rtfilter.filter,
     rtfilter.index.tree,
     rtfilter.matchers.be_tree,
+    rtfilter.matchers.eventwise,
+    rtfilter.matchers.filter_nodes,
     rtfilter.matchers.hashes,
     rtfilter.matchers.layers,
+    rtfilter.matchers.leaf_sets,
+    rtfilter.matchers.matching_tree,
+    rtfilter.matchers.profiles,
     rtfilter.matchers.rows,
     rtfilter.matchers.rtree,
+    rtfilter.matchers.sgim,
     rtfilter.matching.aside,
     rtfilter.matching.control,
     rtfilter.matching.gate,

@@ -8,11 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kinds import KINDS, TAKING_ALL, id_of, require_sound
+from kinds import BOXED, KINDS, id_of, require_sound
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.cli.subscriptions import build_filter
 from rtfilter.filter import KIND
-from rtfilter.matchers.registry import make_matcher
 from rtfilter.matching.updates import Updates
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
@@ -37,7 +36,6 @@ BOUNDED = [
 BOUNDED += ["TRUE", "FALSE", "bid <> 5", "symbol <> 'A'", "bid IS NOT NULL", "bid < ask AND bid IS NULL"]
 BOUNDED += ["symbol LIKE 'a%x'", "LOWER(symbol) = 'ab'", "CIDR(symbol, '10.0.0.0/8')"]
 BOUNDED += ["symbol LIKE '%x' AND bid > 1", "symbol LIKE 'a%x' AND bid >= ask"]
-BOXED = [name for name in TAKING_ALL if make_matcher(name, Schema({"x": float})).takes.boxes]
 
 
 def unbounded(filter):

@@ -120,6 +120,6 @@ def test_what_was_acknowledged_has_reached_everyone(
     network.wait(GRACE)
     network.again()
     network.run()
-    assert not network.open
-    assert network.live.keys() <= network.confirmed
+    assert not network.open, "not acknowledged at last"
+    assert network.live.keys() <= network.confirmed, "not confirmed at last"
     assert all(router.stats()["in_suspense"] == 0 for router in network.routers.values())

@@ -19,6 +19,7 @@ from proofs import (
     sequences,
     servers,
     soak,
+    trees,
 )
 
 
@@ -59,6 +60,12 @@ PROOFS = {
         "no full disk, lost database, wrong clock, dead connection or hanging webhook costs what was taken",
         20,
         faults.run,
+        tenth=False,
+    ),
+    "trees": Proof(
+        "brokers come to one tree and one root within 60 heartbeats after any faults",
+        1000,
+        trees.run,
         tenth=False,
     ),
     "service-soak": Proof(

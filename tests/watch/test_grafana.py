@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 import overview
 import panels
 from experiments.ports import free_port
+from idle_broker import idle_broker
 from overview import Prometheus, filled
 from rtfilter import EventFilter
 from rtfilter.adaptive import PlanController
@@ -62,7 +63,7 @@ def exported(folder):
     streams.progressed("q", 5, 1.0, {"addBatch": 3})
     return of_service(folder) | {
         sample.name
-        for registry in (filter.metrics.registry, streams.registry)
+        for registry in (filter.metrics.registry, streams.registry, idle_broker(folder))
         for family in registry.collect()
         for sample in family.samples
     }
@@ -80,7 +81,8 @@ def test_the_dashboard_shows_all_panels():
     made = [panel for panel in within if panel["type"] != "row"]
     assert [panel["title"] for panel in made] == [panel.title for row in panels.ROWS for panel in row.panels]
     assert all(panel["description"] for panel in made)
-    assert [panel["title"] for panel in shown["panels"] if panel.get("collapsed")] == ["Service", "Spark"]
+    closed = [panel["title"] for panel in shown["panels"] if panel.get("collapsed")]
+    assert closed == ["Service", "Brokers", "Spark"]
 
 
 def test_limits_are_lines_and_those_of_the_rules():
@@ -259,7 +261,7 @@ def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
         until(lambda: number(prometheus, "rtfilter_spark_events_total") == 1000 * batches)
 
         for row in panels.ROWS:
-            if row.title != "Service":
+            if row.title not in ("Service", "Brokers"):
                 assert not without_data(prometheus, row, began)
         changes = filled(panels.LEVEL_CHANGES, "3s").replace("[1m]", "[30s]")
         assert prometheus.over(changes, began, time.time())

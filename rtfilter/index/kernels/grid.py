@@ -14,6 +14,7 @@ from rtfilter.index.kernels.layout import (
     ONE,
     OPEN,
     STALE,
+    USED_NODE,
     WORD,
     Tree,
     in_vectors,
@@ -39,9 +40,14 @@ def cell(x: float, low: float, scale: float) -> int:
 
 @kernel
 def code(x: float, low: float, scale: float) -> int:
-    """Place of x within its cell, 0..255, ascending with x."""
+    """Place of x within its cell, 0..255, ascending with x. Open ends have codes that nothing else has.
+
+    So one byte tells that a value lies beside the end of a range that is open, though both are in one cell.
+    """
+    if abs(x) > OPEN:
+        return 255 if x > 0 else 0
     inside = min(max((x - low) * scale, 0.0), CELLS - 3.0)
-    return int((inside - int(inside)) * 256.0)
+    return int((inside - int(inside)) * 254.0) + 1
 
 
 @kernel
@@ -167,6 +173,15 @@ def build_grid(tree: Tree, node: int) -> None:
         head.sure += 1
     head.built = head.drawn = head.count
     head.age = 0
+
+
+@kernel
+def draw_anew(tree: Tree) -> None:
+    """Build the grids of all nodes that have codes: those were others once."""
+    for node in range(tree.state[USED_NODE]):
+        head = tree.nodes[node]
+        if head.level >= 0 and head.count > 0 and in_vectors(words_of(tree, head.level)):
+            build_grid(tree, node)
 
 
 @kernel

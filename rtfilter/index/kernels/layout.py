@@ -84,7 +84,7 @@ LEAVING, FREED = 21, 22  # first node that is being dissolved, or -1; whether wi
 STAYS = -2  # of `Node.leaving`
 GIVEN_BACK = -1  # of `Node.built`, when a free node's memory is
 FIRST, MOVED = 24, 26  # of each old hash table: its first place, and how many are moved from there on
-STATE_SIZE = 32
+STATE_SIZE = 40
 
 
 class Tree(NamedTuple):

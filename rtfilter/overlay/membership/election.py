@@ -227,9 +227,8 @@ class Election:
             return []
         again = before is not None and member.incarnation > before.incarnation
         if self.leads:
-            if (
-                again
-            ):  # what it had before its restart is gone: it leaves, and is taken when it registers again
+            if again:
+                # what it had before its restart is gone: it leaves, and is taken when it registers again
                 self.drop(name)
                 return self.beat(now)
             self.view = self.view.having(member)

@@ -320,5 +320,6 @@ class Clients:
             "subscriptions": len(self._owners),
             "unacknowledged": len(self._pending),
             "undelivered": sum(len(one.missing) for one in self._clients.values()),
+            "held": len(self._held),
             "resent": self.resent,
         }

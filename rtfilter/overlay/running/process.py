@@ -38,13 +38,17 @@ from rtfilter.overlay.running.greeting import Hello
 from rtfilter.overlay.running.keeping import Keeper
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.links import Link, Switchboard
+from rtfilter.overlay.running.metrics import BrokerMetrics, Delays, Snapshot, on_loop
 from rtfilter.overlay.running.settings import POINT, BrokerSettings, Common, PointSettings, host_and_port
 from rtfilter.overlay.sending import Message, Send
 from rtfilter.store.brokers import BrokerStore, Memory
 from rtfilter.store.database import engine
 from rtfilter.store.folder import locked
 from rtfilter.store.log import TakenError
+from rtfilter.watch.metrics import serve
 
+DELAYS: Final = 10_000
+"""Delays that wait to be counted."""
 TICKS: Final = 20
 """Ticks in the time of a heartbeat."""
 _log = logging.getLogger(__name__)
@@ -175,7 +179,9 @@ class BrokerProcess(Process):
     ) -> None:
         super().__init__(settings, Hello(Role.BROKER, settings.name, settings.home, address), key, store)
         self._term = int.from_bytes(store.memory() or b"", "big")
-        router = Router(settings.name, store.incarnation, types, settings.strategy)
+        router = Router(
+            settings.name, store.incarnation, types, settings.strategy, covering=True, grace=settings.grace
+        )
         self.membership = Membership(
             Contact(settings.name, settings.home, address),
             settings.times,
@@ -186,6 +192,9 @@ class BrokerProcess(Process):
         self.broker = Broker(router, self.membership)
         self.clients = Clients(self.broker, int(1000 * time.time()), settings.patience)
         self._links: dict[str, Link] = {}  # of clients, by name
+        self._elections, self._designated = 0, ""
+        self._moves, self._parent = 0, ""
+        self._delays = Delays()
         self._group: Group | None = None
         if settings.group:
             datagrams = Datagrams(key, settings.home, settings.name, store.incarnation, self.codec)
@@ -193,6 +202,7 @@ class BrokerProcess(Process):
             self._group = Group(datagrams, self._hear_datagram, *place, settings.interface)
 
     async def _start(self) -> None:
+        _warm()
         if self._group is not None:
             await self._group.join()
         kept = self.store.subscriptions(), self.store.publications()
@@ -200,9 +210,15 @@ class BrokerProcess(Process):
 
     async def run(self, bound: socket.socket, started: Callable[[], None]) -> int:
         """See `Process.run`."""
+        stop: Callable[[], None] | None = None
+        if self.settings.metrics_port is not None:
+            metrics = BrokerMetrics(on_loop(asyncio.get_running_loop(), self.snapshot))
+            stop = serve(metrics.registry, self.settings.metrics_port, self.settings.host)
         try:
             return await super().run(bound, started)
         finally:
+            if stop is not None:
+                await asyncio.to_thread(stop)
             if self._group is not None:
                 self._group.leave()
 
@@ -253,6 +269,13 @@ class BrokerProcess(Process):
 
     def _do(self, work: Work) -> None:
         work = self.clients.passed(work, _now())
+        place = self.membership.place
+        if place.designated and place.designated != self._designated:
+            self._elections, self._designated = self._elections + 1, place.designated
+        if place.parent and place.parent != self._parent:
+            self._moves, self._parent = self._moves + 1, place.parent
+        if len(self.clients.delays) > DELAYS:  # nobody asks for metrics
+            self._delays.counted(self.clients.delays)
         if self.membership.term != self._term:
             self._term = self.membership.term
             work.changes.append(Memory(self._term.to_bytes(8, "big")))
@@ -287,13 +310,25 @@ class BrokerProcess(Process):
 
     def stats(self) -> dict[str, Any]:
         """Sizes and counts of all parts, JSON-able."""
+        place = self.broker.place
         return {
             "router": self.broker.router.stats(),
             "clients": self.clients.stats(),
             "sent": dict(self.counts),
-            "term": self.membership.term,
-            "links": len(self.board.brokers),
+            "process": {
+                "term": self.membership.term,
+                "links": len(self.board.brokers),
+                "reached": int(place.root or bool(place.parent)),
+                "elections": self._elections,
+                "moves": self._moves,
+                "datagrams_refused": 0 if self._group is None else self._group.refused,
+            },
         }
+
+    def snapshot(self) -> Snapshot:
+        """How it is, for metrics."""
+        stats = self.stats()
+        return Snapshot(stats, stats.pop("sent"), self._delays.counted(self.clients.delays))
 
     def _describe(self) -> Description:
         place, contacts = self.membership.place, self.membership.contacts
@@ -401,6 +436,17 @@ async def _run(
         for one in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(one, process.end)
         return await process.run(bound, lambda: started(address))
+
+
+def _warm() -> None:
+    """Load the kernels, or compile them, before others rely on this broker: it would be silent meanwhile."""
+    router = Router("warm", 1, {"": Schema({"x": float, "s": str})})
+    ids = [router.subscribe("", "", f"x > {low} AND s = 'a'", 0.0)[0] for low in range(3)]
+    for _ in range(2):
+        router.publish("", "", {"x": 1.5, "s": "a"}, 0.0)
+        for id in ids:
+            router.unsubscribe(id, 0.0)
+        router.subscribe("", "", "x > 1", 0.0)
 
 
 def _now() -> float:

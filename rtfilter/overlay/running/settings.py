@@ -113,6 +113,8 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Other brokers of the cluster, ``name=host:port``, where there is no multicast.
     children : int
         Most clusters below the own one.
+    grace : float
+        Seconds that what was lost is waited for, before it is forgotten: longer than the tree needs to heal.
     again, linger : float
         See `Patience`.
     """
@@ -127,6 +129,7 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     interface: str = "0.0.0.0"
     peers: tuple[Name, ...] = ()
     children: Count = _TIMES.children
+    grace: Seconds = 15.0
     again: Seconds = _PATIENCE.again
     linger: Seconds = _PATIENCE.linger
 

@@ -12,7 +12,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from overlay.membership.simulated import Network
-from rtfilter.overlay.membership import Contact, JoinRequest, LinkHeartbeat, Neighbour, Settings
+from rtfilter.overlay.membership import Contact, JoinRequest, LinkHeartbeat, Neighbour, Probed, Root, Settings
 
 BROKERS = ["a1", "a2", "a3", "b1", "b2", "c1", "d1", "d2", "e1", "f1"]
 BOUND = 60
@@ -254,14 +254,21 @@ def test_a_network_that_was_cut_in_two_has_one_root_again(number):
 
 
 def test_a_link_that_only_one_side_took_for_lost_is_made_anew_on_both():
-    """The child hears nothing for a while, but is heard; then it has the same parent, as a new link."""
+    """The child hears no sign of its parent, is heard, and joins it again: the same parent, by a new link."""
     network = Network(["a1", "b1"])
     network.run(12)
     root, child = ("a1", "b1") if network.places_now()["a1"].root else ("b1", "a1")
     began = network.now
-    network.reaches = lambda one, other: (one, other) != (root, child)
-    network.run(6)
-    network.reaches = lambda one, other: True
+    broker = network.brokers[child]
+    network.swallows = lambda one, other, message: (
+        other == child
+        and (isinstance(message, LinkHeartbeat) or (isinstance(message, Probed) and broker.place.parent))
+    )
+    while broker.place.parent:
+        network.run(0.1)
+    while not broker.place.parent:
+        network.run(0.1)
+    network.swallows = lambda one, other, message: False
     network.run(BOUND)
     assert_converged(network)
     above = [set(place.links) for at, place in network.places[root] if at > began]
@@ -300,6 +307,16 @@ def test_a_tie_of_the_rendezvous_point_to_a_database_is_enough():
     network.point = type(network.point)(network.settings, kept, network.now)
     network.run(20)
     assert network.places_now() == places
+
+
+def test_a_cluster_that_is_registered_as_the_root_without_knowing_becomes_it():
+    """The answer to its claim was lost with its designated broker; meanwhile it is below the old root."""
+    network = planted({"R": "", "A": "R", "B": "A"}, {})
+    contact = Contact("B", "B", "at B")
+    network.point.root = Root(Neighbour("B", contact, (contact,)), 2)
+    network.run(BOUND)
+    assert_converged(network)
+    assert network.places_now()["B"].root
 
 
 @pytest.mark.parametrize("keep", [True, False])

@@ -73,6 +73,10 @@ class Site:
         return self.board.send(other.name, other.address, Word(text))
 
 
+def kept(site, other):
+    return site.board.brokers.get(other.name)
+
+
 def run(script):
     asyncio.run(asyncio.wait_for(script(), 20))
 
@@ -96,13 +100,15 @@ def test_both_call_at_once_and_keep_one_connection():
         for _ in range(20):
             async with Site("a") as a, Site("b") as b:
                 a.say(b, "x"), b.say(a, "y")
-                await asyncio.sleep(0.02)
+                async with asyncio.timeout(5):
+                    while not kept(a, b) or not kept(b, a) or kept(b, a).dialled:
+                        await asyncio.sleep(0.01)
                 a.ears.told.clear(), b.ears.told.clear()
                 a.say(b, "last"), b.say(a, "last")
                 await a.ears.until("b", "last")
                 await b.ears.until("a", "last")
-                assert a.board.brokers["b"].dialled
-                assert not b.board.brokers["a"].dialled
+                assert kept(a, b).dialled
+                assert not kept(b, a).dialled
 
     run(script)
 

@@ -1,0 +1,121 @@
+"""What a broker counts and measures, for Prometheus. No label grows with clients or subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rtfilter.watch.metrics import SECONDS, Histogram
+
+WITHIN: Final = 5.0
+"""Seconds that the broker is given to answer a scrape."""
+GAUGES: Final = {
+    "entries": ("router", "entries", "Entries of the routing table"),
+    "replica_entries": ("router", "replica", "Entries of the designated broker's table, at another member"),
+    "suppressed": ("router", "suppressed", "Subscriptions not told to a neighbour, which knows wider ones"),
+    "in_suspense": ("router", "in_suspense", "Subscriptions whose neighbour is lost, and waited for"),
+    "index_bytes": ("router", "bytes", "Memory of the indexes of the routing table"),
+    "clients": ("clients", "clients", "Clients that are connected"),
+    "subscriptions": ("clients", "subscriptions", "Subscriptions of the broker's own clients"),
+    "unacknowledged": ("clients", "unacknowledged", "Publications that have not arrived everywhere"),
+    "undelivered": ("clients", "undelivered", "Deliveries that clients do not have yet"),
+    "links": ("process", "links", "Connections to other brokers"),
+    "reached": ("process", "reached", "1 while it is in the tree: at the root, or below a parent"),
+}
+"""Each metric by its part, its name there, and its text."""
+COUNTERS: Final = {
+    "resent": ("clients", "resent", "Publications sent again"),
+    "elections": ("process", "elections", "Brokers that came to stand for the cluster"),
+    "moves": ("process", "moves", "Clusters that came to be above this one"),
+    "datagrams_refused": ("process", "datagrams_refused", "Datagrams of those who do not have the key"),
+}
+
+
+class Snapshot(NamedTuple):
+    """How a broker is at a scrape.
+
+    Attributes
+    ----------
+    stats : dict
+        Counts by part.
+    messages : dict of str to int
+        Sent, by kind.
+    delays : Histogram
+        From publications to their acknowledgements.
+    """
+
+    stats: dict[str, dict[str, Any]]
+    messages: dict[str, int]
+    delays: Histogram
+
+
+class BrokerMetrics(Collector):
+    """Metrics of one broker, as they are when they are asked for.
+
+    Parameters
+    ----------
+    snapshot : callable
+        Called on the thread of whoever asks.
+
+    Attributes
+    ----------
+    registry : CollectorRegistry
+        Has those of the process, too.
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """None ahead of time."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """What they are now."""
+        stats, messages, delays = self._snapshot()
+        for name, (part, own, text) in GAUGES.items():
+            yield GaugeMetricFamily(f"rtfilter_overlay_{name}", text, stats[part][own])
+        for name, (part, own, text) in COUNTERS.items():
+            yield CounterMetricFamily(f"rtfilter_overlay_{name}", text, stats[part][own])
+        sent = CounterMetricFamily("rtfilter_overlay_messages", "Messages sent, by kind", labels=["kind"])
+        for kind, count in sorted(messages.items()):
+            sent.add_metric([kind], count)
+        yield sent
+        yield HistogramMetricFamily(
+            "rtfilter_overlay_acknowledged_seconds",
+            "Time from a publication until all who want it have it",
+            delays.buckets(),
+            delays.total,
+        )
+
+
+class Delays:
+    """Collects delays, to be counted in a histogram now and then."""
+
+    def __init__(self) -> None:
+        self._histogram = Histogram(SECONDS)
+
+    def counted(self, delays: list[float]) -> Histogram:
+        """The histogram, with these in it; the list is empty afterwards."""
+        if delays:
+            self._histogram.add(np.array(delays))
+            delays.clear()
+        return self._histogram
+
+
+def on_loop(loop: asyncio.AbstractEventLoop, ask: Callable[[], Snapshot]) -> Callable[[], Snapshot]:
+    """Have something asked on the thread of an event loop, from any other one."""
+
+    async def asked() -> Snapshot:
+        return ask()
+
+    return lambda: asyncio.run_coroutine_threadsafe(asked(), loop).result(WITHIN)

@@ -1,0 +1,21 @@
+"""The metrics of a broker that does not run."""
+
+from rtfilter import Schema
+from rtfilter.overlay.running.keys import Key
+from rtfilter.overlay.running.metrics import BrokerMetrics
+from rtfilter.overlay.running.process import BrokerProcess
+from rtfilter.overlay.running.settings import BrokerSettings
+from rtfilter.store.brokers import BrokerStore
+from rtfilter.store.database import engine
+
+
+def idle_broker(folder):
+    """Its registry."""
+    database = engine(f"sqlite:///{folder}/broker.sqlite")
+    told = BrokerSettings(name="a", key=folder, data=folder, types=folder, rendezvous="nowhere:1")
+    types = {"trade": Schema({"x": float})}
+    process = BrokerProcess(told, types, Key.new(), BrokerStore(database, "a"), "here:1")
+    process.counts["Event"] += 1
+    process.clients.delays += [0.002, 0.2]
+    database.dispose()
+    return BrokerMetrics(process.snapshot).registry

@@ -1,0 +1,251 @@
+"""The clients of a broker, as a machine: what is kept, confirmed, delivered, and sent again."""
+
+from itertools import count, pairwise
+
+import pytest
+
+from rtfilter.events.schema import Schema
+from rtfilter.overlay.broker import Broker
+from rtfilter.overlay.membership import Contact, Dispatch, Membership
+from rtfilter.overlay.membership.contacts import to_broker
+from rtfilter.overlay.names import EventId
+from rtfilter.overlay.router import Router
+from rtfilter.overlay.routing_messages import Acknowledge
+from rtfilter.overlay.running.client_messages import (
+    Arrived,
+    Deliver,
+    Drop,
+    Have,
+    Publish,
+    Refused,
+    Stored,
+    Want,
+    Wanted,
+)
+from rtfilter.overlay.running.clients import Clients, Patience, Work
+from rtfilter.store.brokers import Gone, Publication, Settled, Subscription
+
+PATIENCE = Patience(again=1.0, longest=4.0, linger=10.0, unacknowledged=3, deliveries=2)
+NUMBERS = count(1)
+
+
+class Alone:
+    """The clients of one broker that is the root, or of one that is cut off."""
+
+    def __init__(self, cut_off=False):
+        membership = Membership(Contact("a", "a", "here"))
+        router = Router("a", 1, {"trade": Schema({"x": float})}, grace=5.0)
+        self.clients = Clients(Broker(router, membership), 1000, PATIENCE)
+        self.now, self.kept = 0.0, []
+        root = membership.place._replace(designated="a", root=not cut_off)
+        router.place(root, self.now)
+        self.pass_(PATIENCE.linger + 5)  # it is not sure of anything in the beginning
+
+    def pass_(self, seconds):
+        """Let time pass; returns what clients were sent."""
+        end, told = self.now + seconds, []
+        while self.now < end:
+            self.now += 0.5
+            self.clients.broker.router.tick(self.now)
+            told += self.do(self.clients.tick(self.now))
+        return told
+
+    def do(self, work):
+        work = self.clients.passed(work, self.now)
+        self.kept += work.changes
+        return [(one.to.name, one.message) for one in work.out]
+
+    def says(self, name, message):
+        return self.do(self.clients.hear(name, message, self.now))
+
+    def joins(self, name):
+        return self.do(self.clients.joined(name, self.now))
+
+    def leaves(self, name):
+        self.clients.left(name, self.now)
+
+
+def event(x):
+    return Publish(EventId("client bob", 1, next(NUMBERS)), "trade", {"x": x})
+
+
+def deliver(publish, *keys):
+    return Deliver(publish.id, "trade", publish.values, keys)
+
+
+ANY = Want("any", "trade", "x > 0")
+
+
+@pytest.fixture
+def site():
+    """Ann wants all above 0."""
+    site = Alone()
+    site.joins("ann")
+    assert ("ann", Wanted("any")) in site.says("ann", ANY)
+    return site
+
+
+def test_a_subscription_is_kept_and_confirmed(site):
+    assert site.kept == [Subscription("ann", "any", "trade", "x > 0")]
+    assert site.says("ann", ANY) == [("ann", Wanted("any"))]
+    assert len(site.kept) == 1
+
+
+def test_a_subscription_takes_the_place_of_one_of_the_same_key(site):
+    site.says("ann", Want("any", "trade", "x > 5"))
+    assert ("ann", deliver(one := event(6.0), "any")) in site.says("bob", one)
+    assert not [what for who, what in site.says("bob", event(1.0)) if who == "ann"]
+    kept = {(one.client, one.key): one for one in site.kept if isinstance(one, Subscription)}
+    assert kept["ann", "any"].predicate == "x > 5"
+    assert site.kept.index(Gone("ann", "any")) < site.kept.index(kept["ann", "any"])
+
+
+@pytest.mark.parametrize(
+    ("want", "reason"),
+    [
+        (Want("k", "trade", "y > 0"), "y"),
+        (Want("k", "trade", "x >"), "x >"),
+        (Want("k", "tirade", "x > 0"), "tirade"),
+    ],
+    ids=["attribute", "syntax", "type"],
+)
+def test_a_subscription_that_cannot_be_is_refused_with_the_reason(site, want, reason):
+    ((who, refused),) = site.says("ann", want)
+    assert (who, refused.key) == ("ann", "k")
+    assert reason in refused.reason
+    assert len(site.kept) == 1
+
+
+def test_a_refused_change_leaves_the_former_subscription(site):
+    site.says("ann", Want("any", "trade", "y > 0"))
+    assert ("ann", deliver(one := event(6.0), "any")) in site.says("bob", one)
+
+
+def test_an_event_is_stored_delivered_and_arrives_when_the_client_has_it(site):
+    one = event(3.0)
+    assert site.says("bob", one) == [("ann", deliver(one, "any")), ("bob", Stored(one.id))]
+    assert isinstance(site.kept[-1], Publication)
+    assert site.says("ann", Have(one.id)) == [("bob", Arrived(one.id))]
+    assert site.kept[-1] == Settled(*one.id)
+    assert site.clients.delays == [0.0]
+    assert site.pass_(60) == []
+
+
+def test_an_event_that_nobody_wants_arrives_at_once(site):
+    one = event(-3.0)
+    assert site.says("bob", one) == [("bob", Arrived(one.id)), ("bob", Stored(one.id))]
+    assert [type(kept) for kept in site.kept[1:]] == [Publication, Settled]
+
+
+def test_an_event_that_cannot_be_read_is_refused(site):
+    for wrong in (event(float("nan")), Publish(EventId("p", 1, 1), "tirade", {})):
+        ((who, refused),) = site.says("bob", wrong)
+        assert (who, type(refused), refused.id) == ("bob", Refused, wrong.id)
+    assert len(site.kept) == 1
+
+
+def test_what_is_not_acknowledged_is_sent_again_ever_more_seldom():
+    site = Alone(cut_off=True)
+    site.says("bob", event(1.0))
+    begun = site.clients.resent
+    times = []
+    for _ in range(40):
+        site.pass_(0.5)
+        if site.clients.resent > begun:
+            begun = site.clients.resent
+            times.append(site.now)
+    assert [later - now for now, later in pairwise(times)] == [2.0, 4.0, 4.0, 4.0, 4.0]
+
+
+def test_what_is_sent_again_is_delivered_once(site):
+    one = event(3.0)
+    site.says("bob", one)
+    assert site.pass_(20) == []  # ann has been sent it, and has not said that she has it
+    assert site.clients.resent > 2
+    assert set(site.says("ann", Have(one.id))) == {("bob", Arrived(one.id))}
+
+
+def test_an_event_that_is_published_twice_is_stored_once(site):
+    one = event(3.0)
+    site.says("bob", one)
+    assert site.says("bob", one) == [("bob", Stored(one.id))]
+    assert sum(isinstance(kept, Publication) for kept in site.kept) == 1
+
+
+def test_so_many_may_be_unacknowledged_and_no_more(site):
+    found = [site.says("bob", event(3.0))[-1][1] for _ in range(4)]
+    assert [type(one) for one in found] == [Stored, Stored, Stored, Refused]
+    assert type(site.says("cyd", event(3.0))[-1][1]) is Stored
+
+
+def test_a_client_that_was_away_gets_what_it_missed(site):
+    site.leaves("ann")
+    one = event(3.0)
+    assert site.says("bob", one) == [("bob", Stored(one.id))]
+    site.pass_(3)
+    assert site.joins("ann") == [("ann", deliver(one, "any"))]
+    site.leaves("ann")
+    assert site.joins("ann") == [("ann", deliver(one, "any"))]
+    assert ("bob", Arrived(one.id)) in site.says("ann", Have(one.id))
+    site.leaves("ann")
+    assert site.joins("ann") == []
+
+
+def test_who_does_not_come_back_is_not_waited_for(site):
+    one = event(3.0)
+    site.says("bob", one)
+    site.leaves("ann")
+    told = site.pass_(PATIENCE.linger + 5)
+    assert ("bob", Arrived(one.id)) in told
+    assert Gone("ann", "any") in site.kept
+    other = event(3.0)
+    assert ("bob", Arrived(other.id)) in site.says("bob", other)
+
+
+def test_an_event_for_which_a_client_has_no_room_comes_later(site):
+    events = [event(3.0) for _ in range(3)]
+    told = [message for one in events for who, message in site.says("bob", one) if who == "ann"]
+    assert told == [deliver(one, "any") for one in events[:2]]
+    site.pass_(20)
+    site.says("ann", Have(events[0].id))
+    told = site.pass_(20)
+    assert ("ann", deliver(events[2], "any")) in told
+    assert ("bob", Arrived(events[2].id)) not in told
+    assert ("bob", Arrived(events[2].id)) in site.says("ann", Have(events[2].id))
+
+
+def test_acknowledgements_to_brokers_are_held_as_well(site):
+    one = event(3.0)
+    site.says("bob", one)
+    other = Dispatch(to_broker(Contact("b", "b", "there")), Acknowledge(one.id, 7))
+    assert site.do(Work([], [other])) == []
+    assert ("b", other.message) in site.says("ann", Have(one.id))
+    assert site.do(Work([], [other])) == [("b", other.message)]
+
+
+def test_a_dropped_subscription_is_no_more(site):
+    site.says("ann", Drop("any"))
+    assert site.kept[-1] == Gone("ann", "any")
+    one = event(3.0)
+    assert ("bob", Arrived(one.id)) in site.says("bob", one)
+    assert site.says("ann", Drop("never there")) == []
+
+
+def test_a_later_incarnation_goes_on(site):
+    one = event(3.0)
+    site.says("bob", one)
+    subscriptions = [kept for kept in site.kept if isinstance(kept, Subscription)]
+    publications = [kept for kept in site.kept if isinstance(kept, Publication)]
+    later = Alone()
+    later.do(later.clients.restore(subscriptions, publications, later.now))
+    assert later.kept == []
+    later.pass_(2)
+    assert later.joins("ann") == [("ann", deliver(one, "any"))]
+    assert later.says("ann", ANY) == [("ann", Wanted("any"))]
+    assert ("bob", Arrived(one.id)) in later.says("ann", Have(one.id))
+    assert later.kept == [Settled(*one.id)]
+
+
+def test_what_no_client_says_is_refused(site):
+    with pytest.raises(ValueError, match="Arrived"):
+        site.says("ann", Arrived(EventId("p", 1, 1)))
