@@ -25,7 +25,7 @@ from experiments.hybrid.queueing import play
 from experiments.hybrid.routes import Floats, Routers
 from experiments.hybrid.whole import whole
 from experiments.paper import verdicts
-from experiments.paper.runner import Experiment, Run, main
+from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import Setting
 from experiments.paper.verdicts import Claim, Finding
 from rtfilter.overlay.simulation.clients import uniform
@@ -287,7 +287,7 @@ def _on_cost(rows: Sequence[Row], some: Sequence[int]) -> Iterator[Three]:
     shares = [linear(own, end) for own in curves.values()]
     yield (
         "cost: below the critical point both grow about linearly", "they do",
-        Finding(f"up to {end} subscribers a line explains {min(shares):.0%} to {max(shares):.0%}",
+        Finding(f"up to {end} subscribers a line explains {percent(min(shares))} to {percent(max(shares))}",
                 verdicts.rather_above([(s, s, s) for s in shares], 0.9, LINEAR)),
     )  # fmt: skip
     yield (

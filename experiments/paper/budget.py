@@ -26,6 +26,8 @@ FULL: dict[str, dict[str, float]] = {
               "weather": 40, "weather-modern": 30},
     "counting": {"paper": 1100},
     "generators": {"paper": 1200},
+    "forwarding": {"own": 150},
+    "hybrid": {"own": 500},
 }  # fmt: skip
 """Seconds of the profile ``full``, by experiment and setting."""
 SHARE = {"full": 1.0, "medium": 0.1, "ci": 0.01}
