@@ -8,7 +8,7 @@ from typing import Final
 
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.choosing import Load
-from rtfilter.overlay.names import Connection, Kind, member
+from rtfilter.overlay.names import Connection, Kind, SubscriptionId, member
 from rtfilter.overlay.place import Place
 from rtfilter.overlay.sending import Message, Send
 from rtfilter.overlay.strategies import strategy_of
@@ -25,6 +25,7 @@ class Core:
     ----------
     name : str
         Of the broker.
+    incarnation : int
     types : mapping of str to Schema
     strategies : dict of int to Strategy
         By epoch: one, or two while the strategy is changed.
@@ -45,9 +46,15 @@ class Core:
     """
 
     def __init__(
-        self, name: str, types: Mapping[str, Schema], strategy: Strategy, grace: float | None
+        self,
+        name: str,
+        incarnation: int,
+        types: Mapping[str, Schema],
+        strategy: Strategy,
+        grace: float | None,
     ) -> None:
-        self.name, self.types, self.grace = name, types, grace
+        self.name, self.incarnation, self.types, self.grace = name, incarnation, types, grace
+        self._subscriptions = 0
         self.strategies, self.epoch = {0: strategy}, 0
         self.load = Load()
         self.table = Table(types)
@@ -60,6 +67,11 @@ class Core:
         """Put a message on its way."""
         self.counts[type(message).__name__] += 1
         self.out.append(Send(to, message))
+
+    def new_id(self) -> SubscriptionId:
+        """An id for a subscription of this broker's clients, or of its own."""
+        self._subscriptions += 1
+        return SubscriptionId(self.name, self.incarnation, self._subscriptions)
 
     def note(self, events: int = 0, served: int = 0, changes: int = 0) -> None:
         """Count what this broker sees."""

@@ -71,6 +71,9 @@ class Router:
     choose_every : float, optional
         Seconds between measurements, after each of which the root chooses the strategy that costs least. By
         default it stays as it is, unless `switch` is called.
+    slack : float, optional
+        With it neighbours are told one box for many near ones, of which at most this share is empty; see
+        `rtfilter.overlay.merging`. That is beyond `covering`.
     """
 
     def __init__(
@@ -82,15 +85,18 @@ class Router:
         covering: bool = False,
         grace: float | None = None,
         choose_every: float | None = None,
+        slack: float | None = None,
     ) -> None:
+        if slack is not None and not 0 <= slack < 1:
+            raise ValueError(f"slack is a share of a box, from 0 to below 1, not {slack!r}")
         self.name, self.incarnation = name, incarnation
-        self._core = Core(name, types, strategy_of(strategy), grace)
+        self._core = Core(name, incarnation, types, strategy_of(strategy), grace)
         self._suspense = Suspense(self._core)
-        self._spreading = Spreading(self._core, self._suspense, covering)
+        self._spreading = Spreading(self._core, self._suspense, covering, slack)
         self._acknowledging = Acknowledging(self._core)
         self._forwarding = Forwarding(self._core, self._suspense, self._acknowledging)
         self._switching = Switching(self._core, self._spreading, choose_every)
-        self._subscribed = self._published = 0
+        self._published = 0
 
     @property
     def at(self) -> Place:
@@ -127,9 +133,9 @@ class Router:
         self._require(type)
         self._core.now = now
         condition = Predicate.parse(predicate, self._core.types[type]).to_sql()
-        id = SubscriptionId(self.name, self.incarnation, self._subscribed + 1)
+        self._core.table.conditions[type].read(condition)
+        id = self._core.new_id()
         self._spreading.enter(Subscription(id, type, condition), client(client_name))
-        self._subscribed += 1
         return id, self._flush()
 
     def unsubscribe(self, id: SubscriptionId, now: float) -> list[Send]:

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from rtfilter.overlay.core import Core
 from rtfilter.overlay.covering import CoveringTold, Told
+from rtfilter.overlay.merging import MergingTold
 from rtfilter.overlay.names import CLUSTER, Connection, Kind, SubscriptionId, link, member
 from rtfilter.overlay.routing_messages import (
     Confirm,
@@ -40,8 +41,8 @@ class Spreading:
         At a member: the designated broker's table, as this broker would have it in its place.
     """
 
-    def __init__(self, core: Core, suspense: Suspense, covering: bool) -> None:
-        self._core, self._suspense, self._covering = core, suspense, covering
+    def __init__(self, core: Core, suspense: Suspense, covering: bool, slack: float | None) -> None:
+        self._core, self._suspense, self._covering, self._slack = core, suspense, covering, slack
         self.replica: dict[tuple[SubscriptionId, Connection], Entry] = {}
         self._told: dict[str, Told] = {}
         self._learns: dict[str, frozenset[str]] = {}  # types whose subscriptions a linked cluster must know
@@ -217,7 +218,7 @@ class Spreading:
             )
             new = before.get(cluster) != broker
             if new or types != self._learns.get(cluster):
-                told = CoveringTold(core.table.predicate) if self._covering else Told()
+                told = self._new_told()
                 for entry in core.table:
                     if entry.subscription.type in types and entry.connection != link(cluster):
                         told.add(entry.subscription)
@@ -225,6 +226,12 @@ class Spreading:
                 if new:
                     self._greet(cluster)
                 self._tell_all(cluster, ask=new, certain=certain and not new)
+
+    def _new_told(self) -> Told:
+        core = self._core
+        if self._slack is not None:
+            return MergingTold(core.table.predicate, self._slack, core.new_id)
+        return CoveringTold(core.table.predicate) if self._covering else Told()
 
     def hear(self, message: Message, source: Connection) -> None:
         """Let the strategy hear what others tell it: that may change who must know subscriptions."""
