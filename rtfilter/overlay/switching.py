@@ -6,9 +6,10 @@ members, and answers when all of those have answered; an answer overtakes nothin
 Each event says by which strategy it is routed, and all brokers route it by that one. First all brokers tell
 neighbours what the old and the new strategy want told (two waves: where the rendezvous is must be known
 before subscriptions find the way there). By the time that the next wave comes to a broker, its tables are
-whole for the new strategy, and events that clients publish there are routed by it from then on. Two more
-waves push what is left of the old ones before them, up and down. With the last wave the old strategy is
-forgotten.
+whole for the new strategy, and events that clients publish there are routed by it from then on. The answers
+to that wave push before them what still rises by the old strategy. The last wave forgets it: what
+neighbours then take back comes behind that wave, and an event that still descends does so by the new
+strategy.
 
 A wave that meets a change of the tree goes to whoever is new, and one whose root died is begun again by the
 next root. With acknowledgements what is lost meanwhile is sent again, as always.
@@ -38,8 +39,6 @@ class Stage(IntEnum):
     """As before."""
     USE = 3
     """From here on events are routed by the new one."""
-    DRAIN = 4
-    """As before."""
 
 
 class Switching:
@@ -135,7 +134,7 @@ class Switching:
         core = self._core
         shared = core.shared
         self.wave, self._answers, self._answered = wave, {}, False
-        core.adopt(wave.epoch, wave.strategy, in_use=wave.stage in (Stage.REST, Stage.USE, Stage.DRAIN))
+        core.adopt(wave.epoch, wave.strategy, in_use=wave.stage in (Stage.REST, Stage.USE))
         if wave.stage == Stage.REST:
             core.forget_others()
         if core.at.leads:

@@ -149,6 +149,18 @@ def test_who_takes_over_routes_by_the_replica() -> None:
     assert network.routers["N2"].replica.keys() == {(mine, member("N1")), (s1, member("N2"))}
 
 
+def test_who_takes_over_asks_for_what_was_told_too_early() -> None:
+    network = the_example()
+    network.lose("D1")
+    network.tree.members["D1"] = ("N1", "N2")
+    network.move("N2", network.tree.place("N2"))
+    late = network.subscribe("N2/s5", "alarm", "x > 0")
+    network.run()  # N1 has not heard that it is the designated broker
+    network.move("N1", network.tree.place("N1"))
+    network.run()
+    assert (late, member("N2")) in entries(network, "N1")
+
+
 def test_who_steps_down_keeps_its_own_clients() -> None:
     network = the_example()
     mine = network.subscribe("D1/s3", "alarm", "x > 0")

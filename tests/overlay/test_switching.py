@@ -26,7 +26,7 @@ def root_of(network: Network) -> Router:
     pair=st.permutations(list(STRATEGIES)).map(lambda names: names[:3]),
     covering=st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_switching_loses_and_doubles_nothing(
     seed: int, most_members: int, pair: list[str], covering: bool
 ) -> None:
