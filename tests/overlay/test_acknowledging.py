@@ -123,3 +123,64 @@ def test_what_was_acknowledged_has_reached_everyone(
     assert not network.open, "not acknowledged at last"
     assert network.live.keys() <= network.confirmed, "not confirmed at last"
     assert all(router.stats()["in_suspense"] == 0 for router in network.routers.values())
+
+
+def test_who_joins_hears_its_parent_before_it_acknowledges() -> None:
+    make = partial(Router, incarnation=1, types=TYPES, strategy="profile_forwarding", grace=GRACE)
+    tree = Tree({"a": "", "b": "a"})
+    tree.parents["b"] = ""
+    network = Publishers(tree, make=make)
+    network.wait(GRACE)
+    network.join("a/1", "alarm", "x > 0")
+    network.run()
+    assert network.confirmed
+    tree.parents["b"] = "a"
+    network.move("a", tree.place("a"))
+    network.move("b", tree.place("b"))
+    network.offer("b", "alarm", {"x": 1})
+    assert network.open, "acknowledged by one that has not heard what others want"
+    network.run()
+    network.again()
+    network.run()
+    assert not network.open
+
+
+def test_a_lost_link_that_is_back_is_in_suspense_no_longer() -> None:
+    make = partial(Router, incarnation=1, types=TYPES, strategy="hybrid", grace=GRACE)
+    tree = Tree({"a": "", "b": "a"})
+    network = Publishers(tree, make=make)
+    network.wait(GRACE)
+    network.join("b/1", "alarm", "x > 0")
+    network.run()
+    tree.parents["b"] = ""
+    network.settle()
+    network.offer("a", "alarm", {"x": 1})
+    network.run()
+    assert network.open
+    assert network.routers["a"].stats()["in_suspense"] == 1
+    tree.parents["b"] = "a"
+    network.settle()
+    network.again()
+    network.run()
+    assert not network.open
+    assert network.routers["a"].stats()["in_suspense"] == 0
+
+
+def test_what_does_not_come_back_is_forgotten_after_the_grace() -> None:
+    make = partial(Router, incarnation=1, types=TYPES, strategy="hybrid", grace=GRACE)
+    tree = Tree({"a": "", "b": "a", "c": "b"})
+    network = Publishers(tree, make=make)
+    network.wait(GRACE)
+    network.join("c/1", "alarm", "x > 0")
+    network.run()
+    network.lose("c")
+    del tree.parents["c"], tree.members["c"]
+    network.settle()
+    network.offer("a", "alarm", {"x": 1})
+    network.run()
+    assert network.open
+    network.wait(GRACE)
+    network.again()
+    network.run()
+    assert not network.open
+    assert not any(network.tables().values())
