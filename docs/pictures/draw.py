@@ -69,12 +69,13 @@ def layers() -> str:
         [("experiments/", ["benchmarks, the paper's evaluation, peers; from a checkout only"], ORANGE)],
         [("cli", ["the command rtfilter"], BLUE)],
         [
-            ("service", ["the server, its doors"], BLUE),
+            ("service", ["and its doors"], BLUE),
             ("client", ["of the server"], BLUE),
-            ("spark", ["frames, shards, streams"], BLUE),
+            ("overlay", ["brokers"], BLUE),
+            ("spark", ["frames, streams"], BLUE),
             ("replay", ["workloads"], BLUE),
         ],
-        [("store", ["the server's log: SQLite or PostgreSQL"], BLUE)],
+        [("store", ["what survives a process: SQLite or PostgreSQL"], BLUE)],
         [
             ("asynchronous", ["AsyncFilter: the same for coroutines"], GREEN),
             ("stage.py", ["the match step of other pipelines"], GREEN),

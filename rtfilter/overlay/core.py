@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.names import CLUSTER, Connection, Kind, member
+from rtfilter.overlay.choosing import Load
+from rtfilter.overlay.names import Connection, Kind, SubscriptionId, member
 from rtfilter.overlay.place import Place
 from rtfilter.overlay.sending import Message, Send
+from rtfilter.overlay.strategies import strategy_of
 from rtfilter.overlay.strategies.port import Strategy
 from rtfilter.overlay.table import Table
 
@@ -23,8 +25,14 @@ class Core:
     ----------
     name : str
         Of the broker.
+    incarnation : int
     types : mapping of str to Schema
-    strategy : Strategy
+    strategies : dict of int to Strategy
+        By epoch: one, or two while the strategy is changed.
+    epoch : int
+        Of the one by which events are routed that clients publish here.
+    load : Load
+        What this broker has seen, since it was asked last.
     grace : float or None
         Seconds that what was lost is waited for, before it is forgotten; None: none are, and nothing is
         acknowledged.
@@ -38,9 +46,17 @@ class Core:
     """
 
     def __init__(
-        self, name: str, types: Mapping[str, Schema], strategy: Strategy, grace: float | None
+        self,
+        name: str,
+        incarnation: int,
+        types: Mapping[str, Schema],
+        strategy: Strategy,
+        grace: float | None,
     ) -> None:
-        self.name, self.types, self.strategy, self.grace = name, types, strategy, grace
+        self.name, self.incarnation, self.types, self.grace = name, incarnation, types, grace
+        self._subscriptions = 0
+        self.strategies, self.epoch = {0: strategy}, 0
+        self.load = Load()
         self.table = Table(types)
         self.at = NOWHERE._replace(broker=name)
         self.now = 0.0
@@ -52,10 +68,41 @@ class Core:
         self.counts[type(message).__name__] += 1
         self.out.append(Send(to, message))
 
+    def new_id(self) -> SubscriptionId:
+        """An id for a subscription of this broker's clients, or of its own."""
+        self._subscriptions += 1
+        return SubscriptionId(self.name, self.incarnation, self._subscriptions)
+
+    def note(self, events: int = 0, served: int = 0, changes: int = 0) -> None:
+        """Count what this broker sees."""
+        sizes, *seen = self.load
+        self.load = Load(sizes, seen[0] + events, seen[1] + served, seen[2] + changes)
+
     @property
-    def way_up(self) -> Connection:
-        """How a member reaches the designated broker: others hear it as well, where there is multicast."""
-        return CLUSTER if self.strategy.multicast else member(self.at.designated)
+    def strategy(self) -> Strategy:
+        """The strategy by which events are routed that clients publish here."""
+        return self.strategies[self.epoch]
+
+    @property
+    def shared(self) -> bool:
+        """Whether the designated broker must know the subscriptions of other members."""
+        return any(strategy.shared for strategy in self.strategies.values())
+
+    def adopt(self, epoch: int, name: str, in_use: bool) -> None:
+        """Know a strategy, and use it from now on."""
+        if epoch not in self.strategies:
+            self.strategies[epoch] = strategy_of(name)
+        if in_use:
+            self.epoch = epoch
+
+    def forget_others(self) -> None:
+        """Know no strategy but the one in use."""
+        self.strategies = {self.epoch: self.strategy}
+
+    @property
+    def designated(self) -> Connection:
+        """The designated broker of the cluster, seen by another member."""
+        return member(self.at.designated)
 
     @property
     def fellows(self) -> frozenset[Connection]:
@@ -64,9 +111,9 @@ class Core:
 
     def is_whole(self, type: str) -> bool:
         """Whether a designated broker is not cut off from the network, as far as events of a type go."""
-        ways, place = self.strategy, self.at
-        reached = place.root or place.parent in place.links
-        return reached and (not ways.rises or ways.ascent(place, type) is not None)
+        place = self.at
+        risen = (one.ascent(place, type) for one in self.strategies.values() if one.rises)
+        return (place.root or place.parent in place.links) and None not in risen
 
     def knows(self, connection: Connection) -> bool:
         """Whether a connection is to a linked cluster or another member."""

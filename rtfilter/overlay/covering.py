@@ -80,25 +80,35 @@ class CoveringTold(Told):
 
     def add(self, subscription: Subscription) -> list[Message]:
         """See `Told`."""
-        if subscription.id in self._sent or subscription.id in self._waiting:
+        if self.knows(subscription.id):
             return []
-        predicate = self._read(subscription)
-        schema = predicate.schema
-        assert schema is not None
-        index = self._indexes.get(subscription.type)
-        if index is None:
-            index = EventFilter(schema, CAPACITY, max_unbounded=None, ids=int)
-            self._indexes[subscription.type] = index
-        covering = index.covering(predicate).ids
-        if len(covering):
-            by = self._ids[subscription.type, int(covering[0])]
+        by = self.coverer(subscription)
+        if by is not None:
             self._waiting[subscription.id] = subscription, by
             self._covers.setdefault(by, set()).add(subscription.id)
             return []
-        number = index.subscribe(predicate)
+        number = self._index(subscription).subscribe(self._read(subscription))
         self._numbers[subscription.id] = number
         self._ids[subscription.type, number] = subscription.id
         return super().add(subscription)
+
+    def knows(self, id: SubscriptionId) -> bool:
+        """Whether a subscription was told, or need not be."""
+        return id in self._sent or id in self._waiting
+
+    def coverer(self, subscription: Subscription) -> SubscriptionId | None:
+        """One that was told and covers a subscription, if there is any."""
+        covering = self._index(subscription).covering(self._read(subscription)).ids
+        return self._ids[subscription.type, int(covering[0])] if len(covering) else None
+
+    def _index(self, subscription: Subscription) -> EventFilter:
+        index = self._indexes.get(subscription.type)
+        if index is None:
+            schema = self._read(subscription).schema
+            assert schema is not None
+            index = EventFilter(schema, CAPACITY, max_unbounded=None, ids=int)
+            self._indexes[subscription.type] = index
+        return index
 
     def remove(self, id: SubscriptionId) -> list[Message]:
         """See `Told`. What is told instead comes before the removal, so that no event is missed."""

@@ -6,8 +6,9 @@ import msgspec
 
 from rtfilter.overlay.acknowledging import Acknowledging
 from rtfilter.overlay.core import Core
-from rtfilter.overlay.names import CLUSTER, Connection, Kind, link, member
+from rtfilter.overlay.names import CLUSTER, Connection, Kind, link
 from rtfilter.overlay.routing_messages import Event, Notify
+from rtfilter.overlay.strategies.port import Strategy
 from rtfilter.overlay.suspense import LOST, Suspense
 
 
@@ -20,6 +21,8 @@ class Forwarding:
     def take(self, event: Event, source: Connection) -> None:
         """Take an event of a client or a neighbour."""
         if self._acknowledging.is_new(event, source):
+            if source.kind is Kind.CLIENT:
+                self._core.note(events=1)
             if event.rising:
                 self._rise(event, source)
             else:
@@ -30,11 +33,11 @@ class Forwarding:
         """Send an event on its way to the rendezvous, or back from there to all who match."""
         core, note = self._core, self._acknowledging.note
         if not core.at.leads:
-            up = {member(core.at.designated)} if core.at.designated else set()
+            up = {core.designated} if core.at.designated else set()
             self._send(up, event)
             note(event, source, up, bool(up), True)
             return
-        where = core.strategy.ascent(core.at, event.type)
+        where = self._strategy(event).ascent(core.at, event.type)
         if where == core.at.cluster:
             awaits, sure = self._spread(msgspec.structs.replace(event, rising=False), None)
             note(event, source, awaits, sure, False)
@@ -58,25 +61,32 @@ class Forwarding:
             if connection.kind is Kind.CLIENT:
                 core.send(connection, Notify(event.id, event.type, event.values, tuple(ids)))
         came_from = None if source is None else source.kind
+        strategy = self._strategy(event)
+        if (core.at.leads or not strategy.shared) and any(one.kind is not Kind.LINK for one in matched):
+            core.note(served=1)
         if not core.at.leads:
             if came_from is not Kind.CLIENT:
                 return set(), True
-            if core.at.designated or core.strategy.multicast:
-                core.send(core.way_up, event)
-            return {member(core.at.designated)}, bool(core.at.designated)
-        links = {link(cluster) for cluster in core.strategy.always(core.at, event.type)}
+            if core.at.designated or strategy.multicast:
+                core.send(CLUSTER if strategy.multicast else core.designated, event)
+            return {core.designated}, bool(core.at.designated)
+        links = {link(cluster) for cluster in strategy.always(core.at, event.type)}
         links |= {one for one in matched if one.kind is Kind.LINK and one != LOST}
         links -= {source}
         self._send(links, event)
         fellows = {one for one in matched if one.kind is Kind.MEMBER}
-        if not core.strategy.shared:
+        if not strategy.shared:
             fellows = set(core.fellows)
         fellows -= {source}
-        if not core.strategy.multicast:
+        if not strategy.multicast:
             self._send(fellows, event)
         elif fellows and came_from is not Kind.MEMBER:  # from a member, the cluster has it
             core.send(CLUSTER, event)
         return links | fellows, LOST not in matched and self._suspense.is_sure(event.type)
+
+    def _strategy(self, event: Event) -> Strategy:
+        """The strategy that routes an event; where it is forgotten, the one in use."""
+        return self._core.strategies.get(event.epoch, self._core.strategy)
 
     def _send(self, connections: set[Connection], event: Event) -> None:
         for connection in sorted(connections):

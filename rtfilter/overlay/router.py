@@ -14,6 +14,7 @@ from rtfilter.overlay.place import Place
 from rtfilter.overlay.routing_messages import (
     Acknowledge,
     Advertise,
+    Answer,
     Confirm,
     Entry,
     Event,
@@ -24,12 +25,14 @@ from rtfilter.overlay.routing_messages import (
     Subscriptions,
     Unreplicate,
     Unsubscribe,
+    Wave,
 )
 from rtfilter.overlay.sending import Message, Send
 from rtfilter.overlay.spreading import Spreading
 from rtfilter.overlay.strategies import strategy_of
 from rtfilter.overlay.strategies.port import Strategy
 from rtfilter.overlay.suspense import LOST, Suspense
+from rtfilter.overlay.switching import Switching
 from rtfilter.overlay.table import Table
 from rtfilter.predicates.model import Predicate
 
@@ -65,6 +68,12 @@ class Router:
     grace : float, optional
         Seconds that what was lost is waited for. By default it is forgotten at once, and nothing is confirmed
         or acknowledged.
+    choose_every : float, optional
+        Seconds between measurements, after each of which the root chooses the strategy that costs least. By
+        default it stays as it is, unless `switch` is called.
+    slack : float, optional
+        With it neighbours are told one box for many near ones, of which at most this share is empty; see
+        `rtfilter.overlay.merging`. That is beyond `covering`.
     """
 
     def __init__(
@@ -75,14 +84,19 @@ class Router:
         strategy: str | Strategy = "hybrid",
         covering: bool = False,
         grace: float | None = None,
+        choose_every: float | None = None,
+        slack: float | None = None,
     ) -> None:
+        if slack is not None and not 0 <= slack < 1:
+            raise ValueError(f"slack is a share of a box, from 0 to below 1, not {slack!r}")
         self.name, self.incarnation = name, incarnation
-        self._core = Core(name, types, strategy_of(strategy), grace)
+        self._core = Core(name, incarnation, types, strategy_of(strategy), grace)
         self._suspense = Suspense(self._core)
-        self._spreading = Spreading(self._core, self._suspense, covering)
+        self._spreading = Spreading(self._core, self._suspense, covering, slack)
         self._acknowledging = Acknowledging(self._core)
         self._forwarding = Forwarding(self._core, self._suspense, self._acknowledging)
-        self._subscribed = self._published = 0
+        self._switching = Switching(self._core, self._spreading, choose_every)
+        self._published = 0
 
     @property
     def at(self) -> Place:
@@ -119,9 +133,9 @@ class Router:
         self._require(type)
         self._core.now = now
         condition = Predicate.parse(predicate, self._core.types[type]).to_sql()
-        id = SubscriptionId(self.name, self.incarnation, self._subscribed + 1)
+        self._core.table.conditions[type].read(condition)
+        id = self._core.new_id()
         self._spreading.enter(Subscription(id, type, condition), client(client_name))
-        self._subscribed += 1
         return id, self._flush()
 
     def unsubscribe(self, id: SubscriptionId, now: float) -> list[Send]:
@@ -168,8 +182,8 @@ class Router:
         if id is None:
             self._published += 1
             id = EventId(self.name, self.incarnation, self._published)
-        rising = self.strategy.rises
-        self._forwarding.take(Event(id, type, dict(event), attempt, rising), client(client_name))
+        sent = Event(id, type, dict(event), attempt, self.strategy.rises, self._core.epoch)
+        self._forwarding.take(sent, client(client_name))
         return id, self._flush()
 
     def _require(self, type: str) -> None:
@@ -211,6 +225,7 @@ class Router:
         elif new.designated and new.designated != old.designated:
             spreading.announce()
         spreading.confirm_all()
+        self._switching.moved(old)
         return self._flush()
 
     def _lead(self, old: Place) -> None:
@@ -219,7 +234,7 @@ class Router:
         new, took_over = core.at, not old.leads
         links, members = ({}, frozenset()) if took_over else (old.links, old.members)
         lost = links.keys() - new.links or members - new.members
-        if took_over or (new.root and not old.root) or (lost and not core.strategy.shared):
+        if took_over or (new.root and not old.root) or (lost and not core.shared):
             suspense.doubt()
         if took_over:
             spreading.take_over()
@@ -238,6 +253,16 @@ class Router:
         for id in self._suspense.due():
             self._spreading.leave(id, LOST)
         self._spreading.confirm_all()
+        self._switching.tick()
+        return self._flush()
+
+    def switch(self, strategy: str, now: float) -> list[Send]:
+        """Change the strategy of the whole network; see `rtfilter.overlay.switching`.
+
+        Raises `ValueError` where it is not known, this is not the root, or another change is not done.
+        """
+        self._core.now = now
+        self._switching.switch(strategy)
         return self._flush()
 
     def stats(self) -> dict[str, Any]:
@@ -269,4 +294,6 @@ _TAKES: Final[Mapping[type[Message], Callable[[Router], Callable[[Any, Connectio
     Unreplicate: lambda router: router._spreading.take_unreplicate,
     Replica: lambda router: router._spreading.take_replica,
     Advertise: lambda router: router._spreading.hear,
+    Wave: lambda router: router._switching.take,
+    Answer: lambda router: router._switching.hear,
 }

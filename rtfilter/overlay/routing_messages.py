@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from rtfilter.overlay.choosing import Load
 from rtfilter.overlay.names import Connection, EventId, SubscriptionId
 from rtfilter.overlay.sending import Message
 
@@ -54,12 +55,15 @@ class Subscriptions(Message, frozen=True):
         Whether this part begins, and ends, all of it.
     ask : bool
         Whether the other one shall answer with all that it wants.
+    certain : bool
+        Whether what is not among it is not wanted any longer. Otherwise it may have been lost.
     """
 
     subscriptions: tuple[Subscription, ...] = ()
     first: bool = True
     last: bool = True
     ask: bool = False
+    certain: bool = False
 
 
 class Replicate(Message, frozen=True):
@@ -144,6 +148,34 @@ class Confirm(Message, frozen=True):
     """A subscription is known wherever it must be. A client that subscribed is told the same."""
 
     id: SubscriptionId
+
+
+class Wave(Message, frozen=True):
+    """What the root says to all; see `rtfilter.overlay.switching`.
+
+    Attributes
+    ----------
+    number : int
+        Higher with each wave.
+    epoch : int
+        Of the strategy that is in use, or comes to be.
+    strategy : str
+        Its name.
+    stage : int
+        One of `rtfilter.overlay.switching.Stage`.
+    """
+
+    number: int
+    epoch: int
+    strategy: str
+    stage: int = 0
+
+
+class Answer(Message, frozen=True):
+    """All below have heard a wave."""
+
+    number: int
+    load: Load
 
 
 class Advertise(Message, frozen=True):

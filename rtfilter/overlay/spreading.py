@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from rtfilter.overlay.core import Core
 from rtfilter.overlay.covering import CoveringTold, Told
+from rtfilter.overlay.merging import MergingTold
 from rtfilter.overlay.names import CLUSTER, Connection, Kind, SubscriptionId, link, member
 from rtfilter.overlay.routing_messages import (
     Confirm,
@@ -40,8 +41,8 @@ class Spreading:
         At a member: the designated broker's table, as this broker would have it in its place.
     """
 
-    def __init__(self, core: Core, suspense: Suspense, covering: bool) -> None:
-        self._core, self._suspense, self._covering = core, suspense, covering
+    def __init__(self, core: Core, suspense: Suspense, covering: bool, slack: float | None) -> None:
+        self._core, self._suspense, self._covering, self._slack = core, suspense, covering, slack
         self.replica: dict[tuple[SubscriptionId, Connection], Entry] = {}
         self._told: dict[str, Told] = {}
         self._learns: dict[str, frozenset[str]] = {}  # types whose subscriptions a linked cluster must know
@@ -54,13 +55,14 @@ class Spreading:
         """Add an entry, and tell whoever must know. Confirm it, also where it is there."""
         core, id = self._core, subscription.id
         if core.table.add(subscription, connection):
+            core.note(changes=connection.kind is Kind.CLIENT)
             if core.at.leads:
                 for cluster, told in self._told.items():
                     if subscription.type in self._learns[cluster] and connection != link(cluster):
                         self._tell(cluster, told.add(subscription))
                 self._replicate(Replicate(Entry(subscription, self._seen_by_others(connection))))
-            elif core.at.designated and core.strategy.shared:
-                core.send(core.way_up, Subscribe(subscription))
+            elif core.at.designated and core.shared:
+                core.send(CLUSTER, Subscribe(subscription))
             if self._suspense.settle(id, connection):
                 self.leave(id, LOST)
         if core.grace is not None:
@@ -72,6 +74,7 @@ class Spreading:
         core = self._core
         if not core.table.remove(id, connection):
             return
+        core.note(changes=connection.kind is Kind.CLIENT)
         if connection == LOST:
             self._suspense.forget(id)
         left = core.table.connections(id)
@@ -84,8 +87,8 @@ class Spreading:
             if connection != LOST:
                 self._replicate(Unreplicate(id, self._seen_by_others(connection)))
             self.confirm_all()  # some may have waited for who need not know them now
-        elif core.at.designated and core.strategy.shared:
-            core.send(core.way_up, Unsubscribe(id))
+        elif core.at.designated and core.shared:
+            core.send(CLUSTER, Unsubscribe(id))
 
     def lose(self, subscription: Subscription, connection: Connection) -> None:
         """Remove an entry whose connection seems lost: at once, or after a time in suspense."""
@@ -128,7 +131,11 @@ class Spreading:
         if message.last:
             del self._named[source]
             for subscription in core.table.of(source):
-                if subscription.id not in named:
+                if subscription.id in named:
+                    continue
+                if message.certain:
+                    self.leave(subscription.id, source)
+                else:
                     self.lose(subscription, source)
             self._suspense.unheard.discard(source)
         if message.ask:
@@ -138,12 +145,12 @@ class Spreading:
             else:
                 self._replicate_all()
 
-    def announce(self, ask: bool = True) -> None:
+    def announce(self, ask: bool = True, certain: bool = False) -> None:
         """Tell the designated broker all that the clients of a member want."""
         core = self._core
-        own = [entry.subscription for entry in core.table] if core.strategy.shared else []
-        for message in _in_messages(own, ask):
-            core.send(core.way_up, message)
+        own = [entry.subscription for entry in core.table] if core.shared else []
+        for message in _in_messages(own, ask, certain):
+            core.send(CLUSTER, message)
 
     def take_confirm(self, message: Confirm, source: Connection) -> None:
         """Hear that a subscription is known wherever it must be, as far as a neighbour knows."""
@@ -173,7 +180,7 @@ class Spreading:
             told = self._told.values()
             if self._suspense.may_confirm(subscription.type) and all(one.is_confirmed(id) for one in told):
                 self._confirmed(id)
-        elif core.at.designated and not core.strategy.shared:
+        elif core.at.designated and not core.shared:
             self._confirmed(id)
 
     def _confirmed(self, id: SubscriptionId) -> None:
@@ -195,45 +202,63 @@ class Spreading:
                 for subscription in core.table.of(connection):
                     self.lose(subscription, connection)
 
-    def refresh(self, before: Mapping[str, str]) -> None:
+    def refresh(self, before: Mapping[str, str], certain: bool = False) -> None:
         """Tell linked clusters what they must know now and did not, because they are new or by the strategy.
 
-        `before` has the links that there were, and their designated brokers.
+        `before` has the links that there were, and their designated brokers. If nothing was lost, that is
+        `certain`.
         """
         core = self._core
         for cluster, broker in core.at.links.items():
-            types = frozenset(t for t in core.types if cluster in core.strategy.learners(core.at, t))
+            types = frozenset(
+                type
+                for type in core.types
+                for strategy in core.strategies.values()
+                if cluster in strategy.learners(core.at, type)
+            )
             new = before.get(cluster) != broker
             if new or types != self._learns.get(cluster):
-                told = CoveringTold(core.table.predicate) if self._covering else Told()
+                told = self._new_told()
                 for entry in core.table:
                     if entry.subscription.type in types and entry.connection != link(cluster):
                         told.add(entry.subscription)
                 self._learns[cluster], self._told[cluster] = types, told
                 if new:
                     self._greet(cluster)
-                self._tell_all(cluster, ask=new)
+                self._tell_all(cluster, ask=new, certain=certain and not new)
+
+    def _new_told(self) -> Told:
+        core = self._core
+        if self._slack is not None:
+            return MergingTold(core.table.predicate, self._slack, core.new_id)
+        return CoveringTold(core.table.predicate) if self._covering else Told()
 
     def hear(self, message: Message, source: Connection) -> None:
         """Let the strategy hear what others tell it: that may change who must know subscriptions."""
         core = self._core
         if source.kind is Kind.LINK:
-            for cluster, other in core.strategy.hear(message, core.at, source.name):
-                core.send(link(cluster), other)
+            for strategy in core.strategies.values():
+                for cluster, other in strategy.hear(message, core.at, source.name):
+                    core.send(link(cluster), other)
             self.refresh(core.at.links)
             self.confirm_all()
 
     def _greet(self, cluster: str) -> None:
         core = self._core
-        for message in core.strategy.greeting(core.at, cluster, core.types):
-            core.send(link(cluster), message)
+        for strategy in core.strategies.values():
+            self._tell(cluster, strategy.greeting(core.at, cluster, core.types))
+
+    def greet_all(self) -> None:
+        """Tell all linked clusters what a strategy wants told that is new."""
+        for cluster in self._core.at.links:
+            self._greet(cluster)
 
     def _tell(self, cluster: str, messages: Iterable[Message]) -> None:
         for message in messages:
             self._core.send(link(cluster), message)
 
-    def _tell_all(self, cluster: str, ask: bool) -> None:
-        self._tell(cluster, _in_messages(list(self._told[cluster].sent()), ask))
+    def _tell_all(self, cluster: str, ask: bool, certain: bool = False) -> None:
+        self._tell(cluster, _in_messages(list(self._told[cluster].sent()), ask, certain))
 
     # -- the cluster ---------------------------------------------------------------------------------
 
@@ -276,7 +301,7 @@ class Spreading:
                 self.replica[entry.subscription.id, entry.connection] = entry
 
     def _replicate(self, message: Message) -> None:
-        if self._core.strategy.shared and len(self._core.at.members) > 1:
+        if self._core.shared and len(self._core.at.members) > 1:
             self._core.send(CLUSTER, message)
 
     def _replicate_all(self) -> None:
@@ -318,6 +343,8 @@ def _parts(content: Sequence[T]) -> Iterator[tuple[Sequence[T], bool, bool]]:
         yield content[start : start + PART], start == 0, start == starts[-1]
 
 
-def _in_messages(content: Sequence[Subscription], ask: bool) -> Iterator[Subscriptions]:
+def _in_messages(
+    content: Sequence[Subscription], ask: bool, certain: bool = False
+) -> Iterator[Subscriptions]:
     for part, first, last in _parts(content):
-        yield Subscriptions(tuple(part), first, last, ask and last)
+        yield Subscriptions(tuple(part), first, last, ask and last, certain)

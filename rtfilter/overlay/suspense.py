@@ -57,7 +57,7 @@ class Suspense:
 
     def part(self) -> None:
         """Part with a linked cluster. Confirm nothing for that time, where it could stop events."""
-        if self._core.grace is not None and self._core.strategy.stops:
+        if self._core.grace is not None and any(one.stops for one in self._core.strategies.values()):
             self._withheld_until = self._core.now + self._core.grace
 
     def may_confirm(self, type: str) -> bool:

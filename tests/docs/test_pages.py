@@ -19,7 +19,12 @@ HOME = Path(__file__).parents[2]
 README = HOME / "README.md"
 PAGES = [README, HOME / "CONTRIBUTING.md", HOME / "CHANGELOG.md", *sorted((HOME / "docs").rglob("*.md"))]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
-SERVED = ("spark.md", "protocol.md", "service.md")  # their Python needs more, and has tests of its own
+SERVED = (
+    "spark.md",
+    "protocol.md",
+    "service.md",
+    "overlay.md",
+)  # their Python needs more, and has tests of its own
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(HOME).as_posix())
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_moving import Changing
-from overlay.test_routes import some_condition
+from overlay.test_routes import TOLD, some_condition
 from rtfilter.overlay.names import EventId, SubscriptionId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm
@@ -87,15 +87,15 @@ class Publishers(Network):
         self.live = {id: live for id, live in self.live.items() if id.origin != broker}
 
 
-@pytest.mark.parametrize("covering", [False, True])
+@pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_what_was_acknowledged_has_reached_everyone(
-    strategy: str, covering: bool, seed: int, most_members: int
+    strategy: str, told: str, seed: int, most_members: int
 ) -> None:
     rng = random.Random(seed)
-    make = partial(Router, incarnation=1, types=TYPES, strategy=strategy, covering=covering, grace=GRACE)
+    make = partial(Router, incarnation=1, types=TYPES, strategy=strategy, grace=GRACE, **TOLD[told])
     network = Publishers(Tree.random(rng, rng.randint(2, 7), most_members), seed=seed, make=make)
     network.wait(GRACE)
     changing = Changing(network, rng)

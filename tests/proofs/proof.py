@@ -9,6 +9,7 @@ from proofs import (
     api,
     arrow_bodies,
     damage,
+    elections,
     faults,
     frames,
     fuzz,
@@ -60,6 +61,12 @@ PROOFS = {
         "no full disk, lost database, wrong clock, dead connection or hanging webhook costs what was taken",
         20,
         faults.run,
+        tenth=False,
+    ),
+    "elections": Proof(
+        "in every interleaving, no claim is made twice, and calm leads to one designated broker",
+        len(elections.CASES),
+        elections.run,
         tenth=False,
     ),
     "trees": Proof(

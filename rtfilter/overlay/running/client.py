@@ -51,6 +51,7 @@ class BrokerClient:
 
     It connects again by itself, to whichever of the addresses answers, and says again what was not
     confirmed. An event is delivered once to the same object, and acknowledged when the next one is asked for.
+    When the context ends, so do the subscriptions; those of a program that was killed stay for a while.
 
     Parameters
     ----------
@@ -97,6 +98,8 @@ class BrokerClient:
         if self._link is None:
             self._task.cancel()
         else:
+            for key in self._wants:
+                self._link.send(Drop(key))
             self._link.end("the client ends")
         with suppress(asyncio.CancelledError):
             await self._task

@@ -16,6 +16,12 @@ _CLUSTER_WIDTH: Final = 2.6
 _LEVEL_HEIGHT: Final = 1.7
 
 
+LEGEND: Final = (
+    "entries of the routing table, own clients' subscriptions, messages sent\n"
+    "* stands for its cluster; the wider a line, the more events its lower end has sent"
+)
+
+
 class Survey(NamedTuple):
     """What brokers have told of themselves.
 
@@ -80,7 +86,7 @@ def _told(found: Survey, one: Description) -> dict[str, Known]:
 
 
 def as_text(found: Survey) -> str:
-    """The tree as indented lines."""
+    """The tree as indented lines; a star is before the broker that stands for its cluster."""
     return "\n".join(line for line in _lines(found, found.tree(), "", 0))
 
 
@@ -107,9 +113,9 @@ def _load(stats: Mapping[str, Any]) -> list[str]:
     """What a broker has to do, in words."""
     router, clients = stats.get("router", {}), stats.get("clients", {})
     return [
-        f"{router.get('entries', 0)} entries",
-        f"{clients.get('subscriptions', 0)} own",
-        f"{sum(stats.get('sent', {}).values())} messages",
+        "entries: {}".format(router.get("entries", 0)),
+        "own: {}".format(clients.get("subscriptions", 0)),
+        "sent: {}".format(sum(stats.get("sent", {}).values())),
     ]
 
 
@@ -166,8 +172,8 @@ def draw(found: Survey, file: Path, title: str = "") -> None:
     axes.set_xlim(-0.6, width - 0.4)
     axes.set_ylim(-depth + 0.4, 0.6)
     axes.axis("off")
-    if title:
-        axes.set_title(title, fontsize=10)
+    axes.set_title(title, fontsize=11)
+    figure.text(0.5, 0.01, LEGEND, ha="center", va="bottom", fontsize=7, color="#555555")
     figure.tight_layout()
     figure.savefig(file, dpi=150)
     plt.close(figure)
@@ -178,9 +184,8 @@ def _box_lines(found: Survey, known: Known) -> list[str]:
     if one is None:
         return [f"{known.name}: does not answer"]
     mark = " *" if one.designated == known.name and len(found.clusters[known.cluster]) > 1 else ""
-    entries, own, messages = _load(one.stats)
     shown = [] if known.name == known.cluster and not mark else [f"{known.name}{mark}"]
-    return [*shown, f"{entries}, {own}", messages]
+    return [*shown, *_load(one.stats)]
 
 
 def _counting() -> Iterator[float]:

@@ -49,6 +49,14 @@ class State(NamedTuple):
 class Explorer:
     """Explores the elections of the members "1", "2" and so on.
 
+    Parameters
+    ----------
+    size : int
+        How many members.
+    most : int, optional
+        How many messages may be under way at once; where there would be more, it does not go on. By default
+        as many as there are pairs.
+
     Attributes
     ----------
     states, transitions : int
@@ -57,8 +65,9 @@ class Explorer:
         Of calm, to heal any of them.
     """
 
-    def __init__(self, size):
+    def __init__(self, size, most=None):
         self.size = size
+        self.most = size**2 if most is None else most
         self.states = self.transitions = self.most_rounds = 0
         self.contacts = [Contact(f"{i + 1}", "c") for i in range(size)]
         self._elections = [Election(contact, Settings(), Random(0)) for contact in self.contacts]
@@ -95,7 +104,7 @@ class Explorer:
                 self._check(state)
                 for after in self._after(state):
                     self.transitions += 1
-                    if after not in before:
+                    if after not in before and self.size**2 - after.under_way.count(NOTHING) <= self.most:
                         before[after] = state
                         todo.append(after)
             except AssertionError as error:

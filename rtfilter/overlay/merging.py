@@ -1,0 +1,158 @@
+"""One wide box for many near ones: less is told and kept, and some events come for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import FloatArray
+from rtfilter.overlay.covering import CoveringTold
+from rtfilter.overlay.names import SubscriptionId
+from rtfilter.overlay.routing_messages import Subscription
+from rtfilter.overlay.sending import Message
+from rtfilter.predicates.boxes import compile_predicate
+from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.names import written
+
+FAR: Final = 1e300
+"""An end from which on a side counts as open."""
+
+
+class _Group(NamedTuple):
+    """What one told box stands for.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The attributes that are bounded.
+    low, high : float64 (number of names,)
+        Closed ends.
+    empty : float
+        At most this share of its volume is of no box that it was made for.
+    made_for : frozenset of SubscriptionId
+    """
+
+    names: tuple[str, ...]
+    low: FloatArray
+    high: FloatArray
+    empty: float
+    made_for: frozenset[SubscriptionId]
+
+
+class MergingTold(CoveringTold):
+    """Tells a neighbour one box around several, if little of it is empty.
+
+    The box is a subscription of this broker's own, which covers those that it was made for; they are
+    suppressed. The neighbour may send events that none of them wants, which this broker drops: with events
+    that lie anywhere in a box alike, at most the share `slack` of those that it sends for the box. If one
+    that the box was made for is removed, the others are told anew. Only boxes over numbers that are closed on
+    all sides are merged, and of the same attributes.
+
+    Parameters
+    ----------
+    read : callable
+        See `CoveringTold`.
+    slack : float
+        Largest share of a box that may be empty, from 0 to below 1.
+    new_id : callable
+        Gives an id of this broker.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Subscription], Predicate],
+        slack: float,
+        new_id: Callable[[], SubscriptionId],
+    ) -> None:
+        super().__init__(read)
+        self._slack, self._new_id = slack, new_id
+        self._groups: dict[SubscriptionId, _Group] = {}  # by what was told
+        self._made: dict[SubscriptionId, SubscriptionId] = {}  # the box that was made for a subscription
+
+    def add(self, subscription: Subscription) -> list[Message]:
+        """See `Told`."""
+        if self.knows(subscription.id) or self.coverer(subscription) is not None:
+            return super().add(subscription)
+        own = self._group(subscription)
+        near = None if own is None else self._nearest(subscription.type, own)
+        if near is None:
+            if own is not None:
+                self._groups[subscription.id] = own
+            return super().add(subscription)
+        former, merged = near
+        wide = Subscription(self._new_id(), subscription.type, _condition(merged))
+        told, alone = self._sent[former], self._groups.pop(former).made_for == {former}
+        self._groups[wide.id] = merged
+        self._made.update(dict.fromkeys(merged.made_for, wide.id))
+        messages = super().add(wide) + super().remove(former)
+        for covered in (subscription, *((told,) if alone else ())):
+            messages += super().add(covered)  # which says nothing: the wide box covers it
+        return messages
+
+    def remove(self, id: SubscriptionId) -> list[Message]:
+        """See `Told`."""
+        self._groups.pop(id, None)
+        wide = self._made.pop(id, None)
+        messages = super().remove(id)
+        if wide in self._groups:
+            del self._groups[wide]
+            messages += super().remove(wide)
+        return messages
+
+    @property
+    def merged(self) -> int:
+        """Number of boxes told that are around several."""
+        return sum(len(group.made_for) > 1 for group in self._groups.values())
+
+    def _nearest(self, type: str, own: _Group) -> tuple[SubscriptionId, _Group] | None:
+        """What was told that leaves the least empty around it and another one, if that is little enough."""
+        best: tuple[SubscriptionId, _Group] | None = None
+        for id, other in self._groups.items():
+            merged = _merge(own, other) if self._sent[id].type == type else None
+            least = self._slack if best is None else best[1].empty
+            if merged is not None and merged.empty <= least:
+                best = id, merged
+        return best
+
+    def _group(self, subscription: Subscription) -> _Group | None:
+        """The group of one subscription alone; None where it is no closed box over numbers."""
+        predicate = self._read(subscription)
+        schema = predicate.schema
+        assert schema is not None
+        low, high, exact = compile_predicate(predicate, schema)
+        if len(low) != 1 or not exact[0]:
+            return None
+        bounded = np.isfinite(low[0]) | np.isfinite(high[0])
+        names = [name for name in schema.names if bounded[schema.offsets[name]]]
+        places = [schema.offsets[name] for name in names]
+        low, high = low[0, places], high[0, places]
+        numbers = all(schema.attribute(name).family == "number" for name in names)
+        if not names or not numbers or low.min() <= -FAR or high.max() >= FAR:
+            return None
+        return _Group(tuple(names), low, high, 0.0, frozenset((subscription.id,)))
+
+
+def _merge(one: _Group, two: _Group) -> _Group | None:
+    """The box around two; None where they bound different attributes."""
+    if one.names != two.names:
+        return None
+    low, high = np.minimum(one.low, two.low), np.maximum(one.high, two.high)
+    wide = high > low  # sides on which all are the same point do not count
+    if not wide.any():
+        return None
+
+    def volume(low: FloatArray, high: FloatArray) -> float:
+        return float(np.prod(np.maximum(high - low, 0)[wide] / (whole[1] - whole[0])[wide]))
+
+    whole = low, high
+    both = volume(np.maximum(one.low, two.low), np.minimum(one.high, two.high))
+    of_one, of_two = volume(one.low, one.high), volume(two.low, two.high)
+    empty = 1 - (of_one + of_two - both) + one.empty * of_one + two.empty * of_two
+    return _Group(one.names, low, high, empty, one.made_for | two.made_for)
+
+
+def _condition(group: _Group) -> str:
+    sides = zip(group.names, group.low.tolist(), group.high.tolist(), strict=True)
+    return " AND ".join(f"{written(name)} BETWEEN {low!r} AND {high!r}" for name, low, high in sides)

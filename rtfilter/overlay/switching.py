@@ -1,0 +1,191 @@
+"""Another strategy for a running network, without loss or duplicate.
+
+The root sends waves through the tree. Each broker passes a wave on to the clusters below and to its own
+members, and answers when all of those have answered; an answer overtakes nothing that was sent before it.
+
+Each event says by which strategy it is routed, and all brokers route it by that one. First all brokers tell
+neighbours what the old and the new strategy want told (two waves: where the rendezvous is must be known
+before subscriptions find the way there). By the time that the next wave comes to a broker, its tables are
+whole for the new strategy, and events that clients publish there are routed by it from then on. Two more
+waves push what is left of the old ones before them, up and down. With the last wave the old strategy is
+forgotten.
+
+A wave that meets a change of the tree goes to whoever is new, and one whose root died is begun again by the
+next root. With acknowledgements what is lost meanwhile is sent again, as always.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from rtfilter.overlay.choosing import Load, choose
+from rtfilter.overlay.core import Core
+from rtfilter.overlay.names import CLUSTER, Connection, Kind, link
+from rtfilter.overlay.place import Place
+from rtfilter.overlay.routing_messages import Answer, Wave
+from rtfilter.overlay.spreading import Spreading
+from rtfilter.overlay.strategies import STRATEGIES
+
+
+class Stage(IntEnum):
+    """What a wave is for."""
+
+    REST = 0
+    """There is one strategy. The wave collects the load."""
+    PREPARE = 1
+    """There are two, and events are routed by the old one."""
+    SETTLE = 2
+    """As before."""
+    USE = 3
+    """From here on events are routed by the new one."""
+    DRAIN = 4
+    """As before."""
+
+
+class Switching:
+    """Passes waves on, and at the root begins them.
+
+    Parameters
+    ----------
+    every : float, optional
+        Seconds between waves that measure; after each, the cheapest strategy is chosen. By default never.
+    """
+
+    def __init__(self, core: Core, spreading: Spreading, every: float | None) -> None:
+        self._core, self._spreading, self._every = core, spreading, every
+        self.wave = Wave(0, 0, core.strategy.name)
+        self._answers: dict[Connection, Load] = {}
+        self._answered = True
+        self._begun = float("-inf")
+
+    # -- at the root ---------------------------------------------------------------------------------
+
+    def switch(self, name: str) -> None:
+        """Begin to change the strategy. Raises `ValueError`."""
+        if name not in STRATEGIES:
+            raise ValueError(f"unknown strategy {name!r:.60}; choose one of {', '.join(STRATEGIES)}")
+        if not self._core.at.root or not self._core.at.leads:
+            raise ValueError("only the root's designated broker can change the strategy; ask that one")
+        if self.wave.stage or not self._answered:
+            raise ValueError("the strategy is being changed, or the load measured; try again soon")
+        if name != self._core.strategy.name:
+            self._begin(Stage.PREPARE, self.wave.epoch + 1, name)
+
+    def tick(self) -> None:
+        """Begin to measure, if it is time to."""
+        core = self._core
+        if self._every is None or not (core.at.root and core.at.leads):
+            return
+        if self._answered and core.now >= self._begun + self._every:
+            self._begin(Stage.REST, self.wave.epoch, core.strategy.name)
+
+    def _begin(self, stage: Stage, epoch: int, name: str) -> None:
+        self._begun = self._core.now
+        self._apply(Wave(self.wave.number + 1, epoch, name, stage))
+
+    def _go_on(self, load: Load) -> None:
+        """Begin what comes after a wave that all have answered."""
+        wave = self.wave
+        if wave.stage == Stage.REST:
+            if self._every is not None and load.events:
+                best = choose(load, wave.strategy)
+                if best != wave.strategy:
+                    self._begin(Stage.PREPARE, wave.epoch + 1, best)
+        else:
+            self._begin(Stage((wave.stage + 1) % len(Stage)), wave.epoch, wave.strategy)
+
+    # -- everywhere ----------------------------------------------------------------------------------
+
+    def take(self, wave: Wave, source: Connection) -> None:
+        """Take a wave from above; of one that was here the answer is repeated."""
+        core = self._core
+        above = link(core.at.parent) if core.at.leads else core.designated
+        if source == above and wave.number > self.wave.number:
+            self._apply(wave)
+        elif source == above and wave.number == self.wave.number and not self._open():
+            self._answer()
+
+    def hear(self, answer: Answer, source: Connection) -> None:
+        """Take an answer from below."""
+        if answer.number == self.wave.number:
+            self._answers[source] = answer.load
+            self._look()
+
+    def moved(self, old: Place) -> None:
+        """Pass the wave on to whoever is new below, after a change of the place."""
+        core, wave = self._core, self.wave
+        if not core.at.leads:
+            return
+        took_over = not old.leads
+        if core.at.root and not (old.root and old.leads) and (wave.stage or not self._answered):
+            self._begin(Stage(wave.stage), wave.epoch, wave.strategy)
+            return
+        if wave.number:
+            links = {} if took_over else old.links
+            for cluster, broker in core.at.links.items():
+                if cluster != core.at.parent and links.get(cluster) != broker:
+                    self._answers.pop(link(cluster), None)
+                    core.send(link(cluster), wave)
+            if core.fellows and (took_over or core.at.members - old.members):
+                core.send(CLUSTER, wave)
+        self._answered = self._answered and old.parent == core.at.parent
+        self._look()
+
+    def _apply(self, wave: Wave) -> None:
+        core = self._core
+        shared = core.shared
+        self.wave, self._answers, self._answered = wave, {}, False
+        core.adopt(wave.epoch, wave.strategy, in_use=wave.stage in (Stage.REST, Stage.USE, Stage.DRAIN))
+        if wave.stage == Stage.REST:
+            core.forget_others()
+        if core.at.leads:
+            for cluster in core.at.links:
+                if cluster != core.at.parent:
+                    core.send(link(cluster), wave)
+            if core.fellows:
+                core.send(CLUSTER, wave)
+            self._spreading.greet_all()
+            self._spreading.refresh(core.at.links, certain=True)
+        elif core.shared != shared:
+            self._spreading.announce(certain=True)
+        self._look()
+
+    def _open(self) -> set[Connection]:
+        """Who has not answered."""
+        core = self._core
+        if not core.at.leads:
+            return set()
+        below = {link(cluster) for cluster in core.at.links if cluster != core.at.parent} | core.fellows
+        return below - self._answers.keys()
+
+    def _look(self) -> None:
+        """Answer, or at the root go on, once all have answered."""
+        if self._answered or self._open() or not self.wave.number:
+            return
+        if self._core.at.leads and self._core.at.root:
+            self._answered = True
+            self._go_on(self._sum())
+        elif not self._core.at.leads or self._core.at.parent in self._core.at.links:
+            self._answered = True
+            self._answer()
+
+    def _answer(self) -> None:
+        core = self._core
+        to = link(core.at.parent) if core.at.leads else CLUSTER
+        load = self._sum() if core.at.leads else self._taken()
+        core.send(to, Answer(self.wave.number, load))
+
+    def _sum(self) -> Load:
+        """The load of all below, and of this cluster."""
+        own = self._taken()
+        for connection, load in self._answers.items():
+            if connection.kind is Kind.MEMBER:
+                own = Load((), own.events + load.events, own.served + load.served, own.changes + load.changes)
+        return Load.of(own, [load for c, load in self._answers.items() if c.kind is Kind.LINK])
+
+    def _taken(self) -> Load:
+        """What this broker has seen since it was asked last."""
+        if self.wave.stage != Stage.REST:
+            return Load()
+        load, self._core.load = self._core.load, Load()
+        return load

@@ -1,0 +1,261 @@
+"""Brokers in processes: alerts arrive, also where processes are killed and started again."""
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import Subscriber, processes
+
+from rtfilter.cli import main
+from rtfilter.overlay.running.client import RefusedError, asked
+from rtfilter.overlay.running.client_messages import Cut
+from rtfilter.overlay.running.frames import LinkError
+from rtfilter.overlay.running.keys import Key, Role
+
+pytestmark = pytest.mark.slow
+HOME = Path(__file__).parents[3]
+
+
+def run(script):
+    return asyncio.run(asyncio.wait_for(script(), 150))
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """Two brokers that nobody kills."""
+    with processes(tmp_path_factory.mktemp("pair")) as network:
+        network.start("a")
+        network.start("b")
+        run(lambda: network.whole("a", "b"))
+        yield network
+
+
+def test_an_event_arrives_at_who_wants_it(pair):
+    async def script():
+        async with Subscriber(pair.client("ann", "b")) as ann, pair.client("bob", "a") as bob:
+            await ann.client.subscribe("trade", "x > 1")
+            for x in (0.5, 2.0, 3.0):
+                await bob.publish("trade", {"x": x})
+            assert ann.values == [2.0, 3.0]
+
+    run(script)
+
+
+def test_subscriptions_end_with_their_client(pair):
+    test_an_event_arrives_at_who_wants_it(pair)
+
+    async def script():
+        async with Subscriber(pair.client("ann", "b")) as ann, pair.client("bob", "a") as bob:
+            async with asyncio.timeout(5):
+                await bob.publish("trade", {"x": 5.0})
+            assert ann.values == []
+
+    run(script)
+
+
+def test_what_cannot_be_is_refused(pair):
+    async def script():
+        async with pair.client("ann", "a") as ann:
+            with pytest.raises(RefusedError, match="y"):
+                await ann.subscribe("trade", "y > 1")
+            with pytest.raises(RefusedError, match="tirade"):
+                await ann.publish("tirade", {"x": 1.0})
+            await ann.publish("trade", {"x": 1.0})
+
+    run(script)
+
+
+def test_rubbish_ends_no_broker(pair):
+    host, port = pair.addresses["a"].split(":")
+    for rubbish in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 5000, b""):
+        with socket.create_connection((host, int(port))) as raw:
+            raw.sendall(rubbish)
+    test_an_event_arrives_at_who_wants_it(pair)
+
+
+def test_a_wrong_key_is_told_and_gets_nowhere(pair, tmp_path, capsys):
+    Key.new().of(Role.CLIENT).write(tmp_path / "other.key")
+    told = ["--at", pair.addresses["a"], "--name", "eve", "--key", str(tmp_path / "other.key")]
+    assert main(["broker", "subscribe", "trade", "x > 1", *told]) == 2
+    assert "does not have the key" in capsys.readouterr().err
+    run_map = ["broker", "map", "--at", pair.addresses["a"], "--key", str(pair.folder / "client.key")]
+    assert main(run_map) == 2
+    assert "needs that of brokers" in capsys.readouterr().err
+
+
+def test_commands_subscribe_publish_and_draw(pair, tmp_path, capsys):
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps({"x": float(x)}) + "\n" for x in range(6)))
+    key = ["--key", str(pair.folder / "client.key")]
+    command = ["broker", "subscribe", "trade", "x > 3", "--count", "2", "--name", "ann", *key]
+    command += ["--at", pair.addresses["b"]]
+    subscriber = subprocess.Popen(
+        [sys.executable, "-m", "rtfilter", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "subscribed" in subscriber.stderr.readline()
+    published = ["broker", "publish", "trade", str(tmp_path / "events.jsonl"), "--name", "bob", *key]
+    assert main([*published, "--at", pair.addresses["a"]]) == 0
+    out, _ = subscriber.communicate(timeout=60)
+    assert [json.loads(line)["event"]["x"] for line in out.splitlines()] == [4.0, 5.0]
+    assert subscriber.returncode == 0
+    whole = ["--key", str(pair.folder / "network.key"), "--at", pair.addresses["point"]]
+    capsys.readouterr()
+    assert main(["broker", "map", *whole]) == 0
+    tree = capsys.readouterr().out
+    assert re.search(r"^a\n  \* a 127.*\n  b\n    \* b 127", tree)
+    assert main(["broker", "map", *whole, "--out", str(tmp_path / "tree.png")]) == 0
+    assert (tmp_path / "tree.png").stat().st_size > 10_000
+
+
+def test_the_program_on_the_page_does_what_it_says(pair, tmp_path):
+    (block,) = re.findall(r"^```python\n(.*?)^```$", (HOME / "docs/overlay.md").read_text(), re.M | re.S)
+    program = block.replace("trades", "trade").replace('"symbol": "ACME", "price": 9.5', '"x": 9.5')
+    program = program.replace("price < 10", "x < 10").replace("127.0.0.1:17471", pair.addresses["a"])
+    program = program.replace("127.0.0.1:17472", pair.addresses["b"])
+    program = program.replace('Path("client.key")', f"Path({str(pair.folder / 'client.key')!r})")
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "{'x': 9.5}\n", ran.stderr
+
+
+def test_a_killed_broker_goes_on_where_it_was(tmp_path):
+    with processes(tmp_path) as network:
+        network.start("a")
+        network.start("b")
+
+        async def script():
+            await network.whole("a", "b")
+            async with Subscriber(network.client("ann", "b")) as ann, network.client("bob", "a") as bob:
+                await ann.client.subscribe("trade", "x > 1")
+                await bob.publish("trade", {"x": 2.0})
+                network.kill("b")
+                _, arrived = await bob.start("trade", {"x": 3.0})
+                await asyncio.sleep(0.5)
+                assert not arrived.done()
+                network.start("b")
+                await asyncio.wait_for(arrived, 60)
+                assert ann.values == [2.0, 3.0]
+
+        run(script)
+
+
+def test_what_a_killed_broker_has_stored_arrives_though_its_publisher_is_gone(tmp_path):
+    with processes(tmp_path) as network:
+        network.start("a")
+        network.start("b")
+
+        async def script():
+            await network.whole("a", "b")
+            async with network.client("ann", "b") as ann:
+                await ann.subscribe("trade", "x > 1")
+                async with network.client("bob", "a") as bob:
+                    _, arrived = await bob.start("trade", {"x": 2.0})
+                    async with asyncio.timeout(30):
+                        while not (await network.describe("a")).stats["clients"]["unacknowledged"]:
+                            await asyncio.sleep(0.1)
+                    assert not arrived.done()  # ann has not said that she has it
+                network.kill("a")
+                network.start("a")
+                assert (await network.describe("a")).stats["clients"]["unacknowledged"] == 1
+                async for delivery in ann:
+                    assert delivery.values == {"x": 2.0}
+                    ann.had(delivery)
+                    break
+                async with asyncio.timeout(60):
+                    while (await network.describe("a")).stats["clients"]["unacknowledged"]:
+                        await asyncio.sleep(0.1)
+
+        run(script)
+
+
+def test_alerts_arrive_though_the_root_is_killed(tmp_path):
+    with processes(tmp_path, "--children", "2") as network:
+        network.start("root1", "--cluster", "root")
+        network.start("root2", "--cluster", "root", "--peer", f"root1={network.addresses['root1']}")
+        network.start("c")
+        network.start("d")
+
+        async def script():
+            await network.whole("root1", "root2", "c", "d")
+            async with (
+                Subscriber(network.client("ann", "d")) as ann,
+                Subscriber(network.client("cyd", "root1", "c")) as cyd,
+                network.client("bob", "c") as bob,
+            ):
+                for one in (ann, cyd):
+                    await one.client.subscribe("trade", "x >= 0")
+                waiting = []
+                for x in range(60):
+                    waiting.append((await bob.start("trade", {"x": float(x)}))[1])
+                    await asyncio.sleep(0.05)
+                    if x == 20:
+                        network.kill("root1")
+                    if x == 40:
+                        network.kill("root2")
+                await asyncio.wait_for(asyncio.gather(*waiting), 90)
+                for one in (ann, cyd):
+                    assert sorted(one.values) == list(map(float, range(60)))
+            await network.whole("c", "d")
+
+        run(script)
+
+
+def test_a_cut_link_is_gone_round(tmp_path):
+    with processes(tmp_path, "--children", "2") as network:
+        for name in "abcd":
+            network.start(name)
+
+        async def script():
+            found = await network.whole(*"abcd")
+            below = next(one for one in found.brokers.values() if one.parent not in ("", "a"))
+            name, above = below.itself.name, below.parent
+            async with Subscriber(network.client("ann", name)) as ann, network.client("bob", above) as bob:
+                await ann.client.subscribe("trade", "x >= 0")
+                for one, other in ((name, above), (above, name)):
+                    told = await asked(network.addresses[one], network.key, Cut(other))
+                    assert told.refused == (other,)
+                await bob.publish("trade", {"x": 1.0})
+                assert ann.values == [1.0]
+            found = await network.whole(*"abcd")
+            assert found.brokers[name].parent not in ("", above)
+
+        run(script)
+
+
+def test_processes_end_in_order_at_a_signal(tmp_path):
+    with processes(tmp_path) as network:
+        network.start("a")
+        assert network.end("a") == 0
+        assert network.end("point") == 0
+        assert (tmp_path / "a.log").read_text() == ""
+
+
+def test_two_processes_do_not_share_a_folder(tmp_path, capsys):
+    with processes(tmp_path) as network:
+        command = ["--key", str(tmp_path / "network.key"), "--data", str(tmp_path / "point")]
+        assert main(["broker", "rendezvous", *command]) == 2
+        assert "another process uses" in capsys.readouterr().err
+        with pytest.raises(LinkError, match="serves no clients"):
+            run(lambda: _as_client(network))
+
+
+async def _as_client(network):
+    client = network.client("ann", "point")
+    async with client:
+        link = client._link or await _linked(client)
+        client.unsubscribe("nothing")
+        while not link.why:
+            await asyncio.sleep(0.01)
+        raise LinkError(link.why)
+
+
+async def _linked(client):
+    while client._link is None:
+        await asyncio.sleep(0.01)
+    return client._link

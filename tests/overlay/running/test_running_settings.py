@@ -1,0 +1,82 @@
+"""What brokers are told: by flags, by a file, and what is wrong with it."""
+
+import pytest
+
+from rtfilter import Schema
+from rtfilter.overlay.membership import Contact
+from rtfilter.overlay.running.settings import (
+    BrokerSettings,
+    PointSettings,
+    SettingsError,
+    event_types,
+    host_and_port,
+    settings,
+)
+
+NEEDED = {"name": "a", "key": "k", "data": "d", "types": "t", "rendezvous": "point:17470"}
+
+
+def test_flags_count_more_than_the_file_and_that_more_than_defaults(tmp_path):
+    (tmp_path / "a.toml").write_text('port = 1\nhost = "::1"\npeers = ["b=host:1"]\n')
+    told = settings(BrokerSettings, tmp_path / "a.toml", **NEEDED, port=2, strategy=None)
+    assert (told.port, told.host, told.strategy) == (2, "::1", "hybrid")
+    assert told.known == {"b": Contact("b", "a", "host:1")}
+    assert told.home == "a"
+
+
+@pytest.mark.parametrize("missing", NEEDED)
+def test_what_is_needed_is_named(missing):
+    with pytest.raises(SettingsError, match=f"--{missing} is needed"):
+        settings(BrokerSettings, **{name: value for name, value in NEEDED.items() if name != missing})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"port": 65_536}, "--port: .*65535"),
+        ({"heartbeat": 0.0}, "--heartbeat: .*> 0"),
+        ({"rendezvous": "point"}, "'point' is no address"),
+        ({"peers": ["b"]}, "is no address"),
+        ({"group": "239.1.1.1"}, "is no address"),
+        ({"host": "0.0.0.0"}, "--address"),
+        ({"name": "rendezvous"}, "cannot be called"),
+        ({"name": ""}, "--name"),
+        ({"key": ""}, "--key: a path is needed"),
+        ({"log_level": "loud"}, "--log-level"),
+    ],
+)
+def test_what_is_wrong_is_named(wrong, said):
+    with pytest.raises(SettingsError, match=said):
+        settings(BrokerSettings, **NEEDED | wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("prot = 1", "did you mean 'port'"), ("port = 'x'", "a.toml: port"), ("port", "is not TOML")],
+)
+def test_what_is_wrong_in_a_file_is_named(tmp_path, text, said):
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(SettingsError, match=said):
+        settings(PointSettings, tmp_path / "a.toml", key="k", data="d")
+
+
+def test_event_types_are_schemas(tmp_path):
+    file = tmp_path / "types.json"
+    file.write_text('{"trades": {"price": "float"}}')
+    assert event_types(file) == {"trades": Schema({"price": float})}
+    for wrong, said in (
+        ("[]", "an object"),
+        ("{}", "an object"),
+        ("{", "is not JSON"),
+        ('{"a": {"x": "long"}}', "'a': attribute 'x'"),
+    ):
+        file.write_text(wrong)
+        with pytest.raises(SettingsError, match=said):
+            event_types(file)
+
+
+def test_addresses_have_two_parts():
+    assert host_and_port("[::1]:17470") == ("::1", 17_470)
+    for wrong in ("", "host", "host:", ":1", "host:70000", "host:-1"):
+        with pytest.raises(SettingsError):
+            host_and_port(wrong)
