@@ -61,6 +61,7 @@ EXPERIMENTS = {
     "survey": Experiment("survey.heuristics", "matchers over 0, 1 and *, by subscriptions and by ones"),
     "alerting": Experiment("alerting.alerting", "Bittner's comparison: filter nodes beside other methods"),
     "forwarding": Experiment("forwarding.forwarding", "Bittner's ways of forwarding in a network of brokers"),
+    "day": Experiment("forwarding.day", "a day of changing load: a strategy that is chosen, and fixed ones"),
     "hybrid": Experiment("hybrid.hybrid", "Xue and Feng: hybrid and hierarchical routing of events"),
     "thesis": Experiment("thesis.thesis", "Novák's thesis: trees of tests and ways to count"),
     "contest": Experiment("contest.run", "every matcher on every workload, from few to many subscriptions"),

@@ -363,6 +363,7 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
     for row in house:
         panels[2][2].bar([LABELS[name].split()[0] for name in STRATEGIES], row[efficient],
                          color=[f"C{at}" for at in range(3)])  # fmt: skip
+    panels[2][2].tick_params(axis="x", labelsize=8)
     panels[2][2].set(title=BUILDING, ylabel=PER, yscale="log")
     _plain(panels[2][2])
     figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)

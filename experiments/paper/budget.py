@@ -26,6 +26,7 @@ FULL: dict[str, dict[str, float]] = {
               "weather": 40, "weather-modern": 30},
     "counting": {"paper": 1100},
     "generators": {"paper": 1200},
+    "day": {"own": 100},
     "forwarding": {"own": 150},
     "hybrid": {"own": 500},
 }  # fmt: skip
