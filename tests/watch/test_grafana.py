@@ -1,5 +1,6 @@
 """Dashboard, rules and picture against what is exported, on a real Prometheus."""
 
+import asyncio
 import json
 import re
 import subprocess
@@ -15,6 +16,7 @@ import overview
 import panels
 from experiments.ports import free_port
 from idle_broker import idle_broker
+from overlay.running.processes import Subscriber, processes
 from overview import Prometheus, filled
 from rtfilter import EventFilter
 from rtfilter.adaptive import PlanController
@@ -230,6 +232,34 @@ def test_every_panel_and_rule_of_the_service_tells_what_a_server_did(server, tmp
         assert number(prometheus, "rtfilter_service_waiting_deliveries") == 1
         assert number(prometheus, "rtfilter_service_redelivered_total") > 0
         assert number(prometheus, 'rtfilter_service_stage_seconds_count{stage="deliver"}') == delivered
+
+
+@needs_prometheus
+def test_every_panel_of_brokers_tells_what_one_did(server, tmp_path):
+    prometheus, ports = server
+    (row,) = (row for row in panels.ROWS if row.title == "Brokers")
+    began, published = time.time(), 0
+
+    async def script(network):
+        nonlocal published
+        await network.whole("a")
+        async with Subscriber(network.client("ann", "a")) as ann, network.client("bob", "a") as bob:
+            await ann.client.subscribe("trade", "x > 1")
+            missing, patience = None, time.monotonic() + 60
+            while missing != []:
+                await bob.publish("trade", {"x": 2.0})
+                published += 1
+                assert time.monotonic() < patience, missing
+                missing = await asyncio.to_thread(without_data, prometheus, row, began)
+            assert len(ann.values) == published
+
+    with processes(tmp_path) as network:
+        network.start("a", "--metrics-port", str(ports[0]))
+        asyncio.run(script(network))
+        until(lambda: number(prometheus, "rtfilter_overlay_acknowledged_seconds_count") == published)
+        assert number(prometheus, 'rtfilter_overlay_messages_total{kind="Deliver"}') == published
+        assert number(prometheus, "rtfilter_overlay_reached") == 1
+        assert number(prometheus, "rtfilter_overlay_elections_total") == 1
 
 
 @needs_prometheus

@@ -28,6 +28,7 @@ from rtfilter.overlay.running.client_messages import (
     Want,
     Wanted,
 )
+from rtfilter.overlay.running.links import Goodbye
 from rtfilter.overlay.sending import Message, Send
 from rtfilter.store.brokers import Change, Gone, Publication, Settled, Subscription
 
@@ -47,7 +48,8 @@ class Patience(NamedTuple):
     again, longest : float
         Seconds until a publication that is not acknowledged is sent again: the first time, and at most.
     linger : float
-        Seconds that the subscriptions of a client stay after its connection.
+        Seconds that the subscriptions of a client stay after its connection, and that one who is connected
+        has to acknowledge something of what is delivered: it is taken for gone then.
     unacknowledged : int
         Most publications of one client that are not acknowledged; others are refused.
     deliveries : int
@@ -79,6 +81,7 @@ class _Client:
     def __init__(self) -> None:
         self.wishes: dict[str, _Wish] = {}
         self.gone_at: float | None = None  # None while it is connected
+        self.took_at = 0.0  # when it has last taken something, or begun to miss something
         self.missing: dict[EventId, Deliver] = {}
         self.has: dict[EventId, None] = {}  # of late
 
@@ -163,6 +166,7 @@ class Clients:
             case Publish():
                 self._publish(name, message, work, now)
             case Have(id=id):
+                self._client(name).took_at = now
                 self._has(self._client(name), id, work)
             case _:
                 raise ValueError(f"no client says {type(message).__name__}")
@@ -181,7 +185,11 @@ class Clients:
                 one = pending.publish
                 work.out.extend(self.broker.publish(pending.client, one.type, one.values, now, id, attempt))
         for name, found in list(self._clients.items()):
-            if found.gone_at is not None and now >= found.gone_at + self.patience.linger:
+            idle_since = found.took_at if found.missing and found.gone_at is None else found.gone_at
+            if idle_since is not None and now >= idle_since + self.patience.linger:
+                if found.gone_at is None:
+                    why = f"you have taken nothing for {self.patience.linger:g} seconds"
+                    work.out.append(Send(client(name), Goodbye(why)))
                 for key in list(found.wishes):
                     self._drop(name, key, work, now)
                 for id in list(found.missing):
@@ -211,7 +219,7 @@ class Clients:
     def _told(self, name: str, message: Message, changes: list[Change], now: float) -> list[Out]:
         match message:
             case Notify():
-                return self._notify(name, message)
+                return self._notify(name, message, now)
             case Confirm(id=id):
                 owner, key = self._owners.get(id, ("", ""))
                 if not owner:
@@ -228,7 +236,7 @@ class Clients:
                 return [Send(client(pending.client), Arrived(event))]
         return [Send(client(name), message)]
 
-    def _notify(self, name: str, notify: Notify) -> list[Out]:
+    def _notify(self, name: str, notify: Notify, now: float) -> list[Out]:
         found = self._clients.get(name)
         if found is None or notify.id in found.missing or notify.id in found.has:
             return []
@@ -238,6 +246,8 @@ class Clients:
                 del self._untaken[next(iter(self._untaken))]
             return []
         self._untaken.pop(notify.id, None)
+        if not found.missing:
+            found.took_at = now
         self._awaited[notify.id] += 1
         keys = tuple(self._owners[id][1] for id in notify.subscriptions if id in self._owners)
         deliver = found.missing[notify.id] = Deliver(notify.id, notify.type, notify.values, keys)

@@ -21,6 +21,7 @@ from rtfilter.overlay.running.frames import CODE, MOST_BYTES, LinkError, LostErr
 from rtfilter.overlay.running.greeting import Greeted, Hello, answer, call
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.sending import Message
+from rtfilter.sockets import keep_alive
 
 AGAIN: Final = 0.5
 """Seconds after a call in vain, or a lost connection, until the next call to the same one."""
@@ -51,10 +52,13 @@ class Limits(NamedTuple):
         Most bytes of a message that comes.
     waiting : int
         Most bytes that wait for the other side to take them; with more it is dropped.
+    takes_within : float
+        Seconds in which the other side has to take something of what waits for it, or it is gone.
     """
 
     message: int = MOST_BYTES
     waiting: int = 16 * 2**20
+    takes_within: float = 10.0
 
 
 class Link:
@@ -84,6 +88,7 @@ class Link:
         self.heard = self.sent = 0
         self._reader, self._writer, self._codec, self._limits = reader, writer, codec, limits
         self._sends, self._receives = greeted.sends, greeted.receives
+        keep_alive(writer.get_extra_info("socket"), limits.takes_within)
 
     def send(self, message: Message) -> bool:
         """Send a message, without waiting; returns whether the link goes on."""

@@ -37,7 +37,7 @@ from rtfilter.overlay.running.datagrams import Datagrams, Group
 from rtfilter.overlay.running.greeting import Hello
 from rtfilter.overlay.running.keeping import Keeper
 from rtfilter.overlay.running.keys import Key, Role
-from rtfilter.overlay.running.links import Link, Switchboard
+from rtfilter.overlay.running.links import Goodbye, Link, Switchboard
 from rtfilter.overlay.running.metrics import BrokerMetrics, Delays, Snapshot, on_loop
 from rtfilter.overlay.running.settings import POINT, BrokerSettings, Common, PointSettings, host_and_port
 from rtfilter.overlay.sending import Message, Send
@@ -284,8 +284,11 @@ class BrokerProcess(Process):
     def _send(self, one: Out) -> None:
         self.counts[type(one.message).__name__] += 1
         if isinstance(one, Send):
-            if one.to.name in self._links:
-                self._links[one.to.name].send(one.message)
+            link = self._links.get(one.to.name)
+            if link is not None and isinstance(one.message, Goodbye):
+                link.end(one.message.reason)
+            elif link is not None:
+                link.send(one.message)
             return
         match one.to.audience:
             case Audience.BROKER:

@@ -76,7 +76,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def limits(self) -> Limits:
         """Of connections."""
-        return Limits(self.message, self.waiting)
+        return Limits(self.message, self.waiting, 3 * self.heartbeat * self.missed)
 
     @property
     def times(self) -> membership.Settings:

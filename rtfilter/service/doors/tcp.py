@@ -19,9 +19,8 @@ from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError
 from rtfilter.session import State
+from rtfilter.sockets import keep_alive
 
-KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-"""A peer whose machine is gone is noticed after two minutes."""
 LITTLE: Final = 2**15
 """Bytes that wait for a peer, which is not waited for; with twice as many, asyncio has its callers wait."""
 _log = logging.getLogger(__name__)
@@ -206,19 +205,3 @@ class _Peer:
                     pass
             self._writer.close()
             await self._writer.wait_closed()
-
-
-def keep_alive(connection: socket.socket, takes_within: float) -> None:
-    """Have a peer noticed that is gone without a word, or takes nothing of what the system holds for it.
-
-    Parameters
-    ----------
-    connection : socket.socket
-    takes_within : float
-        Seconds in which it has to take something.
-    """
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in {**KEEPALIVE, "TCP_USER_TIMEOUT": int(1000 * takes_within)}.items():
-        if hasattr(socket, name):  # as far as the system has it
-            with suppress(OSError):
-                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

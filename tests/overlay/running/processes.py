@@ -79,7 +79,9 @@ class Processes:
             tops = found.tree()[""]
             if set(found.brokers) == set(brokers) and len(tops) == 1 and found.designated(tops[0]):
                 return found
-            assert time.monotonic() < end, found
+            if time.monotonic() > end:
+                found = [await self.describe(name) for name in self.running if name != "point"]
+                raise AssertionError("\n".join(map(str, found)))
             await asyncio.sleep(HEARTBEAT)
 
     async def describe(self, name):

@@ -23,6 +23,7 @@ from rtfilter.overlay.running.client_messages import (
     Wanted,
 )
 from rtfilter.overlay.running.clients import Clients, Patience, Work
+from rtfilter.overlay.running.links import Goodbye
 from rtfilter.store.brokers import Gone, Publication, Settled, Subscription
 
 PATIENCE = Patience(again=1.0, longest=4.0, linger=10.0, unacknowledged=3, deliveries=2)
@@ -160,7 +161,7 @@ def test_what_is_not_acknowledged_is_sent_again_ever_more_seldom():
 def test_what_is_sent_again_is_delivered_once(site):
     one = event(3.0)
     site.says("bob", one)
-    assert site.pass_(20) == []  # ann has been sent it, and has not said that she has it
+    assert site.pass_(8) == []  # ann has been sent it, and has not said that she has it
     assert site.clients.resent > 2
     assert set(site.says("ann", Have(one.id))) == {("bob", Arrived(one.id))}
 
@@ -202,13 +203,35 @@ def test_who_does_not_come_back_is_not_waited_for(site):
     assert ("bob", Arrived(other.id)) in site.says("bob", other)
 
 
+def test_who_is_there_and_takes_nothing_is_taken_for_gone(site):
+    one = event(3.0)
+    site.says("bob", one)
+    site.pass_(PATIENCE.linger - 1)
+    assert type(site.says("bob", event(3.0))[-1][1]) is Stored
+    told = site.pass_(1)
+    assert [type(what) for who, what in told if who == "ann"] == [Goodbye]
+    assert ("bob", Arrived(one.id)) in told
+    assert Gone("ann", "any") in site.kept
+
+
+def test_who_takes_something_now_and_then_is_waited_for(site):
+    events = [event(3.0), event(4.0)]
+    for one in events:
+        site.says("bob", one)
+    site.pass_(PATIENCE.linger - 1)
+    site.says("ann", Have(events[0].id))
+    assert not [what for who, what in site.pass_(PATIENCE.linger - 1) if who == "ann"]
+    assert ("bob", Arrived(events[1].id)) in site.says("ann", Have(events[1].id))
+    assert not [what for who, what in site.pass_(3 * PATIENCE.linger) if who == "ann"]
+
+
 def test_an_event_for_which_a_client_has_no_room_comes_later(site):
     events = [event(3.0) for _ in range(3)]
     told = [message for one in events for who, message in site.says("bob", one) if who == "ann"]
     assert told == [deliver(one, "any") for one in events[:2]]
-    site.pass_(20)
+    site.pass_(8)
     site.says("ann", Have(events[0].id))
-    told = site.pass_(20)
+    told = site.pass_(8)
     assert ("ann", deliver(events[2], "any")) in told
     assert ("bob", Arrived(events[2].id)) not in told
     assert ("bob", Arrived(events[2].id)) in site.says("ann", Have(events[2].id))

@@ -1,0 +1,67 @@
+"""The tree as brokers tell it: who is where, who does not answer, as text and as a picture."""
+
+import pytest
+
+from rtfilter.overlay.running.client_messages import Description, Known
+from rtfilter.overlay.running.map import Survey, as_text, draw
+
+
+def known(name):
+    return Known(name, name.rstrip("0123456789"), f"at {name}")
+
+
+def described(name, members, parent="", links=(), root=False, entries=0):
+    stats = {"router": {"entries": entries}, "clients": {"subscriptions": 1}, "sent": {"Event": entries}}
+    members = tuple(map(known, members))
+    designated = members[-1].name
+    return Description(known(name), designated, members, parent, tuple(map(known, links)), root, stats)
+
+
+def survey(*described, silent=()):
+    return Survey({one.itself.name: one for one in described}, {name: known(name) for name in silent})
+
+
+WHOLE = survey(
+    described("a1", ["a1", "a2"], root=True),
+    described("a2", ["a1", "a2"], links=["b", "c"], root=True, entries=9),
+    described("b", ["b"], "a", ["a2", "d"], entries=4),
+    described("c", ["c"], "a", ["a2"]),
+    described("d", ["d"], "b", ["b"], entries=2),
+)
+
+
+def test_the_tree_is_told_from_the_root_down():
+    assert WHOLE.tree() == {"": ["a"], "a": ["b", "c"], "b": ["d"]}
+    lines = as_text(WHOLE).splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "a",
+        "  - a1 at a1",
+        "  * a2 at a2",
+        "  b",
+        "    * b at b",
+        "    d",
+        "      * d at d",
+        "  c",
+        "    * c at c",
+    ]
+    assert lines[2].endswith(": entries: 9, own: 1, sent: 9")
+
+
+def test_who_does_not_answer_and_who_is_cut_off_is_told():
+    found = survey(described("a", ["a"], root=True), described("c", ["c"]), silent=["b1", "b2"])
+    text = as_text(found)
+    assert "b1 at b1: does not answer" in text
+    assert "c  (cut off)" in text
+    assert "a  (cut off)" not in text
+
+
+def test_two_that_each_take_the_other_for_the_one_above_end_the_text():
+    found = survey(described("a", ["a"], "b"), described("b", ["b"], "a"))
+    assert as_text(found).count("at a") <= 3
+
+
+@pytest.mark.parametrize("found", [WHOLE, survey(silent=["b1"])], ids=["whole", "silent"])
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_it_is_drawn(found, kind, tmp_path):
+    draw(found, tmp_path / f"tree.{kind}", "now")
+    assert (tmp_path / f"tree.{kind}").stat().st_size > 4000
