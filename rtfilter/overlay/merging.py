@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import FloatArray
 from rtfilter.overlay.covering import CoveringTold
 from rtfilter.overlay.names import SubscriptionId
 from rtfilter.overlay.routing_messages import Subscription
@@ -27,16 +26,16 @@ class _Group(NamedTuple):
     ----------
     names : tuple of str
         The attributes that are bounded.
-    low, high : float64 (number of names,)
-        Closed ends.
+    low, high : tuple of float
+        Closed ends, of each of them.
     empty : float
         At most this share of its volume is of no box that it was made for.
     made_for : frozenset of SubscriptionId
     """
 
     names: tuple[str, ...]
-    low: FloatArray
-    high: FloatArray
+    low: tuple[float, ...]
+    high: tuple[float, ...]
     empty: float
     made_for: frozenset[SubscriptionId]
 
@@ -108,13 +107,13 @@ class MergingTold(CoveringTold):
 
     def _nearest(self, type: str, own: _Group) -> tuple[SubscriptionId, _Group] | None:
         """What was told that leaves the least empty around it and another one, if that is little enough."""
-        best: tuple[SubscriptionId, _Group] | None = None
+        best, least = None, self._slack
         for id, other in self._groups.items():
-            merged = _merge(own, other) if self._sent[id].type == type else None
-            least = self._slack if best is None else best[1].empty
-            if merged is not None and merged.empty <= least:
-                best = id, merged
-        return best
+            if other.names == own.names and self._sent[id].type == type:
+                empty = _empty(own, other)
+                if empty <= least:
+                    best, least = id, empty
+        return None if best is None else (best, _merge(own, self._groups[best], least))
 
     def _group(self, subscription: Subscription) -> _Group | None:
         """The group of one subscription alone; None where it is no closed box over numbers."""
@@ -127,32 +126,31 @@ class MergingTold(CoveringTold):
         bounded = np.isfinite(low[0]) | np.isfinite(high[0])
         names = [name for name in schema.names if bounded[schema.offsets[name]]]
         places = [schema.offsets[name] for name in names]
-        low, high = low[0, places], high[0, places]
+        ends = tuple(low[0, places].tolist()), tuple(high[0, places].tolist())
         numbers = all(schema.attribute(name).family == "number" for name in names)
-        if not names or not numbers or low.min() <= -FAR or high.max() >= FAR:
+        if not names or not numbers or min(ends[0]) <= -FAR or max(ends[1]) >= FAR:
             return None
-        return _Group(tuple(names), low, high, 0.0, frozenset((subscription.id,)))
+        return _Group(tuple(names), *ends, 0.0, frozenset((subscription.id,)))
 
 
-def _merge(one: _Group, two: _Group) -> _Group | None:
-    """The box around two; None where they bound different attributes."""
-    if one.names != two.names:
-        return None
-    low, high = np.minimum(one.low, two.low), np.maximum(one.high, two.high)
-    wide = high > low  # sides on which all are the same point do not count
-    if not wide.any():
-        return None
+def _empty(one: _Group, two: _Group) -> float:
+    """At most this share of the box around two is of no box that they were made for."""
+    of_one = of_two = of_both = 1.0  # shares of the whole, on all sides that are not the same point
+    for a, b, c, d in zip(one.low, one.high, two.low, two.high, strict=True):
+        width = max(b, d) - min(a, c)
+        if width > 0:
+            of_one *= (b - a) / width
+            of_two *= (d - c) / width
+            of_both *= max(min(b, d) - max(a, c), 0) / width
+    return 1 - (of_one + of_two - of_both) + one.empty * of_one + two.empty * of_two
 
-    def volume(low: FloatArray, high: FloatArray) -> float:
-        return float(np.prod(np.maximum(high - low, 0)[wide] / (whole[1] - whole[0])[wide]))
 
-    whole = low, high
-    both = volume(np.maximum(one.low, two.low), np.minimum(one.high, two.high))
-    of_one, of_two = volume(one.low, one.high), volume(two.low, two.high)
-    empty = 1 - (of_one + of_two - both) + one.empty * of_one + two.empty * of_two
+def _merge(one: _Group, two: _Group, empty: float) -> _Group:
+    """The box around two."""
+    low, high = tuple(map(min, one.low, two.low)), tuple(map(max, one.high, two.high))
     return _Group(one.names, low, high, empty, one.made_for | two.made_for)
 
 
 def _condition(group: _Group) -> str:
-    sides = zip(group.names, group.low.tolist(), group.high.tolist(), strict=True)
+    sides = zip(group.names, group.low, group.high, strict=True)
     return " AND ".join(f"{written(name)} BETWEEN {low!r} AND {high!r}" for name, low, high in sides)
