@@ -155,8 +155,8 @@ def _key(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from sqlalchemy.exc import SQLAlchemyError
 
-    from rtfilter.overlay.running.process import run as run_process
     from rtfilter.overlay.running.settings import BrokerSettings, PointSettings, event_types, settings
+    from rtfilter.overlay.running.starting import run as run_process
 
     flags = {name: value for name, value in vars(arguments).items() if name not in NO_SETTINGS}
     told: BrokerSettings | PointSettings

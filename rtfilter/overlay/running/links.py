@@ -27,6 +27,8 @@ AGAIN: Final = 0.5
 """Seconds after a call in vain, or a lost connection, until the next call to the same one."""
 PARTING: Final = 1.0
 """Seconds that the other side has to read why a connection ends."""
+UNANSWERED: Final = 1000
+"""Most messages that wait for a call to be answered."""
 STRANGERS: Final = 100
 """Most connections that have not yet proved who they are; further ones are closed."""
 _log = logging.getLogger(__name__)
@@ -209,6 +211,8 @@ class Switchboard:
         if found is not None:
             return found.send(message)
         if name in self._calls:
+            if len(self._calls[name]) >= UNANSWERED:
+                return False
             self._calls[name].append(message)
             return True
         if name in self.refused or time.monotonic() < self._not_before.get(name, 0.0) or not address:
@@ -241,7 +245,7 @@ class Switchboard:
         task.add_done_callback(self._tasks.discard)
 
     async def _call(self, name: str, address: str) -> None:
-        writer = None
+        writer, link = None, None
         try:
             host, _, port = address.rpartition(":")
             async with asyncio.timeout(5.0):
@@ -249,15 +253,17 @@ class Switchboard:
             greeted = await call(reader, writer, self.own, self._key)
             if greeted.peer.name != name:
                 raise LinkError(f"{address} is {greeted.peer.name}, not {name}")
+            link = Link(reader, writer, greeted, self._codec, self._limits, dialled=True)
         except (LinkError, OSError, TimeoutError, ValueError) as error:
             _log.info("cannot reach %s at %s: %s", name, address, error)
-            self._not_before[name] = time.monotonic() + AGAIN
-            del self._calls[name]
-            if writer is not None:
-                writer.close()
-            return
-        waiting = self._calls.pop(name)
-        await self._run(Link(reader, writer, greeted, self._codec, self._limits, dialled=True), waiting)
+        finally:
+            waiting = self._calls.pop(name)
+            if link is None:
+                self._not_before[name] = time.monotonic() + AGAIN
+                if writer is not None:
+                    writer.close()
+        if link is not None:
+            await self._run(link, waiting)
 
     async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
         if self._strangers >= STRANGERS:

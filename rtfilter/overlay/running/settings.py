@@ -71,7 +71,11 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def url(self) -> str:
         """Of the database."""
-        return os.environ.get(DATABASE) or f"sqlite:///{self.data / 'broker.sqlite'}"
+        given = os.environ.get(DATABASE)
+        if not given:
+            return f"sqlite:///{self.data / 'broker.sqlite'}"
+        driver, _, rest = given.partition("://")
+        return f"postgresql+psycopg://{rest}" if driver in ("postgres", "postgresql") else given
 
     @property
     def limits(self) -> Limits:

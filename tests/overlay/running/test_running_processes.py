@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from processes import Subscriber, processes
 
+import postgresql
 from rtfilter.cli import main
 from rtfilter.overlay.running.client import RefusedError, asked
 from rtfilter.overlay.running.client_messages import Cut
@@ -172,6 +173,14 @@ def test_what_a_killed_broker_has_stored_arrives_though_its_publisher_is_gone(tm
                         await asyncio.sleep(0.1)
 
         run(script)
+
+
+@pytest.mark.needs("postgresql")
+def test_brokers_go_on_from_one_database_of_postgresql(tmp_path, monkeypatch):
+    with postgresql.running() as server:
+        monkeypatch.setenv("RTFILTER_DATABASE", server.url)
+        test_a_killed_broker_goes_on_where_it_was(tmp_path)
+        assert not list(tmp_path.glob("*/*.sqlite"))
 
 
 def test_alerts_arrive_though_the_root_is_killed(tmp_path):

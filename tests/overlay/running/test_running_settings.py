@@ -75,6 +75,15 @@ def test_event_types_are_schemas(tmp_path):
             event_types(file)
 
 
+def test_the_database_is_a_file_or_what_the_variable_names(monkeypatch):
+    told = settings(PointSettings, key="k", data="d")
+    monkeypatch.delenv("RTFILTER_DATABASE", raising=False)
+    assert told.url == "sqlite:///d/broker.sqlite"
+    for given in ("postgresql://u@h/n", "postgresql+psycopg://u@h/n"):
+        monkeypatch.setenv("RTFILTER_DATABASE", given)
+        assert told.url == "postgresql+psycopg://u@h/n"
+
+
 def test_addresses_have_two_parts():
     assert host_and_port("[::1]:17470") == ("::1", 17_470)
     for wrong in ("", "host", "host:", ":1", "host:70000", "host:-1"):

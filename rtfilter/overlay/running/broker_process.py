@@ -1,0 +1,239 @@
+"""A broker as a process: sockets, a clock and a database around its machines."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rtfilter.events.schema import Schema
+from rtfilter.overlay.broker import Broker, Out
+from rtfilter.overlay.membership import (
+    RENDEZVOUS_POINT,
+    Audience,
+    Contact,
+    Membership,
+)
+from rtfilter.overlay.router import Router
+from rtfilter.overlay.running.client_messages import Description, Known
+from rtfilter.overlay.running.clients import Clients, Work
+from rtfilter.overlay.running.datagrams import Datagrams, Group
+from rtfilter.overlay.running.greeting import Hello
+from rtfilter.overlay.running.keys import Key, Role
+from rtfilter.overlay.running.links import Goodbye, Link
+from rtfilter.overlay.running.metrics import BrokerMetrics, Delays, Snapshot, on_loop
+from rtfilter.overlay.running.process import Process, now
+from rtfilter.overlay.running.settings import POINT, BrokerSettings, host_and_port
+from rtfilter.overlay.sending import Message, Send
+from rtfilter.store.brokers import BrokerStore, Memory
+from rtfilter.watch.metrics import serve
+
+DELAYS: Final = 10_000
+"""Delays that wait to be counted."""
+
+
+class BrokerProcess(Process):
+    """A broker.
+
+    Parameters
+    ----------
+    settings : BrokerSettings
+    types : mapping of str to Schema
+    key : Key
+    store : BrokerStore
+    address : str
+        Where others reach it.
+    """
+
+    settings: BrokerSettings
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        types: Mapping[str, Schema],
+        key: Key,
+        store: BrokerStore,
+        address: str,
+    ) -> None:
+        super().__init__(settings, Hello(Role.BROKER, settings.name, settings.home, address), key, store)
+        self._term = int.from_bytes(store.memory() or b"", "big")
+        router = Router(
+            settings.name, store.incarnation, types, settings.strategy, covering=True, grace=settings.grace
+        )
+        self.membership = Membership(
+            Contact(settings.name, settings.home, address),
+            settings.times,
+            store.incarnation,
+            store.incarnation,
+            self._term,
+        )
+        self.broker = Broker(router, self.membership)
+        self.clients = Clients(self.broker, int(1000 * time.time()), settings.patience)
+        self._links: dict[str, Link] = {}  # of clients, by name
+        self._elections, self._designated = 0, ""
+        self._moves, self._parent = 0, ""
+        self._delays = Delays()
+        self._group: Group | None = None
+        if settings.group:
+            datagrams = Datagrams(key, settings.home, settings.name, store.incarnation, self.codec)
+            place = host_and_port(settings.group)
+            self._group = Group(datagrams, self._hear_datagram, *place, settings.interface)
+
+    async def _start(self) -> None:
+        _warm()
+        if self._group is not None:
+            await self._group.join()
+        kept = self.store.subscriptions(), self.store.publications()
+        self._do(self.clients.restore(*kept, now()))
+
+    async def run(self, bound: socket.socket, started: Callable[[], None]) -> int:
+        """See `Process.run`."""
+        stop: Callable[[], None] | None = None
+        if self.settings.metrics_port is not None:
+            metrics = BrokerMetrics(on_loop(asyncio.get_running_loop(), self.snapshot))
+            stop = serve(metrics.registry, self.settings.metrics_port, self.settings.host)
+        try:
+            return await super().run(bound, started)
+        finally:
+            if stop is not None:
+                await asyncio.to_thread(stop)
+            if self._group is not None:
+                self._group.leave()
+
+    # -- what comes ----------------------------------------------------------------------------------
+
+    def linked(self, link: Link) -> None:
+        """See `Hears`."""
+        name = link.peer.name
+        if link.peer.role is Role.CLIENT:
+            former = self._links.get(name)
+            self._links[name] = link
+            if former is not None:
+                former.end("another connection has the same name")
+            self._do(self.clients.joined(name, now()))
+        elif link.peer.address:
+            self._do(Work([], self.broker.linked(name, now())))
+
+    def lost(self, link: Link) -> None:
+        """See `Hears`."""
+        name = link.peer.name
+        if self._links.get(name) is link:
+            del self._links[name]
+            self.clients.left(name, now())
+        elif link.peer.role is Role.BROKER and link.peer.address:
+            self._do(Work([], self.broker.lost(name, now())))
+
+    def hear(self, link: Link, message: Message) -> None:
+        """See `Hears`."""
+        peer = link.peer
+        if peer.role is Role.CLIENT:
+            if self._links.get(peer.name) is link:
+                self._do(self.clients.hear(peer.name, message, now()))
+        elif not peer.address:
+            self._administer(link, message)
+        else:
+            name = RENDEZVOUS_POINT if peer.name == POINT else peer.name
+            self._do(Work([], self.broker.receive(message, name, peer.cluster, now())))
+
+    def _hear_datagram(self, sender: str, message: Message) -> None:
+        if sender not in self.board.refused:
+            self._do(Work([], self.broker.receive(message, sender, self.settings.home, now())))
+
+    def _due(self, now: float) -> None:
+        self._do(Work([], self.broker.tick(now)))
+        self._do(self.clients.tick(now))
+
+    # -- what goes -----------------------------------------------------------------------------------
+
+    def _do(self, work: Work) -> None:
+        work = self.clients.passed(work, now())
+        place = self.membership.place
+        if place.designated and place.designated != self._designated:
+            self._elections, self._designated = self._elections + 1, place.designated
+        if place.parent and place.parent != self._parent:
+            self._moves, self._parent = self._moves + 1, place.parent
+        if len(self.clients.delays) > DELAYS:  # nobody asks for metrics
+            self._delays.counted(self.clients.delays)
+        if self.membership.term != self._term:
+            self._term = self.membership.term
+            work.changes.append(Memory(self._term.to_bytes(8, "big")))
+        self.keeper.do(work)
+
+    def _send(self, one: Out) -> None:
+        self.counts[type(one.message).__name__] += 1
+        if isinstance(one, Send):
+            link = self._links.get(one.to.name)
+            if link is not None and isinstance(one.message, Goodbye):
+                link.end(one.message.reason)
+            elif link is not None:
+                link.send(one.message)
+            return
+        match one.to.audience:
+            case Audience.BROKER:
+                self.board.send(one.to.name, one.to.address, one.message)
+            case Audience.RENDEZVOUS:
+                self.board.send(POINT, self.settings.rendezvous, one.message)
+            case Audience.CLUSTER:
+                if self._group is None or not self._group.send(one.message):
+                    for fellow in self._fellows():
+                        self.board.send(fellow.name, fellow.address, one.message)
+
+    def _fellows(self) -> list[Contact]:
+        """All others of the cluster that are known."""
+        known = self.settings.known | self.membership.contacts
+        return [
+            contact
+            for contact in known.values()
+            if contact.cluster == self.settings.home and contact.name != self.settings.name
+        ]
+
+    # -- what it is ----------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Sizes and counts of all parts, JSON-able."""
+        place = self.broker.place
+        return {
+            "router": self.broker.router.stats(),
+            "clients": self.clients.stats(),
+            "sent": dict(self.counts),
+            "process": {
+                "term": self.membership.term,
+                "links": len(self.board.brokers),
+                "reached": int(place.root or bool(place.parent)),
+                "elections": self._elections,
+                "moves": self._moves,
+                "datagrams_refused": 0 if self._group is None else self._group.refused,
+            },
+        }
+
+    def snapshot(self) -> Snapshot:
+        """How it is, for metrics."""
+        stats = self.stats()
+        return Snapshot(stats, stats.pop("sent"), self._delays.counted(self.clients.delays))
+
+    def _describe(self) -> Description:
+        place, contacts = self.membership.place, self.membership.contacts
+        known = {name: Known(*contact) for name, contact in contacts.items()}
+        return Description(
+            Known(*self.membership.contact),
+            place.designated,
+            tuple(known[name] for name in sorted(place.members) if name in known),
+            place.parent,
+            tuple(known[name] for name in sorted(place.links.values()) if name in known),
+            place.root,
+            self.stats(),
+            tuple(sorted(self.board.refused)),
+        )
+
+
+def _warm() -> None:
+    """Load the kernels, or compile them, before others rely on this broker: it would be silent meanwhile."""
+    router = Router("warm", 1, {"": Schema({"x": float, "s": str})})
+    ids = [router.subscribe("", "", f"x > {low} AND s = 'a'", 0.0)[0] for low in range(3)]
+    for _ in range(2):
+        router.publish("", "", {"x": 1.5, "s": "a"}, 0.0)
+        for id in ids:
+            router.unsubscribe(id, 0.0)
+        router.subscribe("", "", "x > 1", 0.0)

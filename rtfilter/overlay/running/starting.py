@@ -1,0 +1,78 @@
+"""Starts a process, and runs it until a signal tells to end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, closing
+
+from rtfilter.events.schema import Schema
+from rtfilter.overlay.running.broker_process import BrokerProcess
+from rtfilter.overlay.running.keys import Key
+from rtfilter.overlay.running.point_process import PointProcess
+from rtfilter.overlay.running.process import Process
+from rtfilter.overlay.running.settings import POINT, BrokerSettings, PointSettings
+from rtfilter.store.brokers import BrokerStore
+from rtfilter.store.database import engine
+from rtfilter.store.folder import locked
+
+
+def run(
+    settings: BrokerSettings | PointSettings,
+    types: Mapping[str, Schema],
+    started: Callable[[str], None],
+) -> int:
+    """Run a process until a signal tells to end; returns the exit code.
+
+    Parameters
+    ----------
+    settings : BrokerSettings or PointSettings
+    types : mapping of str to Schema
+        Of a broker.
+    started : callable
+        Gets the address when others can connect.
+
+    Raises
+    ------
+    RTFilterError, OSError, sqlalchemy.exc.SQLAlchemyError
+    """
+    return asyncio.run(_run(settings, types, started))
+
+
+async def _run(
+    settings: BrokerSettings | PointSettings, types: Mapping[str, Schema], started: Callable[[str], None]
+) -> int:
+    key = Key.read(settings.key)
+    async with AsyncExitStack() as stack:
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stack.enter_context(locked(settings.data))
+        bound = stack.enter_context(closing(_bound(settings.host, settings.port)))
+        address = f"{_shown(settings.host)}:{bound.getsockname()[1]}"
+        database = engine(settings.url)
+        stack.callback(database.dispose)
+        process: Process
+        if isinstance(settings, BrokerSettings):
+            address = settings.address or address
+            process = BrokerProcess(settings, types, key, BrokerStore(database, settings.name), address)
+        else:
+            process = PointProcess(settings, key, BrokerStore(database, POINT), address)
+        for one in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(one, process.end)
+        return await process.run(bound, lambda: started(address))
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise OSError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
+    return made
