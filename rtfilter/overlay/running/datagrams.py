@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rtfilter.overlay.names import Whole
 from rtfilter.overlay.running.codec import Codec, encoded
 from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.keys import BYTES, Key, mac
@@ -31,8 +32,8 @@ _log = logging.getLogger(__name__)
 
 class _Envelope(msgspec.Struct, frozen=True, array_like=True):
     sender: str
-    incarnation: int
-    number: int
+    incarnation: Whole
+    number: Whole
     body: bytes
 
 
