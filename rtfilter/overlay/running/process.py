@@ -39,7 +39,14 @@ from rtfilter.overlay.running.keeping import Keeper
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.links import Link, Switchboard
 from rtfilter.overlay.running.metrics import BrokerMetrics, Delays, Snapshot, on_loop
-from rtfilter.overlay.running.settings import POINT, BrokerSettings, Common, PointSettings, host_and_port
+from rtfilter.overlay.running.settings import (
+    POINT,
+    BrokerSettings,
+    Common,
+    PointSettings,
+    SettingsError,
+    host_and_port,
+)
 from rtfilter.overlay.sending import Message, Send
 from rtfilter.store.brokers import BrokerStore, Memory
 from rtfilter.store.database import engine
@@ -104,7 +111,8 @@ class Process:
         for one in (*work, ended):
             one.cancel()
         for one in failed:
-            _log.critical("the process ends: %s", one.exception())
+            error = one.exception()
+            _log.critical("the process ends: %s", getattr(error, "orig", None) or error)
         if not failed:
             with suppress(SQLAlchemyError, TakenError):
                 await self.keeper.flush()
@@ -420,6 +428,8 @@ async def _run(
     settings: BrokerSettings | PointSettings, types: Mapping[str, Schema], started: Callable[[str], None]
 ) -> int:
     key = Key.read(settings.key)
+    if key.of(Role.BROKER) is None:
+        raise SettingsError(f"{settings.key} holds the key of {key.role}s; this needs that of the network")
     async with AsyncExitStack() as stack:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         stack.enter_context(locked(settings.data))
