@@ -144,7 +144,7 @@ def drawn(cell: Cell, events: int, seed: int) -> World:
         high[own] = np.minimum(begin + width, np.nextafter(end, 0))
         within = outer + np.flatnonzero(wanted[outer:] == kind)
         around = rng.choice(own, len(within))
-        ends = np.sort(rng.random((len(within), 2)), axis=1) * (high - low)[around, None]
+        ends = np.sort(rng.random((len(within), 2)), axis=1) * (high[around] - low[around])[:, None]
         low[within], high[within] = low[around] + ends[:, 0], low[around] + ends[:, 1]
     types = rng.integers(cell.types, size=events)
     few = events // 2 if cell.matching < 1 else events

@@ -145,7 +145,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _key(arguments: argparse.Namespace) -> int:
     from rtfilter.overlay.running.keys import Key, Role
 
-    key = Key.new() if arguments.of is None else Key.read(arguments.of).of(Role.CLIENT)
+    network = Key.new() if arguments.of is None else Key.read(arguments.of)
+    if network.of(Role.BROKER) is None:
+        raise CommandError(f"{arguments.of} holds the key of {network.role}s; give that of the network")
+    key = network if arguments.of is None else network.of(Role.CLIENT)
     assert key is not None
     key.write(arguments.file)
     say(f"wrote {arguments.file}: the key of {key.role}s")

@@ -8,9 +8,11 @@ both ends tell each other all that they want.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from rtfilter.errors import RTFilterError
 from rtfilter.overlay.membership import MESSAGES, Audience, Contact, Dispatch, Membership, Missed
 from rtfilter.overlay.membership.contacts import to_broker
 from rtfilter.overlay.names import Connection, EventId, Kind, SubscriptionId, link, member
@@ -21,6 +23,7 @@ from rtfilter.overlay.sending import Message, Send
 
 Out = Dispatch | Send
 """What a broker wants sent: to brokers, its cluster or the rendezvous point, or, as a `Send`, to a client."""
+_log = logging.getLogger(__name__)
 _ROUTING: Final = "rtfilter.overlay.routing_messages"
 
 
@@ -107,10 +110,18 @@ class Broker:
             if isinstance(one.message, Missed):
                 out += self._missed(one.message.sender, now)
             elif one.to.audience is Audience.ROUTER:
-                out += self._routed(self.router.receive(one.message, member(one.to.name), now), now)
+                out += self._multicast(one.message, one.to.name, now)
             else:
                 out.append(one)
         return out + self._moved(now)
+
+    def _multicast(self, message: Message, broker: str, now: float) -> list[Out]:
+        """Pass on what a member has multicast; drop what no router takes: others wait behind it."""
+        try:
+            return self._routed(self.router.receive(message, member(broker), now), now)
+        except (RTFilterError, TypeError, ValueError) as error:
+            _log.warning("a multicast of %s is dropped: %s", broker, error)
+            return []
 
     def _missed(self, broker: str, now: float) -> list[Out]:
         """Multicasts of a member are lost for good, as if its connection had been."""

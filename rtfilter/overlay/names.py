@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from msgspec import Meta
+
+Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""A number in a message: what a database takes, and one more is still a number on the wire."""
 
 
 class SubscriptionId(NamedTuple):
@@ -20,8 +25,8 @@ class SubscriptionId(NamedTuple):
     """
 
     origin: str
-    incarnation: int
-    number: int
+    incarnation: Whole
+    number: Whole
 
 
 class EventId(NamedTuple):
@@ -36,8 +41,8 @@ class EventId(NamedTuple):
     """
 
     origin: str
-    incarnation: int
-    number: int
+    incarnation: Whole
+    number: Whole
 
 
 class Kind(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rtfilter.overlay.choosing import Load
-from rtfilter.overlay.names import Connection, EventId, SubscriptionId
+from rtfilter.overlay.names import Connection, EventId, SubscriptionId, Whole
 from rtfilter.overlay.sending import Message
 
 
@@ -107,9 +107,9 @@ class Event(Message, frozen=True):
     id: EventId
     type: str
     values: dict[str, Any]
-    attempt: int = 1
+    attempt: Whole = 1
     rising: bool = False
-    epoch: int = 0
+    epoch: Whole = 0
 
 
 class Notify(Message, frozen=True):
@@ -139,7 +139,7 @@ class Acknowledge(Message, frozen=True):
     """
 
     id: EventId
-    attempt: int = 1
+    attempt: Whole = 1
     rising: bool = False
     own: bool = False
 

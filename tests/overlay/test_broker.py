@@ -150,3 +150,18 @@ def test_a_new_link_asks_for_all_that_is_wanted():
     (asked,) = a1.linked("b1", network.now)
     assert isinstance(asked.message, Subscriptions)
     assert asked.message.ask
+
+
+@pytest.mark.parametrize(
+    "body",
+    [GivenUp("a2", 1, 1), {"no": "message"}, Event(EventId("p", 1, 1), "tirade", {})],
+    ids=["not of routers", "none", "type"],
+)
+def test_a_multicast_that_no_router_takes_ends_nothing(body, caplog):
+    network = settled("a2")
+    network.subscribe("a1", "ann", "x > 1")
+    a1, a2 = network.brokers["a1"], network.brokers["a2"]
+    (sent,) = a2.membership.multicast(body, network.now)
+    a1.receive(sent.message, "a2", "A", network.now)
+    assert "a multicast of a2 is dropped" in caplog.text
+    assert publish(network, "a2", 3.0) == {("ann", 3.0): 1}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from rtfilter.overlay.names import Whole
 from rtfilter.overlay.sending import Message
 
 
@@ -43,7 +44,7 @@ class Neighbour(NamedTuple):
     cluster: str
     designated: Contact
     members: tuple[Contact, ...]
-    term: int = 0
+    term: Whole = 0
 
 
 class Standing(NamedTuple):
@@ -64,7 +65,7 @@ class Standing(NamedTuple):
     parent: Neighbour | None = None
     children: tuple[Neighbour, ...] = ()
     path: tuple[str, ...] = ()
-    root_term: int = 0
+    root_term: Whole = 0
 
     @property
     def root(self) -> bool:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rtfilter.overlay.membership.contacts import TO_CLUSTER, Contact, Dispatch, Standing, to_broker
 from rtfilter.overlay.membership.settings import Settings
+from rtfilter.overlay.names import Whole
 from rtfilter.overlay.sending import Message
 
 
@@ -30,8 +31,8 @@ class Member(NamedTuple):
     """
 
     contact: Contact
-    incarnation: int
-    number: int = 0
+    incarnation: Whole
+    number: Whole = 0
 
 
 class Registration(Message, frozen=True):
@@ -44,7 +45,7 @@ class Heartbeat(Message, frozen=True):
     """The designated broker says to all members that it lives, and what the cluster is."""
 
     contact: Contact
-    term: int
+    term: Whole
     members: tuple[Member, ...]
     standing: Standing
 
@@ -66,7 +67,7 @@ class View(NamedTuple):
         Who should claim now; empty: nobody.
     """
 
-    term: int
+    term: Whole
     designated: str
     members: tuple[Member, ...]
     silent: frozenset[str] = frozenset()

@@ -18,6 +18,7 @@ from rtfilter.overlay.membership.recovery import Probed, Search
 from rtfilter.overlay.membership.rendezvous_point import ClaimRoot, Root, ask
 from rtfilter.overlay.membership.settings import Settings
 from rtfilter.overlay.membership.walk import Look, Request, Walk, walk
+from rtfilter.overlay.names import Whole
 from rtfilter.overlay.sending import Message
 
 
@@ -25,7 +26,7 @@ class Ping(Message, frozen=True):
     """Asks the designated broker of a cluster for its children; how long that takes is the distance."""
 
     contact: Contact
-    walk: int
+    walk: Whole
     """Of the one that asks: a late answer to an earlier walk is no distance."""
 
 
@@ -33,7 +34,7 @@ class Pong(Message, frozen=True):
     """The answer of a designated broker to a ping; others do not answer."""
 
     contact: Contact
-    walk: int
+    walk: Whole
     children: tuple[Contact, ...]
     """The designated brokers of its children."""
 
@@ -42,14 +43,14 @@ class JoinRequest(Message, frozen=True):
     """A cluster wants to be a child."""
 
     cluster: Neighbour
-    attempt: int
+    attempt: Whole
     """Of its request; an answer to an earlier one does not count."""
 
 
 class JoinAnswer(Message, frozen=True):
     """Whether it may."""
 
-    attempt: int
+    attempt: Whole
     reason: str = ""
     """Why not; empty: accepted."""
     again: bool = False
@@ -85,7 +86,7 @@ class Joined(NamedTuple):
 
     parent: Neighbour | None = None
     path: tuple[str, ...] = ()
-    root_term: int = 0
+    root_term: Whole = 0
 
 
 class Joining:

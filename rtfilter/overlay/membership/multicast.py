@@ -15,6 +15,7 @@ from typing import Any
 from rtfilter.overlay.membership.contacts import TO_CLUSTER, Contact, Dispatch, to_broker, to_router
 from rtfilter.overlay.membership.election import Member
 from rtfilter.overlay.membership.settings import Settings
+from rtfilter.overlay.names import Whole
 from rtfilter.overlay.sending import Message
 
 AT_ONCE = 64
@@ -25,8 +26,8 @@ class Numbered(Message, frozen=True):
     """A multicast, with its number."""
 
     sender: str
-    incarnation: int
-    number: int
+    incarnation: Whole
+    number: Whole
     body: Any
     """The message that is multicast. Over a wire it arrives as a dict, to be converted by its tag."""
 
@@ -36,18 +37,18 @@ class Lacking(Message, frozen=True):
 
     contact: Contact
     """Who asks."""
-    incarnation: int
+    incarnation: Whole
     """Of the sender."""
-    first: int
-    last: int
+    first: Whole
+    last: Whole
 
 
 class GivenUp(Message, frozen=True):
     """A sender no longer has what it is asked for."""
 
     sender: str
-    incarnation: int
-    kept: int
+    incarnation: Whole
+    kept: Whole
     """The first number that it still has."""
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rtfilter.overlay.membership.contacts import TO_RENDEZVOUS, Contact, Dispatch, Neighbour, to_broker
 from rtfilter.overlay.membership.settings import DEFAULT, Settings
+from rtfilter.overlay.names import Whole
 from rtfilter.overlay.sending import Message
 
 
@@ -26,7 +27,7 @@ class Root(NamedTuple):
     """
 
     cluster: Neighbour
-    term: int
+    term: Whole
 
 
 class AskRoot(Message, frozen=True):
@@ -41,7 +42,7 @@ class ClaimRoot(Message, frozen=True):
     cluster: Neighbour
     failed: str
     """The cluster that has failed; empty: there was none."""
-    term: int
+    term: Whole
     """Of the root that has failed, as registered; 0: there was none."""
 
 

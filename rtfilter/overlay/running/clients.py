@@ -7,6 +7,7 @@ held until all clients have the event to whom it was delivered, so publishers kn
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -38,6 +39,7 @@ SLOWER: Final = 2.0
 
 UNTAKEN: Final = 10_000
 """Most events that are remembered as not taken: what is asked about is among the last."""
+_log = logging.getLogger(__name__)
 
 
 class Patience(NamedTuple):
@@ -183,7 +185,12 @@ class Clients:
                 attempt = self._attempts + int(1000 * (now - self._started)) + 2
                 self.resent += 1
                 one = pending.publish
-                work.out.extend(self.broker.publish(pending.client, one.type, one.values, now, id, attempt))
+                try:
+                    out = self.broker.publish(pending.client, one.type, one.values, now, id, attempt)
+                except (RTFilterError, ValueError) as error:  # stored under other event types
+                    self._give_up(id, str(error), work)
+                else:
+                    work.out.extend(out)
         for name, found in list(self._clients.items()):
             idle_since = found.took_at if found.missing and found.gone_at is None else found.gone_at
             if idle_since is not None and now >= idle_since + self.patience.linger:
@@ -266,6 +273,7 @@ class Clients:
                 work.out.append(Send(client(name), Wanted(want.key)))
             return
         try:
+            _require_keepable(want.key, want.condition)
             id, out = self.broker.subscribe(name, want.type, want.condition, now)
         except (RTFilterError, ValueError) as error:
             work.out.append(Send(client(name), Refused(want.key, str(error))))
@@ -294,6 +302,7 @@ class Clients:
                 return
             pending = _Pending(name, publish, now, now + self.patience.again, SLOWER * self.patience.again)
             try:
+                _require_keepable(id.origin)
                 out = self.broker.publish(name, publish.type, publish.values, now, id)
             except (RTFilterError, ValueError) as error:
                 work.out.append(Send(client(name), Refused("", str(error), id)))
@@ -307,6 +316,13 @@ class Clients:
     def _put(self, pending: _Pending) -> None:
         self._pending[pending.publish.id] = pending
         self._unacknowledged[pending.client] += 1
+
+    def _give_up(self, id: EventId, reason: str, work: Work) -> None:
+        pending = self._pending.pop(id)
+        self._unacknowledged[pending.client] -= 1
+        _log.warning("an event of %s is dropped, and was not acknowledged: %s", pending.client, reason)
+        work.changes.append(Settled(*id))
+        work.out.append(Send(client(pending.client), Refused("", reason, id)))
 
     def _has(self, found: _Client, id: EventId, work: Work) -> None:
         self._needs_no_more(found, id, work)
@@ -333,3 +349,9 @@ class Clients:
             "held": len(self._held),
             "resent": self.resent,
         }
+
+
+def _require_keepable(*texts: str) -> None:
+    """Refuse what PostgreSQL takes in no text."""
+    if any("\0" in text for text in texts):
+        raise ValueError("a text has the character 0, which no database keeps; leave it out")

@@ -12,11 +12,12 @@ import logging
 import socket
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
+from rtfilter.errors import RTFilterError
+from rtfilter.overlay.names import Whole
 from rtfilter.overlay.running.codec import Codec, encoded
 from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.keys import BYTES, Key, mac
@@ -31,8 +32,8 @@ _log = logging.getLogger(__name__)
 
 class _Envelope(msgspec.Struct, frozen=True, array_like=True):
     sender: str
-    incarnation: int
-    number: int
+    incarnation: Whole
+    number: Whole
     body: bytes
 
 
@@ -182,9 +183,13 @@ class Group(asyncio.DatagramProtocol):
             self.refused += 1
             _log.debug("%s, from %s", error, addr)
             return
-        if found is not None:
-            with suppress(LinkError):
-                self._hear(*found)
+        if found is None:
+            return
+        try:
+            self._hear(*found)
+        except (RTFilterError, ValueError) as error:  # of the message, by one who has the key
+            self.refused += 1
+            _log.warning("a datagram of %s is dropped: %s", found[0], error)
 
     def error_received(self, exc: Exception) -> None:
         """Go on: what was not sent is repaired."""

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from rtfilter.overlay.names import Whole
 from rtfilter.overlay.running.frames import LinkError, Seal, plain, read
 from rtfilter.overlay.running.keys import Key, Role, mac
 
@@ -50,7 +51,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     cluster: str = ""
     address: str = ""
-    incarnation: int = 0
+    incarnation: Whole = 0
     nonce: bytes = b""
     protocol: int = PROTOCOL
 
@@ -115,7 +116,7 @@ def _understood(said: bytes) -> Hello:
         raise LinkError("this is no greeting") from None
     if peer.protocol != PROTOCOL:
         raise LinkError(f"{peer.name} speaks version {peer.protocol} of the protocol, not {PROTOCOL}")
-    if not peer.name or len(peer.nonce) != _NONCE:
+    if not peer.name or "\0" in peer.name or len(peer.nonce) != _NONCE:
         raise LinkError("this is no greeting")
     return peer
 

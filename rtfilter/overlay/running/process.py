@@ -80,7 +80,8 @@ class Process:
         for one in (*work, ended):
             one.cancel()
         for one in failed:
-            _log.critical("the process ends: %s", one.exception())
+            error = one.exception()
+            _log.critical("the process ends: %s", getattr(error, "orig", None) or error)
         if not failed:
             with suppress(SQLAlchemyError, TakenError):
                 await self.keeper.flush()

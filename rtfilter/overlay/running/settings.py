@@ -19,6 +19,7 @@ from rtfilter.overlay import membership
 from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.running.clients import Patience
 from rtfilter.overlay.running.links import Limits
+from rtfilter.overlay.strategies import strategy_of
 
 POINT: Final = "rendezvous"
 """How the rendezvous point is called on connections; no broker may be."""
@@ -140,6 +141,7 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         if self.name == POINT:
             raise ValueError(f"a broker cannot be called {POINT}")
+        strategy_of(self.strategy)
         for place in (self.rendezvous, *filter(None, (self.address, self.group))):
             host_and_port(place)
         self.known  # noqa: B018  # refuses what is none
@@ -156,7 +158,9 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The peers by name."""
         found = {}
         for peer in self.peers:
-            name, _, address = peer.partition("=")
+            name, told, address = peer.partition("=")
+            if not name or not told:
+                raise SettingsError(f"--peer: {peer!r:.80} is not NAME=HOST:PORT")
             host_and_port(address)
             found[name] = Contact(name, self.home, address)
         return found

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack, closing
 
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.running.broker_process import BrokerProcess
-from rtfilter.overlay.running.keys import Key
+from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.point_process import PointProcess
 from rtfilter.overlay.running.process import Process
-from rtfilter.overlay.running.settings import POINT, BrokerSettings, PointSettings
+from rtfilter.overlay.running.settings import POINT, BrokerSettings, PointSettings, SettingsError
 from rtfilter.store.brokers import BrokerStore
 from rtfilter.store.database import engine
 from rtfilter.store.folder import locked
@@ -45,6 +45,8 @@ async def _run(
     settings: BrokerSettings | PointSettings, types: Mapping[str, Schema], started: Callable[[str], None]
 ) -> int:
     key = Key.read(settings.key)
+    if key.of(Role.BROKER) is None:
+        raise SettingsError(f"{settings.key} holds the key of {key.role}s; this needs that of the network")
     async with AsyncExitStack() as stack:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         stack.enter_context(locked(settings.data))

@@ -2,6 +2,7 @@
 
 from itertools import count, pairwise
 
+import msgspec
 import pytest
 
 from rtfilter.events.schema import Schema
@@ -107,8 +108,9 @@ def test_a_subscription_takes_the_place_of_one_of_the_same_key(site):
         (Want("k", "trade", "y > 0"), "y"),
         (Want("k", "trade", "x >"), "x >"),
         (Want("k", "tirade", "x > 0"), "tirade"),
+        (Want("k", "trade", "x > 0 /*\0*/"), "character 0"),
     ],
-    ids=["attribute", "syntax", "type"],
+    ids=["attribute", "syntax", "type", "not kept"],
 )
 def test_a_subscription_that_cannot_be_is_refused_with_the_reason(site, want, reason):
     ((who, refused),) = site.says("ann", want)
@@ -139,7 +141,8 @@ def test_an_event_that_nobody_wants_arrives_at_once(site):
 
 
 def test_an_event_that_cannot_be_read_is_refused(site):
-    for wrong in (event(float("nan")), Publish(EventId("p", 1, 1), "tirade", {})):
+    unkept = Publish(EventId("\0", 1, 1), "trade", {"x": 1.0})
+    for wrong in (event(float("nan")), Publish(EventId("p", 1, 1), "tirade", {}), unkept):
         ((who, refused),) = site.says("bob", wrong)
         assert (who, type(refused), refused.id) == ("bob", Refused, wrong.id)
     assert len(site.kept) == 1
@@ -267,6 +270,18 @@ def test_a_later_incarnation_goes_on(site):
     assert later.says("ann", ANY) == [("ann", Wanted("any"))]
     assert ("bob", Arrived(one.id)) in later.says("ann", Have(one.id))
     assert later.kept == [Settled(*one.id)]
+
+
+def test_what_was_stored_under_other_types_is_dropped_and_ends_nothing(caplog):
+    site = Alone()
+    stored = Publication("client bob", 1, 1, "bob", "tirade", msgspec.msgpack.encode({"x": 1.0}))
+    wish = Subscription("ann", "k", "tirade", "x > 0")
+    site.do(site.clients.restore([wish], [stored], site.now))
+    ((who, refused),) = site.pass_(2)
+    assert (who, refused.id) == ("bob", EventId("client bob", 1, 1))
+    assert site.kept == [Settled("client bob", 1, 1)]
+    assert "bob is dropped, and was not acknowledged: unknown event type 'tirade'" in caplog.text
+    assert site.clients.stats()["unacknowledged"] == 0
 
 
 def test_what_no_client_says_is_refused(site):

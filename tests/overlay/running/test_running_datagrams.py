@@ -3,7 +3,7 @@
 import pytest
 
 from rtfilter.overlay.running.codec import Codec
-from rtfilter.overlay.running.datagrams import WINDOW, Datagrams
+from rtfilter.overlay.running.datagrams import WINDOW, Datagrams, Group
 from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.keys import Key
 from rtfilter.overlay.running.links import Goodbye
@@ -59,3 +59,16 @@ def test_a_former_incarnation_is_not_heard_any_more():
     old = former.write(Goodbye("old"))
     assert other.read(now.write(Goodbye("new"))) == ("a1", Goodbye("new"))
     assert other.read(old) is None
+
+
+def test_what_is_wrong_with_a_message_is_told_in_a_line_and_counted(caplog):
+    def hear(sender, message):
+        raise ValueError("no broker says it")
+
+    group = Group(of("a2"), hear, "239.17.4.71", 17473)
+    for datagram in (of("a1").write(Goodbye("x")), b"x" * 50, b""):
+        group.datagram_received(datagram, ("127.0.0.1", 1))
+    assert group.refused == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "a datagram of a1 is dropped: no broker says it"
+    ]

@@ -225,10 +225,11 @@ def test_rubbish_ends_its_link_with_a_reason_and_no_other(rubbish, reason):
         plain(b"\xc1"),
         plain(b"x" * 5000),
         plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"short"))),
+        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z\0", nonce=b"n" * 16))),
         plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"n" * 16, protocol=2))),
         plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"n" * 16))) + plain(b"x" * 32),
     ],
-    ids=["HTTP", "rubbish", "long", "no nonce", "version", "no code"],
+    ids=["HTTP", "rubbish", "long", "no nonce", "no name", "version", "no code"],
 )
 def test_strangers_are_shown_out(said):
     async def script():

@@ -89,6 +89,16 @@ def test_a_wrong_key_is_told_and_gets_nowhere(pair, tmp_path, capsys):
     assert "needs that of brokers" in capsys.readouterr().err
 
 
+def test_the_key_of_clients_runs_no_broker_and_makes_no_keys(tmp_path, capsys):
+    Key.new().of(Role.CLIENT).write(tmp_path / "client.key")
+    client_key = str(tmp_path / "client.key")
+    assert main(["broker", "rendezvous", "--key", client_key, "--data", str(tmp_path / "point")]) == 2
+    assert "client.key holds the key of clients; this needs that of the network" in capsys.readouterr().err
+    assert main(["broker", "key", str(tmp_path / "new.key"), "--of", client_key]) == 2
+    assert "client.key holds the key of clients; give that of the network" in capsys.readouterr().err
+    assert not (tmp_path / "new.key").exists()
+
+
 def test_commands_subscribe_publish_and_draw(pair, tmp_path, capsys):
     (tmp_path / "events.jsonl").write_text("".join(json.dumps({"x": float(x)}) + "\n" for x in range(6)))
     key = ["--key", str(pair.folder / "client.key")]
