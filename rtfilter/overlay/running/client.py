@@ -31,7 +31,7 @@ from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.greeting import Hello, call
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.links import Goodbye, Limits, Link
-from rtfilter.overlay.running.settings import host_and_port
+from rtfilter.overlay.running.settings import POINT, host_and_port
 from rtfilter.overlay.sending import Message
 
 WITHIN: Final = 5.0
@@ -223,7 +223,10 @@ async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
     try:
         if own is None:
             raise LinkError(f"the key of a {key.role} is not enough; this needs that of brokers")
-        return Link(reader, writer, await call(reader, writer, hello, own), codec, Limits(), dialled=True)
+        greeted = await call(reader, writer, hello, own)
+        if hello.role is Role.CLIENT and greeted.peer.name == POINT:
+            raise LinkError(f"at {address} is the rendezvous point, which serves no clients; name a broker")
+        return Link(reader, writer, greeted, codec, Limits(), dialled=True)
     except BaseException:
         writer.close()
         raise

@@ -302,7 +302,8 @@ class Clients:
                 return
             pending = _Pending(name, publish, now, now + self.patience.again, SLOWER * self.patience.again)
             try:
-                _require_keepable(id.origin)
+                if id.origin != f"client {name}":  # else its own event of that id would be taken for known
+                    raise ValueError(f"{name} cannot publish an event of {id.origin!r:.60}")
                 out = self.broker.publish(name, publish.type, publish.values, now, id)
             except (RTFilterError, ValueError) as error:
                 work.out.append(Send(client(name), Refused("", str(error), id)))

@@ -67,8 +67,8 @@ class Alone:
         self.clients.left(name, self.now)
 
 
-def event(x):
-    return Publish(EventId("client bob", 1, next(NUMBERS)), "trade", {"x": x})
+def event(x, of="bob"):
+    return Publish(EventId(f"client {of}", 1, next(NUMBERS)), "trade", {"x": x})
 
 
 def deliver(publish, *keys):
@@ -141,8 +141,9 @@ def test_an_event_that_nobody_wants_arrives_at_once(site):
 
 
 def test_an_event_that_cannot_be_read_is_refused(site):
-    unkept = Publish(EventId("\0", 1, 1), "trade", {"x": 1.0})
-    for wrong in (event(float("nan")), Publish(EventId("p", 1, 1), "tirade", {}), unkept):
+    of_another = Publish(EventId("client ann", 1, 1), "trade", {"x": 1.0})
+    unknown = Publish(EventId("client bob", 9, 1), "tirade", {})
+    for wrong in (event(float("nan")), unknown, of_another):
         ((who, refused),) = site.says("bob", wrong)
         assert (who, type(refused), refused.id) == ("bob", Refused, wrong.id)
     assert len(site.kept) == 1
@@ -179,7 +180,7 @@ def test_an_event_that_is_published_twice_is_stored_once(site):
 def test_so_many_may_be_unacknowledged_and_no_more(site):
     found = [site.says("bob", event(3.0))[-1][1] for _ in range(4)]
     assert [type(one) for one in found] == [Stored, Stored, Stored, Refused]
-    assert type(site.says("cyd", event(3.0))[-1][1]) is Stored
+    assert type(site.says("cyd", event(3.0, of="cyd"))[-1][1]) is Stored
 
 
 def test_a_client_that_was_away_gets_what_it_missed(site):

@@ -6,12 +6,14 @@ import socket
 import msgspec
 import pytest
 
+from rtfilter.overlay.running import client as clients
 from rtfilter.overlay.running import greeting, links
 from rtfilter.overlay.running.codec import Codec
 from rtfilter.overlay.running.frames import CODE, LENGTH, LinkError, Seal, plain, read
 from rtfilter.overlay.running.greeting import Hello, call
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.links import Goodbye, Limits, Switchboard
+from rtfilter.overlay.running.settings import POINT
 from rtfilter.overlay.sending import Message
 
 KEY = Key.new()
@@ -372,5 +374,14 @@ def test_a_frame_is_bound_to_its_direction():
             greeted.receives.opened(frame)
             assert "does not have the key" in await goodbye(reader, greeted.receives)
             writer.close()
+
+    run(script)
+
+
+def test_a_client_is_told_that_the_rendezvous_point_serves_none():
+    async def script():
+        async with Site(POINT) as point:
+            with pytest.raises(LinkError, match="name a broker"):
+                await clients.joined(point.address, Hello(Role.CLIENT, "ann"), KEY, Codec(Word, Goodbye))
 
     run(script)
