@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from rtfilter.overlay.names import Whole
+
 MATCH: Final = 0.25
 """What a broker spends to match an event against others' subscriptions, as a share of sending a message."""
 MARGIN: Final = 0.1
@@ -26,10 +28,10 @@ class Load(NamedTuple):
         Subscriptions that came and went.
     """
 
-    sizes: tuple[int, ...] = ()
-    events: int = 0
-    served: int = 0
-    changes: int = 0
+    sizes: tuple[Whole, ...] = ()
+    events: Whole = 0
+    served: Whole = 0
+    changes: Whole = 0
 
     @property
     def clusters(self) -> int:

@@ -165,16 +165,16 @@ class Wave(Message, frozen=True):
         One of `rtfilter.overlay.switching.Stage`.
     """
 
-    number: int
-    epoch: int
+    number: Whole
+    epoch: Whole
     strategy: str
-    stage: int = 0
+    stage: Whole = 0
 
 
 class Answer(Message, frozen=True):
     """All below have heard a wave."""
 
-    number: int
+    number: Whole
     load: Load
 
 
