@@ -96,6 +96,18 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--rendezvous", metavar="HOST:PORT", help="of the rendezvous point")
     add("--address", metavar="HOST:PORT", help="where others reach it (default: where it listens)")
     add("--strategy", metavar="NAME", help="how to route, the same at all brokers (default: hybrid)")
+    add(
+        "--choose-every",
+        type=float,
+        metavar="SECONDS",
+        help="change to the strategy that costs least, as measured for so long (default: never)",
+    )
+    add(
+        "--slack",
+        type=float,
+        metavar="SHARE",
+        help="of a box that may be empty where one is told for many near ones (default: each is told)",
+    )
     add("--group", metavar="ADDRESS:PORT", help="multicast of the cluster (default: none)")
     add("--interface", metavar="ADDRESS", help="own address on the network of the group (default: any)")
     add(

@@ -60,7 +60,14 @@ class BrokerProcess(Process):
         super().__init__(settings, Hello(Role.BROKER, settings.name, settings.home, address), key, store)
         self._term = int.from_bytes(store.memory() or b"", "big")
         router = Router(
-            settings.name, store.incarnation, types, settings.strategy, covering=True, grace=settings.grace
+            settings.name,
+            store.incarnation,
+            types,
+            settings.strategy,
+            covering=True,
+            grace=settings.grace,
+            choose_every=settings.choose_every,
+            slack=settings.slack,
         )
         self.membership = Membership(
             Contact(settings.name, settings.home, address),

@@ -30,6 +30,7 @@ _PATIENCE, _LIMITS, _TIMES = Patience(), Limits(), membership.Settings()
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Count = Annotated[int, Meta(ge=1, le=10**12)]
 Seconds = Annotated[float, Meta(gt=0, le=10**9)]
+Share = Annotated[float, Meta(ge=0, lt=1)]
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
 
 
@@ -110,6 +111,12 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ``host:port`` where others reach it; by default where it listens.
     strategy : str
         How events are routed, the same at all brokers.
+    choose_every : float or None
+        Seconds after which the root measures what each strategy would cost, and changes to the one that costs
+        least; by default it stays. The same at all brokers.
+    slack : float or None
+        Most of a box that may be empty where neighbours are told one box for many near ones; by default they
+        are told each that no other one covers.
     group : str
         ``address:port`` of the cluster's multicast; empty where there is none.
     interface : str
@@ -130,6 +137,8 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cluster: str = ""
     address: str = ""
     strategy: Name = "hybrid"
+    choose_every: Seconds | None = None
+    slack: Share | None = None
     group: str = ""
     interface: str = "0.0.0.0"
     peers: tuple[Name, ...] = ()

@@ -39,6 +39,8 @@ def test_what_is_needed_is_named(missing):
         ({"peers": ["b"]}, "--peer: 'b' is not NAME=HOST:PORT"),
         ({"peers": ["b=host"]}, "'host' is no address"),
         ({"strategy": "flood"}, "unknown strategy 'flood'; choose one of"),
+        ({"choose_every": 0.0}, "--choose-every: .*> 0"),
+        ({"slack": 1.0}, "--slack: .*< 1"),
         ({"group": "239.1.1.1"}, "is no address"),
         ({"host": "0.0.0.0"}, "--address"),
         ({"name": "rendezvous"}, "cannot be called"),
