@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,7 +186,7 @@ def _run(arguments: argparse.Namespace) -> int:
     types = event_types(told.types) if isinstance(told, BrokerSettings) else {}
     who = told.name if isinstance(told, BrokerSettings) else "the rendezvous point"
     try:
-        return run_process(told, types, lambda address: show(f"{who} listens at {address}"))
+        return run_process(told, types, lambda address: _show_now(f"{who} listens at {address}"))
     except SQLAlchemyError as error:
         raise CommandError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from None
 
@@ -198,12 +199,18 @@ async def _subscribe(arguments: argparse.Namespace) -> int:
         say("subscribed")
         count = 0
         async for delivery in client:
-            show(_line(delivery))
+            _show_now(_line(delivery))
             count += 1
             if count == arguments.count:
                 client.had(delivery)
                 break
     return 0
+
+
+def _show_now(text: str) -> None:
+    """Show a result to whoever reads it in a pipe, too, before anything else happens."""
+    show(text)
+    sys.stdout.flush()
 
 
 def _line(delivery: Deliver) -> str:
