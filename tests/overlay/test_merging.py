@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlay.networks import TYPES, Network, Tree
-from overlay.test_covering import about
+from overlay.test_suppressing import about
 from rtfilter.overlay.merging import MergingTold
 from rtfilter.overlay.names import SubscriptionId
 from rtfilter.overlay.router import Router

@@ -168,8 +168,8 @@ def test_what_a_killed_broker_has_stored_arrives_though_its_publisher_is_gone(tm
                 async with network.client("bob", "a") as bob:
                     _, arrived = await bob.start("trade", {"x": 2.0})
                     async with asyncio.timeout(30):
-                        while not (await network.describe("a")).stats["clients"]["unacknowledged"]:
-                            await asyncio.sleep(0.1)
+                        while not (await network.describe("b")).stats["clients"]["undelivered"]:
+                            await asyncio.sleep(0.1)  # it is stored before it is sent
                     assert not arrived.done()  # ann has not said that she has it
                 network.kill("a")
                 network.start("a")
