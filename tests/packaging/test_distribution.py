@@ -205,6 +205,7 @@ def test_the_installed_package_is_complete(installed, tmp_path):
     assert found["others"] == []
     assert set(found["missing"]) == {
         "rtfilter.client",
+        "rtfilter.overlay",
         "rtfilter.service",
         "rtfilter.spark",
         "rtfilter.store",
