@@ -355,14 +355,14 @@ class RStarTree:
         while visits == descend.NO_ROOM:
             found, addresses = room.larger(found)
             visits = descend.search_one(self._where, point, first_only, addresses)
+        if visits == descend.WRONG:
+            self._require_whole()
+            arguments.require_numbers(point)
         offsets, state = found.size.copy(), self._arrays.state
         offsets[0], count = 0, offsets.item(1)
         ids = found.ids[:count].copy()
         exact = None if state.item(layout.INEXACT) == 0 else found.exact[:count].copy()
         room.returned(found, addresses)
-        if visits < 0:
-            self._require_whole()
-            arguments.require_numbers(point)
         if state.item(layout.LINKS) > state.item(layout.IDS):  # an id may be met twice
             flags = np.empty(0, np.uint8) if exact is None else exact
             runs.distinct(offsets, ids, flags)
