@@ -85,20 +85,14 @@ class EqualSides:
 
     def pack(self) -> None:
         """Let the boxes of a bucket lie side by side, so that trying them one after the other is fast."""
-        heads, nodes, pool = (
-            self._heads.copy(),
-            self._nodes.copy(),
-            grown(np.empty(0), self._length, 8 * MOST),
-        )
+        buckets = int(self._state[BUCKETS] + self._state[SPLIT])
+        heads, nodes = _copied(self._heads, buckets), _copied(self._nodes, self.rows)
+        pool = grown(np.empty(0), max(int(self._state[USED]), 64), 8 * MOST)
         used = _pack(self._state, heads, self._pool, nodes, pool)
         state = self._state.copy()
         state[USED] = used
         # At once: an interrupt finds all of the old, or of the new.
         self.__dict__.update(_heads=heads, _nodes=nodes, _pool=pool, _state=state, _free_nodes={})
-
-    @property
-    def _length(self) -> int:
-        return max(int(self._state[USED]), 64)
 
     def remove(self, row: int) -> None:
         """Take the box out of a row, if there is one; the row is free when it is given back."""
@@ -138,6 +132,13 @@ class EqualSides:
         """Memory in use."""
         buckets = int(self._state[BUCKETS] + self._state[SPLIT])
         return 8 * (int(self._state[USED]) + 2 * buckets + self.rows)
+
+
+def _copied(pool: IntArray, rows: int) -> IntArray:
+    """A pool with the first rows of another: behind them may be much address space, which is no memory."""
+    copy = grown(pool[:0], max(rows, 16), MOST)
+    copy[:rows] = pool[:rows]
+    return copy
 
 
 @kernel

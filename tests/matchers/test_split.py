@@ -1,5 +1,7 @@
 """Boxes with equalities in a hash table, the others in a tree: who goes where, and what is tried."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from interrupts import Interrupt, Lines
 from oracle import as_sets
 from rtfilter import EventFilter, Schema
+from rtfilter.index.kernels import pools
 from rtfilter.matchers import equal_sides, split
 from rtfilter.matchers.equal_sides import CROWDED, NODES, EqualSides
 from rtfilter.replay.workloads import workload
@@ -129,6 +132,23 @@ def test_buckets_grow_with_the_boxes_and_share_them():
     assert rows.tolist() == list(range(10_000))
     table.pack()
     assert table.search(values)[1].tolist() == list(range(10_000))
+
+
+def test_to_pack_copies_the_boxes_and_not_the_address_space_behind_them(monkeypatch):
+    monkeypatch.setattr(equal_sides, "MOST", 1 << 24)  # rows, of which a copy would take 256 MB
+    values = np.arange(float(pools.LARGE // 16 + 1))[:, None]  # of buckets, with which they lie in such space
+    table = EqualSides(1)
+    table.put(table.take_rows(len(values)), values, values)
+    tracemalloc.start()
+    try:
+        table.pack()
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert table.search(values)[1].tolist() == list(range(len(values)))
+    more = values + len(values)
+    table.put(table.take_rows(len(more)), more, more)
+    assert table.search(more)[1].tolist() == list(range(len(values), 2 * len(values)))
 
 
 @pytest.mark.parametrize("dimensions", [3, 24])
