@@ -32,8 +32,6 @@ from rtfilter.adaptive.sizes import powers_of_two
 
 SAMPLE, STEP = 1024, 8
 """Subscriptions of the first sample, and how many times as many the next one has."""
-WHOLE_UP_TO = 2 * SAMPLE
-"""Up to so many subscriptions there is no sample."""
 CATCH_UP = 3.0
 """How many times as fast a candidate may become, beside the matcher in use, from one sample to the next."""
 GAIN, MOST_GAIN = 0.05, 0.4
@@ -214,10 +212,10 @@ class MatcherChooser(Recorder):
 
     def __init__(
         self,
-        candidates: Sequence[str] = ("rtree", "split", "masks", "counting"),
+        candidates: Sequence[str] = ("rtree", "split", "hem"),
         *,
         share: float = 0.03,
-        memory: float | None = 1.0,
+        memory: float | None = 1.5,
         log: Sink | None = None,
     ) -> None:
         super().__init__(log)
@@ -371,9 +369,7 @@ class MatcherChooser(Recorder):
             if self._tested + now.cost > self.share * self._matched:
                 return None
             limit = None if self.memory is None else max(SMALL, int(self.memory * content.bytes))
-            name, of = now.left[0], min(now.of or SAMPLE, content.subscriptions)
-            if content.subscriptions <= max(WHOLE_UP_TO, of + of // 2):
-                of = content.subscriptions
+            name, of = now.left[0], _size(now.of, content.subscriptions)
             if not content.subscriptions:
                 self._drop(now, "there are no subscriptions")
             elif name == "split" and content.equal < EQUAL:
@@ -442,8 +438,8 @@ class MatcherChooser(Recorder):
         elif ratio.log > self._hope(trial.of) and not (trial.gradual and self._too_slow_to_change):
             self._drop(now, why)
         else:
-            now.of = trial.of * STEP
-            now.cost = trial.seconds + (STEP - 1) * trial.build
+            now.of = _size(trial.of * STEP, self._count)
+            now.cost = trial.seconds + max(now.of / trial.of - 1, 0) * trial.build
 
     def _hope(self, of: int) -> float:
         """The largest logarithm of a ratio in a sample of so many with which it is tried further."""
@@ -513,6 +509,12 @@ class MatcherChooser(Recorder):
                 if name != self.matcher
             },
         }
+
+
+def _size(wanted: int, count: int) -> int:
+    """Subscriptions of a trial: at least `SAMPLE`, and all where that is no more than twice as many."""
+    wanted = max(wanted, SAMPLE)
+    return count if count <= 2 * wanted else wanted
 
 
 class _Times:

@@ -24,18 +24,18 @@ from matplotlib.figure import Figure
 from scipy.stats import t
 from tqdm import tqdm
 
-from experiments.arguments import add_workloads, new_file, positive
+from experiments.arguments import new_file, positive
 from experiments.output import keep, kept_rows, outcome
 from experiments.timing import WARM, rounds
 from rtfilter import EventFilter
-from rtfilter.adaptive import MatcherChooser
 from rtfilter.events.table import EventTable
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
-from rtfilter.replay.workloads import BOXES, BoxWorkload
+from rtfilter.replay.workloads import WORKLOADS, Workload, workload
 
 AUTO = "auto"
-FIXED = MatcherChooser().candidates
+FIXED = ("rtree", "split", "hem", "masks", "counting", "rein", "tama", "be-tree")
+"""All matchers that are compiled."""
 WITHIN = 1.1
 """Target: the filter that chooses takes at most so many times as long as the best fixed one."""
 HOPELESS = 3.0
@@ -61,7 +61,7 @@ COLUMNS = {
 }
 
 
-def made(own: BoxWorkload, count: int) -> dict[str, EventFilter]:
+def made(own: Workload, count: int) -> dict[str, EventFilter]:
     """The filters, all with the same subscriptions."""
     first = EventFilter(own.schema)
     own.subscribe(first, 0, count)
@@ -102,7 +102,7 @@ def ratio(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, 
     return math.exp(middle), math.exp(middle - error), math.exp(middle + error)
 
 
-def measure(own: BoxWorkload, count: int, size: int, repeats: int, most: float) -> Row:
+def measure(own: Workload, count: int, size: int, repeats: int, most: float) -> Row:
     """One row of the result."""
     filters = made(own, count)
     batches = [own.schema.read(own.events(k * size, size)) for k in range(max(BATCHES, EVENTS // size))]
@@ -186,7 +186,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--batches", type=positive, nargs="+", default=sizes, help="their sizes (%(default)s)"
     )
-    add_workloads(parser, list(BOXES))
+    parser.add_argument(
+        "--workloads",
+        nargs="+",
+        choices=WORKLOADS,
+        default=WORKLOADS,
+        metavar="NAME",
+        help="all, if not given",
+    )
     parser.add_argument("--repeats", type=positive, default=15, help="rounds (%(default)s)")
     parser.add_argument("--seconds", type=positive, default=30, help="most to settle (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
@@ -198,9 +205,9 @@ def main(arguments: list[str] | None = None) -> int:
     done = {(row["workload"], row["subscriptions"], row["batch"]) for row in rows}
     cells = [(name, n, size) for n in given.counts for size in given.batches for name in given.workloads]
     for name, count, size in tqdm([cell for cell in cells if cell not in done], unit="case", leave=False):
-        rows.append(measure(BOXES[name](given.seed), count, size, given.repeats, given.seconds))
+        rows.append(measure(workload(name, given.seed), count, size, given.repeats, given.seconds))
         keep(given.out, "auto", settings, rows)
-    rows.sort(key=lambda row: (row["subscriptions"], row["batch"], list(BOXES).index(row["workload"])))
+    rows.sort(key=lambda row: (row["subscriptions"], row["batch"], list(WORKLOADS).index(row["workload"])))
     keep(given.out, "auto", settings, rows)
     print(machine.one_line() + "\n")
     print(table(rows, COLUMNS))

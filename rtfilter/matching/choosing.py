@@ -71,7 +71,7 @@ def resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser
         if not (takes.boxes and takes.everything and takes.missing and takes.threads):
             raise ValueError(
                 f"the matcher {name!r} cannot be a candidate: those take all subscriptions, as boxes, and "
-                "may be used by several threads; such are rtree, split, masks and counting"
+                "may be used by several threads; such are rtree, split, hem, masks and counting"
             )
     return matcher.matcher, matcher
 

@@ -153,6 +153,25 @@ def test_who_loses_clearly_in_a_sample_is_not_built_in_full():
     assert not world.moves
 
 
+@pytest.mark.parametrize("count", [2 * SAMPLE, 2 * SAMPLE * STEP, 100_000])
+def test_all_are_tried_once_a_sample_would_be_half_of_them(count):
+    world = World({"rtree": 20e-6, "split": 20e-6}, count)
+    world.run(8000)
+    sizes = [SAMPLE * STEP**k for k in range(4) if 2 * SAMPLE * STEP**k < count]
+    first_round = world.wanted[: len(sizes) + 1]
+    assert [each.of for each in first_round] == [*sizes, count]
+
+
+def test_a_trial_waits_for_what_it_will_cost_and_no_longer():
+    """Most of the cost is to build, and of the last sample, 8192, all are less than 13 times as many."""
+    world = World({"rtree": 20e-6, "split": 20e-6}, 100_000, build=1e-6, share=0.03)
+    before = 0.0
+    while len(world.wanted) < 3:
+        before = world.matched
+        world.run(1)
+    assert before <= (world.tested + 0.001) / 0.03 <= 1.1 * world.matched
+
+
 def test_what_would_take_too_much_memory_is_not_built():
     def tried(memory, count):
         world = World(costs(rtree=46e-6), count, memory=memory)

@@ -275,12 +275,12 @@ def test_a_copy_is_auto_and_has_the_chosen_matcher(tmp_path, keep, name):
 
 
 def test_a_snapshot_can_become_auto_or_fixed(tmp_path):
-    fixed = EventFilter(Schema({"x": float}), matcher="masks")
+    fixed = EventFilter(Schema({"x": float}), matcher="hem")
     fixed.subscribe("x > 1")
     fixed.save(tmp_path / "fixed")
     auto = EventFilter.load(tmp_path / "fixed", matcher="auto")
     assert auto.stats()["matcher"]["why"] == "it was saved with that"
-    assert auto.stats()["matcher"]["name"] == "masks"
+    assert auto.stats()["matcher"]["name"] == "hem"
     other = EventFilter.load(tmp_path / "fixed", matcher=MatcherChooser(("rtree", "split")))
     assert other.stats()["matcher"]["name"] == "rtree"
     auto.save(tmp_path / "auto")
