@@ -1,13 +1,49 @@
-"""Options of connections."""
+"""Sockets that are bound, and options of connections."""
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import suppress
 from typing import Final
 
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """A peer whose machine is gone is noticed after two minutes."""
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A TCP socket at an address, to which nobody can connect before it listens.
+
+    Parameters
+    ----------
+    host : str
+        A name or an IPv4 address; or an IPv6 address, such as ``::1`` or ``[::1]``, which takes no IPv4
+        connections.
+    port : int
+        0 for any that is free.
+
+    Raises
+    ------
+    OSError
+        It cannot be had; the message names host, port and reason.
+    """
+    host = host.removeprefix("[").removesuffix("]")
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        if ":" in host:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if os.name == "posix":  # elsewhere it would let others take the port
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise OSError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
+    return made
+
+
+def shown(host: str) -> str:
+    """A host as addresses name it: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def keep_alive(connection: socket.socket, takes_within: float) -> None:

@@ -29,6 +29,7 @@ from typing import Any, Final, NamedTuple
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
+from rtfilter import sockets
 from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
@@ -313,25 +314,11 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     return context
 
 
-def _bare(host: str) -> str:
-    """An address of IPv6 without its brackets."""
-    return host.removeprefix("[").removesuffix("]")
-
-
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket that nobody can connect to before it listens."""
-    host = _bare(host)
-    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
-        if ":" in host:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if os.name == "posix":  # elsewhere it would let others take the port
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
+        return sockets.bound(host, port)
     except OSError as error:
-        bound.close()
-        raise DataError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
-    return bound
+        raise DataError(str(error)) from None
 
 
 def _config(app: Any, settings: Settings, pipeline: Pipeline) -> uvicorn.Config:
@@ -454,7 +441,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
 def _greet(opened: Opened) -> None:
     settings, data = opened.settings, opened.settings.data
     scheme = "http" if settings.certificate is None else "https"
-    host = f"[{_bare(settings.host)}]" if ":" in settings.host else settings.host
+    host = sockets.shown(settings.host)
     lines = [f"serving {data} at {scheme}://{host}:{opened.port}"]
     if opened.tcp_port is not None:
         lines.append(f"sessions over TCP at {host}:{opened.tcp_port}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, closing
 
+from rtfilter import sockets
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.running.broker_process import BrokerProcess
 from rtfilter.overlay.running.keys import Key, Role
@@ -50,8 +50,8 @@ async def _run(
     async with AsyncExitStack() as stack:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         stack.enter_context(locked(settings.data))
-        bound = stack.enter_context(closing(_bound(settings.host, settings.port)))
-        address = f"{_shown(settings.host)}:{bound.getsockname()[1]}"
+        bound = stack.enter_context(closing(sockets.bound(settings.host, settings.port)))
+        address = f"{sockets.shown(settings.host)}:{bound.getsockname()[1]}"
         database = engine(settings.url)
         stack.callback(database.dispose)
         process: Process
@@ -63,18 +63,3 @@ async def _run(
         for one in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(one, process.end)
         return await process.run(bound, lambda: started(address))
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-    except OSError as error:
-        made.close()
-        raise OSError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
-    return made
