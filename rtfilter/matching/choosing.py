@@ -1,6 +1,6 @@
 """The matcher that is chosen while a filter is used: what a `MatcherChooser` decides is done here.
 
-Some batches are timed, so few that it takes half a hundredth of the time, and their points are kept. When
+Some batches are timed, so few that it takes a thousandth of the time or two, and their points are kept. When
 the chooser wants something, a thread of its own does it beside batches and changes: it builds a candidate of
 a sample, or of all by a copy made aside, and matches what was kept with both. If it is to be moved, the copy
 takes the place of the index, as one does that was packed anew.
@@ -35,9 +35,9 @@ from rtfilter.matching.updates import Updates
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.ids import NO_IDS
 
-FIRST, PERIOD = 0.0005, 0.02
+FIRST, PERIOD = 0.0005, 0.1
 """Seconds of matching, about, from one batch that is timed to the next: at first, and later. One costs up to
-0.1 ms."""
+0.2 ms."""
 EVENTS, BATCHES, FEW = 1024, 4, 16
 """Events of a batch that are kept, batches of a class that are, and how many of less events than that."""
 BLOCK, AT_ONCE = 64, 2048

@@ -83,7 +83,10 @@ class Road:
 
         `arrival` is its `perf_counter`, and `moment` what deadlines are held against.
         """
-        timed = self.choosing is not None and self.choosing.times_next
+        choosing, timed = self.choosing, False
+        if choosing is not None:  # counted here: a call takes long beside matching one event
+            choosing.left -= 1
+            timed = choosing.left < 0
         with self.gate.reading():
             begun, loads = (perf_counter(), Kernel.loads) if timed else (0.0, 0)
             searched = events.searched
@@ -100,8 +103,8 @@ class Road:
                 matches = Matches.named(offsets, names.take(ids), names.kind)
             else:
                 matches = Matches(offsets, ids)
-        if timed and self.choosing is not None and loads == Kernel.loads and len(searched):
-            self.choosing.observe(searched, perf_counter() - begun)
+        if timed and choosing is not None and loads == Kernel.loads and len(searched):
+            choosing.observe(searched, perf_counter() - begun)
         if self.metrics is not None and len(events):
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
         return matches
