@@ -7,7 +7,7 @@ gave, and says when to move. It knows no clock: time is what batches took.
 is built of a sample of the subscriptions first, then of larger ones, and of all of them last: who loses
 by more than it may still catch up is never built in full. Only a trial of all can move.
 
-**A move** needs a gain: the candidate is certain (two standard errors) to take 5 % less time, over the
+**A move** needs a gain: the candidate takes 5 % less time, and certainly (two standard errors) less, over the
 batches as they come; and what it saves, if the future lasts as long as the past, is more than what it cost to
 build. A matcher that was left has to be twice as much better to come back, so that nothing swings.
 
@@ -452,8 +452,10 @@ class MatcherChooser(Recorder):
         if self._too_slow_to_change:
             return ""
         gain = min(GAIN * 2 ** self._left_at.get(trial.matcher, 0), MOST_GAIN)
-        if ratio.log + SURE * ratio.error > math.log(1 - gain):
-            return f", not certainly {gain:.0%} less"
+        if ratio.log > math.log(1 - gain):
+            return f", not {gain:.0%} less"
+        if ratio.log + SURE * ratio.error > 0:
+            return ", not certainly less"
         saved = (1 - math.exp(ratio.log)) * (self._matched - self._since)
         if saved < trial.build:
             return f", but what it saves is less than the {trial.build:.3f} s to build it"
