@@ -130,10 +130,8 @@ class Router:
         ValueError, PredicateError
             The type is not known, or the predicate cannot be used; nothing is changed.
         """
-        self._require(type)
+        condition = self.require_condition(type, predicate)
         self._core.now = now
-        condition = Predicate.parse(predicate, self._core.types[type]).to_sql()
-        self._core.table.conditions[type].read(condition)
         id = self._core.new_id()
         self._spreading.enter(Subscription(id, type, condition), client(client_name))
         return id, self._flush()
@@ -176,8 +174,7 @@ class Router:
         ValueError, EventError
             The type is not known, or the event cannot be read.
         """
-        self._require(type)
-        self._core.types[type].read([event])
+        self.require_event(type, event)
         self._core.now = now
         if id is None:
             self._published += 1
@@ -185,6 +182,18 @@ class Router:
         sent = Event(id, type, dict(event), attempt, self.strategy.rises, self._core.epoch)
         self._forwarding.take(sent, client(client_name))
         return id, self._flush()
+
+    def require_condition(self, type: str, predicate: str | Mapping[str, Any] | Predicate) -> str:
+        """A condition in SQL, if it can be subscribed to. Raises as `subscribe`."""
+        self._require(type)
+        condition = Predicate.parse(predicate, self._core.types[type]).to_sql()
+        self._core.table.conditions[type].read(condition)
+        return condition
+
+    def require_event(self, type: str, event: Mapping[str, Any]) -> None:
+        """Refuse an event that cannot be published. Raises as `publish`."""
+        self._require(type)
+        self._core.types[type].read([event])
 
     def _require(self, type: str) -> None:
         if type not in self._core.types:

@@ -117,6 +117,10 @@ class Election:
         self.number = 0
         """Of this broker's last multicast."""
         self.view = View(term, "", (Member(contact, incarnation),))
+        self.kept = inf
+        """The greatest term that a restart would not lose: no claim is made under a greater one."""
+        self.wanted = 0
+        """A term to be kept, since this broker is to claim under it."""
         self._settings = settings
         self._chance = chance
         self._begun = False
@@ -197,7 +201,12 @@ class Election:
             self.view = self.view._replace(designated="", silent=silent, awaited=first)
             self._await(now, self._settings.heartbeat)
             return []
-        self.view = View(self.view.term + 1, self.contact.name, living.members)
+        self.wanted = self.view.term + 1
+        if self.wanted > self.kept:
+            self.view = self.view._replace(designated="", silent=silent, awaited="")
+            self._await(now, 0.0)  # as soon as it is kept, unless another one has claimed
+            return []
+        self.view = View(self.wanted, self.contact.name, living.members)
         self._heard = {m.contact.name: now for m in living.members if m.contact.name != self.contact.name}
         return self.beat(now)
 

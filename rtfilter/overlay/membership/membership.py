@@ -72,8 +72,20 @@ class Membership:
 
     @property
     def term(self) -> int:
-        """The greatest term known, to be kept for `Membership(term=...)` before what is returned is sent."""
-        return self._election.view.term
+        """The greatest term known, or to claim under next: to be kept for `Membership(term=...)`."""
+        return max(self._election.view.term, self._election.wanted)
+
+    @property
+    def kept(self) -> float:
+        """The greatest term that is kept, so that no restart loses it; infinite where `term` is kept at once.
+
+        Under a greater one it does not claim: it goes on without a designated broker, or with another one.
+        """
+        return self._election.kept
+
+    @kept.setter
+    def kept(self, term: float) -> None:
+        self._election.kept = term
 
     @property
     def due(self) -> float:

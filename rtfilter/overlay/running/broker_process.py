@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
@@ -18,9 +19,10 @@ from rtfilter.overlay.membership import (
 )
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.running.client_messages import Description, Known
-from rtfilter.overlay.running.clients import Clients, Work
+from rtfilter.overlay.running.clients import Asked, Clients, Work
 from rtfilter.overlay.running.datagrams import Datagrams, Group
 from rtfilter.overlay.running.greeting import Hello
+from rtfilter.overlay.running.keeping import Job
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.links import Goodbye, Link
 from rtfilter.overlay.running.metrics import BrokerMetrics, Delays, Snapshot, on_loop
@@ -93,6 +95,7 @@ class BrokerProcess(Process):
         if self._group is not None:
             await self._group.join()
         kept = self.store.subscriptions(), self.store.publications()
+        self.membership.kept = self._term
         self._do(self.clients.restore(*kept, now()))
 
     async def run(self, bound: socket.socket, started: Callable[[], None]) -> int:
@@ -165,8 +168,20 @@ class BrokerProcess(Process):
             self._delays.counted(self.clients.delays)
         if self.membership.term != self._term:
             self._term = self.membership.term
-            work.changes.append(Memory(self._term.to_bytes(8, "big")))
-        self.keeper.do(work)
+            kept = partial(setattr, self.membership, "kept", self._term)
+            self.keeper.keep(Job([Memory(self._term.to_bytes(8, "big"))], kept))
+        if work.changes:
+            self.keeper.keep(Job(work.changes))
+        for asked in work.asked:
+            then, refused = self.clients.kept, self.clients.refused
+            self.keeper.keep(
+                Job([asked.change], partial(self._then, then, asked), partial(self._then, refused, asked))
+            )
+        for one in work.out:
+            self._send(one)
+
+    def _then(self, what: Callable[[Asked, float], Work], asked: Asked) -> None:
+        self._do(what(asked, now()))
 
     def _send(self, one: Out) -> None:
         self.counts[type(one.message).__name__] += 1
@@ -208,6 +223,7 @@ class BrokerProcess(Process):
             "process": {
                 "term": self.membership.term,
                 "links": len(self.board.brokers),
+                "keeping": int(not self.keeper.failing),
                 "reached": int(place.root or bool(place.parent)),
                 "elections": self._elections,
                 "moves": self._moves,

@@ -38,6 +38,8 @@ WITHIN: Final = 5.0
 """Seconds in which a broker has to answer a call."""
 IN_FLIGHT: Final = 1000
 """Publications of a client that are not acknowledged; the next one waits."""
+AGAIN: Final = 1.0
+"""Seconds after which a client says again what was taken once, and which its broker cannot keep now."""
 REMEMBERED: Final = 100_000
 """Events that a client knows to have, at least."""
 
@@ -82,6 +84,7 @@ class BrokerClient:
         self._room = asyncio.Semaphore(IN_FLIGHT)
         self._deliveries: asyncio.Queue[Deliver] = asyncio.Queue()
         self._known: dict[EventId, bool] = {}  # whether it was acknowledged
+        self._stored: set[EventId] = set()
         self._ended = False
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
@@ -191,13 +194,30 @@ class BrokerClient:
                 self._settle(self._confirmed.pop(key, None))
             case Arrived(id=id):
                 self._arrived(id)
+            case Stored(id=id):
+                self._stored.add(id)
+            case Refused(id=None, key=key, later=True) if key in self._wants and key not in self._confirmed:
+                self._say_later(self._wants[key])
+            case Refused(id=EventId() as id, later=True) if id in self._stored and id in self._publishing:
+                self._say_later(self._publishing[id][0])
             case Refused(id=None, key=key, reason=reason):
                 self._wants.pop(key, None)
                 self._settle(self._confirmed.pop(key, None), RefusedError(reason))
             case Refused(id=id, reason=reason) if id is not None:
                 self._arrived(id, RefusedError(reason))
 
+    def _say_later(self, message: Want | Publish) -> None:
+        """Say something again in a while, if it is still to be said."""
+
+        def say() -> None:
+            wanted = isinstance(message, Want) and self._wants.get(message.key) is message
+            if wanted or (isinstance(message, Publish) and message.id in self._publishing):
+                self._say(message)
+
+        asyncio.get_running_loop().call_later(AGAIN, say)
+
     def _arrived(self, id: EventId, error: Exception | None = None) -> None:
+        self._stored.discard(id)
         _, arrived = self._publishing.pop(id, (None, None))
         if arrived is not None:
             self._room.release()

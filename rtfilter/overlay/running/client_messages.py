@@ -101,11 +101,14 @@ class Refused(Message, frozen=True):
         Of the subscription; empty where it was an event.
     reason : str
     id : EventId or None
+    later : bool
+        Whether the same may be taken later.
     """
 
     key: str
     reason: str
     id: EventId | None = None
+    later: bool = False
 
 
 class Describe(Message, frozen=True):

@@ -1,6 +1,7 @@
 """The clients of a broker: what they want, what they have published, and what they do not have yet.
 
-A machine around `Broker`: messages and ticks in; messages out, and what must be kept before they are sent.
+A machine around `Broker`: messages and ticks in; messages out, and what is to be kept.
+What clients ask is kept first and done then: where it cannot be kept, nothing has followed from it.
 It sends a publication again, under the same id, until it is acknowledged. An acknowledgement of the broker is
 held until all clients have the event to whom it was delivered, so publishers know that it has arrived.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -37,6 +38,11 @@ SLOWER: Final = 2.0
 """By which the time until a publication is sent again grows each time."""
 
 
+UNKEPT: Final = (
+    "this broker cannot keep anything now: its disk is full, or its database away, as its log says; "
+    "ask again later, or another broker"
+)
+"""Why something is refused."""
 UNTAKEN: Final = 10_000
 """Most events that are remembered as not taken: what is asked about is among the last."""
 _log = logging.getLogger(__name__)
@@ -65,11 +71,38 @@ class Patience(NamedTuple):
     deliveries: int = 10_000
 
 
+class Asked(NamedTuple):
+    """What a client asks that must be kept first: then `Clients.kept` does it, or `Clients.refused` does not.
+
+    Attributes
+    ----------
+    client : str
+    message : Want, Drop or Publish
+    change : Change
+        What is to be kept.
+    """
+
+    client: str
+    message: Want | Drop | Publish
+    change: Change
+
+
 class Work(NamedTuple):
-    """What is to be kept first, and then sent."""
+    """What follows from a message or a tick.
+
+    Attributes
+    ----------
+    changes : list of Change
+        To be kept at some time: a restart before that loses nothing.
+    out : list of Out
+        To be sent now.
+    asked : sequence of Asked
+        To be kept, each in its turn.
+    """
 
     changes: list[Change]
     out: list[Out]
+    asked: Sequence[Asked] = ()
 
 
 class _Wish:
@@ -84,6 +117,7 @@ class _Client:
         self.wishes: dict[str, _Wish] = {}
         self.gone_at: float | None = None  # None while it is connected
         self.took_at = 0.0  # when it has last taken something, or begun to miss something
+        self.asked = 0  # changes of what it wants that are being kept
         self.missing: dict[EventId, Deliver] = {}
         self.has: dict[EventId, None] = {}  # of late
 
@@ -121,6 +155,7 @@ class Clients:
         self._clients: dict[str, _Client] = {}
         self._owners: dict[SubscriptionId, tuple[str, str]] = {}
         self._pending: dict[EventId, _Pending] = {}
+        self._storing: set[EventId] = set()
         self._unacknowledged: Counter[str] = Counter()
         self._started: float | None = None
         self._awaited: Counter[EventId] = Counter()  # by how many clients that do not have it
@@ -138,10 +173,11 @@ class Clients:
         work = Work([], [])
         for one in subscriptions:
             self._client(one.client).gone_at = now
-            self._want(one.client, Want(one.key, one.type, one.predicate), work, now, kept=True)
+            self._want(one.client, Want(one.key, one.type, one.predicate), work, now)
         for kept in publications:
             publish = Publish(EventId(*kept[:3]), kept.type, msgspec.msgpack.decode(kept.event))
-            self._put(_Pending(kept.client, publish, now, now, self.patience.again))
+            self._unacknowledged[kept.client] += 1
+            self._pending[publish.id] = _Pending(kept.client, publish, now, now, self.patience.again)
         return work
 
     def joined(self, name: str, now: float) -> Work:
@@ -161,12 +197,10 @@ class Clients:
         """Take a message of a client. Raises `ValueError` where no client would say it."""
         work = Work([], [])
         match message:
-            case Want():
-                self._want(name, message, work, now)
-            case Drop(key=key):
-                self._drop(name, key, work, now)
+            case Want(key=key) | Drop(key=key):
+                return self._asks(name, message, key)
             case Publish():
-                self._publish(name, message, work, now)
+                return self._publishes(name, message)
             case Have(id=id):
                 self._client(name).took_at = now
                 self._has(self._client(name), id, work)
@@ -174,30 +208,62 @@ class Clients:
                 raise ValueError(f"no client says {type(message).__name__}")
         return work
 
+    def kept(self, asked: Asked, now: float) -> Work:
+        """Do what a client has asked, now that it is kept."""
+        work, (name, message, _) = Work([], []), asked
+        if not isinstance(message, Publish):
+            self._client(name).asked -= 1
+        match message:
+            case Want():
+                self._want(name, message, work, now)
+            case Drop(key=key):
+                self._drop(name, key, work, now)
+            case Publish(id=id):
+                self._storing.discard(id)
+                pending = _Pending(
+                    name, message, now, now + self.patience.again, SLOWER * self.patience.again
+                )
+                self._pending[id] = pending
+                self._try(pending, 1, work, now)
+                work.out.append(Send(client(name), Stored(id)))
+        return work
+
+    def refused(self, asked: Asked, now: float) -> Work:
+        """Refuse what a client has asked, since it cannot be kept. What it no longer wants it never gets."""
+        work, (name, message, _) = Work([], []), asked
+        if not isinstance(message, Publish):
+            self._client(name).asked -= 1
+        match message:
+            case Want(key=key):
+                work.out.append(Send(client(name), Refused(key, UNKEPT, later=True)))
+            case Drop(key=key):
+                work.changes.append(Gone(name, key))
+                self._drop(name, key, work, now)
+            case Publish(id=id):
+                self._storing.discard(id)
+                self._counts_no_more(name)
+                work.out.append(Send(client(name), Refused("", UNKEPT, id, later=True)))
+        return work
+
     def tick(self, now: float) -> Work:
         """Do what is due."""
         work = Work([], [])
         self._started = now if self._started is None else self._started
-        for id, pending in list(self._pending.items()):
+        for pending in list(self._pending.values()):
             if now >= pending.again_at:
                 pending.again_at = now + pending.wait
                 pending.wait = min(SLOWER * pending.wait, self.patience.longest)
                 attempt = self._attempts + int(1000 * (now - self._started)) + 2
                 self.resent += 1
-                one = pending.publish
-                try:
-                    out = self.broker.publish(pending.client, one.type, one.values, now, id, attempt)
-                except (RTFilterError, ValueError) as error:  # stored under other event types
-                    self._give_up(id, str(error), work)
-                else:
-                    work.out.extend(out)
+                self._try(pending, attempt, work, now)
         for name, found in list(self._clients.items()):
             idle_since = found.took_at if found.missing and found.gone_at is None else found.gone_at
-            if idle_since is not None and now >= idle_since + self.patience.linger:
+            if idle_since is not None and not found.asked and now >= idle_since + self.patience.linger:
                 if found.gone_at is None:
                     why = f"you have taken nothing for {self.patience.linger:g} seconds"
                     work.out.append(Send(client(name), Goodbye(why)))
                 for key in list(found.wishes):
+                    work.changes.append(Gone(name, key))
                     self._drop(name, key, work, now)
                 for id in list(found.missing):
                     self._needs_no_more(found, id, work)
@@ -211,7 +277,7 @@ class Clients:
         out: list[Out] = []
         for one in work.out:
             out.extend(self._one(one, work.changes, now))
-        return Work(work.changes, out)
+        return Work(work.changes, out, work.asked)
 
     def _one(self, one: Out, changes: list[Change], now: float) -> list[Out]:
         if isinstance(one.message, Acknowledge):
@@ -237,7 +303,7 @@ class Clients:
                 pending = self._pending.pop(event, None)
                 if pending is None:
                     return []
-                self._unacknowledged[pending.client] -= 1
+                self._counts_no_more(pending.client)
                 self.delays.append(now - pending.since)
                 changes.append(Settled(*event))
                 return [Send(client(pending.client), Arrived(event))]
@@ -265,7 +331,26 @@ class Clients:
     def _client(self, name: str) -> _Client:
         return self._clients.setdefault(name, _Client())
 
-    def _want(self, name: str, want: Want, work: Work, now: float, kept: bool = False) -> None:
+    def _asks(self, name: str, message: Want | Drop, key: str) -> Work:
+        """Have a change of what a client wants kept, unless nobody could want it."""
+        change: Change
+        found = self._client(name)
+        if isinstance(message, Want):
+            former = found.wishes.get(key)
+            if former is not None and former.want == message and not found.asked:
+                return Work([], [Send(client(name), Wanted(key))] if former.confirmed else [])
+            try:
+                _require_keepable(key, message.condition)
+                self.broker.router.require_condition(message.type, message.condition)
+            except (RTFilterError, ValueError) as error:
+                return Work([], [Send(client(name), Refused(key, str(error)))])
+            change = Subscription(name, key, message.type, message.condition)
+        else:
+            change = Gone(name, key)
+        found.asked += 1
+        return Work([], [], [Asked(name, message, change)])
+
+    def _want(self, name: str, want: Want, work: Work, now: float) -> None:
         found = self._client(name)
         former = found.wishes.get(want.key)
         if former is not None and former.want == want:
@@ -273,54 +358,61 @@ class Clients:
                 work.out.append(Send(client(name), Wanted(want.key)))
             return
         try:
-            _require_keepable(want.key, want.condition)
             id, out = self.broker.subscribe(name, want.type, want.condition, now)
-        except (RTFilterError, ValueError) as error:
+        except (RTFilterError, ValueError) as error:  # kept under other event types
             work.out.append(Send(client(name), Refused(want.key, str(error))))
             return
         if former is not None:
             self._drop(name, want.key, work, now)
         found.wishes[want.key] = _Wish(want, id)
         self._owners[id] = name, want.key
-        if not kept:
-            work.changes.append(Subscription(name, want.key, want.type, want.condition))
         work.out.extend(out)
 
     def _drop(self, name: str, key: str, work: Work, now: float) -> None:
         wish = self._client(name).wishes.pop(key, None)
         if wish is not None:
             del self._owners[wish.id]
-            work.changes.append(Gone(name, key))
             work.out.extend(self.broker.unsubscribe(wish.id, now))
 
-    def _publish(self, name: str, publish: Publish, work: Work, now: float) -> None:
+    def _publishes(self, name: str, publish: Publish) -> Work:
+        """Have a publication stored, unless it is, or nobody could publish it."""
         id = publish.id
-        if id not in self._pending:
-            if self._unacknowledged[name] >= self.patience.unacknowledged:
-                reason = "too many events of yours are not acknowledged yet; publish it again later"
-                work.out.append(Send(client(name), Refused("", reason, id)))
-                return
-            pending = _Pending(name, publish, now, now + self.patience.again, SLOWER * self.patience.again)
-            try:
-                if id.origin != f"client {name}":  # else its own event of that id would be taken for known
-                    raise ValueError(f"{name} cannot publish an event of {id.origin!r:.60}")
-                out = self.broker.publish(name, publish.type, publish.values, now, id)
-            except (RTFilterError, ValueError) as error:
-                work.out.append(Send(client(name), Refused("", str(error), id)))
-                return
-            self._put(pending)
-            event = msgspec.msgpack.encode(publish.values)
-            work.changes.append(Publication(*id, name, publish.type, event))
-            work.out.extend(out)
-        work.out.append(Send(client(name), Stored(id)))
+        if id in self._pending:
+            return Work([], [Send(client(name), Stored(id))])
+        if id in self._storing:
+            return Work([], [])
+        if self._unacknowledged[name] >= self.patience.unacknowledged:
+            reason = "too many events of yours are not acknowledged yet; publish it again later"
+            return Work([], [Send(client(name), Refused("", reason, id, later=True))])
+        try:
+            if id.origin != f"client {name}":  # else its own event of that id would be taken for known
+                raise ValueError(f"{name} cannot publish an event of {id.origin!r:.60}")
+            self.broker.router.require_event(publish.type, publish.values)
+        except (RTFilterError, ValueError) as error:
+            return Work([], [Send(client(name), Refused("", str(error), id))])
+        self._storing.add(id)
+        self._unacknowledged[name] += 1
+        event = msgspec.msgpack.encode(publish.values)
+        return Work([], [], [Asked(name, publish, Publication(*id, name, publish.type, event))])
 
-    def _put(self, pending: _Pending) -> None:
-        self._pending[pending.publish.id] = pending
-        self._unacknowledged[pending.client] += 1
+    def _try(self, pending: _Pending, attempt: int, work: Work, now: float) -> None:
+        """Publish what is stored. After an error of this broker it is tried again as if nobody had it."""
+        one = pending.publish
+        try:
+            work.out.extend(self.broker.publish(pending.client, one.type, one.values, now, one.id, attempt))
+        except (RTFilterError, ValueError) as error:  # stored under other event types
+            self._give_up(one.id, str(error), work)
+        except Exception:
+            _log.exception("an event of %s could not be sent, and is tried again", pending.client)
+
+    def _counts_no_more(self, name: str) -> None:
+        self._unacknowledged[name] -= 1
+        if not self._unacknowledged[name]:
+            del self._unacknowledged[name]
 
     def _give_up(self, id: EventId, reason: str, work: Work) -> None:
         pending = self._pending.pop(id)
-        self._unacknowledged[pending.client] -= 1
+        self._counts_no_more(pending.client)
         _log.warning("an event of %s is dropped, and was not acknowledged: %s", pending.client, reason)
         work.changes.append(Settled(*id))
         work.out.append(Send(client(pending.client), Refused("", reason, id)))

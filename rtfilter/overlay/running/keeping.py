@@ -1,58 +1,108 @@
-"""What must survive a restart is kept first, and what follows from it is sent then, all in order."""
+"""What must survive a restart is kept, and what follows from it is done then; or it is refused.
+
+While the disk is full, or the database is away, a process goes on with what needs not be kept. The log says
+so once, and once when it is over. What a client asks is refused meanwhile, before anything has followed from
+it. What is to be kept all the same, such as that something is no more, is tried again until it is: a restart
+before that has it as it was, which loses nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
-from rtfilter.overlay.broker import Out
-from rtfilter.overlay.running.clients import Work
-from rtfilter.store.brokers import BrokerStore
+from sqlalchemy.exc import SQLAlchemyError
+
+from rtfilter.store.brokers import BrokerStore, Change
+from rtfilter.store.log import TakenError
+
+AGAIN: Final = 1.0
+"""Seconds after which what could not be kept is tried again."""
+_log = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    """Changes to be kept, all or none.
+
+    Attributes
+    ----------
+    changes : sequence of Change
+    kept : callable, optional
+        Called when they are.
+    refused : callable, optional
+        Called when they cannot be. Without it, they are tried again.
+    """
+
+    changes: Sequence[Change]
+    kept: Callable[[], None] | None = None
+    refused: Callable[[], None] | None = None
 
 
 class Keeper:
-    """Keeps and sends.
-
-    While nothing is to be kept, what is to be sent goes at once. Otherwise it waits, also what comes later;
-    all that has come until a transaction begins is kept in it.
+    """Keeps jobs in the order in which they come; all that have come until a transaction begins are in it.
 
     Parameters
     ----------
     store : BrokerStore
-    send : callable
+
+    Attributes
+    ----------
+    failing : bool
+        Whether the last transaction has failed.
     """
 
-    def __init__(self, store: BrokerStore, send: Callable[[Out], None]) -> None:
-        self._store, self._send = store, send
-        self._waiting: list[Work] = []
-        self._busy = False
+    def __init__(self, store: BrokerStore) -> None:
+        self._store = store
+        self._waiting: list[Job] = []
         self._wake = asyncio.Event()
+        self.failing = False
 
-    def do(self, work: Work) -> None:
-        """Keep and send what is in it."""
-        if work.changes or self._busy:
-            self._waiting.append(work)
-            self._busy = True
-            self._wake.set()
-            return
-        for one in work.out:
-            self._send(one)
+    def keep(self, job: Job) -> None:
+        """Have a job kept soon."""
+        self._waiting.append(job)
+        self._wake.set()
 
     async def run(self) -> None:
-        """Do so for ever. Raises what the store does."""
+        """Do so for ever. Raises `TakenError`, and what `Job.kept` and `Job.refused` do."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
+            try:
+                async with asyncio.timeout(AGAIN if self._waiting else None):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
             await self.flush()
 
     async def flush(self) -> None:
-        """Keep and send all that waits."""
-        while self._waiting:
-            works, self._waiting = self._waiting, []
-            changes = [change for work in works for change in work.changes]
-            if changes:
-                await asyncio.to_thread(self._store.commit, changes)
-            for work in works:
-                for one in work.out:
-                    self._send(one)
-        self._busy = False
+        """Keep all that waits, once."""
+        self._wake.clear()
+        jobs, self._waiting = self._waiting, []
+        if not jobs:
+            return
+        try:
+            await asyncio.to_thread(self._store.commit, [change for job in jobs for change in job.changes])
+        except TakenError:
+            raise
+        except Exception as error:
+            self._fails(error)
+            self._waiting[:0] = [job for job in jobs if job.refused is None]
+            calls = [job.refused for job in jobs]
+        else:
+            if self.failing:
+                _log.warning("what must survive a restart can be kept again")
+            self.failing = False
+            calls = [job.kept for job in jobs]
+        for call in calls:
+            if call is not None:
+                call()
+
+    def _fails(self, error: Exception) -> None:
+        if not self.failing:
+            known = isinstance(error, SQLAlchemyError)
+            _log.critical(
+                "what must survive a restart cannot be kept, and is refused until it can: %s",
+                getattr(error, "orig", None) or error,
+                exc_info=None if known else error,
+            )
+        self.failing = True

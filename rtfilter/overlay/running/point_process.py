@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from functools import partial
+from typing import Final
+
 import msgspec
 
 from rtfilter.overlay.broker import Out
@@ -14,14 +18,17 @@ from rtfilter.overlay.membership import (
     Root,
 )
 from rtfilter.overlay.running.client_messages import Description, Known
-from rtfilter.overlay.running.clients import Work
 from rtfilter.overlay.running.greeting import Hello
+from rtfilter.overlay.running.keeping import Job
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.links import Link
 from rtfilter.overlay.running.process import Process, now
 from rtfilter.overlay.running.settings import POINT, PointSettings
 from rtfilter.overlay.sending import Message
 from rtfilter.store.brokers import BrokerStore, Memory
+
+WAITING: Final = 10_000
+"""Most messages that wait for another root to be kept."""
 
 
 class PointProcess(Process):
@@ -40,6 +47,9 @@ class PointProcess(Process):
         kept = store.memory()
         root = None if kept is None else msgspec.msgpack.decode(kept, type=Root)
         self.point = RendezvousPoint(settings.times, root, now())
+        self._root = root  # as it is kept
+        self._waiting: deque[tuple[AskRoot | ClaimRoot | RenewRoot, str]] = deque()
+        self._busy = False
 
     def linked(self, link: Link) -> None:
         """See `Hears`."""
@@ -56,11 +66,37 @@ class PointProcess(Process):
             return
         if not isinstance(message, AskRoot | ClaimRoot | RenewRoot):
             raise ValueError(f"nobody says {type(message).__name__} to the rendezvous point")
-        before = self.point.root
-        out = self.point.receive(message, link.peer.name, now())
-        changed = self.point.root != before and self.point.root is not None
-        changes = [Memory(msgspec.msgpack.encode(self.point.root))] if changed else []
-        self.keeper.do(Work([*changes], [*out]))
+        if len(self._waiting) < WAITING:  # they ask again
+            self._waiting.append((message, link.peer.name))
+        if not self._busy:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Answer those who wait, until the root is another one: nobody is told before that is kept."""
+        self._busy = False
+        while self._waiting and not self._busy:
+            message, name = self._waiting.popleft()
+            out = self.point.receive(message, name, now())
+            if self.point.root == self._root:
+                self._answer(out)
+                continue
+            self._busy = True
+            kept = Memory(msgspec.msgpack.encode(self.point.root))
+            self.keeper.keep(Job([kept], partial(self._kept, out), self._not_kept))
+
+    def _kept(self, out: list[Dispatch]) -> None:
+        self._root = self.point.root
+        self._answer(out)
+        self._go_on()
+
+    def _not_kept(self) -> None:
+        """Say nothing: the root is who it was, and who has claimed to be it asks again."""
+        self.point.root = self._root
+        self._go_on()
+
+    def _answer(self, out: list[Dispatch]) -> None:
+        for one in out:
+            self._send(one)
 
     def _send(self, one: Out) -> None:
         self.counts[type(one.message).__name__] += 1

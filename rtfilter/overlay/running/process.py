@@ -52,7 +52,7 @@ class Process:
         own = msgspec.structs.replace(hello, incarnation=store.incarnation)
         self.codec = Codec()
         self.board = Switchboard(own, key, self, self.codec, settings.limits)
-        self.keeper = Keeper(store, self._send)
+        self.keeper = Keeper(store)
         self.counts: Counter[str] = Counter()
         self._ended = asyncio.Event()
 

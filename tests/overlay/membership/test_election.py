@@ -53,6 +53,28 @@ def test_the_highest_of_those_that_start_together_leads():
     assert follow(network, "a4")
 
 
+def test_nobody_claims_under_a_term_that_is_not_kept():
+    """Who could not keep it, and was started again, would claim the same once more."""
+    machine = election("a2", "a1", term=4)
+    machine.kept = 4
+    for now in (4.0, 4.1, 9.0):
+        assert not [one for one in machine.tick(now) if isinstance(one.message, Heartbeat)]
+        assert (machine.leads, machine.view.term, machine.wanted) == (False, 4, 5)
+    machine.kept = 5
+    claims = [one.message for one in machine.tick(9.1) if isinstance(one.message, Heartbeat)]
+    assert [(one.term, one.contact.name) for one in claims] == [(5, "a2")]
+
+
+def test_who_cannot_keep_a_term_follows_another_one():
+    machine = election("a2", "a1", term=4)
+    machine.kept = 4
+    machine.tick(4.0)
+    machine.receive(heartbeat("a1", 5, "a1", "a2"), 4.5)
+    machine.kept = 5
+    machine.tick(4.6)
+    assert machine.view.claim == (5, "a1")
+
+
 @pytest.mark.parametrize("number", range(10))
 def test_after_each_crash_the_highest_live_member_leads(number):
     """Up to the last one; whoever comes back joins as a member, however high."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 from rtfilter.overlay.running.client import BrokerClient, asked
 from rtfilter.overlay.running.keys import Key, Role
@@ -38,7 +39,8 @@ class Processes:
         """Start a broker, or the point; returns when others can connect."""
         action = "rendezvous" if name == "point" else "run"
         port = self.addresses.get(name, ":0").rpartition(":")[2]
-        command = [*prefix, sys.executable, "-m", "rtfilter", "broker", action, *given]
+        program = [Path(__file__).with_name("full_disk.py"), self.full(name)]
+        command = [*prefix, sys.executable, *program, "broker", action, *given]
         command += ["--key", self.folder / "network.key", "--data", self.folder / name, "--port", port]
         command += ["--heartbeat", HEARTBEAT, "--log-level", "warning", "--host", host]
         if name != "point":
@@ -51,6 +53,14 @@ class Processes:
         if not line:
             raise AssertionError((self.folder / f"{name}.log").read_text())
         self.addresses[name] = line.split()[-1]
+
+    def full(self, name):
+        """The file that, while it is there, has a process find that its database cannot be written."""
+        return self.folder / f"{name}.full"
+
+    def log(self, name):
+        """What a process has logged."""
+        return (self.folder / f"{name}.log").read_text()
 
     def kill(self, name):
         """End a process without a word."""

@@ -23,7 +23,7 @@ from rtfilter.overlay.running.client_messages import (
     Want,
     Wanted,
 )
-from rtfilter.overlay.running.clients import Clients, Patience, Work
+from rtfilter.overlay.running.clients import UNKEPT, Clients, Patience, Work
 from rtfilter.overlay.running.links import Goodbye
 from rtfilter.store.brokers import Gone, Publication, Settled, Subscription
 
@@ -38,7 +38,7 @@ class Alone:
         membership = Membership(Contact("a", "a", "here"))
         router = Router("a", 1, {"trade": Schema({"x": float})}, grace=5.0)
         self.clients = Clients(Broker(router, membership), 1000, PATIENCE)
-        self.now, self.kept = 0.0, []
+        self.now, self.kept, self.full = 0.0, [], False
         root = membership.place._replace(designated="a", root=not cut_off)
         router.place(root, self.now)
         self.pass_(PATIENCE.linger + 5)  # it is not sure of anything in the beginning
@@ -55,7 +55,14 @@ class Alone:
     def do(self, work):
         work = self.clients.passed(work, self.now)
         self.kept += work.changes
-        return [(one.to.name, one.message) for one in work.out]
+        told = [(one.to.name, one.message) for one in work.out]
+        for asked in work.asked:
+            if self.full:
+                told += self.do(self.clients.refused(asked, self.now))
+            else:
+                self.kept.append(asked.change)
+                told += self.do(self.clients.kept(asked, self.now))
+        return told
 
     def says(self, name, message):
         return self.do(self.clients.hear(name, message, self.now))
@@ -99,7 +106,7 @@ def test_a_subscription_takes_the_place_of_one_of_the_same_key(site):
     assert not [what for who, what in site.says("bob", event(1.0)) if who == "ann"]
     kept = {(one.client, one.key): one for one in site.kept if isinstance(one, Subscription)}
     assert kept["ann", "any"].predicate == "x > 5"
-    assert site.kept.index(Gone("ann", "any")) < site.kept.index(kept["ann", "any"])
+    assert Gone("ann", "any") not in site.kept[site.kept.index(kept["ann", "any"]) :]
 
 
 @pytest.mark.parametrize(
@@ -288,3 +295,42 @@ def test_what_was_stored_under_other_types_is_dropped_and_ends_nothing(caplog):
 def test_what_no_client_says_is_refused(site):
     with pytest.raises(ValueError, match="Arrived"):
         site.says("ann", Arrived(EventId("p", 1, 1)))
+
+
+def test_of_what_cannot_be_kept_nothing_follows(site):
+    site.full = True
+    one = event(3.0)
+    assert site.says("bob", one) == [("bob", Refused("", UNKEPT, one.id, later=True))]
+    assert site.says("cyd", Want("k", "trade", "x > 0")) == [("cyd", Refused("k", UNKEPT, later=True))]
+    assert site.says("ann", Want("any", "trade", "x > 5")) == [("ann", Refused("any", UNKEPT, later=True))]
+    assert (len(site.kept), site.clients.stats()["subscriptions"]) == (1, 1)
+    assert site.pass_(10) == []
+    site.full = False
+    assert site.says("bob", one) == [("ann", deliver(one, "any")), ("bob", Stored(one.id))]
+    assert ("cyd", Wanted("k")) in site.says("cyd", Want("k", "trade", "x > 0"))
+
+
+def test_what_must_not_be_kept_goes_on_though_nothing_can_be(site):
+    one = event(3.0)
+    site.says("bob", one)
+    site.full = True
+    assert site.says("ann", Have(one.id)) == [("bob", Arrived(one.id))]
+    site.says("ann", Drop("any"))
+    assert site.clients.stats()["subscriptions"] == 0
+    assert site.kept[-2:] == [Settled(*one.id), Gone("ann", "any")]  # as soon as they can be
+
+
+def test_what_is_refused_does_not_count(site):
+    site.full = True
+    for _ in range(5):
+        assert site.says("bob", event(3.0))[-1][1].reason == UNKEPT
+    site.full = False
+    assert [type(site.says("bob", event(3.0))[-1][1]) for _ in range(4)] == [Stored, Stored, Stored, Refused]
+
+
+def test_an_event_that_comes_again_while_it_is_stored_is_stored_once(site):
+    one = event(3.0)
+    first = site.clients.hear("bob", one, site.now)
+    assert site.clients.hear("bob", one, site.now) == Work([], [])
+    assert ("bob", Stored(one.id)) in site.do(first)
+    assert sum(isinstance(kept, Publication) for kept in site.kept) == 1

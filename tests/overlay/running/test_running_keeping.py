@@ -1,77 +1,125 @@
-"""What is kept is kept before what follows from it is sent."""
+"""What is kept is kept before what follows from it; while nothing can be, the log says so once."""
 
 import asyncio
+import logging
 import threading
 
 import pytest
+import sqlalchemy
 
-from rtfilter.overlay.running.clients import Work
-from rtfilter.overlay.running.keeping import Keeper
+from rtfilter.overlay.running import keeping
+from rtfilter.overlay.running.keeping import Job, Keeper
+from rtfilter.store.log import TakenError
+
+FULL = sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
 
 
 class Store:
     """Notes what is committed, and may be slow, or fail."""
 
     def __init__(self, told):
-        self.told, self.gate, self.error = told, threading.Event(), None
+        self.told, self.gate, self.error, self.tries = told, threading.Event(), None, 0
         self.gate.set()
 
     def commit(self, changes):
         self.gate.wait(5)
+        self.tries += 1
         if self.error is not None:
             raise self.error
         self.told.append(tuple(changes))
 
 
-def keeping(script):
-    async def run():
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(keeping, "AGAIN", 0.02)
+
+
+def run(script):
+    async def ran():
         told = []
         store = Store(told)
-        keeper = Keeper(store, told.append)
+        keeper = Keeper(store)
         task = asyncio.create_task(keeper.run())
         try:
-            await script(keeper, store, told, task)
+            async with asyncio.timeout(10):
+                await script(keeper, store, told, task)
         finally:
             store.gate.set()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    asyncio.run(run())
+    asyncio.run(ran())
 
 
-def test_what_needs_not_be_kept_goes_at_once():
-    async def script(keeper, store, told, task):
-        keeper.do(Work([], ["a", "b"]))
-        assert told == ["a", "b"]
-
-    keeping(script)
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.005)
 
 
-def test_what_follows_from_a_change_waits_for_it_and_keeps_its_place():
+def job(change, told, refused=True):
+    return Job(
+        [change],
+        lambda: told.append(f"kept {change}"),
+        (lambda: told.append(f"no {change}")) if refused else None,
+    )
+
+
+def test_what_follows_from_a_change_waits_for_it_in_its_place():
     async def script(keeper, store, told, task):
         store.gate.clear()
-        keeper.do(Work(["1"], ["a"]))
+        keeper.keep(job("1", told))
         await asyncio.sleep(0.05)
-        for work in (Work([], ["b"]), Work(["2"], ["c"]), Work(["3"], ["d"])):
-            keeper.do(work)
+        keeper.keep(Job(["2"]))
+        keeper.keep(job("3", told))
         await asyncio.sleep(0.05)
         assert told == []
         store.gate.set()
-        await asyncio.sleep(0.1)
-        assert told == [("1",), "a", ("2", "3"), "b", "c", "d"]
-        keeper.do(Work([], ["e"]))
-        assert told[-1] == "e"
+        await until(lambda: len(told) == 4)
+        assert told == [("1",), "kept 1", ("2", "3"), "kept 3"]
 
-    keeping(script)
+    run(script)
 
 
-def test_what_cannot_be_kept_is_not_sent():
+def test_what_cannot_be_kept_is_refused_or_tried_again():
     async def script(keeper, store, told, task):
-        store.error = OSError("full")
-        keeper.do(Work(["1"], ["a"]))
-        with pytest.raises(OSError, match="full"):
+        store.error = FULL
+        keeper.keep(job("1", told, refused=False))
+        keeper.keep(job("2", told))
+        await until(lambda: told)
+        assert told == ["no 2"]
+        assert keeper.failing
+        keeper.keep(job("3", told))
+        await until(lambda: len(told) == 2)
+        store.error = None
+        await until(lambda: len(told) == 4)
+        assert told == ["no 2", "no 3", ("1",), "kept 1"]
+        assert not keeper.failing
+
+    run(script)
+
+
+def test_the_log_says_once_that_nothing_can_be_kept_and_once_that_it_can(caplog):
+    async def script(keeper, store, told, task):
+        store.error = FULL
+        keeper.keep(job("1", told, refused=False))
+        await until(lambda: store.tries > 4)
+        store.error = None
+        await until(lambda: told)
+
+    with caplog.at_level(logging.INFO):
+        run(script)
+    first, last = caplog.records
+    assert "cannot be kept, and is refused until it can: disk is full" in first.message
+    assert (first.levelname, last.levelname) == ("CRITICAL", "WARNING")
+    assert "can be kept again" in last.message
+
+
+def test_who_has_lost_the_database_to_another_process_ends():
+    async def script(keeper, store, told, task):
+        store.error = TakenError("another process has started the broker")
+        keeper.keep(job("1", told))
+        with pytest.raises(TakenError):
             await task
-        keeper.do(Work([], ["b"]))
         assert told == []
 
-    keeping(script)
+    run(script)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import Subscriber, processes
+from processes import HEARTBEAT, Subscriber, processes
 
 import postgresql
 from rtfilter.cli import main
@@ -181,6 +181,85 @@ def test_what_a_killed_broker_has_stored_arrives_though_its_publisher_is_gone(tm
                 async with asyncio.timeout(60):
                     while (await network.describe("a")).stats["clients"]["unacknowledged"]:
                         await asyncio.sleep(0.1)
+
+        run(script)
+
+
+def test_a_broker_with_a_full_disk_refuses_what_it_cannot_keep_and_goes_on(tmp_path):
+    with processes(tmp_path) as network:
+        network.start("a")
+        network.start("b")
+
+        async def script():
+            await network.whole("a", "b")
+            async with (
+                Subscriber(network.client("ann", "b")) as ann,
+                network.client("bob", "a") as bob,
+                network.client("cyd", "b") as cyd,
+            ):
+                await ann.client.subscribe("trade", "x > 1")
+                network.full("b").touch()
+                for _ in range(2):
+                    with pytest.raises(RefusedError, match=r"cannot keep anything now.* ask again later"):
+                        await cyd.publish("trade", {"x": 9.0})
+                with pytest.raises(RefusedError, match="another broker"):
+                    await cyd.subscribe("trade", "x > 1")
+                await bob.publish("trade", {"x": 2.0})  # what comes from others is delivered
+                assert ann.values == [2.0]
+                assert (await network.describe("b")).stats["process"]["keeping"] == 0
+                network.full("b").unlink()
+                await cyd.publish("trade", {"x": 3.0})
+                assert ann.values == [2.0, 3.0]
+            await network.whole("a", "b")
+            assert len(network.log("b").splitlines()) == 2  # it began, and it ended
+
+        run(script)
+
+
+def test_subscriptions_of_a_client_that_comes_to_a_full_disk_are_there_when_there_is_room(tmp_path):
+    with processes(tmp_path) as network:
+        network.start("a")
+        network.start("b")
+
+        async def script():
+            await network.whole("a", "b")
+            async with Subscriber(network.client("ann", "b", "a")) as ann, network.client("bob", "a") as bob:
+                await ann.client.subscribe("trade", "x > 1")
+                network.full("a").touch()
+                network.kill("b")
+                async with asyncio.timeout(30):
+                    while "cannot be kept" not in network.log("a"):
+                        await asyncio.sleep(0.1)
+                network.full("a").unlink()
+                async with asyncio.timeout(30):
+                    while not (await network.describe("a")).stats["clients"]["subscriptions"]:
+                        await asyncio.sleep(0.1)
+                await bob.publish("trade", {"x": 2.0})
+                assert ann.values == [2.0]
+
+        run(script)
+
+
+def test_who_cannot_keep_that_it_claims_does_not_and_the_point_keeps_its_root(tmp_path):
+    with processes(tmp_path) as network:
+        network.start("a1", "--cluster", "a")
+        network.start("a2", "--cluster", "a", "--peer", f"a1={network.addresses['a1']}")
+
+        async def script():
+            found = await network.whole("a1", "a2")
+            led = found.designated("a").itself.name
+            other = "a1" if led == "a2" else "a2"
+            network.full(other).touch()
+            network.full("point").touch()
+            network.kill(led)
+            async with asyncio.timeout(30):
+                while "cannot be kept" not in network.log(other):
+                    await asyncio.sleep(0.1)
+            await asyncio.sleep(5 * HEARTBEAT)
+            assert (await network.describe(other)).designated == ""
+            network.full(other).unlink()
+            await network.whole(other)  # the same cluster is the root, which the point knows
+            network.full("point").unlink()
 
         run(script)
 

@@ -1,0 +1,93 @@
+"""The rendezvous point as a process tells nobody of a root that it has not kept."""
+
+import asyncio
+
+import pytest
+import sqlalchemy
+
+from rtfilter.overlay.membership import AskRoot, ClaimRoot, Contact, Neighbour, RenewRoot, Root, RootIs
+from rtfilter.overlay.running.greeting import Hello
+from rtfilter.overlay.running.keys import Key, Role
+from rtfilter.overlay.running.point_process import PointProcess
+from rtfilter.overlay.running.settings import PointSettings
+
+
+class Store:
+    incarnation, error = 1, None
+
+    def memory(self):
+        return None
+
+    def commit(self, changes):
+        if self.error is not None:
+            raise self.error
+
+
+class Peer:
+    """A link of a broker."""
+
+    def __init__(self, name):
+        self.peer = Hello(Role.BROKER, name, name, "somewhere:1")
+
+
+def cluster(name):
+    contact = Contact(name, name, "somewhere:1")
+    return Neighbour(name, contact, (contact,))
+
+
+@pytest.fixture
+def scene(tmp_path):
+    """Runs a script with a point, its store, and what it has told."""
+
+    def play(script):
+        async def played():
+            store, told = Store(), []
+            point = PointProcess(PointSettings(key=tmp_path, data=tmp_path), Key.new(), store, "here:1")
+            point._send = lambda one: told.append((one.to.name, one.message))
+
+            async def says(name, message):
+                point.hear(Peer(name), message)
+                await point.keeper.flush()
+
+            await script(says, store, told)
+
+        asyncio.run(played())
+
+    return play
+
+
+def test_a_root_that_cannot_be_kept_is_none(scene):
+    async def script(says, store, told):
+        store.error = sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
+        await says("a", ClaimRoot(cluster("a"), "", 0))
+        assert told == []
+        await says("b", AskRoot(cluster("b").designated))
+        assert told == [("b", RootIs(None))]
+        store.error = None
+        await says("b", ClaimRoot(cluster("b"), "", 0))
+        assert told[1:] == [("b", RootIs(Root(cluster("b"), 1)))]
+
+    scene(script)
+
+
+def test_who_asks_while_a_root_is_being_kept_is_told_that_one(scene):
+    async def script(says, store, told):
+        claim = asyncio.ensure_future(says("a", ClaimRoot(cluster("a"), "", 0)))
+        await asyncio.sleep(0)
+        await says("b", AskRoot(cluster("b").designated))
+        await claim
+        root = RootIs(Root(cluster("a"), 1))
+        assert told == [("a", root), ("b", root)]
+
+    scene(script)
+
+
+def test_a_root_that_lives_is_not_kept_each_time(scene):
+    async def script(says, store, told):
+        await says("a", ClaimRoot(cluster("a"), "", 0))
+        store.error = AssertionError("kept again")
+        await says("a", RenewRoot(Root(cluster("a"), 1)))
+        await says("b", AskRoot(cluster("b").designated))
+        assert told[-1] == ("b", RootIs(Root(cluster("a"), 1)))
+
+    scene(script)
