@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker import Broker, Out
 from rtfilter.overlay.membership import (
@@ -24,7 +26,7 @@ from rtfilter.overlay.running.datagrams import Datagrams, Group
 from rtfilter.overlay.running.greeting import Hello
 from rtfilter.overlay.running.keeping import Job
 from rtfilter.overlay.running.keys import Key, Role
-from rtfilter.overlay.running.links import Goodbye, Link
+from rtfilter.overlay.running.links import OWN_ERROR, Goodbye, Link
 from rtfilter.overlay.running.metrics import BrokerMetrics, Delays, Snapshot, on_loop
 from rtfilter.overlay.running.process import Process, now
 from rtfilter.overlay.running.settings import POINT, BrokerSettings, host_and_port
@@ -34,6 +36,7 @@ from rtfilter.watch.metrics import serve
 
 DELAYS: Final = 10_000
 """Delays that wait to be counted."""
+_log = logging.getLogger(__name__)
 
 
 class BrokerProcess(Process):
@@ -148,8 +151,15 @@ class BrokerProcess(Process):
             self._do(Work([], self.broker.receive(message, name, peer.cluster, now())))
 
     def _hear_datagram(self, sender: str, message: Message) -> None:
-        if sender not in self.board.refused:
+        if sender in self.board.refused:
+            return
+        try:
             self._do(Work([], self.broker.receive(message, sender, self.settings.home, now())))
+        except (RTFilterError, ValueError):
+            raise
+        except Exception:
+            _log.exception("a datagram of %s is dropped after an error of this broker", sender)
+            self.board.drop(sender, OWN_ERROR)
 
     def _due(self, now: float) -> None:
         self._do(Work([], self.broker.tick(now)))
@@ -168,7 +178,7 @@ class BrokerProcess(Process):
             self._delays.counted(self.clients.delays)
         if self.membership.term != self._term:
             self._term = self.membership.term
-            kept = partial(setattr, self.membership, "kept", self._term)
+            kept = partial(self._term_kept, self._term)
             self.keeper.keep(Job([Memory(self._term.to_bytes(8, "big"))], kept))
         if work.changes:
             self.keeper.keep(Job(work.changes))
@@ -179,6 +189,9 @@ class BrokerProcess(Process):
             )
         for one in work.out:
             self._send(one)
+
+    def _term_kept(self, term: int) -> None:
+        self.membership.kept = term
 
     def _then(self, what: Callable[[Asked, float], Work], asked: Asked) -> None:
         self._do(what(asked, now()))

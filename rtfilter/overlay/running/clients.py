@@ -30,7 +30,7 @@ from rtfilter.overlay.running.client_messages import (
     Want,
     Wanted,
 )
-from rtfilter.overlay.running.links import Goodbye
+from rtfilter.overlay.running.links import OWN_ERROR, Goodbye
 from rtfilter.overlay.sending import Message, Send
 from rtfilter.store.brokers import Change, Gone, Publication, Settled, Subscription
 
@@ -361,6 +361,10 @@ class Clients:
             id, out = self.broker.subscribe(name, want.type, want.condition, now)
         except (RTFilterError, ValueError) as error:  # kept under other event types
             work.out.append(Send(client(name), Refused(want.key, str(error))))
+            return
+        except Exception:  # each start would end by it
+            _log.exception("a subscription of %s is refused: %s", name, want)
+            work.out.append(Send(client(name), Refused(want.key, OWN_ERROR)))
             return
         if former is not None:
             self._drop(name, want.key, work, now)

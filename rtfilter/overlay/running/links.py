@@ -31,6 +31,8 @@ UNANSWERED: Final = 1000
 """Most messages that wait for a call to be answered."""
 STRANGERS: Final = 100
 """Most connections that have not yet proved who they are; further ones are closed."""
+OWN_ERROR: Final = "an error of this broker, which its log tells"
+"""Why a connection ends after one."""
 _log = logging.getLogger(__name__)
 
 
@@ -97,7 +99,13 @@ class Link:
         if self.why:
             return False
         transport = self._writer.transport
-        transport.write(self._sends.closed(encoded(message)))
+        try:
+            data = encoded(message)
+        except Exception:  # the other side would lack it for ever
+            _log.exception("a message to %s cannot be written", self.peer.name)
+            self.end(OWN_ERROR)
+            return False
+        transport.write(self._sends.closed(data))
         self.sent += 1
         waiting = transport.get_write_buffer_size()
         if waiting > self._limits.waiting:
@@ -119,10 +127,11 @@ class Link:
         except LostError as error:
             self.why = self.why or str(error)
         except (RTFilterError, ValueError) as error:  # of the message: the machine says what is wrong with it
+            _log.warning("a connection of %s is closed: %s", self.peer.name, error)
             self.end(str(error))
         except Exception:
-            _log.exception("a connection is closed after an error of this broker")
-            self.end("an error of this broker, which its log tells")
+            _log.exception("a connection of %s is closed after an error of this broker", self.peer.name)
+            self.end(OWN_ERROR)
         finally:
             await self._close()
 
@@ -160,6 +169,9 @@ class Hears(Protocol):
 
     def hear(self, link: Link, message: Message) -> None:
         """It brings a message. What is wrong with it is raised, and ends the link."""
+
+    def broken(self, error: Exception) -> None:
+        """There was an error of the program that no link is to blame for."""
 
 
 class Switchboard:
@@ -227,6 +239,11 @@ class Switchboard:
         if name in self.brokers:
             self._drop(self.brokers[name], "refused by who administers this broker")
 
+    def drop(self, name: str, why: str) -> None:
+        """End the connection to a broker, if there is one; the next may be made at once."""
+        if name in self.brokers:
+            self._drop(self.brokers[name], why)
+
     async def close(self, why: str) -> None:
         """End all."""
         if self._server is not None:
@@ -279,6 +296,10 @@ class Switchboard:
             _log.warning("a connection from %s is refused: %s", writer.get_extra_info("peername"), error)
             writer.close()
             return
+        except Exception:
+            _log.exception("a connection from %s is refused", writer.get_extra_info("peername"))
+            writer.close()
+            return
         finally:
             self._strangers -= 1
             self._tasks.discard(task)
@@ -307,7 +328,11 @@ class Switchboard:
             _log.info("linked to %s of %s", peer.name, peer.cluster)
         for message in waiting:
             link.send(message)
-        self._hears.linked(link)
+        try:
+            self._hears.linked(link)
+        except Exception:
+            _log.exception("a connection of %s is closed after an error of this broker", peer.name)
+            link.end(OWN_ERROR)
         try:
             await link.run(self._hears.hear)
         finally:
@@ -338,4 +363,7 @@ class Switchboard:
             _log.info("no more linked to %s: %s", link.peer.name, link.why)
         else:
             return
-        self._hears.lost(link)
+        try:
+            self._hears.lost(link)
+        except Exception as error:
+            self._hears.broken(error)

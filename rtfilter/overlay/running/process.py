@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Final
 
 import msgspec
-from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.overlay.broker import Out
 from rtfilter.overlay.running.client_messages import Cut, Describe, Description
@@ -32,6 +31,13 @@ _log = logging.getLogger(__name__)
 
 class Process:
     """What both have in common.
+
+    No error passes in silence, and none leaves half of something done. What is wrong with a message ends the
+    connection it came by, with the reason. So does an error of the program while it takes a message, which
+    the log tells with its traceback: both ends begin anew then, and tell each other all that they want. Any
+    other error of the program, at a tick, when a connection has ended, or when something is kept, ends the
+    process with its traceback and exit status 1, and nothing that it was about to say is said: others take
+    its place, and whoever starts it again has it go on with what it has kept.
 
     Parameters
     ----------
@@ -55,6 +61,7 @@ class Process:
         self.keeper = Keeper(store)
         self.counts: Counter[str] = Counter()
         self._ended = asyncio.Event()
+        self._error: BaseException | None = None
 
     def end(self) -> None:
         """End soon."""
@@ -76,17 +83,20 @@ class Process:
         started()
         ended = asyncio.create_task(self._ended.wait())
         await asyncio.wait([*work, ended], return_when=asyncio.FIRST_COMPLETED)
-        failed = [one for one in work if one.done()]
+        for task in work:
+            if task.done():
+                self._error = self._error or task.exception()
         for one in (*work, ended):
             one.cancel()
-        for one in failed:
-            error = one.exception()
-            _log.critical("the process ends: %s", getattr(error, "orig", None) or error)
-        if not failed:
-            with suppress(SQLAlchemyError, TakenError):
+        if isinstance(self._error, TakenError):
+            _log.critical("the process ends: %s", self._error)
+        elif self._error is not None:
+            _log.critical("the process ends by an error of its own; start it again", exc_info=self._error)
+        else:
+            with suppress(TakenError):
                 await self.keeper.flush()
         await self.board.close("this process ends")
-        return 1 if failed else 0
+        return 0 if self._error is None else 1
 
     def linked(self, link: Link) -> None:
         """See `Hears`."""
@@ -99,6 +109,11 @@ class Process:
     def hear(self, link: Link, message: Message) -> None:
         """See `Hears`."""
         raise NotImplementedError
+
+    def broken(self, error: Exception) -> None:
+        """See `Hears`."""
+        self._error = self._error or error
+        self.end()
 
     async def _start(self) -> None:
         """Begin."""

@@ -334,3 +334,27 @@ def test_an_event_that_comes_again_while_it_is_stored_is_stored_once(site):
     assert site.clients.hear("bob", one, site.now) == Work([], [])
     assert ("bob", Stored(one.id)) in site.do(first)
     assert sum(isinstance(kept, Publication) for kept in site.kept) == 1
+
+
+def broken(*given):
+    raise KeyError("nothing has this key")
+
+
+def test_a_subscription_after_which_there_is_an_error_ends_nothing_at_each_start_again(
+    site, monkeypatch, caplog
+):
+    monkeypatch.setattr(site.clients.broker, "subscribe", broken)
+    told = site.says("cyd", Want("k", "trade", "x > 0"))
+    assert told == [("cyd", Refused("k", "an error of this broker, which its log tells"))]
+    site.do(site.clients.restore([Subscription("cyd", "k", "trade", "x > 0")], [], site.now))
+    assert len(caplog.records) == 2
+
+
+def test_an_event_after_which_there_is_an_error_is_tried_again(site, monkeypatch, caplog):
+    one = event(3.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(site.clients.broker, "publish", broken)
+        assert site.says("bob", one) == [("bob", Stored(one.id))]
+        assert site.pass_(1) == []
+    assert len(caplog.records) == 2
+    assert ("ann", deliver(one, "any")) in site.pass_(8)

@@ -27,7 +27,7 @@ class Ears:
     """Notes what it is told, in order."""
 
     def __init__(self):
-        self.told, self.changed = [], asyncio.Event()
+        self.told, self.changed, self.bugs = [], asyncio.Event(), set()
 
     def _note(self, *what):
         self.told.append(what)
@@ -35,9 +35,16 @@ class Ears:
 
     def linked(self, link):
         self._note("linked", link.peer.name)
+        if "linked" in self.bugs:
+            raise KeyError("nothing has this key")
 
     def lost(self, link):
         self._note("lost", link.peer.name)
+        if "lost" in self.bugs:
+            raise KeyError("nothing has this key")
+
+    def broken(self, error):
+        self._note("broken", str(error))
 
     def hear(self, link, message):
         if message.text == "wrong":
@@ -244,6 +251,45 @@ def test_strangers_are_shown_out(said):
             async with Site("b") as b:
                 b.say(a, "still there")
                 await a.ears.until("b", "still there")
+
+    run(script)
+
+
+def test_an_error_when_a_link_is_made_ends_it_and_no_other(caplog):
+    async def script():
+        async with Site("a") as a, Site("b") as b:
+            b.say(a, "before")
+            await a.ears.until("b", "before")
+            a.ears.bugs.add("linked")
+            reader, writer, greeted = await joined(a)
+            assert await goodbye(reader, greeted.receives) == links.OWN_ERROR
+            writer.close()
+            await a.ears.until("lost", "z")
+            b.say(a, "after")
+            await a.ears.until("b", "after")
+
+    run(script)
+    assert "nothing has this key" in caplog.text
+
+
+def test_an_error_when_a_link_has_ended_is_told():
+    async def script():
+        async with Site("a") as a:
+            a.ears.bugs.add("lost")
+            _, writer, _ = await joined(a)
+            writer.close()
+            await a.ears.until("broken", "'nothing has this key'")
+
+    run(script)
+
+
+def test_who_would_lack_a_message_that_cannot_be_written_is_let_go():
+    async def script():
+        async with Site("a") as a:
+            reader, writer, greeted = await joined(a)
+            assert not a.board.brokers["z"].send(Word(object()))
+            assert await goodbye(reader, greeted.receives) == links.OWN_ERROR
+            writer.close()
 
     run(script)
 

@@ -1,0 +1,82 @@
+"""After an error of the program, a process ends with its traceback, or lets go whoever has brought it."""
+
+import asyncio
+import socket
+
+import pytest
+
+from rtfilter.events.schema import Schema
+from rtfilter.overlay.running.broker_process import BrokerProcess
+from rtfilter.overlay.running.keys import Key
+from rtfilter.overlay.running.settings import BrokerSettings
+from rtfilter.store.log import TakenError
+
+
+class Store:
+    incarnation, error = 1, None
+
+    def memory(self):
+        return None
+
+    def subscriptions(self):
+        return []
+
+    def publications(self):
+        return []
+
+    def commit(self, changes):
+        if self.error is not None:
+            raise self.error
+
+
+def broken(*given):
+    raise KeyError("nothing has this key")
+
+
+async def ran(folder, change):
+    """Run a broker that something is changed of; returns its exit status."""
+    settings = BrokerSettings(
+        key=folder, data=folder, types=folder, name="a", rendezvous="127.0.0.1:9", heartbeat=0.1
+    )
+    process = BrokerProcess(settings, {"trade": Schema({"x": float})}, Key.new(), Store(), "127.0.0.1:9")
+    change(process)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        return await asyncio.wait_for(process.run(bound, lambda: None), 20)
+
+
+BROKEN = {
+    "a tick of the broker": lambda process: setattr(process.broker, "tick", broken),
+    "a tick of its clients": lambda process: setattr(process.clients, "tick", broken),
+    "what is kept": lambda process: setattr(process, "_term_kept", broken),
+    "what ends": lambda process: process.broken(KeyError("nothing has this key")),
+}
+
+
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
+def test_an_error_of_its_own_ends_a_process_with_its_traceback(change, tmp_path, caplog):
+    assert asyncio.run(ran(tmp_path, change)) == 1
+    (record,) = [one for one in caplog.records if one.levelname == "CRITICAL"]
+    assert isinstance(record.exc_info[1], KeyError)
+    assert "start it again" in record.message
+
+
+def test_who_has_lost_its_database_to_another_process_says_so_without_a_traceback(tmp_path, caplog):
+    taken = TakenError("another process has started the broker a")
+    assert asyncio.run(ran(tmp_path, lambda process: setattr(process.store, "error", taken))) == 1
+    (record,) = [one for one in caplog.records if one.levelname == "CRITICAL"]
+    assert record.message == "the process ends: another process has started the broker a"
+    assert not record.exc_info
+
+
+def test_who_sends_a_datagram_after_which_there_is_an_error_is_let_go(tmp_path, caplog):
+    dropped = []
+
+    def change(process):
+        process.broker.receive = broken
+        process.board.drop = lambda *given: dropped.append(given)
+        process._hear_datagram("b", None)
+        process.end()
+
+    assert asyncio.run(ran(tmp_path, change)) == 0
+    assert dropped == [("b", "an error of this broker, which its log tells")]
+    assert "nothing has this key" in caplog.text
