@@ -20,7 +20,7 @@ from rtfilter.overlay.membership import (
     Membership,
 )
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.running.client_messages import Description, Known
+from rtfilter.overlay.running.client_messages import Description, Known, Welcome
 from rtfilter.overlay.running.clients import Asked, Clients, Work
 from rtfilter.overlay.running.datagrams import Datagrams, Group
 from rtfilter.overlay.running.greeting import Hello
@@ -121,13 +121,34 @@ class BrokerProcess(Process):
         """See `Hears`."""
         name = link.peer.name
         if link.peer.role is Role.CLIENT:
-            former = self._links.get(name)
+            if not self._takes(link):
+                return
             self._links[name] = link
-            if former is not None:
-                former.end("another connection has the same name")
+            link.send(Welcome())
             self._do(self.clients.joined(name, now()))
         elif link.peer.address:
             self._do(Work([], self.broker.linked(name, now())))
+
+    def _takes(self, link: Link) -> bool:
+        """Whether a connection of a client may stand; a former one of the same name ends then.
+
+        Of two programs, the one that was started later has the name, and the other one does not come back:
+        or they would take it from each other for ever.
+        """
+        name = link.peer.name
+        former = self._links.get(name)
+        if former is None:
+            return True
+        if former.peer.incarnation == link.peer.incarnation:
+            former.end("another connection takes its place")
+            return True
+        if link.peer.again:
+            _log.warning("%s at %s is refused: the name is that of %s now", name, link.where, former.where)
+            link.end(f"another program, at {former.where}, is connected as {name}; take another name", True)
+            return False
+        _log.warning("%s at %s ends: %s has connected by the same name", name, former.where, link.where)
+        former.end(f"another program, at {link.where}, has connected as {name}; take another name", True)
+        return True
 
     def lost(self, link: Link) -> None:
         """See `Hears`."""

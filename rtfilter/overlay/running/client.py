@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Self
 
+import msgspec
+
 from rtfilter.errors import RTFilterError
 from rtfilter.overlay.names import EventId
 from rtfilter.overlay.running.client_messages import (
@@ -25,6 +27,7 @@ from rtfilter.overlay.running.client_messages import (
     Stored,
     Want,
     Wanted,
+    Welcome,
 )
 from rtfilter.overlay.running.codec import Codec
 from rtfilter.overlay.running.frames import LinkError
@@ -75,23 +78,25 @@ class BrokerClient:
     """
 
     def __init__(self, addresses: Sequence[str], name: str, key: Key) -> None:
-        self._addresses, self._hello, self._key = list(addresses), Hello(Role.CLIENT, name), key
-        self._codec = Codec(Wanted, Refused, Stored, Arrived, Deliver, Goodbye)
+        self._addresses, self._key = list(addresses), key
         self._incarnation, self._numbers = int(1000 * time.time()), itertools.count(1)
+        self._hello = Hello(Role.CLIENT, name, incarnation=self._incarnation)
+        self._codec = Codec(Welcome, Wanted, Refused, Stored, Arrived, Deliver, Goodbye)
         self._wants: dict[str, Want] = {}
         self._confirmed: dict[str, asyncio.Future[None]] = {}
         self._publishing: dict[EventId, tuple[Publish, asyncio.Future[None]]] = {}
         self._room = asyncio.Semaphore(IN_FLIGHT)
-        self._deliveries: asyncio.Queue[Deliver] = asyncio.Queue()
+        self._deliveries: asyncio.Queue[Deliver | RefusedError] = asyncio.Queue()
         self._known: dict[EventId, bool] = {}  # whether it was acknowledged
         self._stored: set[EventId] = set()
-        self._ended = False
+        self._ended, self._error = False, ""
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Connect; `OSError` or `LinkError` where no broker takes it."""
+        """Connect. Raises `OSError`, `LinkError` and `RefusedError` where no broker takes it."""
         first = await self._connect()
+        self._hello = msgspec.structs.replace(self._hello, again=True)
         self._task = asyncio.create_task(self._run(first))
         return self
 
@@ -112,6 +117,7 @@ class BrokerClient:
 
         Raises `RefusedError`.
         """
+        self._require_going_on()
         want = Want(key or f"{self._incarnation}.{next(self._numbers)}", type, condition)
         self._wants[want.key] = want
         done = self._confirmed[want.key] = asyncio.get_running_loop().create_future()
@@ -133,6 +139,7 @@ class BrokerClient:
     async def start(self, type: str, event: Mapping[str, Any]) -> tuple[EventId, asyncio.Future[None]]:
         """Publish an event; returns its id at once, and what is done when all who want it have it."""
         await self._room.acquire()
+        self._require_going_on()
         id = EventId(f"client {self._hello.name}", self._incarnation, next(self._numbers))
         publish = Publish(id, type, dict(event))
         arrived = asyncio.get_running_loop().create_future()
@@ -141,9 +148,11 @@ class BrokerClient:
         return id, arrived
 
     async def __aiter__(self) -> AsyncIterator[Deliver]:
-        """What is delivered, for ever."""
+        """What is delivered, for ever. Raises `RefusedError` when the client is not to come back."""
         while True:
             delivery = await self._deliveries.get()
+            if isinstance(delivery, RefusedError):
+                raise delivery
             yield delivery
             self.had(delivery)
 
@@ -173,14 +182,33 @@ class BrokerClient:
             if link is None:
                 tries += 1
                 await asyncio.sleep(random.uniform(0.5, 1) * min(0.1 * 2**tries, 3.0))
-                with suppress(OSError, LinkError):
+                try:
                     link = await self._connect()
+                except RefusedError as error:
+                    self._fail(str(error))
+                except (OSError, LinkError):
+                    pass
                 continue
             self._link, tries = link, 0
             for message in (*self._wants.values(), *(one for one, _ in self._publishing.values())):
                 link.send(message)
             await link.run(self._hear)
+            if link.final:
+                self._fail(link.why)
             self._link = link = None
+
+    def _fail(self, why: str) -> None:
+        """End for good, and tell all who wait."""
+        self._ended, self._error = True, why
+        self._deliveries.put_nowait(RefusedError(why))
+        for done in self._confirmed.values():
+            self._settle(done, RefusedError(why))
+        for id in list(self._publishing):
+            self._arrived(id, RefusedError(why))
+
+    def _require_going_on(self) -> None:
+        if self._error:
+            raise RefusedError(self._error)
 
     def _hear(self, link: Link, message: Message) -> None:
         match message:
@@ -230,7 +258,7 @@ class BrokerClient:
 
 
 async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
-    """A link to whoever is at an address. Raises `OSError` and `LinkError`."""
+    """A link to whoever is at an address. Raises `OSError`, `LinkError` and `RefusedError`."""
     host, port = host_and_port(address)
     try:
         async with asyncio.timeout(WITHIN):
@@ -246,7 +274,16 @@ async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
         greeted = await call(reader, writer, hello, own)
         if hello.role is Role.CLIENT and greeted.peer.name == POINT:
             raise LinkError(f"at {address} is the rendezvous point, which serves no clients; name a broker")
-        return Link(reader, writer, greeted, codec, Limits(), dialled=True)
+        link = Link(reader, writer, greeted, codec, Limits(), dialled=True)
+        if hello.role is Role.CLIENT:
+            async with asyncio.timeout(WITHIN):
+                first = await link.next()
+            if isinstance(first, Goodbye):
+                raise (RefusedError if first.final else LinkError)(f"{address}: {first.reason}")
+        return link
+    except TimeoutError:
+        writer.close()
+        raise LinkError(f"{address} does not answer within {WITHIN:g} seconds") from None
     except BaseException:
         writer.close()
         raise

@@ -10,6 +10,10 @@ from rtfilter.overlay.names import EventId
 from rtfilter.overlay.sending import Message
 
 
+class Welcome(Message, frozen=True):
+    """A broker takes a client: the first that it says to it, unless it says why not."""
+
+
 class Want(Message, frozen=True):
     """A client subscribes, or says again that it has.
 

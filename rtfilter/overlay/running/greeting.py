@@ -41,7 +41,9 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     cluster, address : str
         Of a broker: where others reach it.
     incarnation : int
-        Of a broker; each start has a higher one.
+        Of a broker: each start has a higher one. Of a client: each program has another one.
+    again : bool
+        Whether a client comes back by itself after it has lost its connection.
     nonce : bytes
         Drawn at random for this connection.
     protocol : int
@@ -52,6 +54,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     cluster: str = ""
     address: str = ""
     incarnation: Whole = 0
+    again: bool = False
     nonce: bytes = b""
     protocol: int = PROTOCOL
 

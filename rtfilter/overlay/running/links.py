@@ -42,9 +42,12 @@ class Goodbye(Message, frozen=True):
     Attributes
     ----------
     reason : str
+    final : bool
+        Whether the other side is not to come back by itself.
     """
 
     reason: str
+    final: bool = False
 
 
 class Limits(NamedTuple):
@@ -75,6 +78,8 @@ class Link:
         Whether it was called from here.
     why : str
         Why it has ended; empty before.
+    final : bool
+        Whether the other side has said that this one is not to come back by itself.
     heard, sent : int
         Messages.
     """
@@ -88,11 +93,24 @@ class Link:
         limits: Limits,
         dialled: bool,
     ) -> None:
-        self.peer, self.dialled, self.why = greeted.peer, dialled, ""
+        self.peer, self.dialled, self.why, self.final = greeted.peer, dialled, "", False
         self.heard = self.sent = 0
         self._reader, self._writer, self._codec, self._limits = reader, writer, codec, limits
         self._sends, self._receives = greeted.sends, greeted.receives
         keep_alive(writer.get_extra_info("socket"), limits.takes_within)
+
+    @property
+    def where(self) -> str:
+        """Where the other side is."""
+        host, port, *_ = self._writer.get_extra_info("peername") or ("somewhere", 0)
+        return f"{host}:{port}"
+
+    async def next(self) -> Message:
+        """Read the next message. Raises `LinkError`."""
+        frame = await read(self._reader, CODE + self._limits.message, CODE)
+        message = self._codec.decoded(self._receives.opened(frame))
+        self.heard += 1
+        return message
 
     def send(self, message: Message) -> bool:
         """Send a message, without waiting; returns whether the link goes on."""
@@ -117,10 +135,9 @@ class Link:
         """Hear what comes, until it ends; `why` says why."""
         try:
             while not self.why:
-                frame = await read(self._reader, CODE + self._limits.message, CODE)
-                message = self._codec.decoded(self._receives.opened(frame))
-                self.heard += 1
+                message = await self.next()
                 if isinstance(message, Goodbye):
+                    self.final = message.final
                     raise LostError(f"the other side says: {message.reason[:500]}")
                 if not self.why:
                     hear(self, message)
@@ -135,10 +152,10 @@ class Link:
         finally:
             await self._close()
 
-    def end(self, why: str) -> None:
-        """Say why, and close it."""
+    def end(self, why: str, final: bool = False) -> None:
+        """Say why, and close it; `final` where the other side is not to come back by itself."""
         if not self.why:
-            self.send(Goodbye(why))
+            self.send(Goodbye(why, final))
             self.why = self.why or why
             transport = self._writer.transport
             with suppress(OSError, RuntimeError):  # it is closed already

@@ -71,6 +71,53 @@ def test_what_cannot_be_is_refused(pair):
     run(script)
 
 
+def test_of_two_programs_of_one_name_the_later_has_it_and_the_other_says_why_it_ends(pair, capsys):
+    told = ["--name", "ann", "--at", pair.addresses["a"], "--key", str(pair.folder / "client.key")]
+
+    async def script():
+        async with pair.client("ann", "a") as former:
+            waiting = asyncio.ensure_future(anext(aiter(former)))
+            status = asyncio.create_task(
+                asyncio.to_thread(main, ["broker", "subscribe", "trade", "x > 1", "--count", "1", *told])
+            )
+            with pytest.raises(RefusedError, match=r"another program, at 127.* has connected as ann; take"):
+                await waiting
+            with pytest.raises(RefusedError, match="has connected as ann"):
+                await former.subscribe("trade", "x > 1")
+            former._ended = False  # a program that comes back by itself all the same
+            again = asyncio.create_task(former._run(None))
+            with pytest.raises(RefusedError, match="is connected as ann; take another name"):
+                await anext(aiter(former))
+            await again
+            async with pair.client("bob", "b") as bob:
+                while "subscribed" not in capsys.readouterr().err:
+                    await asyncio.sleep(0.05)
+                await bob.publish("trade", {"x": 2.0})
+            assert await status == 0
+
+    run(script)
+    lines = [line for line in pair.log("a").splitlines() if " ann at " in line]
+    assert len(lines) == 2
+    assert "has connected by the same name" in lines[0]
+    assert "is refused: the name is that of" in lines[1]
+
+
+def test_the_command_of_a_client_whose_name_is_taken_ends_and_says_why(pair):
+    told = ["--name", "ann", "--at", pair.addresses["a"], "--key", str(pair.folder / "client.key")]
+    command = [sys.executable, "-m", "rtfilter", "broker", "subscribe", "trade", "x > 1", *told]
+    former = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "subscribed" in former.stderr.readline()
+
+    async def script():
+        async with pair.client("ann", "a") as later:
+            _, said = await asyncio.to_thread(former.communicate, timeout=20)
+            assert "has connected as ann; take another name" in said
+            assert former.returncode == 2
+            await later.subscribe("trade", "x > 1")
+
+    run(script)
+
+
 def test_rubbish_ends_no_broker(pair):
     host, port = pair.addresses["a"].split(":")
     for rubbish in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 5000, b""):
