@@ -156,6 +156,8 @@ class _Index:
         self._filter = EventFilter(schema, CAPACITY, max_unbounded=None, ids=int)
         self._connections: list[Connection] = []
         self._places: dict[Connection, int] = {}
+        self._entries: list[int] = []  # of each place: without any, another connection may have it
+        self._vacant: list[int] = []
         self._place: AnyArray = np.zeros(64, np.int64)  # of each number, in `_connections`
         self._ids: dict[int, SubscriptionId] = {}  # of clients' entries
         self._numbers, self._free = 0, list[int]()
@@ -166,8 +168,7 @@ class _Index:
         """Add an entry, and return its number."""
         place = self._places.get(connection)
         if place is None:
-            place = self._places[connection] = len(self._connections)
-            self._connections.append(connection)
+            place = self._places[connection] = self._take_place(connection)
         if self._free:
             number = self._free.pop()
         else:
@@ -175,6 +176,7 @@ class _Index:
             if number == len(self._place):
                 self._place = np.resize(self._place, 2 * number)
         self._place[number] = place
+        self._entries[place] += 1
         self._new[number] = predicate
         if connection.kind is Kind.CLIENT:
             self._ids[number] = id
@@ -186,6 +188,21 @@ class _Index:
             self._gone.append(number)
         self._free.append(number)
         self._ids.pop(number, None)
+        place = int(self._place[number])
+        self._entries[place] -= 1
+        if not self._entries[place]:
+            del self._places[self._connections[place]]
+            self._vacant.append(place)
+
+    def _take_place(self, connection: Connection) -> int:
+        if self._vacant:
+            place = self._vacant.pop()
+            self._connections[place] = connection
+        else:
+            place = len(self._connections)
+            self._connections.append(connection)
+            self._entries.append(0)
+        return place
 
     def match(self, event: Mapping[str, Any]) -> dict[Connection, list[SubscriptionId]]:
         """See `Table.match`."""

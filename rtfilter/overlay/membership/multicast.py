@@ -21,6 +21,9 @@ from rtfilter.overlay.sending import Message
 AT_ONCE = 64
 """How many are asked for at once."""
 
+STREAMS = 1000
+"""How many senders are known; of more, the one that was silent for longest is forgotten."""
+
 
 class Numbered(Message, frozen=True):
     """A multicast, with its number."""
@@ -153,12 +156,16 @@ class Multicast:
 
     def _stream(self, sender: str, incarnation: int, number: int) -> tuple[_Stream, list[Dispatch]]:
         """The stream of a sender. A new one begins after `number`, or after 0 if an earlier one was known."""
-        stream = self._streams.get(sender)
+        stream = self._streams.pop(sender, None)
+        if stream is not None:
+            self._streams[sender] = stream  # the last one now
         sends: list[Dispatch] = []
         if stream is None:
             stream = self._streams[sender] = _Stream(incarnation, number)
             if number:
                 sends.append(Dispatch(to_router(sender), Missed(sender)))
+            if len(self._streams) > STREAMS:
+                del self._streams[next(iter(self._streams))]
         elif incarnation > stream.incarnation:
             sends += self._flush(sender, stream, stream.last)
             contact = stream.contact

@@ -138,7 +138,11 @@ class BrokerProcess(Process):
         name = link.peer.name
         former = self._links.get(name)
         if former is None:
-            return True
+            if self.clients.has_room(name):
+                return True
+            most = self.clients.patience.clients
+            link.end(f"this broker has {most:,} clients, as many as it takes; connect to another one")
+            return False
         if former.peer.incarnation == link.peer.incarnation:
             former.end("another connection takes its place")
             return True

@@ -31,10 +31,10 @@ from rtfilter.overlay.running.client_messages import (
 )
 from rtfilter.overlay.running.codec import Codec
 from rtfilter.overlay.running.frames import LinkError
-from rtfilter.overlay.running.greeting import Hello, call
+from rtfilter.overlay.running.greeting import NAME, Hello, call
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.links import Goodbye, Limits, Link
-from rtfilter.overlay.running.settings import POINT, host_and_port
+from rtfilter.overlay.running.settings import POINT, SettingsError, host_and_port
 from rtfilter.overlay.sending import Message
 
 WITHIN: Final = 5.0
@@ -78,6 +78,10 @@ class BrokerClient:
     """
 
     def __init__(self, addresses: Sequence[str], name: str, key: Key) -> None:
+        if not 0 < len(name) <= NAME or "\0" in name:
+            raise SettingsError(
+                f"the name of a client has from 1 to {NAME} characters, and not the character 0"
+            )
         self._addresses, self._key = list(addresses), key
         self._incarnation, self._numbers = int(1000 * time.time()), itertools.count(1)
         self._hello = Hello(Role.CLIENT, name, incarnation=self._incarnation)

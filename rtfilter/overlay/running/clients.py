@@ -43,6 +43,8 @@ UNKEPT: Final = (
     "ask again later, or another broker"
 )
 """Why something is refused."""
+KEY: Final = 200
+"""Most characters of the key of a subscription: a database has it in an index."""
 UNTAKEN: Final = 10_000
 """Most events that are remembered as not taken: what is asked about is among the last."""
 _log = logging.getLogger(__name__)
@@ -62,6 +64,13 @@ class Patience(NamedTuple):
         Most publications of one client that are not acknowledged; others are refused.
     deliveries : int
         Most that one client does not have yet; others are not taken, so their publishers send them again.
+    clients : int
+        Most that are known; others are told to go to another broker.
+    subscriptions : int
+        Most of one client.
+    bytes : int
+        Most of one client's subscriptions, of its publications that are not acknowledged, and of deliveries
+        that it does not have yet: of each.
     """
 
     again: float = 2.0
@@ -69,6 +78,9 @@ class Patience(NamedTuple):
     linger: float = 30.0
     unacknowledged: int = 10_000
     deliveries: int = 10_000
+    clients: int = 10_000
+    subscriptions: int = 100_000
+    bytes: int = 64 * 2**20
 
 
 class Asked(NamedTuple):
@@ -118,6 +130,8 @@ class _Client:
         self.gone_at: float | None = None  # None while it is connected
         self.took_at = 0.0  # when it has last taken something, or begun to miss something
         self.asked = 0  # changes of what it wants that are being kept
+        self.bytes = 0  # of what it wants, and asks
+        self.missing_bytes = 0
         self.missing: dict[EventId, Deliver] = {}
         self.has: dict[EventId, None] = {}  # of late
 
@@ -125,8 +139,9 @@ class _Client:
 class _Pending:
     """A publication that is not acknowledged."""
 
-    def __init__(self, client: str, publish: Publish, now: float, again_at: float, wait: float) -> None:
-        self.client, self.publish, self.since = client, publish, now
+    def __init__(self, kept: Publication, publish: Publish, now: float, again_at: float, wait: float) -> None:
+        self.client, self.publish, self.since = kept.client, publish, now
+        self.kept = kept
         self.again_at, self.wait = again_at, wait
 
 
@@ -157,8 +172,10 @@ class Clients:
         self._pending: dict[EventId, _Pending] = {}
         self._storing: set[EventId] = set()
         self._unacknowledged: Counter[str] = Counter()
+        self._unacknowledged_bytes: Counter[str] = Counter()
         self._started: float | None = None
         self._awaited: Counter[EventId] = Counter()  # by how many clients that do not have it
+        self._sizes: dict[EventId, int] = {}  # of those
         self._held: dict[EventId, list[Out]] = {}  # acknowledgements
         self._untaken: dict[EventId, None] = {}  # there was no room
         self.delays: list[float] = []
@@ -172,13 +189,19 @@ class Clients:
         """Go on with what an earlier incarnation has kept."""
         work = Work([], [])
         for one in subscriptions:
-            self._client(one.client).gone_at = now
-            self._want(one.client, Want(one.key, one.type, one.predicate), work, now)
+            found, want = self._client(one.client), Want(one.key, one.type, one.predicate)
+            found.gone_at = now
+            found.bytes += _size(want)
+            self._want(one.client, want, work, now)
         for kept in publications:
             publish = Publish(EventId(*kept[:3]), kept.type, msgspec.msgpack.decode(kept.event))
-            self._unacknowledged[kept.client] += 1
-            self._pending[publish.id] = _Pending(kept.client, publish, now, now, self.patience.again)
+            self._counts(kept.client, kept)
+            self._pending[publish.id] = _Pending(kept, publish, now, now, self.patience.again)
         return work
+
+    def has_room(self, name: str) -> bool:
+        """Whether a client may join."""
+        return name in self._clients or len(self._clients) < self.patience.clients
 
     def joined(self, name: str, now: float) -> Work:
         """A client is connected: send what it does not have."""
@@ -210,7 +233,7 @@ class Clients:
 
     def kept(self, asked: Asked, now: float) -> Work:
         """Do what a client has asked, now that it is kept."""
-        work, (name, message, _) = Work([], []), asked
+        work, (name, message, change) = Work([], []), asked
         if not isinstance(message, Publish):
             self._client(name).asked -= 1
         match message:
@@ -220,28 +243,29 @@ class Clients:
                 self._drop(name, key, work, now)
             case Publish(id=id):
                 self._storing.discard(id)
-                pending = _Pending(
-                    name, message, now, now + self.patience.again, SLOWER * self.patience.again
-                )
-                self._pending[id] = pending
+                again = self.patience.again
+                assert isinstance(change, Publication)
+                pending = self._pending[id] = _Pending(change, message, now, now + again, SLOWER * again)
                 self._try(pending, 1, work, now)
                 work.out.append(Send(client(name), Stored(id)))
         return work
 
     def refused(self, asked: Asked, now: float) -> Work:
         """Refuse what a client has asked, since it cannot be kept. What it no longer wants it never gets."""
-        work, (name, message, _) = Work([], []), asked
+        work, (name, message, change) = Work([], []), asked
         if not isinstance(message, Publish):
             self._client(name).asked -= 1
         match message:
             case Want(key=key):
+                self._client(name).bytes -= _size(message)
                 work.out.append(Send(client(name), Refused(key, UNKEPT, later=True)))
             case Drop(key=key):
                 work.changes.append(Gone(name, key))
                 self._drop(name, key, work, now)
             case Publish(id=id):
                 self._storing.discard(id)
-                self._counts_no_more(name)
+                assert isinstance(change, Publication)
+                self._counts_no_more(change)
                 work.out.append(Send(client(name), Refused("", UNKEPT, id, later=True)))
         return work
 
@@ -284,7 +308,7 @@ class Clients:
             id = one.message.id
             if id in self._untaken:
                 return []
-            if self._awaited[id]:
+            if id in self._awaited:
                 self._held.setdefault(id, []).append(one)
                 return []
         return self._told(one.to.name, one.message, changes, now) if isinstance(one, Send) else [one]
@@ -303,7 +327,7 @@ class Clients:
                 pending = self._pending.pop(event, None)
                 if pending is None:
                     return []
-                self._counts_no_more(pending.client)
+                self._counts_no_more(pending.kept)
                 self.delays.append(now - pending.since)
                 changes.append(Settled(*event))
                 return [Send(client(pending.client), Arrived(event))]
@@ -313,7 +337,9 @@ class Clients:
         found = self._clients.get(name)
         if found is None or notify.id in found.missing or notify.id in found.has:
             return []
-        if len(found.missing) >= self.patience.deliveries:
+        size = self._sizes.get(notify.id) or len(msgspec.msgpack.encode(notify.values))
+        full = found.missing_bytes + size > self.patience.bytes and found.missing
+        if full or len(found.missing) >= self.patience.deliveries:
             self._untaken[notify.id] = None
             if len(self._untaken) > UNTAKEN:
                 del self._untaken[next(iter(self._untaken))]
@@ -322,6 +348,8 @@ class Clients:
         if not found.missing:
             found.took_at = now
         self._awaited[notify.id] += 1
+        self._sizes[notify.id] = size
+        found.missing_bytes += size
         keys = tuple(self._owners[id][1] for id in notify.subscriptions if id in self._owners)
         deliver = found.missing[notify.id] = Deliver(notify.id, notify.type, notify.values, keys)
         return [] if found.gone_at is not None else [Send(client(name), deliver)]
@@ -340,30 +368,47 @@ class Clients:
             if former is not None and former.want == message and not found.asked:
                 return Work([], [Send(client(name), Wanted(key))] if former.confirmed else [])
             try:
+                self._require_room(found, message)
                 _require_keepable(key, message.condition)
                 self.broker.router.require_condition(message.type, message.condition)
             except (RTFilterError, ValueError) as error:
                 return Work([], [Send(client(name), Refused(key, str(error)))])
+            found.bytes += _size(message)
             change = Subscription(name, key, message.type, message.condition)
         else:
             change = Gone(name, key)
         found.asked += 1
         return Work([], [], [Asked(name, message, change)])
 
+    def _require_room(self, found: _Client, want: Want) -> None:
+        former = found.wishes.get(want.key)
+        count = len(found.wishes) + found.asked - (former is not None)
+        if count >= self.patience.subscriptions:
+            raise ValueError(f"you have {count:,} subscriptions, as many as a client may; end some of them")
+        size = found.bytes + _size(want) - (0 if former is None else _size(former.want))
+        if size > self.patience.bytes:
+            most = self.patience.bytes
+            raise ValueError(
+                f"your subscriptions would be {size:,} bytes long, and may be {most:,}; end some"
+            )
+
     def _want(self, name: str, want: Want, work: Work, now: float) -> None:
         found = self._client(name)
         former = found.wishes.get(want.key)
         if former is not None and former.want == want:
+            found.bytes -= _size(want)
             if former.confirmed:
                 work.out.append(Send(client(name), Wanted(want.key)))
             return
         try:
             id, out = self.broker.subscribe(name, want.type, want.condition, now)
         except (RTFilterError, ValueError) as error:  # kept under other event types
+            found.bytes -= _size(want)
             work.out.append(Send(client(name), Refused(want.key, str(error))))
             return
         except Exception:  # each start would end by it
             _log.exception("a subscription of %s is refused: %s", name, want)
+            found.bytes -= _size(want)
             work.out.append(Send(client(name), Refused(want.key, OWN_ERROR)))
             return
         if former is not None:
@@ -373,8 +418,10 @@ class Clients:
         work.out.extend(out)
 
     def _drop(self, name: str, key: str, work: Work, now: float) -> None:
-        wish = self._client(name).wishes.pop(key, None)
+        found = self._client(name)
+        wish = found.wishes.pop(key, None)
         if wish is not None:
+            found.bytes -= _size(wish.want)
             del self._owners[wish.id]
             work.out.extend(self.broker.unsubscribe(wish.id, now))
 
@@ -385,9 +432,11 @@ class Clients:
             return Work([], [Send(client(name), Stored(id))])
         if id in self._storing:
             return Work([], [])
-        if self._unacknowledged[name] >= self.patience.unacknowledged:
-            reason = "too many events of yours are not acknowledged yet; publish it again later"
-            return Work([], [Send(client(name), Refused("", reason, id, later=True))])
+        event = msgspec.msgpack.encode(publish.values)
+        waiting = self._unacknowledged.get(name, 0), self._unacknowledged_bytes.get(name, 0)
+        if waiting[0] >= self.patience.unacknowledged or waiting[1] + len(event) > self.patience.bytes:
+            reason = "{:,} events of yours, {:,} bytes, are not acknowledged yet; publish it again later"
+            return Work([], [Send(client(name), Refused("", reason.format(*waiting), id, later=True))])
         try:
             if id.origin != f"client {name}":  # else its own event of that id would be taken for known
                 raise ValueError(f"{name} cannot publish an event of {id.origin!r:.60}")
@@ -395,9 +444,9 @@ class Clients:
         except (RTFilterError, ValueError) as error:
             return Work([], [Send(client(name), Refused("", str(error), id))])
         self._storing.add(id)
-        self._unacknowledged[name] += 1
-        event = msgspec.msgpack.encode(publish.values)
-        return Work([], [], [Asked(name, publish, Publication(*id, name, publish.type, event))])
+        kept = Publication(*id, name, publish.type, event)
+        self._counts(name, kept)
+        return Work([], [], [Asked(name, publish, kept)])
 
     def _try(self, pending: _Pending, attempt: int, work: Work, now: float) -> None:
         """Publish what is stored. After an error of this broker it is tried again as if nobody had it."""
@@ -409,14 +458,20 @@ class Clients:
         except Exception:
             _log.exception("an event of %s could not be sent, and is tried again", pending.client)
 
-    def _counts_no_more(self, name: str) -> None:
+    def _counts(self, name: str, kept: Publication) -> None:
+        self._unacknowledged[name] += 1
+        self._unacknowledged_bytes[name] += len(kept.event)
+
+    def _counts_no_more(self, kept: Publication) -> None:
+        name = kept.client
         self._unacknowledged[name] -= 1
+        self._unacknowledged_bytes[name] -= len(kept.event)
         if not self._unacknowledged[name]:
-            del self._unacknowledged[name]
+            del self._unacknowledged[name], self._unacknowledged_bytes[name]
 
     def _give_up(self, id: EventId, reason: str, work: Work) -> None:
         pending = self._pending.pop(id)
-        self._counts_no_more(pending.client)
+        self._counts_no_more(pending.kept)
         _log.warning("an event of %s is dropped, and was not acknowledged: %s", pending.client, reason)
         work.changes.append(Settled(*id))
         work.out.append(Send(client(pending.client), Refused("", reason, id)))
@@ -431,9 +486,10 @@ class Clients:
         """A client has a delivery, or is gone for good: give acknowledgements that waited for it."""
         if found.missing.pop(id, None) is None:
             return
+        found.missing_bytes -= self._sizes[id]
         self._awaited[id] -= 1
         if not self._awaited[id]:
-            del self._awaited[id]
+            del self._awaited[id], self._sizes[id]
             work.out.extend(self._held.pop(id, ()))
 
     def stats(self) -> dict[str, Any]:
@@ -449,6 +505,12 @@ class Clients:
 
 
 def _require_keepable(*texts: str) -> None:
-    """Refuse what PostgreSQL takes in no text."""
+    """Refuse what PostgreSQL takes in no text, or, of the first, in no index."""
+    if len(texts[0]) > KEY:
+        raise ValueError(f"the key of a subscription has at most {KEY} characters")
     if any("\0" in text for text in texts):
         raise ValueError("a text has the character 0, which no database keeps; leave it out")
+
+
+def _size(want: Want) -> int:
+    return len((want.key + want.condition).encode())

@@ -25,6 +25,8 @@ from rtfilter.overlay.sending import Message
 
 MOST: Final = 60_000
 """Bytes of a datagram; what is longer goes to each member by itself."""
+SENDERS: Final = 1000
+"""Senders that are known; of more, the one that was silent for longest is forgotten."""
 WINDOW: Final = 64
 """Datagrams by which one may come after another that was sent later."""
 _log = logging.getLogger(__name__)
@@ -104,7 +106,11 @@ class Datagrams:
             raise LinkError(f"this is no datagram: {error}") from None
         if found.sender == self._broker:
             return None
-        if not self._seen.setdefault(found.sender, _Seen()).takes(found.incarnation, found.number):
+        seen = self._seen.pop(found.sender, None) or _Seen()
+        self._seen[found.sender] = seen  # the last one now
+        if len(self._seen) > SENDERS:
+            del self._seen[next(iter(self._seen))]
+        if not seen.takes(found.incarnation, found.number):
             return None
         return found.sender, self._codec.decoded(found.body)
 

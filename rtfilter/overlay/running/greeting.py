@@ -24,6 +24,8 @@ from rtfilter.overlay.running.keys import Key, Role, mac
 PROTOCOL: Final = 1
 MOST: Final = 2048
 """Bytes of what one says who it is."""
+NAME: Final = 100
+"""Most characters of a name."""
 WITHIN: Final = 5.0
 """Seconds that all of it may take."""
 _NONCE: Final = 16
@@ -119,7 +121,7 @@ def _understood(said: bytes) -> Hello:
         raise LinkError("this is no greeting") from None
     if peer.protocol != PROTOCOL:
         raise LinkError(f"{peer.name} speaks version {peer.protocol} of the protocol, not {PROTOCOL}")
-    if not peer.name or "\0" in peer.name or len(peer.nonce) != _NONCE:
+    if not 0 < len(peer.name) <= NAME or "\0" in peer.name or len(peer.nonce) != _NONCE:
         raise LinkError("this is no greeting")
     return peer
 

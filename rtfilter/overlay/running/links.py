@@ -11,6 +11,7 @@ import logging
 import socket
 import time
 from asyncio import StreamReader, StreamWriter
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
@@ -30,7 +31,13 @@ PARTING: Final = 1.0
 UNANSWERED: Final = 1000
 """Most messages that wait for a call to be answered."""
 STRANGERS: Final = 100
-"""Most connections that have not yet proved who they are; further ones are closed."""
+"""Most connections that have not yet proved who they are."""
+BROKERS: Final = 1000
+"""Most links to brokers; further ones are refused."""
+CALLS: Final = 100
+"""Most calls at once; what others would be for is lost."""
+SELDOM: Final = 60.0
+"""Seconds in which the log says the same of strangers once."""
 OWN_ERROR: Final = "an error of this broker, which its log tells"
 """Why a connection ends after one."""
 _log = logging.getLogger(__name__)
@@ -224,7 +231,8 @@ class Switchboard:
         self._calls: dict[str, list[Message]] = {}  # what waits for a call to be answered
         self._not_before: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._strangers = 0
+        self._strangers: dict[StreamWriter, str] = {}  # from where, the oldest first
+        self._crowded = -SELDOM  # when the log has said so
         self._server: asyncio.Server | None = None
 
     async def listen(self, bound: socket.socket) -> None:
@@ -244,6 +252,8 @@ class Switchboard:
                 return False
             self._calls[name].append(message)
             return True
+        if len(self._calls) >= CALLS:
+            return False
         if name in self.refused or time.monotonic() < self._not_before.get(name, 0.0) or not address:
             return False
         self._calls[name] = [message]
@@ -293,20 +303,19 @@ class Switchboard:
         finally:
             waiting = self._calls.pop(name)
             if link is None:
-                self._not_before[name] = time.monotonic() + AGAIN
+                self._rest(name)
                 if writer is not None:
                     writer.close()
         if link is not None:
             await self._run(link, waiting)
 
     async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
-        if self._strangers >= STRANGERS:
-            writer.transport.abort()
-            return
+        if len(self._strangers) >= STRANGERS:
+            self._make_room()
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        self._strangers += 1
+        self._strangers[writer] = str((writer.get_extra_info("peername") or ("somewhere",))[0])
         try:
             greeted = await answer(reader, writer, self.own, self._key, self._admit)
         except (LinkError, OSError) as error:
@@ -318,15 +327,28 @@ class Switchboard:
             writer.close()
             return
         finally:
-            self._strangers -= 1
+            self._strangers.pop(writer, None)
             self._tasks.discard(task)
         self._start(self._run(Link(reader, writer, greeted, self._codec, self._limits, dialled=False), []))
+
+    def _make_room(self) -> None:
+        """Close a connection that has not yet proved who it is: the oldest from where most of them are."""
+        most, count = Counter(self._strangers.values()).most_common(1)[0]
+        writer = next(one for one, where in self._strangers.items() if where == most)
+        del self._strangers[writer]
+        writer.transport.abort()
+        if time.monotonic() >= self._crowded + SELDOM:
+            self._crowded = time.monotonic()
+            text = "%d connections have not said who they are, %d from %s; the oldest of those is closed"
+            _log.warning(text, STRANGERS, count, most)
 
     def _admit(self, peer: Hello) -> None:
         if peer.name in self.refused:
             raise LinkError(f"{peer.name} is refused by who administers this broker")
         if peer.name == self.own.name and peer.role is Role.BROKER and peer.address:
             raise LinkError(f"{peer.address} has the name of this broker, {peer.name}; names are unique")
+        if peer.role is Role.BROKER and peer.name not in self.brokers and len(self.brokers) >= BROKERS:
+            raise LinkError(f"this broker is linked to {BROKERS} brokers, as many as it takes")
 
     async def _run(self, link: Link, waiting: list[Message]) -> None:
         peer = link.peer
@@ -367,6 +389,13 @@ class Switchboard:
             return former is None or link.peer.incarnation > former.peer.incarnation
         return link.dialled == former.dialled or (self.own.name < link.peer.name) == link.dialled
 
+    def _rest(self, name: str) -> None:
+        """Call nobody of this name for a moment."""
+        now = time.monotonic()
+        if len(self._not_before) >= BROKERS:
+            self._not_before = {one: until for one, until in self._not_before.items() if until > now}
+        self._not_before[name] = now + AGAIN
+
     def _drop(self, link: Link, why: str) -> None:
         link.end(why)
         self._gone(link)
@@ -376,7 +405,7 @@ class Switchboard:
             self.others.discard(link)
         elif self.brokers.get(link.peer.name) is link:
             del self.brokers[link.peer.name]
-            self._not_before[link.peer.name] = time.monotonic() + AGAIN
+            self._rest(link.peer.name)
             _log.info("no more linked to %s: %s", link.peer.name, link.why)
         else:
             return

@@ -10,7 +10,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from rtfilter.overlay.membership import Audience, Contact, Lacking, Member, Missed, Numbered, Settings
-from rtfilter.overlay.membership.multicast import Multicast
+from rtfilter.overlay.membership.multicast import STREAMS, Multicast
 from rtfilter.overlay.sending import Message
 
 SETTINGS = Settings()
@@ -178,3 +178,13 @@ def test_only_what_this_incarnation_has_sent_is_repaired(incarnation):
     sender.send(note(1))
     assert sender.receive(Lacking(Contact("b", "c"), incarnation, 1, 1), 0.0) == []
     assert len(sender.receive(Lacking(Contact("b", "c"), 1, 1, 1), 0.0)) == 1
+
+
+def test_so_many_senders_are_known_and_no_more():
+    machine = Multicast(Contact("a", "c"), SETTINGS)
+    heard = []
+    for number in range(1, STREAMS + 50):
+        machine.receive(Numbered(f"b{number}", 1, 1, note(number)), 0.0)
+        heard += machine.receive(Numbered("b", 1, number, note(number)), 0.0)
+    assert len(machine._streams) <= STREAMS
+    assert [one.message for one in heard] == [note(number) for number in range(1, STREAMS + 50)]

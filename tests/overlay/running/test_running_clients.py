@@ -27,7 +27,16 @@ from rtfilter.overlay.running.clients import UNKEPT, Clients, Patience, Work
 from rtfilter.overlay.running.links import Goodbye
 from rtfilter.store.brokers import Gone, Publication, Settled, Subscription
 
-PATIENCE = Patience(again=1.0, longest=4.0, linger=10.0, unacknowledged=3, deliveries=2)
+PATIENCE = Patience(
+    again=1.0,
+    longest=4.0,
+    linger=10.0,
+    unacknowledged=3,
+    deliveries=2,
+    clients=3,
+    subscriptions=2,
+    bytes=1000,
+)
 NUMBERS = count(1)
 
 
@@ -358,3 +367,95 @@ def test_an_event_after_which_there_is_an_error_is_tried_again(site, monkeypatch
         assert site.pass_(1) == []
     assert len(caplog.records) == 2
     assert ("ann", deliver(one, "any")) in site.pass_(8)
+
+
+def test_a_client_has_so_many_subscriptions_and_no_more(site):
+    """A change of one is none more, and what is refused, or dropped, does not count."""
+    site.says("ann", Want("other", "trade", "x > 0"))
+    ((_, refused),) = site.says("ann", Want("third", "trade", "x > 0"))
+    assert "you have 2 subscriptions, as many as a client may; end some" in refused.reason
+    assert ("ann", Wanted("any")) in site.says("ann", Want("any", "trade", "x > 1"))
+    site.says("ann", Drop("other"))
+    assert ("ann", Wanted("third")) in site.says("ann", Want("third", "trade", "x > 0"))
+    assert ("cyd", Wanted("first")) in site.says("cyd", Want("first", "trade", "x > 0"))
+
+
+def test_the_subscriptions_of_a_client_are_so_long_and_no_longer(site):
+    long = " OR ".join(["x > 0"] * 70)
+    for _ in range(3):
+        assert ("ann", Wanted("long")) in site.says("ann", Want("long", "trade", long))
+        ((_, refused),) = site.says("ann", Want("any", "trade", long + " OR x > 7" * 50))
+        assert "and may be 1,000; end some" in refused.reason
+        site.full = True
+        assert site.says("ann", Want("long", "trade", long[:-1] + "1"))[0][1].reason == UNKEPT
+        site.full = False
+        site.says("ann", Drop("long"))
+    assert site.clients._clients["ann"].bytes == len("any" + ANY.condition)
+
+
+@pytest.mark.parametrize("key", ["k" * 201], ids=["long"])
+def test_a_key_that_no_index_takes_is_refused(site, key):
+    ((_, refused),) = site.says("ann", Want(key, "trade", "x > 0"))
+    assert "at most 200 characters" in refused.reason
+
+
+def test_so_many_bytes_may_be_unacknowledged_and_no_more():
+    site = Alone(cut_off=True)
+    long = [Publish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 600}) for _ in range(2)]
+    assert type(site.says("bob", long[0])[-1][1]) is Stored
+    for one in (long[1], long[1]):
+        refused = site.says("bob", one)[-1][1]
+        assert "1 events of yours, 6" in refused.reason
+        assert refused.later
+    assert type(site.says("bob", event(1.0))[-1][1]) is Stored
+    assert site.clients._unacknowledged_bytes.total() == sum(len(one.event) for one in site.kept)
+
+
+def test_so_many_bytes_may_be_undelivered_to_a_client_and_no_more(site):
+    long = [Publish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 600})] * 2
+    assert ("ann", deliver(long[0], "any")) in site.says("bob", long[0])
+    other = Publish(event(1.0, of="cyd").id, "trade", long[1].values)
+    assert site.says("cyd", other) == [("cyd", Stored(other.id))]
+    site.says("ann", Have(long[0].id))
+    assert ("ann", deliver(other, "any")) in site.pass_(8)
+    site.says("ann", Have(other.id))
+    assert (site.clients._clients["ann"].missing_bytes, site.clients._sizes) == (0, {})
+
+
+def test_an_event_longer_than_may_wait_is_delivered_alone(site):
+    one = Publish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 1000})
+    site.clients.patience = PATIENCE._replace(bytes=500)
+    told = site.do(Work([], site.clients.broker.publish("b", "trade", one.values, site.now, one.id)))
+    assert ("ann", deliver(one, "any")) in told
+
+
+def test_so_many_clients_are_known_and_no_more(site):
+    for name in ("bob", "cyd"):
+        assert site.clients.has_room(name)
+        site.joins(name)
+    assert site.clients.has_room("ann")
+    assert not site.clients.has_room("dan")
+    site.leaves("cyd")
+    assert not site.clients.has_room("dan")
+    site.pass_(PATIENCE.linger + 1)
+    assert site.clients.has_room("dan")
+
+
+def test_nothing_is_remembered_of_clients_that_have_gone(site):
+    for number in range(20):
+        name = f"client {number}"
+        site.joins(name)
+        site.says(name, Want("k", "trade", "x > 0"))
+        site.says(name, one := event(-1.0, of=name))
+        assert ("ann", Arrived(one.id)) not in site.says(name, Have(one.id))
+        site.leaves(name)
+    site.pass_(PATIENCE.linger + 1)
+    clients = site.clients
+    assert set(clients._clients) == {"ann"}
+    left = clients._unacknowledged, clients._unacknowledged_bytes, clients._awaited, clients._sizes
+    assert not any(left)
+    (index,) = clients.broker.router.table._indexes.values()
+    assert len(index._connections) <= 21
+    for number in range(20):
+        site.says(f"later {number}", Want("k", "trade", "x > 0"))
+    assert len(index._connections) <= 21

@@ -3,7 +3,7 @@
 import pytest
 
 from rtfilter.overlay.running.codec import Codec
-from rtfilter.overlay.running.datagrams import WINDOW, Datagrams, Group
+from rtfilter.overlay.running.datagrams import SENDERS, WINDOW, Datagrams, Group
 from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.keys import Key
 from rtfilter.overlay.running.links import Goodbye
@@ -72,3 +72,13 @@ def test_what_is_wrong_with_a_message_is_told_in_a_line_and_counted(caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "a datagram of a1 is dropped: no broker says it"
     ]
+
+
+def test_so_many_senders_are_known_and_no_more():
+    other, first = of("a2"), of("a1")
+    for number in range(SENDERS + 50):
+        assert other.read(of(f"b{number}").write(Goodbye("x"))) is not None
+        again = first.write(Goodbye("x"))
+        assert other.read(again) is not None
+        assert other.read(again) is None  # who speaks is not forgotten
+    assert len(other._seen) <= SENDERS

@@ -7,9 +7,13 @@ import pytest
 
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.running.broker_process import BrokerProcess
+from rtfilter.overlay.running.client import BrokerClient
+from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.keys import Key
 from rtfilter.overlay.running.settings import BrokerSettings
 from rtfilter.store.log import TakenError
+
+KEY = Key.new()
 
 
 class Store:
@@ -33,15 +37,27 @@ def broken(*given):
     raise KeyError("nothing has this key")
 
 
-async def ran(folder, change):
-    """Run a broker that something is changed of; returns its exit status."""
+async def ran(folder, change, visit=None):
+    """Run a broker that something is changed of, until a visit ends; returns its exit status."""
     settings = BrokerSettings(
         key=folder, data=folder, types=folder, name="a", rendezvous="127.0.0.1:9", heartbeat=0.1
     )
-    process = BrokerProcess(settings, {"trade": Schema({"x": float})}, Key.new(), Store(), "127.0.0.1:9")
+    process = BrokerProcess(settings, {"trade": Schema({"x": float})}, KEY, Store(), "127.0.0.1:9")
     change(process)
+    visits = []
+
+    async def visited(address):
+        try:
+            await visit(address)
+        finally:
+            process.end()
+
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        return await asyncio.wait_for(process.run(bound, lambda: None), 20)
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        begin = (lambda: visits.append(asyncio.create_task(visited(address)))) if visit else (lambda: None)
+        status = await asyncio.wait_for(process.run(bound, begin), 20)
+        await asyncio.gather(*visits)
+        return status
 
 
 BROKEN = {
@@ -80,3 +96,22 @@ def test_who_sends_a_datagram_after_which_there_is_an_error_is_let_go(tmp_path, 
     assert asyncio.run(ran(tmp_path, change)) == 0
     assert dropped == [("b", "an error of this broker, which its log tells")]
     assert "nothing has this key" in caplog.text
+
+
+def test_a_client_for_which_there_is_no_room_is_told(tmp_path):
+    async def visit(address):
+        async with BrokerClient([address], "ann", KEY):
+            with pytest.raises(LinkError, match="has 1 clients, as many as it takes; connect to another one"):
+                async with BrokerClient([address], "bob", KEY):
+                    pass
+
+    def change(process):
+        process.clients.patience = process.clients.patience._replace(clients=1)
+
+    assert asyncio.run(ran(tmp_path, change, visit)) == 0
+
+
+@pytest.mark.parametrize("name", ["", "a" * 101, "a\0"], ids=["empty", "long", "zero"])
+def test_a_name_that_no_broker_takes_is_refused_at_once(name):
+    with pytest.raises(ValueError, match="from 1 to 100 characters"):
+        BrokerClient(["127.0.0.1:9"], name, KEY)

@@ -325,19 +325,65 @@ def test_silence_is_not_waited_for(monkeypatch):
     run(script)
 
 
-def test_so_many_strangers_and_no_more(monkeypatch):
+def test_so_many_strangers_and_no_more_but_nobody_is_shut_out(monkeypatch, caplog):
     monkeypatch.setattr(links, "STRANGERS", 2)
 
     async def script():
-        async with Site("a") as a:
-            held = [await asyncio.open_connection("127.0.0.1", a.port) for _ in range(2)]
+        async with Site("a") as a, Site("b") as b:
+            held = [await asyncio.open_connection("127.0.0.1", a.port) for _ in range(5)]
             await asyncio.sleep(0.05)
-            reader, last = await asyncio.open_connection("127.0.0.1", a.port)
-            held.append((reader, last))
-            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                await asyncio.wait_for(reader.readexactly(1), 5)
+            ended = [reader for reader, _ in held if reader.at_eof() or reader.exception()]
+            assert ended == [reader for reader, _ in held[:3]]  # the oldest
+            b.say(a, "x")
+            await a.ears.until("b", "x")
             for _, writer in held:
                 writer.close()
+
+    run(script)
+    said = [one.message for one in caplog.records if "have not said who they are" in one.message]
+    assert said == [
+        "2 connections have not said who they are, 2 from 127.0.0.1; the oldest of those is closed"
+    ]
+
+
+def test_so_many_brokers_are_linked_and_no_more(monkeypatch, caplog):
+    monkeypatch.setattr(links, "BROKERS", 1)
+
+    async def script():
+        async with Site("a") as a, Site("b") as b, Site("c") as c:
+            b.say(a, "x")
+            await a.ears.until("b", "x")
+            c.say(a, "x")
+            while "as many as it takes" not in caplog.text:
+                await asyncio.sleep(0.01)
+            assert set(a.board.brokers) == {"b"}
+
+    run(script)
+
+
+def test_so_many_calls_at_once_and_no_more(monkeypatch):
+    monkeypatch.setattr(links, "CALLS", 3)
+
+    async def script():
+        async with Site("a") as a, Site("b") as b:
+            asked = [a.board.send(f"nobody {number}", b.address, Word("x")) for number in range(5)]
+            assert asked == [True] * 3 + [False] * 2
+            while not a.say(b, "x"):
+                await asyncio.sleep(0.01)
+            await b.ears.until("a", "x")
+
+    run(script)
+
+
+def test_names_of_old_calls_are_forgotten(monkeypatch):
+    monkeypatch.setattr(links, "BROKERS", 10)
+    monkeypatch.setattr(links, "AGAIN", 0.0)
+
+    async def script():
+        async with Site("a") as a:
+            for number in range(50):
+                a.board._rest(f"nobody {number}")
+            assert len(a.board._not_before) <= 10
 
     run(script)
 
