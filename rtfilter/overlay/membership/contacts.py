@@ -73,6 +73,20 @@ class Standing(NamedTuple):
         return self.root_term > 0
 
 
+LEAP: Final = 2**32
+"""By which a term that is heard of may be above the one that is known: no honest network comes so far, which
+would take 136 years at an election each second. Were any taken, one message could use up all numbers, and no
+cluster could ever elect again, or become the root."""
+
+
+def require_honest(what: str, term: int, known: int) -> None:
+    """Refuse a term that no elections have led to. Raises `ValueError`."""
+    if term > known + LEAP:
+        raise ValueError(
+            f"the term {term} of {what} is refused: known is {known}, and no elections lead so far"
+        )
+
+
 class Audience(StrEnum):
     """Who is meant by a recipient."""
 

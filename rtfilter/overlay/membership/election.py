@@ -12,7 +12,14 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
-from rtfilter.overlay.membership.contacts import TO_CLUSTER, Contact, Dispatch, Standing, to_broker
+from rtfilter.overlay.membership.contacts import (
+    TO_CLUSTER,
+    Contact,
+    Dispatch,
+    Standing,
+    require_honest,
+    to_broker,
+)
 from rtfilter.overlay.membership.settings import Settings
 from rtfilter.overlay.names import Whole
 from rtfilter.overlay.sending import Message
@@ -153,8 +160,9 @@ class Election:
         return sends
 
     def receive(self, message: Registration | Heartbeat, now: float) -> list[Dispatch]:
-        """Take what another member of the cluster says."""
+        """Take what another member of the cluster says. Raises `ValueError` for a term that cannot be."""
         if isinstance(message, Heartbeat):
+            require_honest(message.contact.name, message.term, self.view.term)
             return self._heartbeat(message, now)
         return self._registration(message.member, now)
 

@@ -132,6 +132,11 @@ class Membership:
             The broker it comes from, or `RENDEZVOUS_POINT`.
         now : float
             In seconds, monotonic.
+
+        Raises
+        ------
+        ValueError
+            Its term is far above the known one: no elections have led to it.
         """
         if source == self.contact.name:
             return []  # its own multicast

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rtfilter.overlay.membership.contacts import Contact, Dispatch, Neighbour, Standing, to_broker
+from rtfilter.overlay.membership.contacts import (
+    Contact,
+    Dispatch,
+    Neighbour,
+    Standing,
+    require_honest,
+    to_broker,
+)
 from rtfilter.overlay.membership.settings import Settings
 from rtfilter.overlay.sending import Message
 
@@ -219,12 +226,16 @@ class Links:
         return [Dispatch(to_broker(link.neighbour.designated), heartbeat) for link in self._links.values()]
 
     def heartbeat(self, message: LinkHeartbeat, now: float) -> list[Dispatch]:
-        """Take a neighbour's heartbeat; links on which the two do not agree are dropped."""
+        """Take a neighbour's heartbeat; links on which the two do not agree are dropped.
+
+        Raises `ValueError` for a term that cannot be.
+        """
         theirs = message.neighbour
         me = self._contact.cluster
         link = self._links.get(theirs.cluster)
         if link is None:
             return self.unlinked(message)
+        require_honest(theirs.cluster, theirs.term, link.neighbour.term)
         if theirs.term < link.neighbour.term:
             return []  # of a broker that no longer stands for its cluster, and will hear of it
         if theirs.cluster == self._parent:

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rtfilter.overlay.membership.contacts import TO_RENDEZVOUS, Contact, Dispatch, Neighbour, to_broker
+from rtfilter.overlay.membership.contacts import (
+    TO_RENDEZVOUS,
+    Contact,
+    Dispatch,
+    Neighbour,
+    require_honest,
+    to_broker,
+)
 from rtfilter.overlay.membership.settings import DEFAULT, Settings
 from rtfilter.overlay.names import Whole
 from rtfilter.overlay.sending import Message
@@ -91,12 +98,26 @@ class RendezvousPoint:
             The broker's name; its address is in the message.
         now : float
             In seconds, monotonic.
+
+        Raises
+        ------
+        ValueError
+            See `require`; nothing is changed.
         """
+        self.require(message)
         if isinstance(message, AskRoot):
             return self._answer(message.contact)
         if isinstance(message, RenewRoot):
             return self._renew(message.root, now)
         return self._claim(message, now)
+
+    def require(self, message: AskRoot | ClaimRoot | RenewRoot) -> None:
+        """Refuse a term that no elections have led to. Raises `ValueError`."""
+        known = 0 if self.root is None else self.root.term
+        if isinstance(message, RenewRoot):
+            require_honest(message.root.cluster.cluster, message.root.term, known)
+        elif isinstance(message, ClaimRoot):
+            require_honest(message.cluster.cluster, message.term, known)
 
     def _answer(self, contact: Contact) -> list[Dispatch]:
         return [Dispatch(to_broker(contact), RootIs(self.root))]

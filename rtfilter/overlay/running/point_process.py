@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from functools import partial
 from typing import Final
@@ -29,6 +30,7 @@ from rtfilter.store.brokers import BrokerStore, Memory
 
 WAITING: Final = 10_000
 """Most messages that wait for another root to be kept."""
+_log = logging.getLogger(__name__)
 
 
 class PointProcess(Process):
@@ -66,6 +68,7 @@ class PointProcess(Process):
             return
         if not isinstance(message, AskRoot | ClaimRoot | RenewRoot):
             raise ValueError(f"nobody says {type(message).__name__} to the rendezvous point")
+        self.point.require(message)
         if len(self._waiting) < WAITING:  # they ask again
             self._waiting.append((message, link.peer.name))
         if not self._busy:
@@ -76,7 +79,11 @@ class PointProcess(Process):
         self._busy = False
         while self._waiting and not self._busy:
             message, name = self._waiting.popleft()
-            out = self.point.receive(message, name, now())
+            try:
+                out = self.point.receive(message, name, now())
+            except ValueError as error:  # the root that it spoke of could not be kept
+                _log.warning("a message of %s is dropped: %s", name, error)
+                continue
             if self.point.root == self._root:
                 self._answer(out)
                 continue

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from overlay.membership.simulated import Network
 from rtfilter.overlay.membership import Contact, Heartbeat, Member, Registration, Settings
-from rtfilter.overlay.membership.contacts import TO_CLUSTER, Standing, to_broker
+from rtfilter.overlay.membership.contacts import LEAP, TO_CLUSTER, Standing, to_broker
 from rtfilter.overlay.membership.election import Election
 
 SETTINGS = Settings()
@@ -231,3 +231,16 @@ def test_after_any_faults_one_member_leads(number, faults):
     before = designated(network)
     network.run(5)
     assert designated(network) == before
+
+
+@pytest.mark.parametrize("sender", ["a2", "a9", "a1"], ids=["another", "a stranger", "a former self"])
+def test_a_term_that_no_elections_lead_to_is_refused(sender):
+    """Taken, it would leave no numbers for further claims."""
+    machine = election("a1", "a2", term=4)
+    before = machine.view
+    for term in (2**63 - 1, 4 + LEAP + 1):
+        with pytest.raises(ValueError, match=f"the term {term} of {sender} is refused: known is 4"):
+            machine.receive(heartbeat(sender, term, "a1", sender), 1.0)
+    assert machine.view == before
+    machine.receive(heartbeat("a2", 4 + LEAP, "a1", "a2"), 1.0)
+    assert machine.view.claim == (4 + LEAP, "a2")

@@ -137,3 +137,11 @@ def test_a_parent_without_a_way_to_the_root_is_no_way_to_the_root():
     assert links.standing.parent is not None
     links.heartbeat(beat(cluster("p", 1), parent="r", children=("m",), path=("r", "p")), 2.0)
     assert links.standing.path == ("r", "p", "m")
+
+
+def test_a_heartbeat_of_a_term_that_no_elections_lead_to_is_refused():
+    links = linked()
+    with pytest.raises(ValueError, match="the term 9223372036854775807 of a is refused: known is 1"):
+        links.heartbeat(beat(cluster("a", 1, 2, term=2**63 - 1)), 1.0)
+    links.heartbeat(beat(cluster("a", 1, 2)), 2.5)
+    assert all(not isinstance(m, Probe) for _, m in links.tick(mine(), 4.0))

@@ -99,3 +99,13 @@ def test_the_root_goes_over_a_wire_and_back_and_survives_a_restart():
     claim = ClaimRoot(cluster("a"), "r", 3)
     assert told(point.receive(claim, "a1", 52.9))[1] == root
     assert told(point.receive(claim, "a1", 53.0))[1].cluster.cluster == "a"
+
+
+@pytest.mark.parametrize("known", [None, Root(cluster("r"), 3)], ids=["none", "one"])
+def test_a_term_that_no_take_overs_lead_to_is_refused(known):
+    """Taken, it would leave no numbers for further roots."""
+    point = RendezvousPoint(SETTINGS, known)
+    for message in (RenewRoot(Root(cluster("r"), 2**63 - 1)), ClaimRoot(cluster("a"), "r", 2**63 - 1)):
+        with pytest.raises(ValueError, match="no elections lead so far"):
+            point.receive(message, "r1", 9.0)
+        assert point.root == known
