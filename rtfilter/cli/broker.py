@@ -7,18 +7,25 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rtfilter.cli.arguments import port, positive, some_path
 from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
+    from rtfilter.overlay.running.client import BrokerClient
     from rtfilter.overlay.running.client_messages import Deliver
     from rtfilter.overlay.running.keys import Key
 
 NO_SETTINGS = ("command", "action", "settings")
+PATIENCE = 2.0
+"""Seconds after which a command says what it waits for, and what else."""
+REST = "; what follows it may not be published either"
+T = TypeVar("T")
 CONDITION = "what its events must satisfy, in SQL"
 
 
@@ -195,7 +202,9 @@ async def _subscribe(arguments: argparse.Namespace) -> int:
     from rtfilter.overlay.running.client import BrokerClient
 
     async with BrokerClient(arguments.at, arguments.name, _read(arguments)) as client:
-        await client.subscribe(arguments.type, arguments.condition, arguments.condition)
+        waits = "waiting until the network knows the subscription; it is then told so"
+        async with _telling(client, lambda: waits):
+            await client.subscribe(arguments.type, arguments.condition, arguments.condition)
         say("subscribed")
         count = 0
         async for delivery in client:
@@ -220,27 +229,115 @@ def _line(delivery: Deliver) -> str:
 
 async def _publish(arguments: argparse.Namespace) -> int:
     from rtfilter.cli.frames import open_frames
-    from rtfilter.overlay.running.client import BrokerClient
+    from rtfilter.overlay.running.client import BrokerClient, RefusedError
     from rtfilter.text import numbered
 
     count = 0
-    frames = open_frames(arguments.file, None, arguments.file == "-")
-    async with BrokerClient(arguments.at, arguments.name, _read(arguments)) as client:
-        waiting = []
-        for frame in frames:
-            for event in frame.events:
-                waiting.append((await client.start(arguments.type, event))[1])
+    loop = asyncio.get_running_loop()
+    places: dict[asyncio.Future[None], _Sent] = {}  # events that are not acknowledged
+    refused: asyncio.Future[None] = loop.create_future()
+    frames = _read_beside(open_frames(arguments.file, None, arguments.file == "-"))
+
+    def waits() -> str:
+        if not places or loop.time() < next(iter(places.values())).since + PATIENCE:
+            return ""
+        if client.stored < len(places):
+            return "waiting for the broker to store events"
+        return (
+            "waiting until all who want the events have them; the broker has stored them, and goes on trying"
+        )
+
+    async def all_of_them() -> None:
+        nonlocal count
+        async for frame in frames:
+            for event, place in zip(frame.events, frame.places, strict=True):
+                try:
+                    arrived = (await client.start(arguments.type, event))[1]
+                except RefusedError as error:
+                    raise CommandError(f"{place}: {error}{REST}") from None
+                places[arrived] = _Sent(place, loop.time())
+                arrived.add_done_callback(done)
                 count += 1
-        await asyncio.gather(*waiting)
+
+    def done(arrived: asyncio.Future[None]) -> None:
+        place = places.pop(arrived).place
+        error = None if arrived.cancelled() else arrived.exception()
+        if error is not None and not refused.done():
+            refused.set_exception(CommandError(f"{place}: {error}{REST}"))
+
+    async with BrokerClient(arguments.at, arguments.name, _read(arguments)) as client:
+        async with _telling(client, waits):
+            publishing = asyncio.create_task(all_of_them())
+            await asyncio.wait([publishing, refused], return_when=asyncio.FIRST_COMPLETED)
+            while places and not refused.done():
+                await asyncio.wait([*places, refused], return_when=asyncio.FIRST_COMPLETED)
+            publishing.cancel()
+        if refused.done():
+            await refused
+        await publishing
     say(f"published {numbered(count, 'event')}; all who want them have them")
     return 0
+
+
+class _Sent(NamedTuple):
+    """Where in its file an event is, and since when it is on its way."""
+
+    place: str
+    since: float
+
+
+async def _read_beside(frames: Iterator[T]) -> AsyncIterator[T]:
+    """Read in another thread, while others go on; it may be given up while it waits for input."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[T | Exception | None] = asyncio.Queue(2)
+
+    def read() -> None:
+        end: Exception | None = None
+        try:
+            for frame in frames:
+                asyncio.run_coroutine_threadsafe(queue.put(frame), loop).result()
+        except Exception as error:
+            end = error
+        with suppress(RuntimeError):  # nobody waits for it any more
+            asyncio.run_coroutine_threadsafe(queue.put(end), loop)
+
+    Thread(target=read, daemon=True).start()
+    while (found := await queue.get()) is not None:
+        if isinstance(found, Exception):
+            raise found
+        yield found
+
+
+@asynccontextmanager
+async def _telling(client: BrokerClient, waits: Callable[[], str]) -> AsyncIterator[None]:
+    """Say what is waited for, where that takes longer, and when it is something else."""
+
+    async def tell() -> None:
+        said = ""
+        while True:
+            await asyncio.sleep(PATIENCE)
+            if not client.connected:
+                now = "waiting for a broker: there is no connection, and it is tried again"
+            else:
+                now = waits()
+            if now and now != said:
+                say(now)
+            said = now
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
 
 
 async def _map(arguments: argparse.Namespace) -> int:
     from rtfilter.overlay.running.map import as_text, draw, survey
 
     found = await survey(arguments.at, _read(arguments))
-    if arguments.out is None:
+    if not found.brokers and not found.silent:
+        say(f"there is no tree yet: no broker that {arguments.at} knows stands for a cluster; try again soon")
+    elif arguments.out is None:
         show(as_text(found))
     else:
         draw(found, arguments.out)

@@ -29,7 +29,7 @@ from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.links import OWN_ERROR, Goodbye, Link
 from rtfilter.overlay.running.metrics import BrokerMetrics, Delays, Snapshot, on_loop
 from rtfilter.overlay.running.process import Process, now
-from rtfilter.overlay.running.settings import POINT, BrokerSettings, host_and_port
+from rtfilter.overlay.running.settings import POINT, BrokerSettings, SettingsError, host_and_port
 from rtfilter.overlay.sending import Message, Send
 from rtfilter.store.brokers import BrokerStore, Memory
 from rtfilter.watch.metrics import serve
@@ -96,7 +96,14 @@ class BrokerProcess(Process):
     async def _start(self) -> None:
         _warm()
         if self._group is not None:
-            await self._group.join()
+            try:
+                await self._group.join()
+            except OSError as error:
+                group, interface = self.settings.group, self.settings.interface
+                raise SettingsError(
+                    f"--group {group} cannot be joined by --interface {interface}: "
+                    f"{error.strerror or error}; give an address of this machine with multicast, or --peer"
+                ) from None
         kept = self.store.subscriptions(), self.store.publications()
         self.membership.kept = self._term
         self._do(self.clients.restore(*kept, now()))

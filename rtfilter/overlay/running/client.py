@@ -29,8 +29,8 @@ from rtfilter.overlay.running.client_messages import (
     Wanted,
     Welcome,
 )
-from rtfilter.overlay.running.codec import Codec
-from rtfilter.overlay.running.frames import LinkError
+from rtfilter.overlay.running.codec import Codec, encoded
+from rtfilter.overlay.running.frames import MOST_BYTES, LinkError
 from rtfilter.overlay.running.greeting import NAME, Hello, call
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.links import Goodbye, Limits, Link
@@ -43,6 +43,8 @@ IN_FLIGHT: Final = 1000
 """Publications of a client that are not acknowledged; the next one waits."""
 AGAIN: Final = 1.0
 """Seconds after which a client says again what was taken once, and which its broker cannot keep now."""
+SPARE: Final = 1000
+"""Bytes of a publication beside its event."""
 REMEMBERED: Final = 100_000
 """Events that a client knows to have, at least."""
 
@@ -116,6 +118,16 @@ class BrokerClient:
         with suppress(asyncio.CancelledError):
             await self._task
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to a broker now."""
+        return self._link is not None
+
+    @property
+    def stored(self) -> int:
+        """How many events of this client its broker has stored, and sends until they are acknowledged."""
+        return len(self._stored)
+
     async def subscribe(self, type: str, condition: str, key: str = "") -> str:
         """Subscribe; returns the key of the subscription, when the network knows it.
 
@@ -141,7 +153,16 @@ class BrokerClient:
         return id
 
     async def start(self, type: str, event: Mapping[str, Any]) -> tuple[EventId, asyncio.Future[None]]:
-        """Publish an event; returns its id at once, and what is done when all who want it have it."""
+        """Publish an event; returns its id at once, and what is done when all who want it have it.
+
+        Raises `RefusedError` for one that cannot be sent.
+        """
+        try:
+            size = len(encoded(Publish(EventId("", 0, 0), type, dict(event))))
+        except Exception as error:
+            raise RefusedError(f"the event cannot be sent: {error}") from None
+        if size + SPARE > MOST_BYTES:
+            raise RefusedError(f"the event is {size:,} bytes long, and a message may be {MOST_BYTES:,}")
         await self._room.acquire()
         self._require_going_on()
         id = EventId(f"client {self._hello.name}", self._incarnation, next(self._numbers))

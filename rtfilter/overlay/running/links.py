@@ -21,6 +21,7 @@ from rtfilter.overlay.running.codec import Codec, encoded
 from rtfilter.overlay.running.frames import CODE, MOST_BYTES, LinkError, LostError, read
 from rtfilter.overlay.running.greeting import Greeted, Hello, answer, call
 from rtfilter.overlay.running.keys import Key, Role
+from rtfilter.overlay.running.seldom import Seldom
 from rtfilter.overlay.sending import Message
 from rtfilter.sockets import keep_alive
 
@@ -36,8 +37,6 @@ BROKERS: Final = 1000
 """Most links to brokers; further ones are refused."""
 CALLS: Final = 100
 """Most calls at once; what others would be for is lost."""
-SELDOM: Final = 60.0
-"""Seconds in which the log says the same of strangers once."""
 OWN_ERROR: Final = "an error of this broker, which its log tells"
 """Why a connection ends after one."""
 _log = logging.getLogger(__name__)
@@ -232,7 +231,7 @@ class Switchboard:
         self._not_before: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[StreamWriter, str] = {}  # from where, the oldest first
-        self._crowded = -SELDOM  # when the log has said so
+        self._seldom = Seldom()  # in the log
         self._server: asyncio.Server | None = None
 
     async def listen(self, bound: socket.socket) -> None:
@@ -299,7 +298,8 @@ class Switchboard:
                 raise LinkError(f"{address} is {greeted.peer.name}, not {name}")
             link = Link(reader, writer, greeted, self._codec, self._limits, dialled=True)
         except (LinkError, OSError, TimeoutError, ValueError) as error:
-            _log.info("cannot reach %s at %s: %s", name, address, error)
+            if self._seldom.news(name, str(error)):
+                _log.warning("cannot reach %s at %s, and goes on trying: %s", name, address, error)
         finally:
             waiting = self._calls.pop(name)
             if link is None:
@@ -319,7 +319,9 @@ class Switchboard:
         try:
             greeted = await answer(reader, writer, self.own, self._key, self._admit)
         except (LinkError, OSError) as error:
-            _log.warning("a connection from %s is refused: %s", writer.get_extra_info("peername"), error)
+            where = (writer.get_extra_info("peername") or ("somewhere",))[0]
+            if self._seldom.news(f"{where} {error}", ""):
+                _log.warning("connections from %s are refused: %s", where, error)
             writer.close()
             return
         except Exception:
@@ -337,8 +339,7 @@ class Switchboard:
         writer = next(one for one, where in self._strangers.items() if where == most)
         del self._strangers[writer]
         writer.transport.abort()
-        if time.monotonic() >= self._crowded + SELDOM:
-            self._crowded = time.monotonic()
+        if self._seldom.news("", most):
             text = "%d connections have not said who they are, %d from %s; the oldest of those is closed"
             _log.warning(text, STRANGERS, count, most)
 
@@ -365,6 +366,7 @@ class Switchboard:
                 self._drop(self.brokers[peer.name], "another connection takes its place")
             self.brokers[peer.name] = link
             _log.info("linked to %s of %s", peer.name, peer.cluster)
+            self._seldom.over(peer.name)
         for message in waiting:
             link.send(message)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import json
 import os
 import tomllib
@@ -151,8 +152,9 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if self.name == POINT:
             raise ValueError(f"a broker cannot be called {POINT}")
         strategy_of(self.strategy)
-        for place in (self.rendezvous, *filter(None, (self.address, self.group))):
-            host_and_port(place)
+        for name in ("rendezvous", "address", "group", "interface"):
+            if given := getattr(self, name):
+                _require(name, given)
         self.known  # noqa: B018  # refuses what is none
         if self.host in ("0.0.0.0", "::") and not self.address:
             raise ValueError(f"who listens on {self.host} says where others reach it: --address HOST:PORT")
@@ -248,6 +250,18 @@ def host_and_port(text: str) -> tuple[str, int]:
     if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
         raise SettingsError(f"{text!r:.80} is no address such as host:17470")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _require(name: str, given: str) -> None:
+    """Refuse what is no address for a flag."""
+    try:
+        host = given if name == "interface" else host_and_port(given)[0]
+        if name == "group" and not ipaddress.IPv4Address(host).is_multicast:
+            raise ValueError(f"{host} is no multicast address; they are from 224.0.0.0 to 239.255.255.255")
+        if name == "interface":
+            ipaddress.IPv4Address(host)
+    except ValueError as error:
+        raise ValueError(f"--{name}: {error}") from None
 
 
 def _read(file: Path) -> dict[str, Any]:

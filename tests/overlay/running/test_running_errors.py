@@ -10,7 +10,7 @@ from rtfilter.overlay.running.broker_process import BrokerProcess
 from rtfilter.overlay.running.client import BrokerClient
 from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.keys import Key
-from rtfilter.overlay.running.settings import BrokerSettings
+from rtfilter.overlay.running.settings import BrokerSettings, SettingsError
 from rtfilter.store.log import TakenError
 
 KEY = Key.new()
@@ -37,10 +37,10 @@ def broken(*given):
     raise KeyError("nothing has this key")
 
 
-async def ran(folder, change, visit=None):
+async def ran(folder, change, visit=None, **more):
     """Run a broker that something is changed of, until a visit ends; returns its exit status."""
     settings = BrokerSettings(
-        key=folder, data=folder, types=folder, name="a", rendezvous="127.0.0.1:9", heartbeat=0.1
+        key=folder, data=folder, types=folder, name="a", rendezvous="127.0.0.1:9", heartbeat=0.1, **more
     )
     process = BrokerProcess(settings, {"trade": Schema({"x": float})}, KEY, Store(), "127.0.0.1:9")
     change(process)
@@ -115,3 +115,9 @@ def test_a_client_for_which_there_is_no_room_is_told(tmp_path):
 def test_a_name_that_no_broker_takes_is_refused_at_once(name):
     with pytest.raises(ValueError, match="from 1 to 100 characters"):
         BrokerClient(["127.0.0.1:9"], name, KEY)
+
+
+def test_a_group_that_cannot_be_joined_is_named_with_its_flags(tmp_path):
+    told = {"group": "239.17.4.71:17473", "interface": "203.0.113.1"}
+    with pytest.raises(SettingsError, match=r"--group 239.17.4.71:17473 cannot .* --interface 203.0.113.1: "):
+        asyncio.run(ran(tmp_path, lambda process: None, **told))

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rtfilter.overlay.running import client as clients
-from rtfilter.overlay.running import greeting, links
+from rtfilter.overlay.running import greeting, links, seldom
 from rtfilter.overlay.running.codec import Codec
 from rtfilter.overlay.running.frames import CODE, LENGTH, LinkError, Seal, plain, read
 from rtfilter.overlay.running.greeting import Hello, call
@@ -439,6 +439,40 @@ def test_calls_in_vain_are_not_made_at_once_again(monkeypatch):
             assert a.say(gone, "z")
 
     run(script)
+
+
+def test_the_log_says_once_that_one_cannot_be_reached_and_again_where_that_changes(monkeypatch, caplog):
+    monkeypatch.setattr(links, "AGAIN", 0.01)
+
+    async def script():
+        async with Site("a") as a:
+            async with Site("b") as b:
+                pass
+            async with Site("c", Key.new()) as c:
+                for where in (b, c):
+                    for _ in range(5):
+                        while not a.board.send("b", where.address, Word("x")):
+                            await asyncio.sleep(0.01)
+                        while "b" in a.board._calls:
+                            await asyncio.sleep(0.01)
+
+    run(script)
+    said = [one.message for one in caplog.records]
+    assert len([one for one in said if "cannot reach b" in one and "does not have the key" not in one]) == 1
+    assert len([one for one in said if "cannot reach b" in one]) == 2
+    assert len([one for one in said if "connections from 127.0.0.1 are refused" in one]) <= 1
+
+
+def test_the_same_is_said_again_after_a_while_or_when_it_was_over(monkeypatch):
+    said = seldom.Seldom()
+    assert [said.news("a", "away"), said.news("a", "away"), said.news("b", "away")] == [True, False, True]
+    said.over("a")
+    assert said.news("a", "away")
+    monkeypatch.setattr(seldom, "AGAIN", 0.0)
+    assert said.news("a", "away")
+    for number in range(seldom.MOST + 10):
+        said.news(f"c{number}", "away")
+    assert len(said._said) <= seldom.MOST
 
 
 def test_the_other_side_is_told_why_at_the_end():

@@ -12,7 +12,7 @@ import pytest
 from processes import HEARTBEAT, Subscriber, processes
 
 import postgresql
-from rtfilter.cli import main
+from rtfilter.cli import broker, main
 from rtfilter.overlay.running.client import RefusedError, asked
 from rtfilter.overlay.running.client_messages import Cut
 from rtfilter.overlay.running.frames import LinkError
@@ -170,6 +170,59 @@ def test_commands_subscribe_publish_and_draw(pair, tmp_path, capsys):
     assert re.search(r"^a\n  \* a 127.*\n  b\n    \* b 127", tree)
     assert main(["broker", "map", *whole, "--out", str(tmp_path / "tree.png")]) == 0
     assert (tmp_path / "tree.png").stat().st_size > 10_000
+
+
+def test_who_publishes_is_told_which_line_is_refused(pair, tmp_path, capsys):
+    key = ["--at", pair.addresses["a"], "--name", "bob", "--key", str(pair.folder / "client.key")]
+    for wrong, reason in (("NaN", "NaN"), ("1" + "0" * 30, "cannot be sent")):
+        (tmp_path / "events.jsonl").write_text(f'{{"x": 1.0}}\n{{"x": {wrong}}}\n{{"x": 2.0}}\n')
+        assert main(["broker", "publish", "trade", str(tmp_path / "events.jsonl"), *key]) == 2
+        said = capsys.readouterr().err
+        assert re.search(rf"events.jsonl.*2.*: .*{reason}.*; what follows it may not be", said), said
+
+
+def test_who_publishes_is_told_what_is_waited_for(pair, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(broker, "PATIENCE", 0.2)
+    (tmp_path / "events.jsonl").write_text('{"x": 2.0}\n')
+    told = ["--at", pair.addresses["a"], "--name", "bob", "--key", str(pair.folder / "client.key")]
+    command = ["broker", "publish", "trade", str(tmp_path / "events.jsonl"), *told]
+
+    async def script():
+        async with pair.client("ann", "b") as ann:
+            await ann.subscribe("trade", "x > 1")
+            status = asyncio.create_task(asyncio.to_thread(main, command))
+            said = ""
+            while "waiting until all who want the events have them" not in said:
+                assert not status.done()
+                await asyncio.sleep(0.05)
+                said += capsys.readouterr().err
+            await asyncio.sleep(1)
+            ann.had(await anext(aiter(ann)))
+            assert await status == 0
+            said += capsys.readouterr().err
+            assert len(said.splitlines()) == 2, said  # what it waits for, once, and that it is done
+
+    run(script)
+
+
+def test_events_of_a_pipe_are_acknowledged_and_refused_while_it_is_silent(pair):
+    told = ["--at", pair.addresses["a"], "--name", "bob", "--key", str(pair.folder / "client.key")]
+    command = [sys.executable, "-m", "rtfilter", "broker", "publish", "trade", *told]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, text=True, **pipes) as publisher:
+        publisher.stdin.write('{"x": 0.5}\n{"x": NaN}\n')
+        publisher.stdin.flush()
+        assert publisher.wait(20) == 2
+        assert "NaN" in publisher.stderr.read()
+
+
+def test_a_map_of_nobody_says_so(tmp_path, capsys):
+    with processes(tmp_path) as network:
+        told = ["--at", network.addresses["point"], "--key", str(tmp_path / "network.key")]
+        assert main(["broker", "map", *told]) == 0
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "there is no tree yet" in err
 
 
 def test_the_program_on_the_page_does_what_it_says(pair, tmp_path):

@@ -1,0 +1,34 @@
+"""What is so again and again is said once, when it changes, and then rarely."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+AGAIN: Final = 600.0
+"""Seconds after which the same is said again."""
+MOST: Final = 1000
+"""Of whom it is remembered what was said."""
+
+
+class Seldom:
+    """Remembers what was said of whom."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[str, float]] = {}
+
+    def news(self, of: str, what: str) -> bool:
+        """Whether something is to be said of somebody: it is then taken for said."""
+        former, at = self._said.get(of, ("", 0.0))
+        now = time.monotonic()
+        if former == what and now < at + AGAIN:
+            return False
+        self._said.pop(of, None)
+        self._said[of] = what, now
+        if len(self._said) > MOST:
+            del self._said[next(iter(self._said))]
+        return True
+
+    def over(self, of: str) -> None:
+        """It is so no more."""
+        self._said.pop(of, None)
