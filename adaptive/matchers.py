@@ -215,7 +215,7 @@ class MatcherChooser(Recorder):
         candidates: Sequence[str] = ("rtree", "split", "hem"),
         *,
         share: float = 0.03,
-        memory: float | None = 1.5,
+        memory: float | None = 2.0,
         log: Sink | None = None,
     ) -> None:
         super().__init__(log)
