@@ -21,7 +21,8 @@ from rtfilter.overlay.membership import (
 )
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.running.client_messages import Description, Known, Welcome
-from rtfilter.overlay.running.clients import Asked, Clients, Work
+from rtfilter.overlay.running.client_work import Asked, Work
+from rtfilter.overlay.running.clients import Clients
 from rtfilter.overlay.running.datagrams import Datagrams, Group
 from rtfilter.overlay.running.greeting import Hello
 from rtfilter.overlay.running.keeping import Job
@@ -206,8 +207,8 @@ class BrokerProcess(Process):
             self._elections, self._designated = self._elections + 1, place.designated
         if place.parent and place.parent != self._parent:
             self._moves, self._parent = self._moves + 1, place.parent
-        if len(self.clients.delays) > DELAYS:  # nobody asks for metrics
-            self._delays.counted(self.clients.delays)
+        if len(self.clients.publications.delays) > DELAYS:  # nobody asks for metrics
+            self._delays.counted(self.clients.publications.delays)
         if self.membership.term != self._term:
             self._term = self.membership.term
             kept = partial(self._term_kept, self._term)
@@ -279,7 +280,7 @@ class BrokerProcess(Process):
     def snapshot(self) -> Snapshot:
         """How it is, for metrics."""
         stats = self.stats()
-        return Snapshot(stats, stats.pop("sent"), self._delays.counted(self.clients.delays))
+        return Snapshot(stats, stats.pop("sent"), self._delays.counted(self.clients.publications.delays))
 
     def _describe(self) -> Description:
         place, contacts = self.membership.place, self.membership.contacts

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final
 
 import msgspec
 
@@ -20,101 +20,25 @@ from rtfilter.overlay.broker import Broker, Out
 from rtfilter.overlay.names import EventId, SubscriptionId, client
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm, Notify
 from rtfilter.overlay.running.client_messages import (
-    Arrived,
     Deliver,
     Drop,
     Have,
     Publish,
     Refused,
-    Stored,
     Want,
     Wanted,
 )
+from rtfilter.overlay.running.client_work import UNKEPT, Asked, Patience, Work
 from rtfilter.overlay.running.links import OWN_ERROR, Goodbye
+from rtfilter.overlay.running.publications import Publications
 from rtfilter.overlay.sending import Message, Send
-from rtfilter.store.brokers import Change, Gone, Publication, Settled, Subscription
+from rtfilter.store.brokers import Change, Gone, Publication, Subscription
 
-SLOWER: Final = 2.0
-"""By which the time until a publication is sent again grows each time."""
-
-
-UNKEPT: Final = (
-    "this broker cannot keep anything now: its disk is full, or its database away, as its log says; "
-    "ask again later, or another broker"
-)
-"""Why something is refused."""
 KEY: Final = 200
 """Most characters of the key of a subscription: a database has it in an index."""
 UNTAKEN: Final = 10_000
 """Most events that are remembered as not taken: what is asked about is among the last."""
 _log = logging.getLogger(__name__)
-
-
-class Patience(NamedTuple):
-    """How long a broker waits for its clients, and for others on their behalf.
-
-    Attributes
-    ----------
-    again, longest : float
-        Seconds until a publication that is not acknowledged is sent again: the first time, and at most.
-    linger : float
-        Seconds that the subscriptions of a client stay after its connection, and that one who is connected
-        has to acknowledge something of what is delivered: it is taken for gone then.
-    unacknowledged : int
-        Most publications of one client that are not acknowledged; others are refused.
-    deliveries : int
-        Most that one client does not have yet; others are not taken, so their publishers send them again.
-    clients : int
-        Most that are known; others are told to go to another broker.
-    subscriptions : int
-        Most of one client.
-    bytes : int
-        Most of one client's subscriptions, of its publications that are not acknowledged, and of deliveries
-        that it does not have yet: of each.
-    """
-
-    again: float = 2.0
-    longest: float = 30.0
-    linger: float = 30.0
-    unacknowledged: int = 10_000
-    deliveries: int = 10_000
-    clients: int = 10_000
-    subscriptions: int = 100_000
-    bytes: int = 64 * 2**20
-
-
-class Asked(NamedTuple):
-    """What a client asks that must be kept first: then `Clients.kept` does it, or `Clients.refused` does not.
-
-    Attributes
-    ----------
-    client : str
-    message : Want, Drop or Publish
-    change : Change
-        What is to be kept.
-    """
-
-    client: str
-    message: Want | Drop | Publish
-    change: Change
-
-
-class Work(NamedTuple):
-    """What follows from a message or a tick.
-
-    Attributes
-    ----------
-    changes : list of Change
-        To be kept at some time: a restart before that loses nothing.
-    out : list of Out
-        To be sent now.
-    asked : sequence of Asked
-        To be kept, each in its turn.
-    """
-
-    changes: list[Change]
-    out: list[Out]
-    asked: Sequence[Asked] = ()
 
 
 class _Wish:
@@ -136,15 +60,6 @@ class _Client:
         self.has: dict[EventId, None] = {}  # of late
 
 
-class _Pending:
-    """A publication that is not acknowledged."""
-
-    def __init__(self, kept: Publication, publish: Publish, now: float, again_at: float, wait: float) -> None:
-        self.client, self.publish, self.since = kept.client, publish, now
-        self.kept = kept
-        self.again_at, self.wait = again_at, wait
-
-
 class Clients:
     """All clients of a broker.
 
@@ -158,28 +73,18 @@ class Clients:
 
     Attributes
     ----------
-    delays : list of float
-        Seconds from each publication to its acknowledgement, until somebody takes them out.
-    resent : int
-        How often publications were sent again.
+    publications : Publications
     """
 
     def __init__(self, broker: Broker, attempts: int, patience: Patience | None = None) -> None:
         self.broker, self.patience = broker, patience or Patience()
-        self._attempts = attempts
+        self.publications = Publications(broker, attempts, self.patience)
         self._clients: dict[str, _Client] = {}
         self._owners: dict[SubscriptionId, tuple[str, str]] = {}
-        self._pending: dict[EventId, _Pending] = {}
-        self._storing: set[EventId] = set()
-        self._unacknowledged: Counter[str] = Counter()
-        self._unacknowledged_bytes: Counter[str] = Counter()
-        self._started: float | None = None
         self._awaited: Counter[EventId] = Counter()  # by how many clients that do not have it
         self._sizes: dict[EventId, int] = {}  # of those
         self._held: dict[EventId, list[Out]] = {}  # acknowledgements
         self._untaken: dict[EventId, None] = {}  # there was no room
-        self.delays: list[float] = []
-        self.resent = 0
 
     # -- coming and going ----------------------------------------------------------------------------
 
@@ -194,9 +99,7 @@ class Clients:
             found.bytes += _size(want)
             self._want(one.client, want, work, now)
         for kept in publications:
-            publish = Publish(EventId(*kept[:3]), kept.type, msgspec.msgpack.decode(kept.event))
-            self._counts(kept.client, kept)
-            self._pending[publish.id] = _Pending(kept, publish, now, now, self.patience.again)
+            self.publications.restore(kept, now)
         return work
 
     def has_room(self, name: str) -> bool:
@@ -223,7 +126,7 @@ class Clients:
             case Want(key=key) | Drop(key=key):
                 return self._asks(name, message, key)
             case Publish():
-                return self._publishes(name, message)
+                return self.publications.ask(name, message)
             case Have(id=id):
                 self._client(name).took_at = now
                 self._has(self._client(name), id, work)
@@ -234,52 +137,38 @@ class Clients:
     def kept(self, asked: Asked, now: float) -> Work:
         """Do what a client has asked, now that it is kept."""
         work, (name, message, change) = Work([], []), asked
-        if not isinstance(message, Publish):
-            self._client(name).asked -= 1
-        match message:
-            case Want():
-                self._want(name, message, work, now)
-            case Drop(key=key):
-                self._drop(name, key, work, now)
-            case Publish(id=id):
-                self._storing.discard(id)
-                again = self.patience.again
-                assert isinstance(change, Publication)
-                pending = self._pending[id] = _Pending(change, message, now, now + again, SLOWER * again)
-                self._try(pending, 1, work, now)
-                work.out.append(Send(client(name), Stored(id)))
+        if isinstance(message, Publish):
+            assert isinstance(change, Publication)
+            return self.publications.kept(message, change, now)
+        found = self._client(name)
+        found.asked -= 1
+        if isinstance(message, Drop):
+            self._drop(name, message.key, work, now)
+        elif not self._want(name, message, work, now):
+            former = found.wishes.get(message.key)
+            work.changes.append(Gone(name, message.key) if former is None else _kept(name, former.want))
         return work
 
     def refused(self, asked: Asked, now: float) -> Work:
         """Refuse what a client has asked, since it cannot be kept. What it no longer wants it never gets."""
         work, (name, message, change) = Work([], []), asked
-        if not isinstance(message, Publish):
-            self._client(name).asked -= 1
-        match message:
-            case Want(key=key):
-                self._client(name).bytes -= _size(message)
-                work.out.append(Send(client(name), Refused(key, UNKEPT, later=True)))
-            case Drop(key=key):
-                work.changes.append(Gone(name, key))
-                self._drop(name, key, work, now)
-            case Publish(id=id):
-                self._storing.discard(id)
-                assert isinstance(change, Publication)
-                self._counts_no_more(change)
-                work.out.append(Send(client(name), Refused("", UNKEPT, id, later=True)))
+        if isinstance(message, Publish):
+            assert isinstance(change, Publication)
+            return self.publications.refused(message, change)
+        found = self._client(name)
+        found.asked -= 1
+        if isinstance(message, Drop):
+            work.changes.append(Gone(name, message.key))
+            self._drop(name, message.key, work, now)
+        else:
+            found.bytes -= _size(message)
+            work.out.append(Send(client(name), Refused(message.key, UNKEPT, later=True)))
         return work
 
     def tick(self, now: float) -> Work:
         """Do what is due."""
         work = Work([], [])
-        self._started = now if self._started is None else self._started
-        for pending in list(self._pending.values()):
-            if now >= pending.again_at:
-                pending.again_at = now + pending.wait
-                pending.wait = min(SLOWER * pending.wait, self.patience.longest)
-                attempt = self._attempts + int(1000 * (now - self._started)) + 2
-                self.resent += 1
-                self._try(pending, attempt, work, now)
+        self.publications.tick(now, work)
         for name, found in list(self._clients.items()):
             idle_since = found.took_at if found.missing and found.gone_at is None else found.gone_at
             if idle_since is not None and not found.asked and now >= idle_since + self.patience.linger:
@@ -298,40 +187,32 @@ class Clients:
 
     def passed(self, work: Work, now: float) -> Work:
         """Put what the broker says to clients into their own words; all else stays as it is."""
-        out: list[Out] = []
+        done = Work(work.changes, [], work.asked)
         for one in work.out:
-            out.extend(self._one(one, work.changes, now))
-        return Work(work.changes, out, work.asked)
+            if not isinstance(one.message, Acknowledge):
+                self._one(one, done, now)
+            elif one.message.id in self._untaken:
+                pass  # its publisher sends it again
+            elif one.message.id in self._awaited:
+                self._held.setdefault(one.message.id, []).append(one)
+            else:
+                self._one(one, done, now)
+        return done
 
-    def _one(self, one: Out, changes: list[Change], now: float) -> list[Out]:
-        if isinstance(one.message, Acknowledge):
-            id = one.message.id
-            if id in self._untaken:
-                return []
-            if id in self._awaited:
-                self._held.setdefault(id, []).append(one)
-                return []
-        return self._told(one.to.name, one.message, changes, now) if isinstance(one, Send) else [one]
-
-    def _told(self, name: str, message: Message, changes: list[Change], now: float) -> list[Out]:
-        match message:
-            case Notify():
-                return self._notify(name, message, now)
+    def _one(self, one: Out, work: Work, now: float) -> None:
+        name, message = one.to.name, one.message
+        match message if isinstance(one, Send) else None:
+            case Notify() as notify:
+                work.out.extend(self._notify(name, notify, now))
             case Confirm(id=id):
                 owner, key = self._owners.get(id, ("", ""))
-                if not owner:
-                    return []
-                self._clients[owner].wishes[key].confirmed = True
-                return [Send(client(owner), Wanted(key))]
+                if owner:
+                    self._clients[owner].wishes[key].confirmed = True
+                    work.out.append(Send(client(owner), Wanted(key)))
             case Acknowledge(id=event):
-                pending = self._pending.pop(event, None)
-                if pending is None:
-                    return []
-                self._counts_no_more(pending.kept)
-                self.delays.append(now - pending.since)
-                changes.append(Settled(*event))
-                return [Send(client(pending.client), Arrived(event))]
-        return [Send(client(name), message)]
+                self.publications.acknowledged(event, now, work)
+            case _:
+                work.out.append(one)
 
     def _notify(self, name: str, notify: Notify, now: float) -> list[Out]:
         found = self._clients.get(name)
@@ -374,7 +255,9 @@ class Clients:
             except (RTFilterError, ValueError) as error:
                 return Work([], [Send(client(name), Refused(key, str(error)))])
             found.bytes += _size(message)
-            change = Subscription(name, key, message.type, message.condition)
+            change = _kept(name, message)
+        elif key not in found.wishes and not found.asked:
+            return Work([], [])
         else:
             change = Gone(name, key)
         found.asked += 1
@@ -392,30 +275,31 @@ class Clients:
                 f"your subscriptions would be {size:,} bytes long, and may be {most:,}; end some"
             )
 
-    def _want(self, name: str, want: Want, work: Work, now: float) -> None:
+    def _want(self, name: str, want: Want, work: Work, now: float) -> bool:
+        """Subscribe, unless it has; returns whether the subscription is there."""
         found = self._client(name)
         former = found.wishes.get(want.key)
         if former is not None and former.want == want:
             found.bytes -= _size(want)
             if former.confirmed:
                 work.out.append(Send(client(name), Wanted(want.key)))
-            return
+            return True
         try:
             id, out = self.broker.subscribe(name, want.type, want.condition, now)
-        except (RTFilterError, ValueError) as error:  # kept under other event types
+        except Exception as error:
+            reason = str(error)
+            if not isinstance(error, RTFilterError | ValueError):  # else it was kept under other event types
+                _log.exception("a subscription of %s is refused: %s", name, want)
+                reason = OWN_ERROR
             found.bytes -= _size(want)
-            work.out.append(Send(client(name), Refused(want.key, str(error))))
-            return
-        except Exception:  # each start would end by it
-            _log.exception("a subscription of %s is refused: %s", name, want)
-            found.bytes -= _size(want)
-            work.out.append(Send(client(name), Refused(want.key, OWN_ERROR)))
-            return
+            work.out.append(Send(client(name), Refused(want.key, reason)))
+            return False
         if former is not None:
             self._drop(name, want.key, work, now)
         found.wishes[want.key] = _Wish(want, id)
         self._owners[id] = name, want.key
         work.out.extend(out)
+        return True
 
     def _drop(self, name: str, key: str, work: Work, now: float) -> None:
         found = self._client(name)
@@ -424,57 +308,6 @@ class Clients:
             found.bytes -= _size(wish.want)
             del self._owners[wish.id]
             work.out.extend(self.broker.unsubscribe(wish.id, now))
-
-    def _publishes(self, name: str, publish: Publish) -> Work:
-        """Have a publication stored, unless it is, or nobody could publish it."""
-        id = publish.id
-        if id in self._pending:
-            return Work([], [Send(client(name), Stored(id))])
-        if id in self._storing:
-            return Work([], [])
-        event = msgspec.msgpack.encode(publish.values)
-        waiting = self._unacknowledged.get(name, 0), self._unacknowledged_bytes.get(name, 0)
-        if waiting[0] >= self.patience.unacknowledged or waiting[1] + len(event) > self.patience.bytes:
-            reason = "{:,} events of yours, {:,} bytes, are not acknowledged yet; publish it again later"
-            return Work([], [Send(client(name), Refused("", reason.format(*waiting), id, later=True))])
-        try:
-            if id.origin != f"client {name}":  # else its own event of that id would be taken for known
-                raise ValueError(f"{name} cannot publish an event of {id.origin!r:.60}")
-            self.broker.router.require_event(publish.type, publish.values)
-        except (RTFilterError, ValueError) as error:
-            return Work([], [Send(client(name), Refused("", str(error), id))])
-        self._storing.add(id)
-        kept = Publication(*id, name, publish.type, event)
-        self._counts(name, kept)
-        return Work([], [], [Asked(name, publish, kept)])
-
-    def _try(self, pending: _Pending, attempt: int, work: Work, now: float) -> None:
-        """Publish what is stored. After an error of this broker it is tried again as if nobody had it."""
-        one = pending.publish
-        try:
-            work.out.extend(self.broker.publish(pending.client, one.type, one.values, now, one.id, attempt))
-        except (RTFilterError, ValueError) as error:  # stored under other event types
-            self._give_up(one.id, str(error), work)
-        except Exception:
-            _log.exception("an event of %s could not be sent, and is tried again", pending.client)
-
-    def _counts(self, name: str, kept: Publication) -> None:
-        self._unacknowledged[name] += 1
-        self._unacknowledged_bytes[name] += len(kept.event)
-
-    def _counts_no_more(self, kept: Publication) -> None:
-        name = kept.client
-        self._unacknowledged[name] -= 1
-        self._unacknowledged_bytes[name] -= len(kept.event)
-        if not self._unacknowledged[name]:
-            del self._unacknowledged[name], self._unacknowledged_bytes[name]
-
-    def _give_up(self, id: EventId, reason: str, work: Work) -> None:
-        pending = self._pending.pop(id)
-        self._counts_no_more(pending.kept)
-        _log.warning("an event of %s is dropped, and was not acknowledged: %s", pending.client, reason)
-        work.changes.append(Settled(*id))
-        work.out.append(Send(client(pending.client), Refused("", reason, id)))
 
     def _has(self, found: _Client, id: EventId, work: Work) -> None:
         self._needs_no_more(found, id, work)
@@ -497,10 +330,10 @@ class Clients:
         return {
             "clients": sum(one.gone_at is None for one in self._clients.values()),
             "subscriptions": len(self._owners),
-            "unacknowledged": len(self._pending),
+            "unacknowledged": len(self.publications),
             "undelivered": sum(len(one.missing) for one in self._clients.values()),
             "held": len(self._held),
-            "resent": self.resent,
+            "resent": self.publications.resent,
         }
 
 
@@ -514,3 +347,7 @@ def _require_keepable(*texts: str) -> None:
 
 def _size(want: Want) -> int:
     return len((want.key + want.condition).encode())
+
+
+def _kept(name: str, want: Want) -> Subscription:
+    return Subscription(name, want.key, want.type, want.condition)

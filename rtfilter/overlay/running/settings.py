@@ -18,7 +18,7 @@ from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.overlay import membership
 from rtfilter.overlay.membership import Contact
-from rtfilter.overlay.running.clients import Patience
+from rtfilter.overlay.running.client_work import Patience
 from rtfilter.overlay.running.links import Limits
 from rtfilter.overlay.strategies import strategy_of
 

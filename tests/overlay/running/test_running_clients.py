@@ -23,7 +23,8 @@ from rtfilter.overlay.running.client_messages import (
     Want,
     Wanted,
 )
-from rtfilter.overlay.running.clients import UNKEPT, Clients, Patience, Work
+from rtfilter.overlay.running.client_work import UNKEPT, Patience, Work
+from rtfilter.overlay.running.clients import Clients
 from rtfilter.overlay.running.links import Goodbye
 from rtfilter.store.brokers import Gone, Publication, Settled, Subscription
 
@@ -146,7 +147,7 @@ def test_an_event_is_stored_delivered_and_arrives_when_the_client_has_it(site):
     assert isinstance(site.kept[-1], Publication)
     assert site.says("ann", Have(one.id)) == [("bob", Arrived(one.id))]
     assert site.kept[-1] == Settled(*one.id)
-    assert site.clients.delays == [0.0]
+    assert site.clients.publications.delays == [0.0]
     assert site.pass_(60) == []
 
 
@@ -168,12 +169,12 @@ def test_an_event_that_cannot_be_read_is_refused(site):
 def test_what_is_not_acknowledged_is_sent_again_ever_more_seldom():
     site = Alone(cut_off=True)
     site.says("bob", event(1.0))
-    begun = site.clients.resent
+    begun = site.clients.publications.resent
     times = []
     for _ in range(40):
         site.pass_(0.5)
-        if site.clients.resent > begun:
-            begun = site.clients.resent
+        if site.clients.publications.resent > begun:
+            begun = site.clients.publications.resent
             times.append(site.now)
     assert [later - now for now, later in pairwise(times)] == [2.0, 4.0, 4.0, 4.0, 4.0]
 
@@ -182,7 +183,7 @@ def test_what_is_sent_again_is_delivered_once(site):
     one = event(3.0)
     site.says("bob", one)
     assert site.pass_(8) == []  # ann has been sent it, and has not said that she has it
-    assert site.clients.resent > 2
+    assert site.clients.publications.resent > 2
     assert set(site.says("ann", Have(one.id))) == {("bob", Arrived(one.id))}
 
 
@@ -355,8 +356,11 @@ def test_a_subscription_after_which_there_is_an_error_ends_nothing_at_each_start
     monkeypatch.setattr(site.clients.broker, "subscribe", broken)
     told = site.says("cyd", Want("k", "trade", "x > 0"))
     assert told == [("cyd", Refused("k", "an error of this broker, which its log tells"))]
+    assert site.kept[-1] == Gone("cyd", "k")
+    site.says("ann", Want("any", "trade", "x > 5"))
+    assert site.kept[-1] == Subscription("ann", "any", "trade", "x > 0")
     site.do(site.clients.restore([Subscription("cyd", "k", "trade", "x > 0")], [], site.now))
-    assert len(caplog.records) == 2
+    assert len(caplog.records) == 3
 
 
 def test_an_event_after_which_there_is_an_error_is_tried_again(site, monkeypatch, caplog):
@@ -408,7 +412,7 @@ def test_so_many_bytes_may_be_unacknowledged_and_no_more():
         assert "1 events of yours, 6" in refused.reason
         assert refused.later
     assert type(site.says("bob", event(1.0))[-1][1]) is Stored
-    assert site.clients._unacknowledged_bytes.total() == sum(len(one.event) for one in site.kept)
+    assert site.clients.publications._bytes.total() == sum(len(one.event) for one in site.kept)
 
 
 def test_so_many_bytes_may_be_undelivered_to_a_client_and_no_more(site):
@@ -452,7 +456,7 @@ def test_nothing_is_remembered_of_clients_that_have_gone(site):
     site.pass_(PATIENCE.linger + 1)
     clients = site.clients
     assert set(clients._clients) == {"ann"}
-    left = clients._unacknowledged, clients._unacknowledged_bytes, clients._awaited, clients._sizes
+    left = clients.publications._counts, clients.publications._bytes, clients._awaited, clients._sizes
     assert not any(left)
     (index,) = clients.broker.router.table._indexes.values()
     assert len(index._connections) <= 21

@@ -1,0 +1,83 @@
+"""What follows from what clients say, and how much is done for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from rtfilter.overlay.broker import Out
+from rtfilter.overlay.running.client_messages import Drop, Publish, Want
+from rtfilter.store.brokers import Change
+
+UNKEPT: Final = (
+    "this broker cannot keep anything now: its disk is full, or its database away, as its log says; "
+    "ask again later, or another broker"
+)
+"""Why something is refused."""
+
+
+class Patience(NamedTuple):
+    """How long a broker waits for its clients, and for others on their behalf.
+
+    Attributes
+    ----------
+    again, longest : float
+        Seconds until a publication that is not acknowledged is sent again: the first time, and at most.
+    linger : float
+        Seconds that the subscriptions of a client stay after its connection, and that one who is connected
+        has to acknowledge something of what is delivered: it is taken for gone then.
+    unacknowledged : int
+        Most publications of one client that are not acknowledged; others are refused.
+    deliveries : int
+        Most that one client does not have yet; others are not taken, so their publishers send them again.
+    clients : int
+        Most that are known; others are told to go to another broker.
+    subscriptions : int
+        Most of one client.
+    bytes : int
+        Most of one client's subscriptions, of its publications that are not acknowledged, and of deliveries
+        that it does not have yet: of each.
+    """
+
+    again: float = 2.0
+    longest: float = 30.0
+    linger: float = 30.0
+    unacknowledged: int = 10_000
+    deliveries: int = 10_000
+    clients: int = 10_000
+    subscriptions: int = 100_000
+    bytes: int = 64 * 2**20
+
+
+class Asked(NamedTuple):
+    """What a client asks that must be kept first: then `Clients.kept` does it, or `Clients.refused` does not.
+
+    Attributes
+    ----------
+    client : str
+    message : Want, Drop or Publish
+    change : Change
+        What is to be kept.
+    """
+
+    client: str
+    message: Want | Drop | Publish
+    change: Change
+
+
+class Work(NamedTuple):
+    """What follows from a message or a tick.
+
+    Attributes
+    ----------
+    changes : list of Change
+        To be kept at some time: a restart before that loses nothing.
+    out : list of Out
+        To be sent now.
+    asked : sequence of Asked
+        To be kept, each in its turn.
+    """
+
+    changes: list[Change]
+    out: list[Out]
+    asked: Sequence[Asked] = ()

@@ -1,0 +1,152 @@
+"""What clients have published, and what not all have yet who want it: stored, and sent until they do."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from rtfilter.errors import RTFilterError
+from rtfilter.overlay.broker import Broker
+from rtfilter.overlay.names import EventId, client
+from rtfilter.overlay.running.client_messages import Arrived, Publish, Refused, Stored
+from rtfilter.overlay.running.client_work import UNKEPT, Asked, Patience, Work
+from rtfilter.overlay.sending import Send
+from rtfilter.store.brokers import Publication, Settled
+
+SLOWER: Final = 2.0
+"""By which the time until a publication is sent again grows each time."""
+_log = logging.getLogger(__name__)
+
+
+class _Pending:
+    """A publication that is not acknowledged."""
+
+    def __init__(self, kept: Publication, publish: Publish, now: float, again_at: float, wait: float) -> None:
+        self.kept, self.publish, self.since = kept, publish, now
+        self.again_at, self.wait = again_at, wait
+
+
+class Publications:
+    """Those of all clients of a broker.
+
+    Parameters
+    ----------
+    broker : Broker
+    attempts : int
+        See `Clients`.
+    patience : Patience
+
+    Attributes
+    ----------
+    delays : list of float
+        Seconds from each publication to its acknowledgement, until somebody takes them out.
+    resent : int
+        How often they were sent again.
+    """
+
+    def __init__(self, broker: Broker, attempts: int, patience: Patience) -> None:
+        self._broker, self._attempts, self.patience = broker, attempts, patience
+        self._pending: dict[EventId, _Pending] = {}
+        self._storing: set[EventId] = set()
+        self._counts: Counter[str] = Counter()  # by client, of both
+        self._bytes: Counter[str] = Counter()
+        self._started: float | None = None
+        self.delays: list[float] = []
+        self.resent = 0
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def restore(self, kept: Publication, now: float) -> None:
+        """Go on with one that an earlier incarnation has stored."""
+        publish = Publish(EventId(*kept[:3]), kept.type, msgspec.msgpack.decode(kept.event))
+        self._count(kept)
+        self._pending[publish.id] = _Pending(kept, publish, now, now, self.patience.again)
+
+    def ask(self, name: str, publish: Publish) -> Work:
+        """Have one stored, unless it is, or nobody could publish it."""
+        id = publish.id
+        if id in self._pending:
+            return Work([], [Send(client(name), Stored(id))])
+        if id in self._storing:
+            return Work([], [])
+        event = msgspec.msgpack.encode(publish.values)
+        count, size = self._counts.get(name, 0), self._bytes.get(name, 0)
+        if count >= self.patience.unacknowledged or size + len(event) > self.patience.bytes:
+            reason = (
+                f"{count:,} events of yours, {size:,} bytes, are not acknowledged yet; publish it again later"
+            )
+            return Work([], [Send(client(name), Refused("", reason, id, later=True))])
+        try:
+            if id.origin != f"client {name}":  # else its own event of that id would be taken for known
+                raise ValueError(f"{name} cannot publish an event of {id.origin!r:.60}")
+            self._broker.router.require_event(publish.type, publish.values)
+        except (RTFilterError, ValueError) as error:
+            return Work([], [Send(client(name), Refused("", str(error), id))])
+        self._storing.add(id)
+        kept = Publication(*id, name, publish.type, event)
+        self._count(kept)
+        return Work([], [], [Asked(name, publish, kept)])
+
+    def kept(self, publish: Publish, kept: Publication, now: float) -> Work:
+        """It is stored: send it."""
+        work, id, again = Work([], []), publish.id, self.patience.again
+        self._storing.discard(id)
+        pending = self._pending[id] = _Pending(kept, publish, now, now + again, SLOWER * again)
+        self._try(pending, 1, work, now)
+        work.out.append(Send(client(kept.client), Stored(id)))
+        return work
+
+    def refused(self, publish: Publish, kept: Publication) -> Work:
+        """It cannot be stored."""
+        self._storing.discard(publish.id)
+        self._count_no_more(kept)
+        return Work([], [Send(client(kept.client), Refused("", UNKEPT, publish.id, later=True))])
+
+    def tick(self, now: float, work: Work) -> None:
+        """Send again what is due."""
+        self._started = now if self._started is None else self._started
+        for pending in list(self._pending.values()):
+            if now >= pending.again_at:
+                pending.again_at = now + pending.wait
+                pending.wait = min(SLOWER * pending.wait, self.patience.longest)
+                attempt = self._attempts + int(1000 * (now - self._started)) + 2
+                self.resent += 1
+                self._try(pending, attempt, work, now)
+
+    def acknowledged(self, id: EventId, now: float, work: Work) -> None:
+        """All who want an event have it."""
+        pending = self._pending.pop(id, None)
+        if pending is not None:
+            self._count_no_more(pending.kept)
+            self.delays.append(now - pending.since)
+            work.changes.append(Settled(*id))
+            work.out.append(Send(client(pending.kept.client), Arrived(id)))
+
+    def _try(self, pending: _Pending, attempt: int, work: Work, now: float) -> None:
+        """Publish what is stored. After an error of this broker it is tried again as if nobody had it."""
+        one, name = pending.publish, pending.kept.client
+        try:
+            work.out.extend(self._broker.publish(name, one.type, one.values, now, one.id, attempt))
+        except (RTFilterError, ValueError) as error:  # stored under other event types
+            del self._pending[one.id]
+            self._count_no_more(pending.kept)
+            _log.warning("an event of %s is dropped, and was not acknowledged: %s", name, error)
+            work.changes.append(Settled(*one.id))
+            work.out.append(Send(client(name), Refused("", str(error), one.id)))
+        except Exception:
+            _log.exception("an event of %s could not be sent, and is tried again", name)
+
+    def _count(self, kept: Publication) -> None:
+        self._counts[kept.client] += 1
+        self._bytes[kept.client] += len(kept.event)
+
+    def _count_no_more(self, kept: Publication) -> None:
+        name = kept.client
+        self._counts[name] -= 1
+        self._bytes[name] -= len(kept.event)
+        if not self._counts[name]:
+            del self._counts[name], self._bytes[name]
