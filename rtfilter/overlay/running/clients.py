@@ -84,7 +84,7 @@ class Clients:
         self._awaited: Counter[EventId] = Counter()  # by how many clients that do not have it
         self._sizes: dict[EventId, int] = {}  # of those
         self._held: dict[EventId, list[Out]] = {}  # acknowledgements
-        self._untaken: dict[EventId, None] = {}  # there was no room
+        self._untaken: dict[EventId, set[str]] = {}  # which clients had no room
 
     # -- coming and going ----------------------------------------------------------------------------
 
@@ -180,6 +180,8 @@ class Clients:
                     self._drop(name, key, work, now)
                 for id in list(found.missing):
                     self._needs_no_more(found, id, work)
+                for id in list(self._untaken):
+                    self._takes(name, id)
                 del self._clients[name]
         return work
 
@@ -221,11 +223,11 @@ class Clients:
         size = self._sizes.get(notify.id) or len(msgspec.msgpack.encode(notify.values))
         full = found.missing_bytes + size > self.patience.bytes and found.missing
         if full or len(found.missing) >= self.patience.deliveries:
-            self._untaken[notify.id] = None
+            self._untaken.setdefault(notify.id, set()).add(name)
             if len(self._untaken) > UNTAKEN:
                 del self._untaken[next(iter(self._untaken))]
             return []
-        self._untaken.pop(notify.id, None)
+        self._takes(name, notify.id)
         if not found.missing:
             found.took_at = now
         self._awaited[notify.id] += 1
@@ -234,6 +236,13 @@ class Clients:
         keys = tuple(self._owners[id][1] for id in notify.subscriptions if id in self._owners)
         deliver = found.missing[notify.id] = Deliver(notify.id, notify.type, notify.values, keys)
         return [] if found.gone_at is not None else [Send(client(name), deliver)]
+
+    def _takes(self, name: str, id: EventId) -> None:
+        """A client has room for an event, or is gone."""
+        lacking = self._untaken.get(id, set())
+        lacking.discard(name)
+        if not lacking:
+            self._untaken.pop(id, None)
 
     # ------------------------------------------------------------------------------------------------
 

@@ -463,3 +463,28 @@ def test_nothing_is_remembered_of_clients_that_have_gone(site):
     for number in range(20):
         site.says(f"later {number}", Want("k", "trade", "x > 0"))
     assert len(index._connections) <= 21
+
+
+def test_an_event_that_one_has_no_room_for_is_not_acknowledged_when_another_one_has_it(site):
+    site.joins("eve")
+    site.says("eve", Want("any", "trade", "x > 5"))
+    for _ in range(2):
+        site.says("bob", event(3.0))  # ann has no more room
+    one = event(6.0)
+    assert ("eve", deliver(one, "any")) in site.says("bob", one)
+    assert ("bob", Arrived(one.id)) not in site.says("eve", Have(one.id))
+    site.pass_(8)
+    for other in list(site.clients._clients["ann"].missing):
+        site.says("ann", Have(other))
+    told = site.pass_(8)
+    assert ("ann", deliver(one, "any")) in told
+    assert ("bob", Arrived(one.id)) in told + site.says("ann", Have(one.id)) + site.pass_(8)
+
+
+def test_who_had_no_room_and_is_gone_is_not_waited_for(site):
+    for _ in range(3):
+        site.says("bob", event(3.0))
+    site.leaves("ann")
+    site.pass_(PATIENCE.linger + 8)
+    assert site.clients.stats()["unacknowledged"] == 0
+    assert not site.clients._untaken
