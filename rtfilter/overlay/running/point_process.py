@@ -49,7 +49,7 @@ class PointProcess(Process):
         kept = store.memory()
         root = None if kept is None else msgspec.msgpack.decode(kept, type=Root)
         self.point = RendezvousPoint(settings.times, root, now())
-        self._root = root  # as it is kept
+        self._root = root  # but for a claim that is not kept yet
         self._waiting: deque[tuple[AskRoot | ClaimRoot | RenewRoot, str]] = deque()
         self._busy = False
 
@@ -75,7 +75,7 @@ class PointProcess(Process):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Answer those who wait, until the root is another one: nobody is told before that is kept."""
+        """Answer those who wait, until another cluster is the root: nobody is told before that is kept."""
         self._busy = False
         while self._waiting and not self._busy:
             message, name = self._waiting.popleft()
@@ -87,8 +87,13 @@ class PointProcess(Process):
             if self.point.root == self._root:
                 self._answer(out)
                 continue
-            self._busy = True
             kept = Memory(msgspec.msgpack.encode(self.point.root))
+            if isinstance(message, RenewRoot):  # a later one says the same again
+                self._root = self.point.root
+                self.keeper.keep(Job([kept]))
+                self._answer(out)
+                continue
+            self._busy = True
             self.keeper.keep(Job([kept], partial(self._kept, out), self._not_kept))
 
     def _kept(self, out: list[Dispatch]) -> None:

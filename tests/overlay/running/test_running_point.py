@@ -101,3 +101,16 @@ def test_a_term_that_no_take_overs_lead_to_ends_the_link_of_who_says_it(scene):
         assert told == [("b", RootIs(None))]
 
     scene(script)
+
+
+def test_who_stands_for_the_root_is_told_though_that_cannot_be_kept(scene):
+    async def script(says, store, told):
+        await says("a", ClaimRoot(cluster("a"), "", 0))
+        store.error = sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
+        other = Contact("a2", "a", "elsewhere:1")
+        renewed = Root(cluster("a")._replace(designated=other), 1)
+        await says("a2", RenewRoot(renewed))
+        await says("b", ClaimRoot(cluster("b"), "", 0))
+        assert told[1:] == [("b", RootIs(renewed))]
+
+    scene(script)
