@@ -133,7 +133,7 @@ class Known(NamedTuple):
 
 
 class Description(Message, frozen=True):
-    """How a broker is; for the rendezvous point, only the root is told, among the links.
+    """How a broker is; for the rendezvous point, only the members of the root are told, as links.
 
     Attributes
     ----------

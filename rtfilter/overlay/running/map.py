@@ -53,12 +53,23 @@ class Survey(NamedTuple):
         return None
 
     def tree(self) -> dict[str, list[str]]:
-        """The clusters below each cluster; those without one above it are below the empty name."""
-        found: dict[str, list[str]] = {"": []}
-        for cluster in self.clusters:
+        """The clusters below each cluster; those without one above it are below the empty name.
+
+        So is one of those that are below each other: while the tree changes, brokers tell of different
+        moments.
+        """
+        clusters = self.clusters
+        above = dict.fromkeys(clusters, "")
+        for cluster in clusters:
             one = self.designated(cluster)
-            above = one.parent if one is not None and one.parent in self.clusters else ""
-            found.setdefault(above, []).append(cluster)
+            parent = one.parent if one is not None and one.parent in clusters else ""
+            at = parent
+            while at and at != cluster:
+                at = above[at]
+            above[cluster] = parent if not at else ""
+        found: dict[str, list[str]] = {"": []}
+        for cluster in clusters:
+            found.setdefault(above[cluster], []).append(cluster)
         return found
 
 
@@ -67,13 +78,16 @@ async def survey(address: str, key: Key) -> Survey:
     found = Survey({}, {})
     first = await asked(address, key)
     waiting = _told(found, first)
+    seen = set(waiting)
     while waiting:
         name, known = waiting.popitem()
         try:
-            waiting |= _told(found, await asked(known.address, key))
-            found.silent.pop(name, None)
+            told = _told(found, await asked(known.address, key))
         except LinkError:
             found.silent[name] = known
+            continue
+        waiting |= {name: one for name, one in told.items() if name not in seen}
+        seen |= told.keys()
     return found
 
 

@@ -117,5 +117,6 @@ class PointProcess(Process):
 
     def _describe(self) -> Description:
         root = self.point.root
-        links = () if root is None else (Known(*root.cluster.designated),)
+        known = () if root is None else (root.cluster.designated, *root.cluster.members)
+        links = tuple(dict.fromkeys(Known(*one) for one in known))
         return Description(Known(POINT, POINT, self.board.own.address), links=links, refused=())

@@ -55,12 +55,22 @@ def test_who_does_not_answer_and_who_is_cut_off_is_told():
     assert "a  (cut off)" not in text
 
 
-def test_two_that_each_take_the_other_for_the_one_above_end_the_text():
-    found = survey(described("a", ["a"], "b"), described("b", ["b"], "a"))
-    assert as_text(found).count("at a") <= 3
+CHANGING = survey(
+    described("a", ["a"], "b"),
+    described("b", ["b"], "c"),
+    described("c", ["c"], "a"),
+    described("d", ["d"], "c"),
+)
 
 
-@pytest.mark.parametrize("found", [WHOLE, survey(silent=["b1"])], ids=["whole", "silent"])
+def test_those_that_are_below_each_other_while_the_tree_changes_are_all_there():
+    text = as_text(CHANGING)
+    assert [text.count(f"at {name}:") for name in "abcd"] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "found", [WHOLE, CHANGING, survey(silent=["b1"])], ids=["whole", "changing", "silent"]
+)
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_it_is_drawn(found, kind, tmp_path):
     draw(found, tmp_path / f"tree.{kind}", "now")

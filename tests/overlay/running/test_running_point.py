@@ -6,6 +6,7 @@ import pytest
 import sqlalchemy
 
 from rtfilter.overlay.membership import AskRoot, ClaimRoot, Contact, Neighbour, RenewRoot, Root, RootIs
+from rtfilter.overlay.running.client_messages import Describe
 from rtfilter.overlay.running.greeting import Hello
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.point_process import PointProcess
@@ -112,5 +113,28 @@ def test_who_stands_for_the_root_is_told_though_that_cannot_be_kept(scene):
         await says("a2", RenewRoot(renewed))
         await says("b", ClaimRoot(cluster("b"), "", 0))
         assert told[1:] == [("b", RootIs(renewed))]
+
+    scene(script)
+
+
+def test_the_point_tells_of_all_members_of_the_root_for_a_map(scene, monkeypatch):
+    """When the one that stands for the root was killed, the others tell of the rest."""
+    described = []
+
+    class Administrator(Peer):
+        peer = Hello(Role.BROKER, "administrator")
+
+        def __init__(self):
+            pass
+
+        def send(self, message):
+            described.extend(message.links)
+
+    async def script(says, store, told):
+        root = cluster("a")._replace(members=(Contact("a1", "a", "x:1"), Contact("a2", "a", "x:2")))
+        await says("a", RenewRoot(Root(root._replace(designated=root.members[1]), 1)))
+        monkeypatch.setattr("test_running_point.Peer", lambda name: Administrator())
+        await says("", Describe())
+        assert [one.name for one in described] == ["a2", "a1"]
 
     scene(script)
