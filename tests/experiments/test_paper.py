@@ -674,6 +674,7 @@ def test_every_experiment_runs_is_drawn_and_continued(name, setting, tmp_path, m
     assert gc.get_freeze_count() == 0
     kept = (tmp_path / f"{name}-{setting}.json").read_text()
     monkeypatch.setattr(runner.Run, "keep", None)  # nothing is left to do
+    monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)  # the same pictures again, which take long
     assert experiments.main(arguments) == 0
     assert capsys.readouterr().out == shown
     report.write(tmp_path, tmp_path / "page")
