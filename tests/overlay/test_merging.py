@@ -64,7 +64,7 @@ def test_when_a_part_goes_the_others_are_told_before() -> None:
 
 
 @given(seed=st.integers(0, 2**32), slack=st.sampled_from((0.0, 0.1, 0.4, 0.9)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_all_are_covered_and_little_is_empty(seed: int, slack: float) -> None:
     rng = random.Random(seed)
     link = told(slack)
@@ -102,8 +102,8 @@ def test_all_are_covered_and_little_is_empty(seed: int, slack: float) -> None:
 def test_merging_takes_smaller_tables_for_more_messages(strategy: str) -> None:
     rng = random.Random(2)
     tree = Tree.random(rng, 8)
-    boxes = [(rng.choice(tree.brokers), rng.uniform(0, 90), rng.uniform(0, 90)) for _ in range(60)]
-    events = [(rng.choice(tree.brokers), rng.uniform(0, 100), rng.uniform(0, 100)) for _ in range(150)]
+    boxes = [(rng.choice(tree.brokers), rng.uniform(0, 90), rng.uniform(0, 90)) for _ in range(30)]
+    events = [(rng.choice(tree.brokers), rng.uniform(0, 100), rng.uniform(0, 100)) for _ in range(60)]
     rows = []
     for slack in (None, 0.0, 0.3, 0.6):
         make = partial(Router, incarnation=1, types=TYPES, strategy=strategy, covering=True, slack=slack)
