@@ -19,6 +19,8 @@ from rtfilter.overlay.membership import (
     Contact,
     Membership,
 )
+from rtfilter.overlay.names import SubscriptionId
+from rtfilter.overlay.place import Place
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.running.client_messages import Description, Known, Welcome
 from rtfilter.overlay.running.client_work import Asked, Work
@@ -298,11 +300,25 @@ class BrokerProcess(Process):
 
 
 def _warm() -> None:
-    """Load the kernels, or compile them, before others rely on this broker: it would be silent meanwhile."""
-    router = Router("warm", 1, {"": Schema({"x": float, "s": str})})
-    ids = [router.subscribe("", "", f"x > {low} AND s = 'a'", 0.0)[0] for low in range(3)]
-    for _ in range(2):
-        router.publish("", "", {"x": 1.5, "s": "a"}, 0.0)
-        for id in ids:
-            router.unsubscribe(id, 0.0)
-        router.subscribe("", "", "x > 1", 0.0)
+    """Load the kernels, or compile them, before others rely on this broker: it would be silent meanwhile.
+
+    Few and many are entered and removed at once, as happens when a broker comes to stand for its cluster.
+    """
+    types = {"": Schema({"x": float, "y": float, "s": str, "b": bool})}
+    router = Router("warm", 1, types, covering=True)
+    router.place(Place("warm", "warm", "warm", frozenset(), "up", {"up": "up", "down": "down"}), 0.0)
+    events = {"x": 1.5}, {"x": 1.5, "y": 1.5, "s": "ab", "b": True}
+    conditions = "x > {0} AND s = 'a'", "x < {0} OR y > {0}", "x > {0} AND s LIKE 'ab%'", "b AND x < {0}"
+    ids: list[SubscriptionId] = []
+
+    def change(more: int) -> None:
+        for number in range(more):
+            condition = conditions[number % len(conditions)].format(number / 100)
+            ids.append(router.subscribe("", "", condition, 0.0)[0])
+        for _ in range(-more):
+            router.unsubscribe(ids.pop(), 0.0)
+        for event in events:
+            router.publish("", "", event, 0.0)
+
+    for more in (1, 2, -3, 9, -4, 300, 1, -1, 1, -200, -1, 20, -125):
+        change(more)

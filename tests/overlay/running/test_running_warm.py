@@ -1,0 +1,60 @@
+"""A broker compiles no kernel while others wait for it: not to route, nor to take over a table."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import random
+from rtfilter.events.schema import Schema
+from rtfilter.index.kernels.jit import Kernel
+from rtfilter.overlay.names import SubscriptionId, link
+from rtfilter.overlay.place import Place
+from rtfilter.overlay.router import Router
+from rtfilter.overlay.routing_messages import Subscribe, Subscription
+from rtfilter.overlay.running.broker_process import _warm
+
+def compiled():
+    return {(kernel.py_func.__name__, len(kernel.overloads)) for kernel in Kernel.known if kernel.overloads}
+
+CONDITIONS = [
+    "x > {0}", "x BETWEEN {0} AND {0} + 0.1 AND y < {0}", "s LIKE 'ab%' AND x < {0}", "x < {0} OR y > {0}",
+    "n = 3 AND b = true", "s IN ('a', 'b') AND x > {0}",
+]
+chance = random.Random(1)
+
+def condition():
+    return chance.choice(CONDITIONS).replace("{0} + 0.1", "0.9").format(chance.random() * 0.9)
+
+_warm()
+warm = compiled()
+types = {"t": Schema({"x": float, "y": float, "s": str, "b": bool, "n": int})}
+for slack in (None, 0.3):
+    router = Router("a", 1, types, grace=5.0, covering=True, slack=slack)
+    router.place(Place("a", "a", "a", frozenset({"a"}), "p", {"p": "p1", "c": "c1"}), 0.0)
+    ids = []
+    for number in range(500):
+        ids.append(router.subscribe(f"c{number % 9}", "t", condition(), 1.0)[0])
+        if number % 30 == 0:
+            router.publish("z", "t", {"x": 0.5, "y": 0.5, "s": "a", "n": 3, "b": True}, 1.0)
+    for number in range(200):
+        wanted = Subscription(SubscriptionId("b", 1, number), "t", condition())
+        router.receive(Subscribe(wanted), link("c"), 1.0)
+    router.publish("z", "t", {"x": 0.5}, 1.0)
+    chance.shuffle(ids)
+    for number, id in enumerate(ids):
+        router.unsubscribe(id, 2.0)
+        if number % 50 < 3:
+            router.publish("z", "t", {"x": 0.5}, 2.0)
+    router.place(Place("a", "a", "a", frozenset({"a"}), "", {"c": "c1"}, True), 3.0)
+    router.tick(20.0)
+    router.stats()
+print(*sorted(compiled() - warm), end="")
+"""
+
+
+@pytest.mark.slow
+def test_no_kernel_is_compiled_after_a_broker_has_begun():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
