@@ -182,7 +182,9 @@ class Subscriptions(Changing):
         other = Subscriptions(self.schema, matcher, kind=self.kind, clock=self.clock)
         other.unbounded.most = self.unbounded.most
         own = self.handles()
-        if self.factory is other.factory:
+        takes = other.matcher.takes
+        boxes = self.matcher.takes.boxes and takes.boxes and takes.everything and takes.missing
+        if self.factory is other.factory or boxes:  # else predicates are read anew
             slices.take(other, [slices.read(self, own)])
         else:
             draft = other.draft([one for one in map(self.get, own.tolist()) if one is not None])
