@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.extras import needed
@@ -157,8 +158,12 @@ def _bar(text: str, total: int, progress: bool) -> Any:
 
 
 def _warm_up(filter: EventFilter, workload: Workload) -> None:
-    """Match a few events, so that kernels are compiled and loaded before anything is timed."""
-    list(filter.stream(workload.events(0, 4)))
+    """Match a few events as a whole and in groups, so that what is timed finds its kernels loaded."""
+    controller = filter.controller
+    for group in (None, 1):
+        filter.controller = FixedPlan(0, group)
+        list(filter.stream(workload.events(0, 4)))
+    filter.controller = controller
 
 
 def _row(response: float, level: int | None = None, group: int | None = None, **more: Any) -> Row:
