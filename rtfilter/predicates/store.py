@@ -4,7 +4,8 @@ It is a predicate, or the ends of bounds beyond 2**53 (`rtfilter.predicates.ends
 
 Matching asks only for predicates with an inexact box. The others are kept as JSON text: it takes a fifth of
 the memory, and Python's garbage collector has no objects to visit. Predicates of a loaded snapshot stay JSON
-in mapped memory until they are asked for; then they stay parsed.
+in mapped memory until they are asked for; then they stay parsed, and so do those that matching will ask for
+and that another index has taken over as text.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ class PredicateStore:
     def __init__(self) -> None:
         self.ends = EndStore()
         self._changed: dict[int, Kept | None] = {}  # None: removed from what was loaded
-        self._parsed: dict[int, Predicate] = {}  # of what was loaded
+        self._parsed: dict[int, Predicate] = {}  # of what was loaded or is asked for
+        self._asked: set[int] = set()  # what was put as text, and matching asks for
         self._loaded = NO_TEXTS
 
     def get(self, id: int) -> Predicate | None:
@@ -110,7 +112,7 @@ class PredicateStore:
         if not isinstance(found, bytes):
             return found
         predicate = _decoded(found)
-        if id not in self._changed:
+        if id not in self._changed or id in self._asked:
             self._parsed[id] = predicate
         return predicate
 
@@ -120,18 +122,24 @@ class PredicateStore:
             return self._changed[id]
         return self._loaded.get(id)
 
-    def put(self, id: int, predicate: Kept) -> None:
-        """Set the predicate of an id."""
+    def put(self, id: int, predicate: Kept, asked: bool = False) -> None:
+        """Set the predicate of an id; `asked` says that matching will ask for it."""
         self._changed[id] = predicate
-        self._parsed.pop(id, None)
+        self._forget(id)
+        if asked and isinstance(predicate, bytes):
+            self._asked.add(id)
 
     def remove(self, id: int) -> None:
         """Forget the predicate of an id; unknown ones are ignored."""
-        self._parsed.pop(id, None)
+        self._forget(id)
         if self._loaded.has(id):
             self._changed[id] = None
         else:
             self._changed.pop(id, None)
+
+    def _forget(self, id: int) -> None:
+        self._parsed.pop(id, None)
+        self._asked.discard(id)
 
     def __contains__(self, id: int) -> bool:
         return self._changed[id] is not None if id in self._changed else self._loaded.has(id)

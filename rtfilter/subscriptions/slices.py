@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,15 +87,24 @@ def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
     """Add parts of others, without some handles. Nobody else may use these meanwhile, and nobody is told."""
     left_out = set(without.tolist())
     for part in parts:
+        asked = _asked(held, part)
         for handle, predicate in part.kept:
             if handle not in left_out:
-                held.predicates.put(handle, predicate)
+                held.predicates.put(handle, predicate, handle in asked)
         held.unmatchable.update(handle for handle in part.unmatchable if handle not in left_out)
     _take_labels(held, [part for part in parts if part.labels is not NO_LABELS], without)
     filters = Filters.joined(held.schema, [part.filters for part in parts], without)
     held.ends.add(filters.ends)
     held.unbounded.note(filters)
     held.matcher.add(filters)
+
+
+def _asked(held: Held, part: Part) -> Collection[int]:
+    """Handles of a part whose boxes do not decide: matching asks for their predicates."""
+    if not part.kept or not held.matcher.takes.boxes:
+        return ()
+    boxes = part.filters.boxes()
+    return set(boxes.ids[~boxes.exact].tolist())
 
 
 def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:

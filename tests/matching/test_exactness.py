@@ -15,6 +15,7 @@ from kinds import TAKEN_OVER, TAKING_ALL
 from oracle import as_sets
 from predicate_cases import events, schemas, sources, truth
 from rtfilter import EventFilter, Schema
+from rtfilter.predicates import store
 from rtfilter.subscriptions import drafts
 
 INF = math.inf
@@ -273,3 +274,19 @@ def test_another_matcher_of_boxes_takes_them_as_they_are(monkeypatch, other, tmp
     events = [{"x": x, "s": s} for x in (-6.0, 0.0, 2.0, 6.0) for s in ("a", "ab")]
     assert as_sets(loaded.match_batch(events)) == as_sets(filter.match_batch(events))
     assert [str(loaded.predicate(id)) for id in range(6)] == [str(filter.predicate(id)) for id in range(6)]
+
+
+@pytest.mark.parametrize("other", [None, "split"])
+def test_a_loaded_predicate_is_parsed_once_by_a_copy_too(monkeypatch, other, tmp_path):
+    filter = EventFilter(Schema({"s": str}))
+    filter.subscribe("s LIKE '%b'")
+    filter.save(tmp_path / "saved")
+    loaded = EventFilter.load(tmp_path / "saved", matcher=other)
+    if other is None:
+        loaded.repack()
+    parsed = []
+    decoded = store._decoded
+    monkeypatch.setattr(store, "_decoded", lambda text: parsed.append(text) or decoded(text))
+    for _ in range(3):
+        assert loaded.match({"s": "ab"}).tolist() == [0]
+    assert len(parsed) == 1

@@ -61,6 +61,18 @@ def test_what_was_loaded_is_parsed_once():
     assert loaded.get(1) is None
 
 
+def test_text_that_matching_asks_for_is_parsed_once():
+    store, predicate = PredicateStore(), parse("price > 1", PRICES)
+    store.put(1, kept(predicate, True), asked=True)
+    store.put(2, kept(predicate, True))  # it would stay in memory for a single question
+    assert store.get(1) == store.get(2) == predicate
+    assert store.get(1) is store.get(1)
+    assert store.get(2) is not store.get(2)
+    store.put(1, kept(parse("price > 2", PRICES), True))
+    assert store.get(1) == parse("price > 2", PRICES)
+    assert store.get(1) is not store.get(1)
+
+
 def test_every_type_of_constant_survives():
     rng = np.random.default_rng(4)
     for _ in range(200):
