@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import logging
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -157,9 +158,28 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         found = _ACTIONS[arguments.action](arguments)
-        return asyncio.run(found) if asyncio.iscoroutine(found) else found
+        return asyncio.run(_until_told(found)) if asyncio.iscoroutine(found) else found
     except RTFilterError as error:
         raise CommandError(str(error)) from None
+
+
+async def _until_told(work: Coroutine[Any, Any, int]) -> int:
+    """Do some work until it ends, or a signal says so: then leave in order, and nobody waits for a client."""
+    loop, task, told = asyncio.get_running_loop(), asyncio.ensure_future(work), []
+
+    def end() -> None:
+        told.append(signal.SIGTERM)
+        task.cancel()
+
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or no main thread
+        loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        say("ended by a signal")
+        return 128 + signal.SIGTERM
 
 
 def _key(arguments: argparse.Namespace) -> int:
@@ -202,7 +222,7 @@ async def _subscribe(arguments: argparse.Namespace) -> int:
     from rtfilter.overlay.running.client import BrokerClient
 
     async with BrokerClient(arguments.at, arguments.name, _read(arguments)) as client:
-        waits = "waiting until the network knows the subscription; it is then told so"
+        waits = "waiting until all brokers that must know the subscription do"
         async with _telling(client, lambda: waits):
             await client.subscribe(arguments.type, arguments.condition, arguments.condition)
         say("subscribed")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 import socket
 import time
@@ -65,7 +67,15 @@ class BrokerProcess(Process):
         store: BrokerStore,
         address: str,
     ) -> None:
-        super().__init__(settings, Hello(Role.BROKER, settings.name, settings.home, address), key, store)
+        hello = Hello(
+            Role.BROKER,
+            settings.name,
+            settings.home,
+            address,
+            strategy=settings.strategy,
+            types=_digest(types),
+        )
+        super().__init__(settings, hello, key, store)
         self._term = int.from_bytes(store.memory() or b"", "big")
         router = Router(
             settings.name,
@@ -297,6 +307,12 @@ class BrokerProcess(Process):
             self.stats(),
             tuple(sorted(self.board.refused)),
         )
+
+
+def _digest(types: Mapping[str, Schema]) -> str:
+    """The same for event types that are the same."""
+    text = json.dumps({name: schema.to_json() for name, schema in types.items()}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _warm() -> None:

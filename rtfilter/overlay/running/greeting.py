@@ -44,6 +44,9 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
         Of a broker: where others reach it.
     incarnation : int
         Of a broker: each start has a higher one. Of a client: each program has another one.
+    strategy, types : str
+        Of a broker: how its network routes to begin with, and a digest of the event types. Empty for the
+        rendezvous point.
     again : bool
         Whether a client comes back by itself after it has lost its connection.
     nonce : bytes
@@ -56,6 +59,8 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     cluster: str = ""
     address: str = ""
     incarnation: Whole = 0
+    strategy: str = ""
+    types: str = ""
     again: bool = False
     nonce: bytes = b""
     protocol: int = PROTOCOL
@@ -136,4 +141,4 @@ def _secret(key: Key, role: Role, caller: bytes, called: bytes) -> bytes:
 
 def _require(shown: bytes, code: bytes, peer: Hello) -> None:
     if not hmac.compare_digest(shown, code):
-        raise LinkError(f"{peer.name} does not have the key")
+        raise LinkError(f"{peer.name} has another key than the one that was given here")

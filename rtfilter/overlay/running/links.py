@@ -296,6 +296,7 @@ class Switchboard:
             greeted = await call(reader, writer, self.own, self._key)
             if greeted.peer.name != name:
                 raise LinkError(f"{address} is {greeted.peer.name}, not {name}")
+            self._require_alike(greeted.peer)
             link = Link(reader, writer, greeted, self._codec, self._limits, dialled=True)
         except (LinkError, OSError, TimeoutError, ValueError) as error:
             if self._seldom.news(name, str(error)):
@@ -348,8 +349,28 @@ class Switchboard:
             raise LinkError(f"{peer.name} is refused by who administers this broker")
         if peer.name == self.own.name and peer.role is Role.BROKER and peer.address:
             raise LinkError(f"{peer.address} has the name of this broker, {peer.name}; names are unique")
-        if peer.role is Role.BROKER and peer.name not in self.brokers and len(self.brokers) >= BROKERS:
+        if peer.role is not Role.BROKER or not peer.address:
+            return
+        self._require_alike(peer)
+        former = self.brokers.get(peer.name)
+        if former is not None and former.peer.address != peer.address:
+            raise LinkError(
+                f"{peer.name} is linked from {former.peer.address} already, and now it calls from "
+                f"{peer.address}; names are unique in a network, so one of the two needs another --name"
+            )
+        if former is None and len(self.brokers) >= BROKERS:
             raise LinkError(f"this broker is linked to {BROKERS} brokers, as many as it takes")
+
+    def _require_alike(self, peer: Hello) -> None:
+        """Refuse a broker that routes otherwise or knows other events: what it publishes would be lost."""
+        if not (peer.strategy and self.own.strategy):
+            return
+        if peer.strategy != self.own.strategy:
+            theirs, ours = (f"--strategy {one.strategy}" for one in (peer, self.own))
+            raise LinkError(f"{peer.name} has {theirs}, {self.own.name} {ours}; all brokers need the same")
+        if peer.types != self.own.types:
+            both = f"{peer.name} and {self.own.name}"
+            raise LinkError(f"{both} have different event types (--types); all brokers need the same")
 
     async def _run(self, link: Link, waiting: list[Message]) -> None:
         peer = link.peer

@@ -35,8 +35,8 @@ class Processes:
         (folder / "types.json").write_text(json.dumps(TYPES))
         self.running, self.addresses = {}, {}
 
-    def start(self, name, *given, prefix=(), host="127.0.0.1"):
-        """Start a broker, or the point; returns when others can connect."""
+    def start(self, name, *given, prefix=(), host="127.0.0.1", last=()):
+        """Start a broker, or the point; returns when others can connect. Flags in `last` stand after all."""
         action = "rendezvous" if name == "point" else "run"
         port = self.addresses.get(name, ":0").rpartition(":")[2]
         program = [Path(__file__).with_name("full_disk.py"), self.full(name)]
@@ -45,7 +45,7 @@ class Processes:
         command += ["--heartbeat", HEARTBEAT, "--log-level", "warning", "--host", host]
         if name != "point":
             command += ["--name", name, "--types", self.folder / "types.json", "--again", 0.4, "--grace", 5]
-            command += ["--rendezvous", self.addresses["point"], *self._more]
+            command += ["--rendezvous", self.addresses["point"], *self._more, *last]
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=log, text=True)
         self.running[name] = process

@@ -63,9 +63,9 @@ class Ears:
 class Site:
     """A switchboard that listens."""
 
-    def __init__(self, name, key=KEY, limits=None, incarnation=1):
+    def __init__(self, name, key=KEY, limits=None, incarnation=1, address="?", **alike):
         self.name, self.ears = name, Ears()
-        own = Hello(Role.BROKER, name, cluster=f"C{name}", address="?", incarnation=incarnation)
+        own = Hello(Role.BROKER, name, f"C{name}", address, incarnation, **alike)
         self.board = Switchboard(own, key, self.ears, Codec(Word, Goodbye), limits)
 
     async def __aenter__(self):
@@ -118,6 +118,49 @@ def test_both_call_at_once_and_keep_one_connection():
                 await b.ears.until("a", "last")
                 assert kept(a, b).dialled
                 assert not kept(b, a).dialled
+
+    run(script)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "why"),
+    [
+        ({"strategy": "hybrid"}, {"strategy": "rendezvous"}, "has --strategy"),
+        ({"types": "1"}, {"types": "2"}, "have different event types"),
+    ],
+)
+def test_brokers_that_are_not_alike_do_not_link(caplog, ours, theirs, why):
+    ours, theirs = ({"strategy": "hybrid", **one} for one in (ours, theirs))
+
+    async def script():
+        async with Site("a", **ours) as a, Site("b", **theirs) as b, Site("point") as point:
+            a.say(b, "x")
+            while caplog.text.count(why) < 2:  # both say so
+                await asyncio.sleep(0.01)
+            assert not kept(a, b)
+            assert not kept(b, a)
+            for one in (a, b):  # which routes nothing
+                one.say(point, "x")
+                await point.ears.until(one.name, "x")
+
+    run(script)
+
+
+def test_the_name_of_a_broker_that_is_linked_is_taken(caplog):
+    async def script():
+        async with Site("a") as a:
+            async with Site("b", address="here:1") as b, Site("b", incarnation=9, address="there:2") as other:
+                b.say(a, "x")
+                await a.ears.until("b", "x")
+                other.say(a, "stolen")
+                while "b is linked from here:1 already, and now it calls from there:2" not in caplog.text:
+                    await asyncio.sleep(0.01)
+                b.say(a, "y")
+                await a.ears.until("b", "y")
+            async with Site("b", incarnation=3, address="there:2") as moved:  # when the former is gone
+                await a.ears.until("lost", "b")
+                moved.say(a, "z")
+                await a.ears.until("b", "z")
 
     run(script)
 
@@ -458,7 +501,7 @@ def test_the_log_says_once_that_one_cannot_be_reached_and_again_where_that_chang
 
     run(script)
     said = [one.message for one in caplog.records]
-    assert len([one for one in said if "cannot reach b" in one and "does not have the key" not in one]) == 1
+    assert len([one for one in said if "cannot reach b" in one and "has another key" not in one]) == 1
     assert len([one for one in said if "cannot reach b" in one]) == 2
     assert len([one for one in said if "connections from 127.0.0.1 are refused" in one]) <= 1
 

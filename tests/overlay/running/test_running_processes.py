@@ -3,9 +3,11 @@
 import asyncio
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,46 @@ def test_the_command_of_a_client_whose_name_is_taken_ends_and_says_why(pair):
     run(script)
 
 
+def test_a_subscriber_that_is_told_to_end_leaves_in_order(pair):
+    """Or a publisher would wait for it, as for a client that comes back."""
+    told = ["--name", "eve", "--at", pair.addresses["a"], "--key", str(pair.folder / "client.key")]
+    command = [sys.executable, "-m", "rtfilter", "broker", "subscribe", "trade", "x > 1", *told]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while "subscribed" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert "ended by a signal" in process.communicate(timeout=20)[1]
+    assert process.returncode == 143
+    asyncio.run(asyncio.wait_for(gone(pair, "a", "eve"), 10))
+
+
+async def gone(pair, broker, client):
+    while client in str(await pair.describe(broker)):
+        await asyncio.sleep(0.05)
+
+
+def test_a_broker_of_another_strategy_or_of_other_types_is_refused(pair, tmp_path):
+    """It would be linked, and events published there would be acknowledged and lost."""
+    (tmp_path / "other.json").write_text('{"trade": {"x": "int"}}')
+    flags = {"c": ["--strategy", "rendezvous"], "d": ["--types", tmp_path / "other.json"]}
+    reasons = {"c": "has --strategy", "d": r"have different event types \(--types\)"}
+
+    async def script(name):
+        async with pair.client("cat", name) as cat, Subscriber(pair.client("ann", "a")) as ann:
+            await ann.client.subscribe("trade", "x > 1")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(3):
+                    await cat.publish("trade", {"x": 5})
+            assert not ann.values
+
+    for name, given in flags.items():
+        pair.start(name, last=given)
+        run(partial(script, name))
+        assert re.search(f"cannot reach [ab] at .*{reasons[name]}", pair.log(name))
+        pair.kill(name)
+    test_an_event_arrives_at_who_wants_it(pair)
+
+
 def test_rubbish_ends_no_broker(pair):
     host, port = pair.addresses["a"].split(":")
     for rubbish in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 5000, b""):
@@ -130,7 +172,7 @@ def test_a_wrong_key_is_told_and_gets_nowhere(pair, tmp_path, capsys):
     Key.new().of(Role.CLIENT).write(tmp_path / "other.key")
     told = ["--at", pair.addresses["a"], "--name", "eve", "--key", str(tmp_path / "other.key")]
     assert main(["broker", "subscribe", "trade", "x > 1", *told]) == 2
-    assert "does not have the key" in capsys.readouterr().err
+    assert "has another key" in capsys.readouterr().err
     run_map = ["broker", "map", "--at", pair.addresses["a"], "--key", str(pair.folder / "client.key")]
     assert main(run_map) == 2
     assert "needs that of brokers" in capsys.readouterr().err
