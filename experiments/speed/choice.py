@@ -156,9 +156,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         values = np.array([row[key] for row in rows])
         errors = np.abs(np.array([[row[end] for row in rows] for end in ends]) - values)
         name = "beside the best fixed matcher" if key == "over_best" else "beside the R*-tree"
-        axes.errorbar(
-            values, places + off, xerr=errors, fmt="o", color=color, capsize=2, label=f"beside the {name}"
-        )
+        axes.errorbar(values, places + off, xerr=errors, fmt="o", color=color, capsize=2, label=name)
     axes.axvline(1.0, color="black", lw=1)
     axes.axvline(WITHIN, color="black", lw=1, ls=":")
     names = [
@@ -166,11 +164,12 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         for row in rows
     ]
     axes.set_yticks(places, names)
+    axes.margins(y=0.02)
     axes.set(xlabel='time with matcher="auto", as a multiple', xscale="log")
     marks = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5)
     axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
     axes.minorticks_off()
-    axes.legend(loc="lower right")
+    axes.legend(loc="lower left")
     save_picture(figure, path, dpi=100)
 
 
