@@ -16,6 +16,6 @@ def idle_broker(folder):
     types = {"trade": Schema({"x": float})}
     process = BrokerProcess(told, types, Key.new(), BrokerStore(database, "a"), "here:1")
     process.counts["Event"] += 1
-    process.clients.delays += [0.002, 0.2]
+    process.clients.publications.delays += [0.002, 0.2]
     database.dispose()
     return BrokerMetrics(process.snapshot).registry

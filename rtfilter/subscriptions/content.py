@@ -184,7 +184,8 @@ class Subscriptions(Changing):
         own = self.handles()
         takes = other.matcher.takes
         boxes = self.matcher.takes.boxes and takes.boxes and takes.everything and takes.missing
-        if self.factory is other.factory or boxes:  # else predicates are read anew
+        known = isinstance(self.factory, str) and isinstance(matcher, str)  # others may leave some out
+        if self.factory is other.factory or (boxes and known):  # else predicates are read anew
             slices.take(other, [slices.read(self, own)])
         else:
             draft = other.draft([one for one in map(self.get, own.tolist()) if one is not None])

@@ -237,7 +237,7 @@ def event_types(file: Path) -> dict[str, Schema]:
         raise SettingsError(f'{file}: an object of event types, such as {{"trades": {{"price": "float"}}}}')
     types = {}
     for name, schema in found.items():
-        if not isinstance(schema, Mapping):
+        if isinstance(schema, str):
             needed = 'each event type has a schema, such as {"trades": {"price": "float"}}'
             raise SettingsError(f"{file}: {needed}, but {name!r} has {json.dumps(schema):.80}")
         try:
