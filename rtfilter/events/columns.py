@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -95,14 +95,13 @@ class _Columns(NamedTuple):
     """Columns by the names of their attributes."""
 
     by_name: dict[str, Column]
-    length: int
 
     def row(self, index: int) -> dict[str, object]:
         found = ((name, column.value(index)) for name, column in self.by_name.items())
         return {name: value for name, value in found if value is not None}
 
-    def values(self, name: str) -> list[object]:
-        return list(map(self.by_name[name].value, range(self.length)))
+    def values(self, name: str, rows: Sequence[int]) -> list[object]:
+        return list(map(self.by_name[name].value, rows))
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
         column = self.by_name[field.name]
@@ -120,9 +119,8 @@ class _Numbers(NamedTuple):
     def row(self, index: int) -> dict[str, object]:
         return dict(zip(self.names, self.array[index].tolist(), strict=True))
 
-    def values(self, name: str) -> list[object]:
-        values: list[object] = self.array[:, self.names.index(name)].tolist()
-        return values
+    def values(self, name: str, rows: Sequence[int]) -> list[object]:
+        return _items(self.array[:, self.names.index(name)], rows)
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
         return rests(self.array[rows, self.names.index(field.name)], coordinates)
@@ -136,18 +134,22 @@ class _NumberColumns(NamedTuple):
     def row(self, index: int) -> dict[str, object]:
         return {name: array[index].item() for name, array in self.by_name.items()}
 
-    def values(self, name: str) -> list[object]:
-        values: list[object] = self.by_name[name].tolist()
-        return values
+    def values(self, name: str, rows: Sequence[int]) -> list[object]:
+        return _items(self.by_name[name], rows)
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
         return rests(self.by_name[field.name][rows], coordinates)
 
 
+def _items(array: AnyArray, rows: Sequence[int]) -> list[object]:
+    items: list[object] = (array if rows == range(len(array)) else array[list(rows)]).tolist()
+    return items
+
+
 def _table(columns: list[Column], fields: Fields, count: int) -> EventTable:
     named = {field.name: column for field, column in zip(fields, columns, strict=True)}
     points = assemble([column.coordinates for column in columns], count)
-    return EventTable(points, _Columns(named, count), fields)
+    return EventTable(points, _Columns(named), fields)
 
 
 def _read_array(fields: Fields, events: AnyArray) -> EventTable:

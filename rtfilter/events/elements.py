@@ -193,9 +193,9 @@ class _Elements(NamedTuple):
                     values[name] = own[index]
         return values
 
-    def values(self, name: str) -> list[object]:
-        given, own = self.source.values(name), self.chosen.get(name, {})
-        return [own[at] if at in own else given[row] for at, row in enumerate(self.owner.tolist())]
+    def values(self, name: str, rows: Sequence[int]) -> list[object]:
+        given, own = self.source.values(name, self.owner[list(rows)].tolist()), self.chosen.get(name, {})
+        return [own.get(at, value) for at, value in zip(rows, given, strict=True)]
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
         own = self.chosen.get(field.name, {})

@@ -40,8 +40,8 @@ class _Dicts:
         found = ((field.name, event.get(field.name)) for field in self.fields)
         return {name: value for name, value in found if not is_missing(value)}
 
-    def values(self, name: str) -> list[object]:
-        found = (event.get(name) for event in self.events)
+    def values(self, name: str, rows: Sequence[int]) -> list[object]:
+        found = (self.events[row].get(name) for row in rows)
         return [None if is_missing(value) else value for value in found]
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:

@@ -111,8 +111,8 @@ class Rows(Protocol):
     def row(self, index: int) -> dict[str, object]:
         """The present attributes of one event, by flattened name."""
 
-    def values(self, name: str) -> Sequence[object]:
-        """The values of one attribute, an event each; None where missing."""
+    def values(self, name: str, rows: Sequence[int]) -> Sequence[object]:
+        """The values of one attribute in some rows; None where missing."""
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
         """The rests of an attribute's numbers in some rows (`rtfilter.events.exact`), int64 (k,)."""
@@ -181,7 +181,7 @@ class EventTable:
 
     def values(self, attribute: str) -> Sequence[object]:
         """Return the n values of an attribute, as they were given; None where missing."""
-        return self._rows.values(attribute)
+        return self._rows.values(attribute, range(len(self)))
 
     def rests(self, rows: IntArray, coordinates: IntArray) -> IntArray:
         """Return what float64 leaves out of numbers and timestamps, int64 (k,): see `rtfilter.events.exact`.
@@ -211,9 +211,8 @@ class _Chosen(NamedTuple):
     def row(self, index: int) -> dict[str, object]:
         return self.source.row(self.places[index])
 
-    def values(self, name: str) -> Sequence[object]:
-        values = self.source.values(name)
-        return [values[place] for place in self.places]
+    def values(self, name: str, rows: Sequence[int]) -> Sequence[object]:
+        return self.source.values(name, [self.places[row] for row in rows])
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
         places = np.array([self.places[row] for row in rows.tolist()], np.int64)

@@ -291,7 +291,7 @@ class _NoRows:
     def row(self, index: int) -> dict[str, object]:
         raise NotImplementedError
 
-    def values(self, name: str) -> Sequence[object]:
+    def values(self, name: str, rows: Sequence[int]) -> Sequence[object]:
         raise NotImplementedError
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:

@@ -902,3 +902,34 @@ def test_tables_are_read_again_only_by_an_equal_schema():
     for other in ({"n": int, "x": float}, {"x": float}, {"x": str, "n": int}, narrow):
         with pytest.raises(EventError, match="read by another schema"):
             Schema(other).read(table)
+
+
+@pytest.mark.parametrize("type_", [float, str])
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda rows: [dict(zip("xy", row, strict=True)) for row in rows],
+        lambda rows: np.array(rows),
+        lambda rows: pd.DataFrame(rows, columns=["x", "y"]),
+        lambda rows: pa.table(dict(zip("xy", zip(*rows, strict=True), strict=True))),
+    ],
+)
+def test_values_of_some_rows(form, type_):
+    schema = Schema({"x": type_, "y": type_})
+    table = schema.read(form([(type_(row), type_(10 * row)) for row in range(4)]))
+    assert list(table.rows(range(1, 4)).rows(range(1, 3)).values("x")) == [type_(2), type_(3)]
+    assert list(table.take(np.array([2, 0, 2])).values("y")) == [type_(20), type_(0), type_(20)]
+    assert list(table.take(np.array([], np.int64)).values("y")) == []
+
+
+def test_values_of_a_row_look_at_no_other_row():
+    class Event(dict):
+        def get(self, name, default=None):
+            seen.append(self["n"])
+            return super().get(name, default)
+
+    seen = []
+    table = Schema({"n": int}).read([Event(n=n) for n in range(50)])
+    seen.clear()
+    assert list(table.rows(range(7, 9)).values("n")) == [7, 8]
+    assert seen == [7, 8]
