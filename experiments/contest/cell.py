@@ -10,9 +10,11 @@ hits that are supersets. What reading, parsing and compiling take is the same fo
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from statistics import median
 from time import perf_counter
@@ -40,6 +42,8 @@ REFERENCES = ("masks", "counting")
 """What answers are compared with: the first, or where that is what is measured, the other."""
 PYTHON_MOST = 100_000
 """Most subscriptions of a matcher that works on predicates, which is Python."""
+PYTHON_SECONDS = 30
+"""Longest time to build such a matcher."""
 EVENTS = 1000
 """Different events."""
 CHECKED = 20
@@ -102,10 +106,11 @@ def _measured(case: Case) -> Row:
         raise GaveUpError(f"it is Python, which is asked for up to {PYTHON_MOST:,}")
     _load(make, few, table)
     every = _read(source, case.matcher, takes, 0, case.subscriptions)
-    _refuse_large(make, every, case)
+    _refuse_large(make, every, case if takes.boxes else case._replace(build_seconds=PYTHON_SECONDS))
     before = memory()
     taken: list[float] = []
-    made = _timed(lambda: _with(make(), every), taken)
+    with _no_longer_than(None if takes.boxes else PYTHON_SECONDS):
+        made = _timed(lambda: _with(make(), every), taken)
     after = memory()
     ask = partial(_ask, made, _Known(every))
     first = seconds(lambda: ask([table.rows(range(1))]))
@@ -211,6 +216,22 @@ def _refuse_large(make: Callable[[], Matcher], every: Draft, case: Case) -> None
         need = (after - before) * times
         if need > ROOM * room:
             raise GaveUpError(f"it would need {need / 2**30:,.1f} GiB of {room / 2**30:,.1f}")
+
+
+@contextmanager
+def _no_longer_than(most: float | None) -> Iterator[None]:
+    """Give up after some seconds, which only Python code can: compiled code is not interrupted."""
+
+    def stop(*_: object) -> None:
+        raise GaveUpError(f"building takes more than {most:,.0f} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, most or 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _timed(make: Callable[[], Matcher], taken: list[float]) -> Matcher:
