@@ -26,6 +26,7 @@ from experiments.peers.cost import available_memory, memory, seconds
 from experiments.timing import WARM, one_core, rounds
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError
+from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.jit import Kernel
 from rtfilter.matchers.port import Matcher, Takes, refuse_missing
@@ -36,6 +37,7 @@ from rtfilter.predicates.model import Predicate
 from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import Bounds, Workload, workload
 from rtfilter.subscriptions import drafts
+from rtfilter.subscriptions.checks import Checks
 from rtfilter.subscriptions.drafts import Draft
 
 REFERENCES = ("masks", "counting")
@@ -104,7 +106,7 @@ def _measured(case: Case) -> Row:
         refuse_missing(case.matcher, table, source.schema)
     if not takes.boxes and case.subscriptions > PYTHON_MOST:
         raise GaveUpError(f"it is Python, which is asked for up to {PYTHON_MOST:,}")
-    _load(make, few, table)
+    _load(make, few, source.schema, table)
     every = _read(source, case.matcher, takes, 0, case.subscriptions)
     _refuse_large(make, every, case if takes.boxes else case._replace(build_seconds=PYTHON_SECONDS))
     before = memory()
@@ -112,7 +114,7 @@ def _measured(case: Case) -> Row:
     with _no_longer_than(None if takes.boxes else PYTHON_SECONDS):
         made = _timed(lambda: _with(make(), every), taken)
     after = memory()
-    ask = partial(_ask, made, _Known(every))
+    ask = partial(_ask, made, _Known(every, source.schema))
     first = seconds(lambda: ask([table.rows(range(1))]))
     if first > case.ask_seconds:
         raise GaveUpError(f"an event takes {first:,.0f} s")
@@ -151,8 +153,8 @@ def _measured(case: Case) -> Row:
 class _Known:
     """What refining asks for: predicates by id, which are rows."""
 
-    def __init__(self, draft: Draft) -> None:
-        self.ends = EndStore(draft.filters.ends)
+    def __init__(self, draft: Draft, schema: Schema) -> None:
+        self.ends, self.checks = EndStore(draft.filters.ends), Checks(schema)
         self._filters = draft.filters
 
     def visible(self, ids: IntArray, moment: float) -> BoolArray | None:
@@ -186,12 +188,12 @@ def _with(made: Matcher, draft: Draft) -> Matcher:
     return made
 
 
-def _load(make: Callable[[], Matcher], few: Draft, table: EventTable) -> None:
+def _load(make: Callable[[], Matcher], few: Draft, schema: Schema, table: EventTable) -> None:
     """Use a small one in all ways: compiled code is loaded, which is not to count."""
     last = len(few.filters) - 1
     made = make()
     made.add(few.filters.piece(0, last))
-    _ask(made, _Known(few), [table.rows(range(2)), table.rows(range(1))])
+    _ask(made, _Known(few, schema), [table.rows(range(2)), table.rows(range(1))])
     for _ in range(2):
         made.add(few.filters.piece(last, last + 1))
         made.remove(few.filters.ids[last:])
@@ -311,7 +313,7 @@ def _compare(
     reference = make_matcher(name, source.schema)
     if not takes.boxes:  # what was read for a matcher of predicates has no boxes
         every = _read(source, name, reference.takes, 0, case.subscriptions)
-    wanted = _ask(_with(reference, every), _Known(every), [checked])
+    wanted = _ask(_with(reference, every), _Known(every, source.schema), [checked])
     if not _same(answers, wanted):
         counts = [int(offsets[-1]) for offsets, _ in (answers[0], wanted[0])]
         raise AssertionError(f"wrong answers: {counts[0]:,} matches, but {counts[1]:,} of {name}")

@@ -77,6 +77,7 @@ def compile_matchers() -> None:
     """Match with those that have kernels of their own, and change them."""
     from rtfilter import EventFilter, Schema
     from rtfilter.matchers.equal_sides import EqualSides
+    from rtfilter.matching.refine import MANY
 
     rules = ["x > 1 OR s LIKE 'long-prefix-%'", "x < 5", "x BETWEEN 1 AND 2", "x = 1.5", "x IN (1.5, 2)"]
     events = [{"x": 1.5}, {"s": "long-prefix-1"}]
@@ -88,3 +89,7 @@ def compile_matchers() -> None:
         filter.part([0, 3, 4])
         filter.unsubscribe(3)
     EqualSides(2).pack()
+    filter = EventFilter(Schema({"s": str}))
+    filter.subscribe_many(["s LIKE 'long-prefix-%'"] * MANY)
+    filter.match({"s": "long-prefix-1"})  # many exact checks at once
+    filter.unsubscribe(0)

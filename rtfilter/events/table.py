@@ -179,9 +179,9 @@ class EventTable:
         """
         return self._rows.row(index)
 
-    def values(self, attribute: str) -> Sequence[object]:
-        """Return the n values of an attribute, as they were given; None where missing."""
-        return self._rows.values(attribute, range(len(self)))
+    def values(self, attribute: str, rows: Sequence[int] | None = None) -> Sequence[object]:
+        """Return the values of an attribute in some rows or all, as they were given; None where missing."""
+        return self._rows.values(attribute, range(len(self)) if rows is None else rows)
 
     def rests(self, rows: IntArray, coordinates: IntArray) -> IntArray:
         """Return what float64 leaves out of numbers and timestamps, int64 (k,): see `rtfilter.events.exact`.

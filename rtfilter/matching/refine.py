@@ -1,8 +1,9 @@
 """Refining: of the hits whose boxes are only supersets, those remain whose subscription is satisfied.
 
-Ends of bounds that the box does not tell are compared for all hits at once. Other predicates are asked for
-all hits of a subscription at once, where these are many: each different test once, by the coordinates of the
-events, and where those do not tell, once for each different value. Few are asked one by one.
+Ends of bounds that the box does not tell are compared for all hits at once. Of other predicates what can be
+written down is held against many hits by compiled code (`rtfilter.subscriptions.checks`). The rest are asked
+for all hits of a subscription at once, where these are many: each different test once, by the coordinates of
+the events, and where those do not tell, once for each different value. Few are asked one by one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Constraint, Predicate, Test
 from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
+from rtfilter.subscriptions.checks import ASK, NO, Checks
 
 MANY: Final = 16
 """Hits of one subscription from which on they are decided together."""
@@ -36,6 +38,10 @@ class Predicates(Protocol):
     @property
     def ends(self) -> EndStore:
         """Exact ends of bounds."""
+
+    @property
+    def checks(self) -> Checks:
+        """What is written down of predicates."""
 
     def get(self, id: int) -> Predicate | None:
         """The predicate of a subscription, None if it is unknown."""
@@ -82,6 +88,10 @@ def refine(
     checks = len(doubtful)
     if predicates.ends:
         doubtful = _compare_ends(hits.ids, owner, doubtful, events, predicates.ends, rows, keep)
+    if len(doubtful) >= MANY:
+        verdicts = predicates.checks.decide(hits.ids[doubtful], owner[doubtful], events, rows, predicates.get)
+        keep[doubtful[verdicts == NO]] = False
+        doubtful = doubtful[verdicts == ASK]
     if len(doubtful) >= MANY:
         doubtful = _decide_together(hits.ids, owner, doubtful, events, predicates, rows, keep)
     seen, event = -1, {}

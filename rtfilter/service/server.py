@@ -33,6 +33,7 @@ from rtfilter import sockets
 from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
+from rtfilter.matching.refine import MANY
 from rtfilter.service.access import Access
 from rtfilter.service.access import Limits as UserLimits
 from rtfilter.service.conversation import Conversation
@@ -265,6 +266,9 @@ def _warm() -> None:
         list(filter.stream(events))
     filter.match_batch(events)
     filter.match_batch(events[:1])  # one alone has a kernel of its own
+    filter.subscribe_many(["s LIKE 'a long text%'"] * MANY)
+    filter.match({"s": "a long text"})  # many exact checks at once
+    filter.unsubscribe(3)
     filter.unsubscribe(0)
 
 

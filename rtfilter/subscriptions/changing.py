@@ -257,6 +257,7 @@ class Changing(Held):
                 raise
             self.ends.remove(handles)
             self.ends.add(filters.ends)
+            self.checks.forget(handles)
             self.unbounded.handles.discard(int(handles[0]))
             self.unbounded.note(filters)
             if predicates is None:

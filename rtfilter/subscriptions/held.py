@@ -23,6 +23,7 @@ from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.store import Kept, PredicateStore, kept
+from rtfilter.subscriptions.checks import Checks
 from rtfilter.subscriptions.handles import Handles
 from rtfilter.subscriptions.ids import NO_IDS, Name, among, is_integer
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
@@ -55,6 +56,8 @@ class Held(Handles):
         The matcher, if it is one: to ask a protocol takes longer than a change.
     predicates : PredicateStore
         Those that the matcher's boxes do not tell.
+    checks : Checks
+        What is written down of these for exact checks.
     unmatchable : set of int
         Handles that no event can match: known, but not to the matcher.
     unbounded : Unbounded
@@ -78,7 +81,7 @@ class Held(Handles):
         super().__init__(next_id, kind, clock)
         matcher = factory_of(factory)(schema) if matcher is None else matcher
         predicates = PredicateStore() if predicates is None else predicates
-        self.schema, self.predicates = schema, predicates
+        self.schema, self.predicates, self.checks = schema, predicates, Checks(schema)
         self.unmatchable, self.unbounded = set(unmatchable), Unbounded(matcher.takes.boxes)
         self.use(matcher, factory)
         self.nothing = Filters.of_predicates(schema, [])
@@ -138,6 +141,7 @@ class Held(Handles):
         """Remove what some handles ask for; where it was interrupted, it can be done again."""
         self.matcher.remove(handles)
         self.predicates.ends.remove(handles)
+        self.checks.forget(handles)
         for handle in handles.tolist():
             self.unmatchable.discard(handle)
             self.unbounded.handles.discard(handle)

@@ -323,8 +323,14 @@ def _warm() -> None:
     types = {"": Schema({"x": float, "y": float, "s": str, "b": bool})}
     router = Router("warm", 1, types, covering=True)
     router.place(Place("warm", "warm", "warm", frozenset(), "up", {"up": "up", "down": "down"}), 0.0)
-    events = {"x": 1.5}, {"x": 1.5, "y": 1.5, "s": "ab", "b": True}
-    conditions = "x > {0} AND s = 'a'", "x < {0} OR y > {0}", "x > {0} AND s LIKE 'ab%'", "b AND x < {0}"
+    text = "a long text"  # is checked exactly, and many at once by compiled code
+    events = {"x": 1.5}, {"x": 1.5, "y": 1.5, "s": text, "b": True}
+    conditions = (
+        "x > {0} AND s = 'a'",
+        "x < {0} OR y > {0}",
+        f"x > {{0}} AND s LIKE '{text}%'",
+        "b AND x < {0}",
+    )
     ids: list[SubscriptionId] = []
 
     def change(more: int) -> None:

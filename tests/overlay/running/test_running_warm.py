@@ -19,8 +19,8 @@ def compiled():
     return {(kernel.py_func.__name__, len(kernel.overloads)) for kernel in Kernel.known if kernel.overloads}
 
 CONDITIONS = [
-    "x > {0}", "x BETWEEN {0} AND {0} + 0.1 AND y < {0}", "s LIKE 'ab%' AND x < {0}", "x < {0} OR y > {0}",
-    "n = 3 AND b = true", "s IN ('a', 'b') AND x > {0}",
+    "x > {0}", "x BETWEEN {0} AND {0} + 0.1 AND y < {0}", "s LIKE 'a long text%' AND x < {0}",
+    "x < {0} OR y > {0}", "n = 3 AND b = true", "s IN ('a', 'b') AND x > {0}",
 ]
 chance = random.Random(1)
 
@@ -38,6 +38,7 @@ for slack in (None, 0.3):
         ids.append(router.subscribe(f"c{number % 9}", "t", condition(), 1.0)[0])
         if number % 30 == 0:
             router.publish("z", "t", {"x": 0.5, "y": 0.5, "s": "a", "n": 3, "b": True}, 1.0)
+        router.publish("z", "t", {"x": 0.5, "y": 0.5, "s": "a long text", "n": 3, "b": True}, 1.0)
     for number in range(200):
         wanted = Subscription(SubscriptionId("b", 1, number), "t", condition())
         router.receive(Subscribe(wanted), link("c"), 1.0)

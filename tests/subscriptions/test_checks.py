@@ -1,0 +1,230 @@
+"""What is written down of predicates decides as they do, and is forgotten with them."""
+
+import signal
+import threading
+from datetime import datetime
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import as_sets
+from predicate_cases import events, schemas, sources
+from rtfilter import EventFilter, Schema
+from rtfilter.predicates.parse import parse
+from rtfilter.subscriptions import checks
+from rtfilter.subscriptions.checks import ASK, NO, YES, Checks
+
+WORDS = [
+    "",
+    "a",
+    "prefix",
+    "prefix-1",
+    "prefix-10",
+    "prefix-2",
+    "prefix-é",
+    "prefix-\ud800",
+    "prefix-\0",
+    "q",
+]
+
+
+def decided(target, predicates, table, rows=None, handles=None):
+    """A verdict for each pair of a row and a handle."""
+    handles = list(predicates) if handles is None else handles
+    count = len(table) if rows is None else len(rows)
+    owners = np.repeat(np.arange(count), len(handles))
+    asked = np.tile(np.array(handles, np.int64), count)
+    return target.decide(asked, owners, table, rows, predicates.get).reshape(count, len(handles))
+
+
+def truth(predicates, table, rows=None):
+    rows = range(len(table)) if rows is None else rows
+    found = [[predicate.matches(table.row(row)) for predicate in predicates.values()] for row in rows]
+    return np.array(found, np.bool_).reshape(len(rows), len(predicates))
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_verdicts_are_those_of_the_predicates(data):
+    types = data.draw(schemas())
+    schema = Schema(types)
+    drawn = data.draw(st.lists(sources(types), min_size=1, max_size=6))
+    predicates = {id * 2**40: parse(source, schema) for id, (source, _) in enumerate(drawn)}
+    table = schema.read(data.draw(st.lists(events(types), min_size=1, max_size=6)))
+    rows = np.array(data.draw(st.lists(st.sampled_from(range(len(table))), max_size=8)), np.int64)
+    target = Checks(schema)
+    for chosen in (None, rows):
+        verdicts = decided(target, predicates, table, chosen)
+        wanted = np.where(truth(predicates, table, chosen), YES, NO)
+        assert np.array_equal(verdicts[verdicts != ASK], wanted[verdicts != ASK])
+
+
+ORDERED = [f"{{0}} {operator} {{1}}" for operator in ("=", "<>", "<", "<=", ">", ">=")]
+SETS = [
+    "{0} IN ({1}, {2})",
+    "{0} NOT IN ({1}, {2})",
+    "{0} IS NULL",
+    "{0} IS NOT NULL",
+    "{0} BETWEEN {1} AND {2}",
+]
+PATTERNS = ["{0} LIKE '{3}%'", "{0} NOT LIKE '{3}%'"]
+
+
+@pytest.mark.parametrize("name", ["s", "n", "f", "b", "t"])
+def test_these_operators_never_ask_python(name):
+    schema = Schema({"s": str, "n": int, "f": float, "b": bool, "t": datetime})
+    pools = {
+        "s": WORDS,
+        "n": [0, 1, -1, 2**53 - 1, 2**60],
+        "f": [0.0, -0.5, 0.1, 5e-324, 1.7e308],
+        "b": [False, True],
+        "t": ["1970-01-01T00:00:00Z", "2024-05-31T12:00:00.000001Z", "2024-05-31T12:00:00Z"],
+    }
+    constants = {
+        "s": [f"'{word}'" for word in WORDS],
+        "n": ["0", "1", "-1", str(2**53 - 1)],
+        "f": ["0.0", "-0.5", "0.1", "5e-324"],
+        "b": ["TRUE", "FALSE"],
+        "t": [f"TIMESTAMP '{moment[:-1]}'" for moment in pools["t"]],
+    }[name]
+    forms = SETS[:4] + ORDERED[:2] if name == "b" else SETS + ORDERED + PATTERNS * (name == "s")
+    drawn = [
+        form.format(name, constants[at % len(constants)], constants[(at + 1) % len(constants)], WORDS[at])
+        for form in forms
+        for at in range(len(WORDS))
+    ]
+    drawn += [f"({drawn[at]}) AND ({drawn[-at]}) OR {drawn[at // 2]}" for at in range(1, len(drawn))]
+    predicates = {id: parse(condition, schema) for id, condition in enumerate(dict.fromkeys(drawn))}
+    predicates = {id: predicate for id, predicate in predicates.items() if predicate.filters}
+    values = [*pools[name], None, {7}, 0.5 if name in "sbt" else "prefix-1"]
+    table = schema.read([{name: value} for value in values])
+    verdicts = decided(Checks(schema), predicates, table)
+    assert np.array_equal(verdicts, np.where(truth(predicates, table), YES, NO))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "s LIKE '%x'",
+        "LOWER(s) = 'x'",
+        "CIDR(s, '10.0.0.0/8')",
+        "s < z",
+        "n > 9007199254740992",
+        "n IN (" + ", ".join(map(str, range(65))) + ")",
+        "TRUE",
+    ],
+)
+def test_python_is_asked_for_the_rest(condition):
+    schema = Schema({"s": str, "z": str, "n": int})
+    predicates = {1: parse(condition, schema)}
+    table = schema.read([{"s": "x", "z": "y", "n": 1}, {}])
+    assert decided(Checks(schema), predicates, table).tolist() == [[ASK], [ASK]]
+
+
+def test_few_new_predicates_are_written_down_in_a_call(monkeypatch):
+    monkeypatch.setattr(checks, "FEW", 3)
+    schema = Schema({"s": str})
+    predicates = {id: parse(f"s = 'prefix-{id}'", schema) for id in range(16)}
+    table = schema.read([{"s": "prefix-4"}])
+    target = Checks(schema)
+    counts = [int((decided(target, predicates, table) != ASK).sum()) for _ in range(5)]
+    assert counts == [5, 10, 15, 16, 16]
+
+
+def test_what_is_forgotten_is_written_down_anew():
+    schema = Schema({"s": str})
+    words = [f"prefix-{id % 50}" for id in range(400)]
+    table = schema.read([{"s": "prefix-7"}, {"s": "other"}])
+    target = Checks(schema)
+    rng = np.random.default_rng(4)
+    predicates = {}
+    for _ in range(60):
+        changed = rng.choice(1000, 30, replace=False)
+        target.forget(changed)
+        for id in changed.tolist():
+            predicates[id] = parse(f"s = '{words[rng.integers(400)]}'", schema)
+        for _ in range(40):
+            verdicts = decided(target, predicates, table)
+            if (verdicts != ASK).all():
+                break
+        assert np.array_equal(verdicts, np.where(truth(predicates, table), YES, NO))
+    assert target._used <= 2 * len(predicates) + 30  # what is forgotten takes no room for good
+
+
+def test_a_subscription_that_asks_for_something_else_is_checked_anew():
+    target = EventFilter(Schema({"s": str}))
+    target.subscribe_many([f"s LIKE 'prefix-{id % 2}%'" for id in range(40)])
+    event = {"s": "prefix-1"}
+    assert as_sets([target.match(event)]) == [set(range(1, 40, 2))]
+    target.update(1, "s LIKE 'prefix-0%'")  # in its place
+    target.update(2, "s LIKE 'prefix-1%' OR s LIKE 'prefix-3%'")
+    target.unsubscribe(3)
+    target.subscribe("s LIKE 'prefix-0%'", id=3)
+    target.subscribe("s LIKE 'prefix-1%'", id=100)
+    assert as_sets([target.match(event)]) == [{*range(5, 40, 2), 2, 100}]
+    target.repack()
+    assert as_sets([target.match(event)]) == [{*range(5, 40, 2), 2, 100}]
+
+
+def test_a_signal_handler_may_match_in_the_midst_of_a_check():
+    schema = Schema({"s": str})
+    table = schema.read([{"s": "prefix-1"}])
+    predicates = {id: parse(f"s = 'prefix-{id}'", schema) for id in range(20)}
+    target, inner = Checks(schema), []
+
+    class Interrupting(dict):
+        def get(self, id, default=None):
+            if id == 5:
+                signal.raise_signal(signal.SIGUSR1)
+            return super().get(id, default)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: inner.append(decided(target, predicates, table)))
+    try:
+        verdicts = decided(target, Interrupting(predicates), table)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert (inner[0] == ASK).all()
+    assert np.array_equal(verdicts, np.where(truth(predicates, table), YES, NO))
+
+
+def test_an_interrupt_leaves_what_was_written_down():
+    schema = Schema({"s": str})
+    table = schema.read([{"s": "prefix-1"}])
+    predicates = {id: parse(f"s = 'prefix-{id}'", schema) for id in range(20)}
+    target = Checks(schema)
+
+    class Interrupted(dict):
+        def get(self, id, default=None):
+            if id == 5:
+                raise KeyboardInterrupt
+            return super().get(id, default)
+
+    with pytest.raises(KeyboardInterrupt):
+        decided(target, Interrupted(predicates), table)
+    assert np.array_equal(decided(target, predicates, table), np.where(truth(predicates, table), YES, NO))
+
+
+def test_several_threads_decide_at_once():
+    schema = Schema({"s": str})
+    table = schema.read([{"s": f"prefix-{row}"} for row in range(8)])
+    predicates = {id: parse(f"s = 'prefix-{id % 10}'", schema) for id in range(500)}
+    wanted = np.where(truth(predicates, table), YES, NO)
+    target, wrong = Checks(schema), []
+
+    def run(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(50):
+            handles = np.sort(rng.choice(500, 60, replace=False))
+            verdicts = decided(target, predicates, table, handles=handles.tolist())
+            known = verdicts != ASK
+            if not np.array_equal(verdicts[known], wanted[:, handles][known]):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
