@@ -48,7 +48,7 @@ GROWN = 1.5
 """Times as many or as few subscriptions, from which a new round is due."""
 MIXED = 0.25
 """The share of the time that must have gone over to batches of other sizes."""
-SMALL = 1 << 24
+SMALL = 1 << 26
 """Bytes that a candidate may always take."""
 EQUAL = 0.02
 """The share of subscriptions with an equality from which it is worth to look them up."""
@@ -199,7 +199,7 @@ class MatcherChooser(Recorder):
     share : float
         Most time for trials, as a share of the time of batches; above 0 and at most 1.
     memory : float or None
-        Most memory of a candidate, as a multiple of that of the matcher in use; above 0. None: any. 16 MiB
+        Most memory of a candidate, as a multiple of that of the matcher in use; above 0. None: any. 64 MiB
         are always allowed.
     log : callable, optional
         Takes what it is told, and what it decides, as JSON-able dicts; see `replay_matchers`.

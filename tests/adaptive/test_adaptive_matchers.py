@@ -188,7 +188,7 @@ def test_what_would_take_too_much_memory_is_not_built():
     def limit(memory, count):
         return None if memory is None else max(SMALL, int(memory * 300 * count))
 
-    count = SAMPLE * STEP**2
+    count = SAMPLE * STEP**3
     assert tried(1.0, count)[0] == count
     assert tried(None, count)[0] == count
     most, verdict = tried(0.5, count)
