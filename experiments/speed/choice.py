@@ -169,7 +169,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     marks = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5)
     axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
     axes.minorticks_off()
-    axes.legend(loc="lower left")
+    axes.legend(loc="upper left")
     save_picture(figure, path, dpi=100)
 
 
