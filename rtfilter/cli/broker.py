@@ -8,7 +8,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from threading import Thread
@@ -18,6 +18,7 @@ from rtfilter.cli.arguments import port, positive, some_path
 from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
+    from rtfilter.overlay.names import EventId
     from rtfilter.overlay.running.client import BrokerClient
     from rtfilter.overlay.running.client_messages import Deliver
     from rtfilter.overlay.running.keys import Key
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 NO_SETTINGS = ("command", "action", "settings")
 PATIENCE = 2.0
 """Seconds after which a command says what it waits for, and what else."""
+UNCONNECTED = "waiting for a broker: there is no connection, and it is tried again"
+ALL = "waiting until all who want the events have them; the broker has stored them, and goes on trying"
 REST = "; what follows it may not be published either"
 T = TypeVar("T")
 CONDITION = "what its events must satisfy, in SQL"
@@ -222,8 +225,11 @@ async def _subscribe(arguments: argparse.Namespace) -> int:
     from rtfilter.overlay.running.client import BrokerClient
 
     async with BrokerClient(arguments.at, arguments.name, _read(arguments)) as client:
-        waits = "waiting until all brokers that must know the subscription do"
-        async with _telling(client, lambda: waits):
+
+        async def waits() -> dict[str, str]:
+            return {"waiting until all brokers that must know the subscription do": ""}
+
+        async with _telling(client, waits):
             await client.subscribe(arguments.type, arguments.condition, arguments.condition)
         say("subscribed")
         count = 0
@@ -258,24 +264,27 @@ async def _publish(arguments: argparse.Namespace) -> int:
     refused: asyncio.Future[None] = loop.create_future()
     frames = _read_beside(open_frames(arguments.file, None, arguments.file == "-"))
 
-    def waits() -> str:
+    async def waits() -> dict[str, str]:
         if not places or loop.time() < next(iter(places.values())).since + PATIENCE:
-            return ""
+            return {}
         if client.stored < len(places):
-            return "waiting for the broker to store events"
-        return (
-            "waiting until all who want the events have them; the broker has stored them, and goes on trying"
-        )
+            return {"waiting for the broker to store events": ""}
+        first, broker = next(iter(places.values())), client.broker
+        whom = {
+            f"{first.place}: {broker} waits for {hold.what}": f", for {hold.seconds:.0f} s"
+            for hold in await client.holds(first.id)
+        }
+        return {ALL: "", **whom}
 
     async def all_of_them() -> None:
         nonlocal count
         async for frame in frames:
             for event, place in zip(frame.events, frame.places, strict=True):
                 try:
-                    arrived = (await client.start(arguments.type, event))[1]
+                    id, arrived = await client.start(arguments.type, event)
                 except RefusedError as error:
                     raise CommandError(f"{place}: {error}{REST}") from None
-                places[arrived] = _Sent(place, loop.time())
+                places[arrived] = _Sent(place, id, loop.time())
                 arrived.add_done_callback(done)
                 count += 1
 
@@ -300,9 +309,10 @@ async def _publish(arguments: argparse.Namespace) -> int:
 
 
 class _Sent(NamedTuple):
-    """Where in its file an event is, and since when it is on its way."""
+    """Where in its file an event is, its id, and since when it is on its way."""
 
     place: str
+    id: EventId
     since: float
 
 
@@ -329,19 +339,22 @@ async def _read_beside(frames: Iterator[T]) -> AsyncIterator[T]:
 
 
 @asynccontextmanager
-async def _telling(client: BrokerClient, waits: Callable[[], str]) -> AsyncIterator[None]:
-    """Say what is waited for, where that takes longer, and when it is something else."""
+async def _telling(
+    client: BrokerClient, waits: Callable[[], Awaitable[dict[str, str]]]
+) -> AsyncIterator[None]:
+    """Say what is waited for, where that takes longer, and when it is something else.
+
+    `waits` gives each thing that is waited for, with what is said after it, and may differ each time.
+    """
 
     async def tell() -> None:
-        said = ""
+        said: dict[str, str] = {}
         while True:
             await asyncio.sleep(PATIENCE)
-            if not client.connected:
-                now = "waiting for a broker: there is no connection, and it is tried again"
-            else:
-                now = waits()
-            if now and now != said:
-                say(now)
+            now = await waits() if client.connected else {UNCONNECTED: ""}
+            for what, more in now.items():
+                if what not in said:
+                    say(what + more)
             said = now
 
     telling = asyncio.create_task(tell())

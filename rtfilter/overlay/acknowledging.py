@@ -96,6 +96,11 @@ class Acknowledging:
             if len(self._early) > EARLY:
                 del self._early[next(iter(self._early))]
 
+    def waiting(self, event: Event) -> list[_Passed]:
+        """Of an attempt of an event: what clients of this broker wait for."""
+        found = (self._passed.get((event.id, event.attempt, rising)) for rising in (False, True))
+        return [one for one in found if one and any(to.kind is Kind.CLIENT for to in one.sources)]
+
     def _give(self, key: Key, passed: _Passed) -> None:
         if passed.awaits or not passed.sure:
             return

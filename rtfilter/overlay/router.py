@@ -9,6 +9,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.overlay.acknowledging import Acknowledging
 from rtfilter.overlay.core import Core
 from rtfilter.overlay.forwarding import Forwarding
+from rtfilter.overlay.holding import Hold, Holding
 from rtfilter.overlay.names import Connection, EventId, Kind, SubscriptionId, client, link, member
 from rtfilter.overlay.place import Place
 from rtfilter.overlay.routing_messages import (
@@ -95,6 +96,7 @@ class Router:
         self._spreading = Spreading(self._core, self._suspense, covering, slack)
         self._acknowledging = Acknowledging(self._core)
         self._forwarding = Forwarding(self._core, self._suspense, self._acknowledging)
+        self._holding = Holding(self._core, self._suspense, self._acknowledging)
         self._switching = Switching(self._core, self._spreading, choose_every)
         self._published = 0
 
@@ -182,6 +184,11 @@ class Router:
         sent = Event(id, type, dict(event), attempt, self.strategy.rises, self._core.epoch)
         self._forwarding.take(sent, client(client_name))
         return id, self._flush()
+
+    def holds(self, event: Event, since: float, now: float) -> list[Hold]:
+        """What an attempt of an event of a client, published `since`, waits for; see `Holding`."""
+        self._core.now = now
+        return self._holding.of(event, since)
 
     def require_condition(self, type: str, predicate: str | Mapping[str, Any] | Predicate) -> str:
         """A condition in SQL, if it can be subscribed to. Raises as `subscribe`."""

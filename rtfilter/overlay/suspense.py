@@ -47,6 +47,21 @@ class Suspense:
         now = self._core.now
         return [id for id, lost in self._until.items() if max(lost.values()) <= now]
 
+    def lost(self) -> dict[Connection, float]:
+        """The connections whose loss put something in suspense, and since when."""
+        found: dict[Connection, float] = {}
+        for lost in self._until.values():
+            for connection, until in lost.items():
+                since = until - (self._core.grace or 0.0)
+                found[connection] = min(since, found.get(connection, since))
+        return found
+
+    def doubted(self) -> float | None:
+        """Since when everything is doubted; None where it is not."""
+        if self._core.now >= self._doubtful_until:
+            return None
+        return self._doubtful_until - (self._core.grace or 0.0)
+
     def doubt(self) -> None:
         """Be unsure of everything, for as long as is waited for what was lost.
 

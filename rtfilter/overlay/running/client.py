@@ -13,9 +13,11 @@ from typing import Any, Final, Self
 import msgspec
 
 from rtfilter.errors import RTFilterError
+from rtfilter.overlay.holding import Hold
 from rtfilter.overlay.names import EventId
 from rtfilter.overlay.running.client_messages import (
     Arrived,
+    Ask,
     Cut,
     Deliver,
     Describe,
@@ -25,6 +27,7 @@ from rtfilter.overlay.running.client_messages import (
     Publish,
     Refused,
     Stored,
+    Waits,
     Want,
     Wanted,
     Welcome,
@@ -87,7 +90,7 @@ class BrokerClient:
         self._addresses, self._key = list(addresses), key
         self._incarnation, self._numbers = int(1000 * time.time()), itertools.count(1)
         self._hello = Hello(Role.CLIENT, name, incarnation=self._incarnation)
-        self._codec = Codec(Welcome, Wanted, Refused, Stored, Arrived, Deliver, Goodbye)
+        self._codec = Codec(Welcome, Wanted, Refused, Stored, Arrived, Waits, Deliver, Goodbye)
         self._wants: dict[str, Want] = {}
         self._confirmed: dict[str, asyncio.Future[None]] = {}
         self._publishing: dict[EventId, tuple[Publish, asyncio.Future[None]]] = {}
@@ -95,6 +98,7 @@ class BrokerClient:
         self._deliveries: asyncio.Queue[Deliver | RefusedError] = asyncio.Queue()
         self._known: dict[EventId, bool] = {}  # whether it was acknowledged
         self._stored: set[EventId] = set()
+        self._asked: dict[EventId, asyncio.Future[tuple[Hold, ...]]] = {}
         self._ended, self._error = False, ""
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
@@ -127,6 +131,28 @@ class BrokerClient:
     def stored(self) -> int:
         """How many events of this client its broker has stored, and sends until they are acknowledged."""
         return len(self._stored)
+
+    @property
+    def broker(self) -> str:
+        """The name of the broker that it is connected to; empty where there is none."""
+        return "" if self._link is None else self._link.peer.name
+
+    async def holds(self, id: EventId) -> tuple[Hold, ...]:
+        """What an event waits for that is not acknowledged, as far as the broker knows that it is at.
+
+        Empty also where there is no broker, or it does not answer soon.
+        """
+        answer = self._asked.get(id)
+        if answer is None:
+            answer = self._asked[id] = asyncio.get_running_loop().create_future()
+            self._say(Ask(id))
+        try:
+            async with asyncio.timeout(WITHIN):
+                return await asyncio.shield(answer)
+        except TimeoutError:
+            return ()
+        finally:
+            self._asked.pop(id, None)
 
     async def subscribe(self, type: str, condition: str, key: str = "") -> str:
         """Subscribe; returns the key of the subscription, when the network knows it.
@@ -247,6 +273,9 @@ class BrokerClient:
                 self._settle(self._confirmed.pop(key, None))
             case Arrived(id=id):
                 self._arrived(id)
+            case Waits(id=id, holds=holds):
+                if id in self._asked and not self._asked[id].done():
+                    self._asked[id].set_result(holds)
             case Stored(id=id):
                 self._stored.add(id)
             case Refused(id=None, key=key, later=True) if key in self._wants and key not in self._confirmed:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rtfilter.overlay.holding import Hold
 from rtfilter.overlay.names import EventId
 from rtfilter.overlay.sending import Message
 
@@ -69,6 +70,26 @@ class Arrived(Message, frozen=True):
     """All who want an event have it."""
 
     id: EventId
+
+
+class Ask(Message, frozen=True):
+    """A client asks what an event of its own waits for, that is not acknowledged."""
+
+    id: EventId
+
+
+class Waits(Message, frozen=True):
+    """The answer.
+
+    Attributes
+    ----------
+    id : EventId
+    holds : tuple of Hold
+        Empty where it waits for nobody that the broker knows, and is sent again soon, or has arrived.
+    """
+
+    id: EventId
+    holds: tuple[Hold, ...] = ()
 
 
 class Deliver(Message, frozen=True):

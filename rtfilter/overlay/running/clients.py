@@ -17,14 +17,17 @@ import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.overlay.broker import Broker, Out
+from rtfilter.overlay.holding import Hold
 from rtfilter.overlay.names import EventId, SubscriptionId, client
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm, Notify
 from rtfilter.overlay.running.client_messages import (
+    Ask,
     Deliver,
     Drop,
     Have,
     Publish,
     Refused,
+    Waits,
     Want,
     Wanted,
 )
@@ -36,6 +39,8 @@ from rtfilter.store.brokers import Change, Gone, Publication, Subscription
 
 KEY: Final = 200
 """Most characters of the key of a subscription: a database has it in an index."""
+HOLDS: Final = 5
+"""Most that a client is told of what an event waits for."""
 UNTAKEN: Final = 10_000
 """Most events that are remembered as not taken: what is asked about is among the last."""
 _log = logging.getLogger(__name__)
@@ -130,9 +135,28 @@ class Clients:
             case Have(id=id):
                 self._client(name).took_at = now
                 self._has(self._client(name), id, work)
+            case Ask(id=id):
+                work.out.append(Send(client(name), Waits(id, self._holds(name, id, now))))
             case _:
                 raise ValueError(f"no client says {type(message).__name__}")
         return work
+
+    def _holds(self, name: str, id: EventId, now: float) -> tuple[Hold, ...]:
+        """What an event of a client waits for: here, and then elsewhere."""
+        if id.origin != f"client {name}":
+            return ()
+        found = [
+            Hold(f"client {other}, which has no room for more", now - self._clients[other].took_at)
+            for other in sorted(self._untaken.get(id, ()))
+        ]
+        if id in self._awaited:
+            for other, one in self._clients.items():
+                if id in one.missing:
+                    state = "has not acknowledged it" if one.gone_at is None else "is not connected"
+                    since = one.took_at if one.gone_at is None else one.gone_at
+                    found.append(Hold(f"client {other}, which {state}", now - since))
+        found += self.publications.holds(name, id, now)
+        return tuple(found[:HOLDS])
 
     def kept(self, asked: Asked, now: float) -> Work:
         """Do what a client has asked, now that it is kept."""

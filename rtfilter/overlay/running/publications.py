@@ -10,7 +10,9 @@ import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.overlay.broker import Broker
+from rtfilter.overlay.holding import Hold
 from rtfilter.overlay.names import EventId, client
+from rtfilter.overlay.routing_messages import Event
 from rtfilter.overlay.running.client_messages import Arrived, Publish, Refused, Stored
 from rtfilter.overlay.running.client_work import UNKEPT, Asked, Patience, Work
 from rtfilter.overlay.sending import Send
@@ -26,7 +28,7 @@ class _Pending:
 
     def __init__(self, kept: Publication, publish: Publish, now: float, again_at: float, wait: float) -> None:
         self.kept, self.publish, self.since = kept, publish, now
-        self.again_at, self.wait = again_at, wait
+        self.again_at, self.wait, self.attempt = again_at, wait, 0
 
 
 class Publications:
@@ -106,6 +108,14 @@ class Publications:
         self._count_no_more(kept)
         return Work([], [Send(client(kept.client), Refused("", UNKEPT, publish.id, later=True))])
 
+    def holds(self, name: str, id: EventId, now: float) -> list[Hold]:
+        """What an event of a client waits for in the network."""
+        pending = self._pending.get(id)
+        if pending is None or pending.kept.client != name:
+            return []
+        event = Event(id, pending.publish.type, pending.publish.values, pending.attempt)
+        return self._broker.router.holds(event, pending.since, now)
+
     def tick(self, now: float, work: Work) -> None:
         """Send again what is due."""
         self._started = now if self._started is None else self._started
@@ -128,7 +138,7 @@ class Publications:
 
     def _try(self, pending: _Pending, attempt: int, work: Work, now: float) -> None:
         """Publish what is stored. After an error of this broker it is tried again as if nobody had it."""
-        one, name = pending.publish, pending.kept.client
+        one, name, pending.attempt = pending.publish, pending.kept.client, attempt
         try:
             work.out.extend(self._broker.publish(name, one.type, one.values, now, one.id, attempt))
         except (RTFilterError, ValueError) as error:  # stored under other event types

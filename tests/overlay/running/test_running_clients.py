@@ -14,12 +14,14 @@ from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Acknowledge
 from rtfilter.overlay.running.client_messages import (
     Arrived,
+    Ask,
     Deliver,
     Drop,
     Have,
     Publish,
     Refused,
     Stored,
+    Waits,
     Want,
     Wanted,
 )
@@ -488,3 +490,35 @@ def test_who_had_no_room_and_is_gone_is_not_waited_for(site):
     site.pass_(PATIENCE.linger + 8)
     assert site.clients.stats()["unacknowledged"] == 0
     assert not site.clients._untaken
+
+
+def waits(site, one, of="bob"):
+    """What a publisher is told that an event waits for."""
+    ((name, answer),) = site.says(of, Ask(one.id))
+    assert (name, type(answer), answer.id) == (of, Waits, one.id)
+    return list(map(tuple, answer.holds))
+
+
+def test_who_publishes_is_told_which_clients_here_it_waits_for(site):
+    one = event(3.0)
+    site.says("bob", one)
+    site.pass_(2)
+    assert waits(site, one) == [("client ann, which has not acknowledged it", 2.0)]
+    site.leaves("ann")
+    site.pass_(1)
+    assert waits(site, one) == [("client ann, which is not connected", 1.0)]
+    site.joins("ann")
+    two, three = event(3.0), event(3.0)
+    site.says("bob", two)
+    site.says("bob", three)
+    assert [what for what, _ in waits(site, three)] == ["client ann, which has no room for more"]
+    assert waits(site, three, of="cyd") == []  # which is none of its business
+    site.says("ann", Have(one.id))
+    assert waits(site, one) == []
+
+
+def test_who_publishes_is_told_that_its_broker_is_cut_off():
+    site = Alone(cut_off=True)
+    site.says("bob", one := event(1.0))
+    site.pass_(0.5)
+    assert waits(site, one) == [("a cluster above this one", 0.5)]

@@ -234,7 +234,7 @@ def test_who_publishes_is_told_what_is_waited_for(pair, tmp_path, capsys, monkey
             await ann.subscribe("trade", "x > 1")
             status = asyncio.create_task(asyncio.to_thread(main, command))
             said = ""
-            while "waiting until all who want the events have them" not in said:
+            while "a waits for" not in said:
                 assert not status.done()
                 await asyncio.sleep(0.05)
                 said += capsys.readouterr().err
@@ -242,7 +242,10 @@ def test_who_publishes_is_told_what_is_waited_for(pair, tmp_path, capsys, monkey
             ann.had(await anext(aiter(ann)))
             assert await status == 0
             said += capsys.readouterr().err
-            assert len(said.splitlines()) == 2, said  # what it waits for, once, and that it is done
+            assert "waiting until all who want the events have them" in said
+            whom = r"events.jsonl.*1: a waits for cluster b, which has not acknowledged it, for \d+ s"
+            assert len(re.findall(whom, said)) == 1, said
+            assert len(said.splitlines()) == 3, said  # what it waits for, once, and that it is done
 
     run(script)
 

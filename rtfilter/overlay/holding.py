@@ -1,0 +1,74 @@
+"""Whom an event waits for that is not acknowledged, as far as the broker knows that it was published at."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rtfilter.overlay.acknowledging import Acknowledging
+from rtfilter.overlay.core import Core
+from rtfilter.overlay.names import Connection, Kind
+from rtfilter.overlay.routing_messages import Event
+from rtfilter.overlay.suspense import LOST, Suspense
+
+
+class Hold(NamedTuple):
+    """Something that an event waits for.
+
+    Attributes
+    ----------
+    what : str
+        In words, to be read after "waits for".
+    seconds : float
+        For how long.
+    """
+
+    what: str
+    seconds: float
+
+
+class Holding:
+    """Tells what holds events up."""
+
+    def __init__(self, core: Core, suspense: Suspense, acknowledging: Acknowledging) -> None:
+        self._core, self._suspense, self._acknowledging = core, suspense, acknowledging
+
+    def of(self, event: Event, since: float) -> list[Hold]:
+        """What an attempt of an event waits for; nothing where that is over, so that the next one may arrive.
+
+        Parameters
+        ----------
+        event : Event
+        since : float
+            When it was published: for how long one waits for whom it was sent to.
+        """
+        core, found = self._core, dict[str, float]()
+        for passed in self._acknowledging.waiting(event):
+            for connection in sorted(one for one in passed.awaits if one.name):
+                found[f"{self._called(connection)}, which has not acknowledged it"] = since
+            if not passed.sure:
+                found |= self._unsure(event, since)
+        return [Hold(what, core.now - begun) for what, begun in found.items()]
+
+    def _unsure(self, event: Event, since: float) -> dict[str, float]:
+        """Why it is not sure that all are known who want an event, and since when."""
+        core, suspense = self._core, self._suspense
+        if not core.at.leads:
+            return {} if core.at.designated else {f"a broker to stand for cluster {core.at.cluster}": since}
+        lost = suspense.lost() if LOST in core.table.match(event.type, event.values) else {}
+        found = {f"{self._called(one)}, whose connection was lost": at for one, at in sorted(lost.items())}
+        for connection in sorted(suspense.unheard):
+            found[f"{self._called(connection)}, which has not said yet what it wants"] = since
+        if not core.is_whole(event.type):
+            whole = core.at.root or core.at.parent in core.at.links
+            place = f"the way to the rendezvous of {event.type}" if whole else "a cluster above this one"
+            found[place] = since
+        doubted = suspense.doubted()
+        if doubted is not None:
+            found[f"{core.name}, which has just come to stand for its cluster, or for the root"] = doubted
+        return found
+
+    def _called(self, connection: Connection) -> str:
+        if connection.kind is not Kind.LINK:
+            return f"broker {connection.name}"
+        broker = self._core.at.links.get(connection.name, connection.name)
+        return f"cluster {connection.name}" + (f" (broker {broker})" if broker != connection.name else "")
