@@ -325,7 +325,10 @@ async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
     try:
         if own is None:
             raise LinkError(f"the key of a {key.role} is not enough; this needs that of brokers")
-        greeted = await call(reader, writer, hello, own)
+        try:
+            greeted = await call(reader, writer, hello, own)
+        except LinkError as error:
+            raise LinkError(f"{address}: {error}") from None
         if hello.role is Role.CLIENT and greeted.peer.name == POINT:
             raise LinkError(f"at {address} is the rendezvous point, which serves no clients; name a broker")
         link = Link(reader, writer, greeted, codec, Limits(), dialled=True)

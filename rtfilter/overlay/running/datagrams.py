@@ -21,6 +21,7 @@ from rtfilter.overlay.names import Whole
 from rtfilter.overlay.running.codec import Codec, encoded
 from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.keys import BYTES, Key, mac
+from rtfilter.overlay.running.seldom import Seldom
 from rtfilter.overlay.sending import Message
 
 MOST: Final = 60_000
@@ -99,7 +100,10 @@ class Datagrams:
         """
         text = datagram[BYTES:]
         if not hmac.compare_digest(datagram[:BYTES], mac(self._secret, text)):
-            raise LinkError("a datagram from one who does not have the key")
+            raise LinkError(
+                "who sends them does not have the key, or is of another cluster; give all brokers the same "
+                "--key, and each cluster a --group of its own"
+            )
         try:
             found = _envelope.decode(text)
         except msgspec.DecodeError as error:
@@ -145,6 +149,7 @@ class Group(asyncio.DatagramProtocol):
         self._datagrams, self._hear = datagrams, hear
         self._group, self._interface = (address, port), interface
         self._transport: asyncio.DatagramTransport | None = None
+        self._seldom = Seldom()
         self.refused = 0
 
     async def join(self) -> None:
@@ -187,7 +192,8 @@ class Group(asyncio.DatagramProtocol):
             found = self._datagrams.read(data)
         except LinkError as error:
             self.refused += 1
-            _log.debug("%s, from %s", error, addr)
+            if self._seldom.news(str(error), ""):  # whoever sends them may be many
+                _log.warning("datagrams are refused, from %s among others: %s", addr[0], error)
             return
         if found is None:
             return

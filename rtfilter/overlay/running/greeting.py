@@ -2,7 +2,8 @@
 
 Each says who it is, with a number drawn at random; then each shows a code, computed under the key over all
 that both have said. The codes of a connection's frames are computed from the same, so none is good for
-another connection. Whoever is called shows its code first.
+another connection. Whoever is called shows its code first; who calls shows none to one that has another key,
+but says so by a code that is none.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ NAME: Final = 100
 WITHIN: Final = 5.0
 """Seconds that all of it may take."""
 _NONCE: Final = 16
+_NO_CODE: Final = bytes(32)
 
 
 class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,7 +87,10 @@ async def call(reader: StreamReader, writer: StreamWriter, own: Hello, key: Key)
         theirs = await read(reader, MOST)
         peer = _understood(theirs)
         secret = _secret(key, own.role, ours, theirs)
-        _require(await read(reader, MOST), mac(secret, b"called"), peer)
+        shown, code = await read(reader, MOST), mac(secret, b"called")
+        if not hmac.compare_digest(shown, code):
+            writer.write(plain(_NO_CODE))
+            raise _another_key(peer, own)
         writer.write(plain(mac(secret, b"calls")))
         return Greeted(peer, Seal(mac(secret, b"from the caller")), Seal(mac(secret, b"to the caller")))
 
@@ -100,7 +105,8 @@ async def answer(
         ours = _said(own)
         secret = _secret(key, peer.role, theirs, ours)
         writer.write(plain(ours) + plain(mac(secret, b"called")))
-        _require(await read(reader, MOST), mac(secret, b"calls"), peer)
+        if not hmac.compare_digest(await read(reader, MOST), mac(secret, b"calls")):
+            raise _another_key(peer, own)
         admit(peer)
         return Greeted(peer, Seal(mac(secret, b"to the caller")), Seal(mac(secret, b"from the caller")))
 
@@ -139,6 +145,9 @@ def _secret(key: Key, role: Role, caller: bytes, called: bytes) -> bytes:
     return own.derived("connection", caller, called)
 
 
-def _require(shown: bytes, code: bytes, peer: Hello) -> None:
-    if not hmac.compare_digest(shown, code):
-        raise LinkError(f"{peer.name} has another key than the one that was given here")
+def _another_key(peer: Hello, own: Hello) -> LinkError:
+    """What both sides say then. The name is quoted: whoever says it has not proved it."""
+    advice = "give both the same --key FILE"
+    if Role.CLIENT in (peer.role, own.role):
+        advice = "make that of the client from that of the network: rtfilter broker key CLIENT --of NETWORK"
+    return LinkError(f"{peer.name!r:.120} has another key than {own.name}; {advice}")

@@ -192,6 +192,35 @@ def test_without_the_key_there_is_no_link_whoever_calls(key):
     run(script)
 
 
+def test_both_sides_say_that_their_keys_differ_and_what_to_do(caplog):
+    key = Key.new()
+
+    async def script():
+        async with Site("a") as a, Site("b", key) as b:
+            a.say(b, "x")
+            while caplog.text.count("another key") < 2:
+                await asyncio.sleep(0.01)
+
+    run(script)
+    calls, called = sorted(one.message for one in caplog.records)
+    assert calls.endswith("'b' has another key than a; give both the same --key FILE")
+    assert called.endswith("'a' has another key than b; give both the same --key FILE")
+    assert not [one for one in (KEY, key) if one.secret.hex() in caplog.text]
+
+
+def test_a_client_of_another_key_and_its_broker_say_so(caplog):
+    async def script():
+        async with Site("a") as a:
+            with pytest.raises(LinkError, match=rf"{a.address}: 'a' has another key than ann; make that of"):
+                await clients.joined(
+                    a.address, Hello(Role.CLIENT, "ann"), Key.new().of(Role.CLIENT), Codec(Word, Goodbye)
+                )
+            while "'ann' has another key than a; make that of the client" not in caplog.text:
+                await asyncio.sleep(0.01)
+
+    run(script)
+
+
 def test_a_client_gets_in_with_the_lesser_key_and_is_no_broker():
     async def script():
         async with Site("a") as a:
