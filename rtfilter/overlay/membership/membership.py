@@ -88,6 +88,11 @@ class Membership:
         self._election.kept = term
 
     @property
+    def root(self) -> str:
+        """The root cluster; empty while the way to it is not known."""
+        return next(iter(self._election.standing.path), "")
+
+    @property
     def due(self) -> float:
         """When `tick` has something to do next; earlier ticks do no harm."""
         parts = [self._election.due, self._multicast.due]

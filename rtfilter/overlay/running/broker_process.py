@@ -99,6 +99,7 @@ class BrokerProcess(Process):
         self._links: dict[str, Link] = {}  # of clients, by name
         self._elections, self._designated = 0, ""
         self._moves, self._parent = 0, ""
+        self._told = "", ""  # the root and the cluster above, as the log has them
         self._delays = Delays()
         self._group: Group | None = None
         if settings.group:
@@ -219,6 +220,7 @@ class BrokerProcess(Process):
             self._elections, self._designated = self._elections + 1, place.designated
         if place.parent and place.parent != self._parent:
             self._moves, self._parent = self._moves + 1, place.parent
+        self._tell(place)
         if len(self.clients.publications.delays) > DELAYS:  # nobody asks for metrics
             self._delays.counted(self.clients.publications.delays)
         if self.membership.term != self._term:
@@ -234,6 +236,22 @@ class BrokerProcess(Process):
             )
         for one in work.out:
             self._send(one)
+
+    def _tell(self, place: Place) -> None:
+        """Have the log say who the root is, and which cluster is above, when that has changed."""
+        root, cluster = self.membership.root, place.cluster
+        told = (root, place.parent) if place.root or place.parent else ("", "")
+        if told == self._told or (place.parent and not root):  # which it comes to know soon
+            return
+        self._told = told
+        if place.root:
+            _log.info("cluster %s is the root of the tree now; %s stands for it", cluster, place.designated)
+        elif root:
+            _log.info(
+                "the root of the tree is cluster %s; above cluster %s is %s", root, cluster, place.parent
+            )
+        else:
+            _log.info("cluster %s has no place in the tree, and looks for one", cluster)
 
     def _term_kept(self, term: int) -> None:
         self.membership.kept = term

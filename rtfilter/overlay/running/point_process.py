@@ -89,15 +89,22 @@ class PointProcess(Process):
                 continue
             kept = Memory(msgspec.msgpack.encode(self.point.root))
             if isinstance(message, RenewRoot):  # a later one says the same again
-                self._root = self.point.root
+                self._is_root()
                 self.keeper.keep(Job([kept]))
                 self._answer(out)
                 continue
             self._busy = True
             self.keeper.keep(Job([kept], partial(self._kept, out), self._not_kept))
 
+    def _is_root(self) -> None:
+        """Take the root for kept; the log says so where another broker stands for it."""
+        former, self._root = self._root, self.point.root
+        if self._root and (not former or former.cluster.designated != self._root.cluster.designated):
+            cluster, designated = self._root.cluster.cluster, self._root.cluster.designated.name
+            _log.info("cluster %s is the root of the tree now; %s stands for it", cluster, designated)
+
     def _kept(self, out: list[Dispatch]) -> None:
-        self._root = self.point.root
+        self._is_root()
         self._answer(out)
         self._go_on()
 

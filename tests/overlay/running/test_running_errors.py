@@ -6,8 +6,10 @@ import socket
 import pytest
 
 from rtfilter.events.schema import Schema
+from rtfilter.overlay.membership.contacts import Standing
 from rtfilter.overlay.running.broker_process import BrokerProcess
 from rtfilter.overlay.running.client import BrokerClient
+from rtfilter.overlay.running.client_work import Work
 from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.keys import Key
 from rtfilter.overlay.running.settings import BrokerSettings, SettingsError
@@ -121,3 +123,29 @@ def test_a_group_that_cannot_be_joined_is_named_with_its_flags(tmp_path):
     told = {"group": "239.17.4.71:17473", "interface": "203.0.113.1"}
     with pytest.raises(SettingsError, match=r"--group 239.17.4.71:17473 cannot .* --interface 203.0.113.1: "):
         asyncio.run(ran(tmp_path, lambda process: None, **told))
+
+
+def test_the_log_says_who_is_the_root_when_that_changes(tmp_path, caplog):
+    caplog.set_level("INFO")
+
+    def change(process):
+        def moved(path, **more):
+            process.membership._election.standing = Standing(path=path)
+            process.membership.place = process.membership.place._replace(designated="a", **more)
+            process._do(Work([], []))
+            process._do(Work([], []))
+
+        moved((), parent="b")  # not known yet
+        moved(("r", "b", "a"), parent="b")
+        moved((), parent="")
+        moved(("a",), root=True)
+        moved(("r", "a"), root=False, parent="r")
+        process.end()
+
+    assert asyncio.run(ran(tmp_path, change)) == 0
+    assert [one.message for one in caplog.records if "broker_process" in one.name][:4] == [
+        "the root of the tree is cluster r; above cluster a is b",
+        "cluster a has no place in the tree, and looks for one",
+        "cluster a is the root of the tree now; a stands for it",
+        "the root of the tree is cluster r; above cluster a is r",
+    ]

@@ -83,6 +83,22 @@ def test_who_asks_while_a_root_is_being_kept_is_told_that_one(scene):
     scene(script)
 
 
+def test_the_log_of_the_point_says_who_is_the_root_when_that_changes(scene, caplog):
+    caplog.set_level("INFO")
+    other = cluster("a")._replace(designated=Contact("a2", "a", "elsewhere:1"))
+
+    async def script(says, store, told):
+        await says("a", ClaimRoot(cluster("a"), "", 0))
+        for root in (cluster("a"), other, other):
+            await says("a", RenewRoot(Root(root, 1)))
+
+    scene(script)
+    assert [one.message for one in caplog.records if "point" in one.name] == [
+        "cluster a is the root of the tree now; a stands for it",
+        "cluster a is the root of the tree now; a2 stands for it",
+    ]
+
+
 def test_a_root_that_lives_is_not_kept_each_time(scene):
     async def script(says, store, told):
         await says("a", ClaimRoot(cluster("a"), "", 0))
