@@ -294,7 +294,7 @@ async def _publish(arguments: argparse.Namespace) -> int:
         if error is not None and not refused.done():
             refused.set_exception(CommandError(f"{place}: {error}{REST}"))
 
-    async with BrokerClient(arguments.at, arguments.name, _read(arguments)) as client:
+    async with BrokerClient(arguments.at, arguments.name, _read(arguments), say) as client:
         async with _telling(client, waits):
             publishing = asyncio.create_task(all_of_them())
             await asyncio.wait([publishing, refused], return_when=asyncio.FIRST_COMPLETED)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
 from rtfilter.overlay.acknowledging import Acknowledging
 from rtfilter.overlay.core import Core
 from rtfilter.overlay.forwarding import Forwarding
@@ -106,6 +107,11 @@ class Router:
         return self._core.at
 
     @property
+    def types(self) -> Mapping[str, Schema]:
+        """The event types."""
+        return self._core.types
+
+    @property
     def table(self) -> Table:
         """What it routes by."""
         return self._core.table
@@ -197,10 +203,10 @@ class Router:
         self._core.table.conditions[type].read(condition)
         return condition
 
-    def require_event(self, type: str, event: Mapping[str, Any]) -> None:
-        """Refuse an event that cannot be published. Raises as `publish`."""
+    def require_event(self, type: str, event: Mapping[str, Any]) -> EventTable:
+        """An event as its type reads it, if it can be published. Raises as `publish`."""
         self._require(type)
-        self._core.types[type].read([event])
+        return self._core.types[type].read([event])
 
     def _require(self, type: str) -> None:
         if type not in self._core.types:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import random
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Self
 
@@ -24,6 +25,7 @@ from rtfilter.overlay.running.client_messages import (
     Description,
     Drop,
     Have,
+    Hint,
     Publish,
     Refused,
     Stored,
@@ -50,6 +52,7 @@ SPARE: Final = 1000
 """Bytes of a publication beside its event."""
 REMEMBERED: Final = 100_000
 """Events that a client knows to have, at least."""
+_log = logging.getLogger(__name__)
 
 
 class RefusedError(RTFilterError):
@@ -71,6 +74,9 @@ class BrokerClient:
         Of the client. A broker knows its subscriptions by it, so no two clients have the same.
     key : Key
         That of clients, or of brokers.
+    hint : callable, optional
+        Gets what may not be meant of what is published: an attribute that the event type does not have, or a
+        value of another type, each once. By default it is logged as a warning.
 
     Examples
     --------
@@ -82,15 +88,17 @@ class BrokerClient:
                 print(delivery.values)
     """
 
-    def __init__(self, addresses: Sequence[str], name: str, key: Key) -> None:
+    def __init__(
+        self, addresses: Sequence[str], name: str, key: Key, hint: Callable[[str], None] = _log.warning
+    ) -> None:
         if not 0 < len(name) <= NAME or "\0" in name:
             raise SettingsError(
                 f"the name of a client has from 1 to {NAME} characters, and not the character 0"
             )
-        self._addresses, self._key = list(addresses), key
+        self._addresses, self._key, self._hint = list(addresses), key, hint
         self._incarnation, self._numbers = int(1000 * time.time()), itertools.count(1)
         self._hello = Hello(Role.CLIENT, name, incarnation=self._incarnation)
-        self._codec = Codec(Welcome, Wanted, Refused, Stored, Arrived, Waits, Deliver, Goodbye)
+        self._codec = Codec(Welcome, Wanted, Refused, Stored, Arrived, Waits, Hint, Deliver, Goodbye)
         self._wants: dict[str, Want] = {}
         self._confirmed: dict[str, asyncio.Future[None]] = {}
         self._publishing: dict[EventId, tuple[Publish, asyncio.Future[None]]] = {}
@@ -276,6 +284,8 @@ class BrokerClient:
             case Waits(id=id, holds=holds):
                 if id in self._asked and not self._asked[id].done():
                     self._asked[id].set_result(holds)
+            case Hint(text=text):
+                self._hint(text)
             case Stored(id=id):
                 self._stored.add(id)
             case Refused(id=None, key=key, later=True) if key in self._wants and key not in self._confirmed:

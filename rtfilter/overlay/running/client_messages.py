@@ -66,6 +66,12 @@ class Stored(Message, frozen=True):
     id: EventId
 
 
+class Hint(Message, frozen=True):
+    """What a client publishes is taken, but may not be what it meant. Each is said once."""
+
+    text: str
+
+
 class Arrived(Message, frozen=True):
     """All who want an event have it."""
 

@@ -13,8 +13,9 @@ from rtfilter.overlay.broker import Broker
 from rtfilter.overlay.holding import Hold
 from rtfilter.overlay.names import EventId, client
 from rtfilter.overlay.routing_messages import Event
-from rtfilter.overlay.running.client_messages import Arrived, Publish, Refused, Stored
+from rtfilter.overlay.running.client_messages import Arrived, Hint, Publish, Refused, Stored
 from rtfilter.overlay.running.client_work import UNKEPT, Asked, Patience, Work
+from rtfilter.overlay.running.hints import Hints
 from rtfilter.overlay.sending import Send
 from rtfilter.store.brokers import Publication, Settled
 
@@ -56,6 +57,7 @@ class Publications:
         self._counts: Counter[str] = Counter()  # by client, of both
         self._bytes: Counter[str] = Counter()
         self._started: float | None = None
+        self._hints = Hints()
         self.delays: list[float] = []
         self.resent = 0
 
@@ -85,13 +87,15 @@ class Publications:
         try:
             if id.origin != f"client {name}":  # else its own event of that id would be taken for known
                 raise ValueError(f"{name} cannot publish an event of {id.origin!r:.60}")
-            self._broker.router.require_event(publish.type, publish.values)
+            table = self._broker.router.require_event(publish.type, publish.values)
         except (RTFilterError, ValueError) as error:
             return Work([], [Send(client(name), Refused("", str(error), id))])
         self._storing.add(id)
         kept = Publication(*id, name, publish.type, event)
         self._count(kept)
-        return Work([], [], [Asked(name, publish, kept)])
+        schema = self._broker.router.types[publish.type]
+        hints = self._hints.of(name, publish.type, schema, publish.values, table)
+        return Work([], [Send(client(name), Hint(hint)) for hint in hints], [Asked(name, publish, kept)])
 
     def kept(self, publish: Publish, kept: Publication, now: float) -> Work:
         """It is stored: send it."""

@@ -18,6 +18,7 @@ from rtfilter.overlay.running.client_messages import (
     Deliver,
     Drop,
     Have,
+    Hint,
     Publish,
     Refused,
     Stored,
@@ -421,7 +422,7 @@ def test_so_many_bytes_may_be_undelivered_to_a_client_and_no_more(site):
     long = [Publish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 600})] * 2
     assert ("ann", deliver(long[0], "any")) in site.says("bob", long[0])
     other = Publish(event(1.0, of="cyd").id, "trade", long[1].values)
-    assert site.says("cyd", other) == [("cyd", Stored(other.id))]
+    assert not [what for who, what in site.says("cyd", other) if who == "ann"]
     site.says("ann", Have(long[0].id))
     assert ("ann", deliver(other, "any")) in site.pass_(8)
     site.says("ann", Have(other.id))
@@ -522,3 +523,35 @@ def test_who_publishes_is_told_that_its_broker_is_cut_off():
     site.says("bob", one := event(1.0))
     site.pass_(0.5)
     assert waits(site, one) == [("a cluster above this one", 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("values", "hints"),
+    [
+        ({"x": 1.0}, []),
+        ({"x": None}, []),
+        ({"x": ["1", 2.0]}, []),
+        ({"X": 1.0}, ["trade: unknown attribute 'X'; did you mean 'x'? It is delivered, but no"]),
+        ({"x": 1.0, "y": {"z": 1}}, ["trade: unknown attribute 'y'"]),
+        ({"x": "1"}, ["trade: attribute 'x' is a number, and the value '1' is not. It satisfies nothing"]),
+        ({"x": "1", "y": 1}, ["trade: unknown attribute 'y'", "trade: attribute 'x'"]),
+    ],
+    ids=str,
+)
+def test_who_publishes_what_may_not_be_meant_is_told_once_and_it_is_taken(site, values, hints):
+    """As a filter takes it."""
+    for attempt in range(2):
+        one = Publish(event(0.0).id, "trade", values)
+        told = site.says("bob", one)
+        assert ("bob", Stored(one.id)) in told
+        found = [what.text for who, what in told if isinstance(what, Hint)]
+        assert len(found) == (0 if attempt else len(hints))
+        for text, begins in zip(found, hints, strict=False):
+            assert text.startswith(begins)
+
+
+def test_so_many_hints_are_given_to_a_client_and_no_more(site):
+    told = site.says("bob", Publish(event(0.0).id, "trade", {f"y{i}": 1 for i in range(100)}))
+    assert sum(isinstance(what, Hint) for _, what in told) == 20
+    told = site.says("cyd", Publish(event(0.0, of="cyd").id, "trade", {"y": 1}))
+    assert sum(isinstance(what, Hint) for _, what in told) == 1

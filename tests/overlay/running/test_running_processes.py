@@ -223,6 +223,13 @@ def test_who_publishes_is_told_which_line_is_refused(pair, tmp_path, capsys):
         assert re.search(rf"events.jsonl.*2.*: .*{reason}.*; what follows it may not be", said), said
 
 
+def test_who_publishes_a_misspelt_attribute_is_told(pair, tmp_path, capsys):
+    (tmp_path / "events.jsonl").write_text(2 * '{"X": 2.0}\n')
+    told = ["--at", pair.addresses["a"], "--name", "bob", "--key", str(pair.folder / "client.key")]
+    assert main(["broker", "publish", "trade", str(tmp_path / "events.jsonl"), *told]) == 0
+    assert capsys.readouterr().err.count("trade: unknown attribute 'X'; did you mean 'x'?") == 1
+
+
 def test_who_publishes_is_told_what_is_waited_for(pair, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(broker, "PATIENCE", 0.2)
     (tmp_path / "events.jsonl").write_text('{"x": 2.0}\n')
