@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from time import perf_counter
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
 
 FORMATS = ("parquet", "json")
+BEGINNING = 2**20
+"""Characters of events in JSON that are read before Spark starts."""
 SETTINGS = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT")
 """Variables with which paths may be of another file system; spark-submit sets the last."""
 
@@ -74,6 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not remote and not is_index(arguments.index):
         raise CommandError(f"{arguments.index}: is no saved index; make one with rtfilter index build")
     _refuse_missing(arguments)
+    columns = _columns(arguments) if _local(arguments.events) else []
+    if columns:
+        _require_id(arguments, columns)
     try:
         from rtfilter.spark import match_frame  # first, because it says what is missing
     except ImportError as error:
@@ -97,11 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         events = spark.read.format(kind).load(arguments.events)
         if events.columns == ["_corrupt_record"]:
             raise CommandError(f"{arguments.events}: holds no JSON lines")
-        if arguments.id not in events.columns:
-            raise CommandError(
-                f"{arguments.events}: events have no column {arguments.id!r} to name them, but "
-                f"{listed(events.columns)}; tell which by --id"
-            )
+        _require_id(arguments, events.columns)
         absent = [name for name in _schema(arguments.index).names if not _has(events, name)]
         if absent:
             say(f"events have no column {', '.join(absent)}: counts as missing in all of them")
@@ -132,6 +134,37 @@ def _refuse_missing(arguments: argparse.Namespace) -> None:
         raise CommandError(f"{arguments.events}: there is no such file or directory")
     if _local(arguments.out) and os.path.lexists(arguments.out):
         raise CommandError(f"{arguments.out} already exists; choose another --out")
+
+
+def _require_id(arguments: argparse.Namespace, columns: list[str]) -> None:
+    """Refuse events that nothing names."""
+    if arguments.id not in columns:
+        raise CommandError(
+            f"{arguments.events}: events have no column {arguments.id!r} to name them, but "
+            f"{listed(columns)}; tell which by --id"
+        )
+
+
+def _columns(arguments: argparse.Namespace) -> list[str]:
+    """The columns of local events, as the beginning of a file has them; none where Spark has to say."""
+    path = arguments.events
+    if os.path.isdir(path):
+        names = sorted(name for name in os.listdir(path) if name[0] not in "._")
+        path = os.path.join(path, names[0]) if names else ""
+    if not os.path.isfile(path):  # such as a folder for each value of a column
+        return []
+    try:
+        if (arguments.format or _format(arguments.events)) == "parquet":
+            from pyarrow.parquet import read_schema
+
+            return list(read_schema(path).names)
+        with open(path, encoding="utf-8") as lines:
+            events = [json.loads(line) for line in lines.readlines(BEGINNING) if line.strip()]
+        if not all(isinstance(event, dict) for event in events):
+            return []
+        return list(dict.fromkeys(name for event in events for name in event))
+    except (ImportError, OSError, ValueError):  # also of pyarrow
+        return []
 
 
 def _local(path: str) -> bool:

@@ -1012,6 +1012,29 @@ def test_paths_for_spark_are_checked_before_it_starts(tmp_path, capsys, monkeypa
     assert capsys.readouterr().err == f"rtfilter: error: {index} already exists; choose another --out\n"
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "folder"])
+def test_the_column_that_names_events_is_asked_for_before_spark_starts(tmp_path, capsys, monkeypatch, kind):
+    monkeypatch.setitem(sys.modules, "rtfilter.spark.sessions", None)  # an import of it fails
+    for name in spark_match.SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    index, events, out = (str(tmp_path / name) for name in ("index", f"events.{kind}", "new"))
+    EventFilter(Schema({"price": float})).save(index)
+    if kind == "jsonl":
+        Path(events).write_text('{"price": 5}\n\n{"tick": 1, "price": 5}\n')
+    elif kind == "parquet":
+        pq.write_table(pa.table({"price": [5.0], "tick": [1]}), events)
+    else:
+        Path(events).mkdir()
+        Path(events, "_SUCCESS").touch()
+        pq.write_table(pa.table({"price": [5.0], "tick": [1]}), Path(events, "part-0.parquet"))
+    assert main(["spark-match", index, events, "--out", out]) == 2
+    said = capsys.readouterr().err
+    assert f"{events}: events have no column 'id' to name them, but " in said
+    assert "price, tick; tell which by --id" in said.replace("'", "").replace(" and", ",")
+    with pytest.raises(ImportError):
+        main(["spark-match", index, events, "--out", out, "--id", "tick"])
+
+
 def test_explain_events_with_lists(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_lines("subs.jsonl", [{"where": "tags = 'c'"}, {"where": "x = 5"}])
