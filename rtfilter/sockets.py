@@ -27,7 +27,7 @@ def bound(host: str, port: int) -> socket.socket:
     OSError
         It cannot be had; the message names host, port and reason.
     """
-    host = host.removeprefix("[").removesuffix("]")
+    host = bare(host)
     made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         if ":" in host:
@@ -39,6 +39,19 @@ def bound(host: str, port: int) -> socket.socket:
         made.close()
         raise OSError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
     return made
+
+
+def bare(host: str) -> str:
+    """A host without the brackets that an IPv6 address has beside a port."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The parts of an address such as ``host:17470`` or ``[::1]:17470``. Raises `ValueError`."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError(f"{address!r:.80} is no address such as host:17470")
+    return bare(host), int(port)
 
 
 def shown(host: str) -> str:

@@ -43,3 +43,12 @@ def test_what_cannot_be_had_is_named():
 )
 def test_ipv6_addresses_have_brackets(host, shown):
     assert sockets.shown(host) == shown
+
+
+def test_an_address_has_two_parts_and_brackets_only_beside_a_port():
+    assert sockets.host_and_port("[::1]:17470") == ("::1", 17470)
+    assert sockets.host_and_port("host:0") == ("host", 0)
+    for wrong in ("", "host", "host:", ":1", "host:70000", "host:-1", "host:²"):
+        with pytest.raises(ValueError, match="is no address such as host:17470"):
+            sockets.host_and_port(wrong)
+    assert [sockets.bare(host) for host in ("[::1]", "::1", "[::1")] == ["::1", "::1", "[::1"]

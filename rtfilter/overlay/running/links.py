@@ -23,7 +23,7 @@ from rtfilter.overlay.running.greeting import Greeted, Hello, answer, call
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.seldom import Seldom
 from rtfilter.overlay.sending import Message
-from rtfilter.sockets import keep_alive
+from rtfilter.sockets import host_and_port, keep_alive
 
 AGAIN: Final = 0.5
 """Seconds after a call in vain, or a lost connection, until the next call to the same one."""
@@ -290,9 +290,8 @@ class Switchboard:
     async def _call(self, name: str, address: str) -> None:
         writer, link = None, None
         try:
-            host, _, port = address.rpartition(":")
             async with asyncio.timeout(5.0):
-                reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+                reader, writer = await asyncio.open_connection(*host_and_port(address))
             greeted = await call(reader, writer, self.own, self._key)
             if greeted.peer.name != name:
                 raise LinkError(f"{address} is {greeted.peer.name}, not {name}")

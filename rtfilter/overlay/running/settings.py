@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from rtfilter import sockets
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.overlay import membership
@@ -249,10 +250,10 @@ def event_types(file: Path) -> dict[str, Schema]:
 
 def host_and_port(text: str) -> tuple[str, int]:
     """An address in its parts. Raises `SettingsError`."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-        raise SettingsError(f"{text!r:.80} is no address such as host:17470")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    try:
+        return sockets.host_and_port(text)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
 
 
 def _require(name: str, given: str) -> None:

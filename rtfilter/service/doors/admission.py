@@ -16,6 +16,7 @@ from rtfilter.service.doors.problems import HostError, OriginError, told
 from rtfilter.service.errors import NotAuthenticatedError
 from rtfilter.service.measures import Measures
 from rtfilter.service.roles import Identity
+from rtfilter.sockets import bare
 
 HOW: Final = "say who you are: curl --user NAME:PASSWORD, or the header Authorization: Bearer TOKEN"
 
@@ -37,7 +38,7 @@ async def identity(users: Authenticate, header: str | None) -> Identity:
 
 def is_loopback(host: str) -> bool:
     """Whether a name or an address is this machine's own, for itself."""
-    host = host.removeprefix("[").removesuffix("]").rstrip(".").lower()
+    host = bare(host).rstrip(".").lower()
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
