@@ -19,10 +19,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from rtfilter.overlay.names import Whole
-from rtfilter.overlay.running.frames import LinkError, Seal, plain, read
+from rtfilter.overlay.running.frames import LinkError, LostError, Seal, plain, read
 from rtfilter.overlay.running.keys import Key, Role, mac
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
+"""Another one where greetings or messages differ, so that programs of different versions say so."""
 MOST: Final = 2048
 """Bytes of what one says who it is."""
 NAME: Final = 100
@@ -54,6 +55,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     nonce : bytes
         Drawn at random for this connection.
     protocol : int
+        Its version, which the first one left out.
     """
 
     role: Role
@@ -65,7 +67,11 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     types: str = ""
     again: bool = False
     nonce: bytes = b""
-    protocol: int = PROTOCOL
+    protocol: int = 1
+
+
+class VersionError(LinkError):
+    """Two speak different versions of the protocol."""
 
 
 class Greeted(NamedTuple):
@@ -82,10 +88,16 @@ _hello: Final = msgspec.msgpack.Decoder(Hello)
 async def call(reader: StreamReader, writer: StreamWriter, own: Hello, key: Key) -> Greeted:
     """Greet the one who was called. Raises `LinkError`, where it does not have the key in particular."""
     async with _soon():
-        ours = _said(own)
+        ours = said(own)
         writer.write(plain(ours))
-        theirs = await read(reader, MOST)
-        peer = _understood(theirs)
+        try:
+            theirs = await read(reader, MOST)
+        except LostError:
+            raise LinkError(
+                "whoever is there closes the connection without a word; if it is a broker of an older "
+                f"version than {PROTOCOL} of the protocol, install the same rtree-filter at both"
+            ) from None
+        peer = _understood(theirs, own)
         secret = _secret(key, own.role, ours, theirs)
         shown, code = await read(reader, MOST), mac(secret, b"called")
         if not hmac.compare_digest(shown, code):
@@ -101,8 +113,12 @@ async def answer(
     """Greet one who calls; `admit` raises `LinkError` where it may not, once it has shown its code."""
     async with _soon():
         theirs = await read(reader, MOST)
-        peer = _understood(theirs)
-        ours = _said(own)
+        ours = said(own)
+        try:
+            peer = _understood(theirs, own)
+        except VersionError:
+            writer.write(plain(ours))  # so that the other side says so, too
+            raise
         secret = _secret(key, peer.role, theirs, ours)
         writer.write(plain(ours) + plain(mac(secret, b"called")))
         if not hmac.compare_digest(await read(reader, MOST), mac(secret, b"calls")):
@@ -121,17 +137,22 @@ async def _soon() -> AsyncIterator[None]:
         raise LinkError(f"no greeting within {WITHIN:g} seconds") from None
 
 
-def _said(own: Hello) -> bytes:
-    return msgspec.msgpack.encode(msgspec.structs.replace(own, nonce=secrets.token_bytes(_NONCE)))
+def said(own: Hello, protocol: int = PROTOCOL) -> bytes:
+    """What one says first."""
+    nonce = secrets.token_bytes(_NONCE)
+    return msgspec.msgpack.encode(msgspec.structs.replace(own, nonce=nonce, protocol=protocol))
 
 
-def _understood(said: bytes) -> Hello:
+def _understood(data: bytes, own: Hello) -> Hello:
     try:
-        peer = _hello.decode(said)
+        peer = _hello.decode(data)
     except (msgspec.DecodeError, RecursionError):
         raise LinkError("this is no greeting") from None
     if peer.protocol != PROTOCOL:
-        raise LinkError(f"{peer.name} speaks version {peer.protocol} of the protocol, not {PROTOCOL}")
+        raise VersionError(
+            f"{peer.name!r:.120} speaks version {peer.protocol} of the protocol, and {own.name} version "
+            f"{PROTOCOL}; install the same rtree-filter at both"
+        )
     if not 0 < len(peer.name) <= NAME or "\0" in peer.name or len(peer.nonce) != _NONCE:
         raise LinkError("this is no greeting")
     return peer

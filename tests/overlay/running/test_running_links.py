@@ -305,10 +305,11 @@ def test_rubbish_ends_its_link_with_a_reason_and_no_other(rubbish, reason):
         b"GET / HTTP/1.1\r\n\r\n",
         plain(b"\xc1"),
         plain(b"x" * 5000),
-        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"short"))),
-        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z\0", nonce=b"n" * 16))),
-        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"n" * 16, protocol=2))),
-        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"n" * 16))) + plain(b"x" * 32),
+        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"short", protocol=greeting.PROTOCOL))),
+        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z\0", nonce=b"n" * 16, protocol=greeting.PROTOCOL))),
+        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"n" * 16, protocol=1))),
+        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"n" * 16, protocol=greeting.PROTOCOL)))
+        + plain(b"x" * 32),
     ],
     ids=["HTTP", "rubbish", "long", "no nonce", "no name", "version", "no code"],
 )
@@ -323,6 +324,56 @@ def test_strangers_are_shown_out(said):
             async with Site("b") as b:
                 b.say(a, "still there")
                 await a.ears.until("b", "still there")
+
+    run(script)
+
+
+@pytest.mark.parametrize("protocol", [greeting.PROTOCOL - 1, greeting.PROTOCOL + 1])
+def test_who_speaks_another_version_is_told_so_and_what_to_do(caplog, protocol):
+    """Whoever calls; what a program of another version understands is who it speaks to, and its version."""
+    said = greeting.said(Hello(Role.BROKER, "z", address="?"), protocol)
+
+    async def answers(reader, writer):
+        await read(reader, 1000)
+        writer.write(plain(said))
+        await reader.read()
+        writer.close()
+
+    async def script():
+        async with Site("a") as a:
+            reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
+            writer.write(plain(said))
+            answer = msgspec.msgpack.decode(await asyncio.wait_for(read(reader, 1000), 5))
+            assert (answer["name"], answer.get("protocol")) == ("a", greeting.PROTOCOL)
+            writer.close()
+            server = await asyncio.start_server(answers, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            assert a.board.send("z", f"127.0.0.1:{port}", Word("x"))
+            while caplog.text.count("install the same rtree-filter at both") < 2:
+                await asyncio.sleep(0.01)
+            server.close()
+            await asyncio.sleep(0.05)
+
+    run(script)
+    why = (
+        f"'z' speaks version {protocol} of the protocol, and a version {greeting.PROTOCOL}; install the same"
+    )
+    assert all(why in one.message for one in caplog.records)
+
+
+def test_who_is_shown_out_without_a_word_says_that_versions_may_differ():
+    async def closes(reader, writer):
+        await read(reader, 1000)
+        writer.close()
+
+    async def script():
+        server = await asyncio.start_server(closes, "127.0.0.1", 0)
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(
+            LinkError, match=f"{address}: .* of an older version .* install the same rtree-filter"
+        ):
+            await clients.joined(address, Hello(Role.CLIENT, "ann"), KEY, Codec(Word, Goodbye))
+        server.close()
 
     run(script)
 
