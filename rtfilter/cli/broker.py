@@ -93,7 +93,12 @@ def _common_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParse
     add("--port", type=port, help="where to listen (default: any that is free)")
     add("--heartbeat", type=float, metavar="SECONDS", help="between signs of life (default: 1)")
     add("--missed", type=positive, metavar="N", help="heartbeats until one is taken for dead (default: 3)")
-    add("--message", type=positive, metavar="BYTES", help="most of a message (default: 16 MiB)")
+    add(
+        "--message",
+        type=positive,
+        metavar="BYTES",
+        help="most of a message, the same at all brokers (default: 16 MiB)",
+    )
     add("--waiting", type=positive, metavar="BYTES", help="most that wait for a neighbour (default: 16 MiB)")
     add("--metrics-port", type=port, metavar="PORT", help="of metrics for Prometheus (default: none)")
     add("--log-level", metavar="LEVEL", help="debug, info, warning or error (default: info)")

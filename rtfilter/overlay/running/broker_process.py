@@ -74,6 +74,7 @@ class BrokerProcess(Process):
             address,
             strategy=settings.strategy,
             types=_digest(types),
+            message=settings.message,
         )
         super().__init__(settings, hello, key, store)
         self._term = int.from_bytes(store.memory() or b"", "big")

@@ -34,8 +34,8 @@ from rtfilter.overlay.running.client_messages import (
     Wanted,
     Welcome,
 )
-from rtfilter.overlay.running.codec import Codec, encoded
-from rtfilter.overlay.running.frames import MOST_BYTES, LinkError
+from rtfilter.overlay.running.codec import Codec
+from rtfilter.overlay.running.frames import MOST_BYTES, SPARE, LinkError
 from rtfilter.overlay.running.greeting import NAME, Hello, call
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.links import Goodbye, Limits, Link
@@ -48,8 +48,8 @@ IN_FLIGHT: Final = 1000
 """Publications of a client that are not acknowledged; the next one waits."""
 AGAIN: Final = 1.0
 """Seconds after which a client says again what was taken once, and which its broker cannot keep now."""
-SPARE: Final = 1000
-"""Bytes of a publication beside its event."""
+KEYS: Final = 64 * 2**20
+"""Bytes of the keys of subscriptions that a delivery may name beside its event."""
 REMEMBERED: Final = 100_000
 """Events that a client knows to have, at least."""
 _log = logging.getLogger(__name__)
@@ -108,6 +108,7 @@ class BrokerClient:
         self._stored: set[EventId] = set()
         self._asked: dict[EventId, asyncio.Future[tuple[Hold, ...]]] = {}
         self._ended, self._error = False, ""
+        self._most = MOST_BYTES  # of a message, at the broker that it was connected to last
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -168,6 +169,7 @@ class BrokerClient:
         Raises `RefusedError`.
         """
         self._require_going_on()
+        self._require_short("the condition", len(condition.encode()))
         want = Want(key or f"{self._incarnation}.{next(self._numbers)}", type, condition)
         self._wants[want.key] = want
         done = self._confirmed[want.key] = asyncio.get_running_loop().create_future()
@@ -192,11 +194,10 @@ class BrokerClient:
         Raises `RefusedError` for one that cannot be sent.
         """
         try:
-            size = len(encoded(Publish(EventId("", 0, 0), type, dict(event))))
+            size = len(msgspec.msgpack.encode(dict(event)))
         except Exception as error:
             raise RefusedError(f"the event cannot be sent: {error}") from None
-        if size + SPARE > MOST_BYTES:
-            raise RefusedError(f"the event is {size:,} bytes long, and a message may be {MOST_BYTES:,}")
+        self._require_short("the event", size)
         await self._room.acquire()
         self._require_going_on()
         id = EventId(f"client {self._hello.name}", self._incarnation, next(self._numbers))
@@ -222,6 +223,26 @@ class BrokerClient:
         if len(self._known) > REMEMBERED:
             del self._known[next(iter(self._known))]
 
+    def _require_short(self, what: str, size: int) -> None:
+        """Refuse what the brokers do not take: they would end the connection, at each try again."""
+        if size > self._most - SPARE:
+            most = self._most - SPARE
+            raise RefusedError(
+                f"{what} is {size:,} bytes long, and may be {most:,}; see --message of the brokers"
+            )
+
+    def _say_all(self, link: Link) -> None:
+        """Say what was not confirmed."""
+        for want in self._wants.values():
+            link.send(want)
+        for publish, _ in list(self._publishing.values()):
+            try:
+                self._require_short("the event", len(msgspec.msgpack.encode(publish.values)))
+            except RefusedError as error:  # brokers took longer ones before
+                self._arrived(publish.id, error)
+            else:
+                link.send(publish)
+
     def _say(self, message: Message) -> None:
         if self._link is not None:
             self._link.send(message)
@@ -230,7 +251,9 @@ class BrokerClient:
         """A link to the first broker that answers. Raises what the last one did."""
         for address in self._addresses:
             try:
-                return await joined(address, self._hello, self._key, self._codec)
+                link = await joined(address, self._hello, self._key, self._codec)
+                self._most = link.peer.message
+                return link
             except (OSError, LinkError) as error:
                 why = error
         raise why
@@ -249,8 +272,7 @@ class BrokerClient:
                     pass
                 continue
             self._link, tries = link, 0
-            for message in (*self._wants.values(), *(one for one, _ in self._publishing.values())):
-                link.send(message)
+            self._say_all(link)
             await link.run(self._hear)
             if link.final:
                 self._fail(link.why)
@@ -341,7 +363,8 @@ async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
             raise LinkError(f"{address}: {error}") from None
         if hello.role is Role.CLIENT and greeted.peer.name == POINT:
             raise LinkError(f"at {address} is the rendezvous point, which serves no clients; name a broker")
-        link = Link(reader, writer, greeted, codec, Limits(), dialled=True)
+        limits = Limits(message=greeted.peer.message + KEYS)
+        link = Link(reader, writer, greeted, codec, limits, dialled=True)
         if hello.role is Role.CLIENT:
             async with asyncio.timeout(WITHIN):
                 first = await link.next()

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from rtfilter.overlay.broker import Out
 from rtfilter.overlay.running.client_messages import Drop, Publish, Want
+from rtfilter.overlay.running.frames import MOST_BYTES, SPARE
 from rtfilter.store.brokers import Change
 
 UNKEPT: Final = (
@@ -37,6 +38,8 @@ class Patience(NamedTuple):
     bytes : int
         Most of one client's subscriptions, of its publications that are not acknowledged, and of deliveries
         that it does not have yet: of each.
+    event : int
+        Most of an event, or of a condition: all brokers of a network take as long ones.
     """
 
     again: float = 2.0
@@ -47,6 +50,13 @@ class Patience(NamedTuple):
     clients: int = 10_000
     subscriptions: int = 100_000
     bytes: int = 64 * 2**20
+    event: int = MOST_BYTES - SPARE
+
+
+def require_short(what: str, size: int, most: int) -> None:
+    """Refuse what no message between brokers can hold. Raises `ValueError`."""
+    if size > most:
+        raise ValueError(f"{what} is {size:,} bytes long, and may be {most:,}; see --message of the brokers")
 
 
 class Asked(NamedTuple):

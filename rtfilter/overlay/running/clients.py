@@ -31,7 +31,7 @@ from rtfilter.overlay.running.client_messages import (
     Want,
     Wanted,
 )
-from rtfilter.overlay.running.client_work import UNKEPT, Asked, Patience, Work
+from rtfilter.overlay.running.client_work import UNKEPT, Asked, Patience, Work, require_short
 from rtfilter.overlay.running.links import OWN_ERROR, Goodbye
 from rtfilter.overlay.running.publications import Publications
 from rtfilter.overlay.sending import Message, Send
@@ -283,6 +283,7 @@ class Clients:
                 return Work([], [Send(client(name), Wanted(key))] if former.confirmed else [])
             try:
                 self._require_room(found, message)
+                require_short("the condition", len(message.condition.encode()), self.patience.event)
                 _require_keepable(key, message.condition)
                 self.broker.router.require_condition(message.type, message.condition)
             except (RTFilterError, ValueError) as error:

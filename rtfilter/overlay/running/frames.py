@@ -21,6 +21,8 @@ CODE: Final = 16
 """Bytes of the code."""
 MOST_BYTES: Final = 16 * 2**20
 """Of a message, where no other limit is set."""
+SPARE: Final = 1000
+"""Of a message, beside the event or the condition in it: ids, and the names of brokers and types."""
 
 
 class LinkError(RTFilterError):

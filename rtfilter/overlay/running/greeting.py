@@ -50,6 +50,8 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     strategy, types : str
         Of a broker: how its network routes to begin with, and a digest of the event types. Empty for the
         rendezvous point.
+    message : int
+        Most bytes of a message that it takes; 0 for a client.
     again : bool
         Whether a client comes back by itself after it has lost its connection.
     nonce : bytes
@@ -65,6 +67,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     incarnation: Whole = 0
     strategy: str = ""
     types: str = ""
+    message: Whole = 0
     again: bool = False
     nonce: bytes = b""
     protocol: int = 1

@@ -361,7 +361,10 @@ class Switchboard:
             raise LinkError(f"this broker is linked to {BROKERS} brokers, as many as it takes")
 
     def _require_alike(self, peer: Hello) -> None:
-        """Refuse a broker that routes otherwise or knows other events: what it publishes would be lost."""
+        """Refuse a broker that routes otherwise, knows other events, or takes longer or shorter ones.
+
+        What it publishes would be lost, or could never arrive.
+        """
         if not (peer.strategy and self.own.strategy):
             return
         if peer.strategy != self.own.strategy:
@@ -370,6 +373,9 @@ class Switchboard:
         if peer.types != self.own.types:
             both = f"{peer.name} and {self.own.name}"
             raise LinkError(f"{both} have different event types (--types); all brokers need the same")
+        if peer.message != self.own.message:
+            theirs, ours = (f"--message {one.message}" for one in (peer, self.own))
+            raise LinkError(f"{peer.name} has {theirs}, {self.own.name} {ours}; all brokers need the same")
 
     async def _run(self, link: Link, waiting: list[Message]) -> None:
         peer = link.peer

@@ -14,7 +14,7 @@ from rtfilter.overlay.holding import Hold
 from rtfilter.overlay.names import EventId, client
 from rtfilter.overlay.routing_messages import Event
 from rtfilter.overlay.running.client_messages import Arrived, Hint, Publish, Refused, Stored
-from rtfilter.overlay.running.client_work import UNKEPT, Asked, Patience, Work
+from rtfilter.overlay.running.client_work import UNKEPT, Asked, Patience, Work, require_short
 from rtfilter.overlay.running.hints import Hints
 from rtfilter.overlay.sending import Send
 from rtfilter.store.brokers import Publication, Settled
@@ -87,6 +87,7 @@ class Publications:
         try:
             if id.origin != f"client {name}":  # else its own event of that id would be taken for known
                 raise ValueError(f"{name} cannot publish an event of {id.origin!r:.60}")
+            require_short("the event", len(event), self.patience.event)
             table = self._broker.router.require_event(publish.type, publish.values)
         except (RTFilterError, ValueError) as error:
             return Work([], [Send(client(name), Refused("", str(error), id))])
@@ -144,8 +145,9 @@ class Publications:
         """Publish what is stored. After an error of this broker it is tried again as if nobody had it."""
         one, name, pending.attempt = pending.publish, pending.kept.client, attempt
         try:
+            require_short("it", len(pending.kept.event), self.patience.event)
             work.out.extend(self._broker.publish(name, one.type, one.values, now, one.id, attempt))
-        except (RTFilterError, ValueError) as error:  # stored under other event types
+        except (RTFilterError, ValueError) as error:  # stored under other event types, or limits
             del self._pending[one.id]
             self._count_no_more(pending.kept)
             _log.warning("an event of %s is dropped, and was not acknowledged: %s", name, error)

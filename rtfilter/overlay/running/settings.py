@@ -20,6 +20,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.overlay import membership
 from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.running.client_work import Patience
+from rtfilter.overlay.running.frames import SPARE
 from rtfilter.overlay.running.links import Limits
 from rtfilter.overlay.strategies import strategy_of
 
@@ -54,7 +55,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     heartbeat, missed : float, int
         See `rtfilter.overlay.membership.Settings`. All of a network have the same.
     message, waiting : int
-        See `Limits`.
+        See `Limits`. All brokers of a network have the same `message`.
     metrics_port : int or None
         Where Prometheus finds metrics, if at all.
     log_level : str
@@ -67,7 +68,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     port: Port = 0
     heartbeat: Seconds = _TIMES.heartbeat
     missed: Count = _TIMES.missed
-    message: Count = _LIMITS.message
+    message: Annotated[int, Meta(ge=4 * SPARE, le=2**31)] = _LIMITS.message
     waiting: Count = _LIMITS.waiting
     metrics_port: Port | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -185,7 +186,9 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def patience(self) -> Patience:
         """With clients."""
-        return _PATIENCE._replace(again=self.again, longest=max(self.again, 30.0), linger=self.linger)
+        return _PATIENCE._replace(
+            again=self.again, longest=max(self.again, 30.0), linger=self.linger, event=self.message - SPARE
+        )
 
 
 Told = TypeVar("Told", bound=Common)

@@ -555,3 +555,16 @@ def test_so_many_hints_are_given_to_a_client_and_no_more(site):
     assert sum(isinstance(what, Hint) for _, what in told) == 20
     told = site.says("cyd", Publish(event(0.0, of="cyd").id, "trade", {"y": 1}))
     assert sum(isinstance(what, Hint) for _, what in told) == 1
+
+
+def test_what_no_message_between_brokers_can_hold_is_refused_and_not_tried_again(site):
+    long = Publish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 500})
+    assert type(site.says("bob", long)[-1][1]) is Stored
+    site.clients.patience = site.clients.publications.patience = PATIENCE._replace(event=400)
+    (refused,) = [what for who, what in site.pass_(8) if who == "bob"]  # as after a start with less
+    assert (refused.id, site.clients.stats()["unacknowledged"]) == (long.id, 0)
+    ((_, refused),) = site.says("bob", other := Publish(event(1.0).id, "trade", long.values))
+    assert (refused.id, refused.later) == (other.id, False)
+    assert "is 520 bytes long, and may be 400; see --message of the brokers" in refused.reason
+    ((_, refused),) = site.says("ann", Want("k", "trade", " OR ".join(["x > 0"] * 50)))
+    assert "the condition is 446 bytes long, and may be 400" in refused.reason

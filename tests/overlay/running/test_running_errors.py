@@ -8,7 +8,7 @@ import pytest
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.membership.contacts import Standing
 from rtfilter.overlay.running.broker_process import BrokerProcess
-from rtfilter.overlay.running.client import BrokerClient
+from rtfilter.overlay.running.client import BrokerClient, RefusedError
 from rtfilter.overlay.running.client_work import Work
 from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.keys import Key
@@ -149,3 +149,21 @@ def test_the_log_says_who_is_the_root_when_that_changes(tmp_path, caplog):
         "cluster a is the root of the tree now; a stands for it",
         "the root of the tree is cluster r; above cluster a is r",
     ]
+
+
+def test_a_client_knows_how_long_its_broker_takes_events_and_conditions(tmp_path):
+    async def visit(address):
+        async with BrokerClient([address], "ann", KEY) as ann:
+            with pytest.raises(
+                RefusedError, match="the event is 5,006 bytes long, and may be 4,000; see --mess"
+            ):
+                await ann.publish("trade", {"x": "n" * 5000})
+            with pytest.raises(RefusedError, match="the condition is 8,996 bytes long"):
+                await ann.subscribe("trade", " OR ".join(["x > 0"] * 1000))
+            ann._most = 10_000  # that of another broker, before it is connected to this one
+            _, arrived = await ann.start("trade", {"x": "n" * 5000})
+            ann._most = 5000
+            with pytest.raises(RefusedError, match="the event is 5,006 bytes long"):
+                await arrived
+
+    assert asyncio.run(ran(tmp_path, lambda process: None, visit, message=5000)) == 0

@@ -42,6 +42,7 @@ def test_what_is_needed_is_named(missing):
         ({"peers": ["b=host"]}, "'host' is no address"),
         ({"strategy": "flood"}, "unknown strategy 'flood'; choose one of"),
         ({"choose_every": 0.0}, "--choose-every: .*> 0"),
+        ({"message": 3999}, "--message: .*>= 4000"),
         ({"slack": 1.0}, "--slack: .*< 1"),
         ({"group": "239.1.1.1"}, "--group: '239.1.1.1' is no address"),
         ({"group": "10.1.1.1:1"}, "--group: 10.1.1.1 is no multicast address"),
