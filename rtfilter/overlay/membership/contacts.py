@@ -87,6 +87,34 @@ def require_honest(what: str, term: int, known: int) -> None:
         )
 
 
+AHEAD: Final = 86_400
+"""By which an incarnation may be above what the own one and the time since then allow. Incarnations are the
+time of a start in seconds, or smaller, so this is a day, by which clocks may differ. Were any taken, one
+message could have a member be taken for a former one of itself, for ever."""
+
+
+def most_incarnation(own: int, seconds: float) -> int:
+    """The highest incarnation that is believed of another broker.
+
+    Parameters
+    ----------
+    own : int
+        The own incarnation.
+    seconds : float
+        Since it began.
+    """
+    return own + int(seconds) + AHEAD
+
+
+def require_possible(name: str, incarnation: int, most: int) -> None:
+    """Refuse an incarnation that no start has led to. Raises `ValueError`."""
+    if incarnation > most:
+        raise ValueError(
+            f"the incarnation {incarnation} of {name} is refused: it is a day ahead of the clock here; set "
+            "both clocks right, and start again whose was wrong, with an empty --data if it was ahead"
+        )
+
+
 class Audience(StrEnum):
     """Who is meant by a recipient."""
 

@@ -16,6 +16,8 @@ from rtfilter.overlay.membership.contacts import (
     Dispatch,
     Neighbour,
     Standing,
+    most_incarnation,
+    require_possible,
     to_broker,
 )
 from rtfilter.overlay.membership.election import Election, Heartbeat, Registration
@@ -63,7 +65,9 @@ class Membership:
         self._election = Election(contact, settings, chance, incarnation, term)
         self._links = Links(contact, settings)
         self._joining = Joining(contact, settings, chance, incarnation)
+        self._incarnation = incarnation
         self._multicast = Multicast(contact, settings, incarnation)
+        self._begun: float | None = None
         self._led = False
         self._told = Standing()  # what members and neighbours have been told
         self._anchor_at = inf  # when to ask or tell the rendezvous point about the root
@@ -141,10 +145,12 @@ class Membership:
         Raises
         ------
         ValueError
-            Its term is far above the known one: no elections have led to it.
+            Its term is far above the known one, or an incarnation far above the clock: no elections and no
+            starts have led to it.
         """
         if source == self.contact.name:
             return []  # its own multicast
+        self._require_possible(message, now)
         self._election.number = self._multicast.number
         match message:
             case Heartbeat() | Registration():
@@ -161,6 +167,19 @@ class Membership:
             case _:
                 sends = []
         return sends + self._settle(now)
+
+    def _require_possible(self, message: Message, now: float) -> None:
+        """Refuse incarnations that cannot be. Raises `ValueError`."""
+        self._begun = now if self._begun is None else self._begun
+        most = most_incarnation(self._incarnation, now - self._begun)
+        match message:
+            case Heartbeat(members=members):
+                for member in members:
+                    require_possible(member.contact.name, member.incarnation, most)
+            case Registration(member=member):
+                require_possible(member.contact.name, member.incarnation, most)
+            case Numbered(sender=sender, incarnation=incarnation):
+                require_possible(sender, incarnation, most)
 
     def multicast(self, message: Message, now: float) -> list[Dispatch]:
         """Send a message of the router to all others of the cluster, whole, once and in order."""

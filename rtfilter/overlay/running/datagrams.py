@@ -11,12 +11,14 @@ import hmac
 import logging
 import socket
 import struct
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from rtfilter.errors import RTFilterError
+from rtfilter.overlay.membership.contacts import most_incarnation, require_possible
 from rtfilter.overlay.names import Whole
 from rtfilter.overlay.running.codec import Codec, encoded
 from rtfilter.overlay.running.frames import LinkError
@@ -80,7 +82,7 @@ class Datagrams:
     def __init__(self, key: Key, cluster: str, broker: str, incarnation: int, codec: Codec) -> None:
         self._secret = key.derived("datagrams", cluster)
         self._broker, self._incarnation, self._codec = broker, incarnation, codec
-        self._number = 0
+        self._number, self._begun = 0, time.monotonic()
         self._seen: dict[str, _Seen] = {}
 
     def write(self, message: Message) -> bytes:
@@ -97,6 +99,8 @@ class Datagrams:
         ------
         LinkError
             The sender does not have the key, or it is no message.
+        ValueError
+            No start of the sender has led to its incarnation.
         """
         text = datagram[BYTES:]
         if not hmac.compare_digest(datagram[:BYTES], mac(self._secret, text)):
@@ -110,6 +114,8 @@ class Datagrams:
             raise LinkError(f"this is no datagram: {error}") from None
         if found.sender == self._broker:
             return None
+        most = most_incarnation(self._incarnation, time.monotonic() - self._begun)
+        require_possible(found.sender, found.incarnation, most)
         seen = self._seen.pop(found.sender, None) or _Seen()
         self._seen[found.sender] = seen  # the last one now
         if len(self._seen) > SENDERS:
@@ -190,7 +196,7 @@ class Group(asyncio.DatagramProtocol):
         """Take what has come; what is none is counted, and changes nothing."""
         try:
             found = self._datagrams.read(data)
-        except LinkError as error:
+        except (LinkError, ValueError) as error:
             self.refused += 1
             if self._seldom.news(str(error), ""):  # whoever sends them may be many
                 _log.warning("datagrams are refused, from %s among others: %s", addr[0], error)

@@ -7,8 +7,16 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from overlay.membership.simulated import Network
-from rtfilter.overlay.membership import Contact, Heartbeat, Member, Registration, Settings
-from rtfilter.overlay.membership.contacts import LEAP, TO_CLUSTER, Standing, to_broker
+from rtfilter.overlay.membership import (
+    Contact,
+    Heartbeat,
+    Member,
+    Membership,
+    Numbered,
+    Registration,
+    Settings,
+)
+from rtfilter.overlay.membership.contacts import AHEAD, LEAP, TO_CLUSTER, Standing, to_broker
 from rtfilter.overlay.membership.election import Election
 
 SETTINGS = Settings()
@@ -244,3 +252,24 @@ def test_a_term_that_no_elections_lead_to_is_refused(sender):
     assert machine.view == before
     machine.receive(heartbeat("a2", 4 + LEAP, "a1", "a2"), 1.0)
     assert machine.view.claim == (4 + LEAP, "a2")
+
+
+@pytest.mark.parametrize("kind", ["heartbeat", "registration", "multicast"])
+def test_an_incarnation_ahead_of_the_clock_shuts_no_member_out(kind):
+    """Whoever has the key could say it of another one, which would be taken for a former one of itself."""
+    machine = Membership(Contact("a1", "a"), SETTINGS, incarnation=1000)
+    machine.tick(0.0)
+    machine.receive(Registration(Member(Contact("a2", "a"), 1000)), "a2", 1.0)
+
+    def said(ahead):
+        member = Member(Contact("a2", "a"), 1000 + AHEAD + ahead)
+        return {
+            "heartbeat": Heartbeat(Contact("a3", "a"), 1, (member,), Standing()),
+            "registration": Registration(member),
+            "multicast": Numbered("a2", member.incarnation, 1, None),
+        }[kind]
+
+    with pytest.raises(ValueError, match="of a2 is refused: it is a day ahead of the clock here"):
+        machine.receive(said(11), "a3", 11.0)
+    assert machine._election.view.member("a2").incarnation == 1000
+    machine.receive(said(10), "a3", 11.0)  # since it began, it may have been started so often

@@ -82,3 +82,13 @@ def test_so_many_senders_are_known_and_no_more():
         assert other.read(again) is not None
         assert other.read(again) is None  # who speaks is not forgotten
     assert len(other._seen) <= SENDERS
+
+
+def test_an_incarnation_ahead_of_the_clock_is_refused_and_shuts_nobody_out(caplog):
+    """Or one datagram would have all others of its sender taken for former ones."""
+    heard = []
+    group = Group(of("a2"), lambda *given: heard.append(given), "239.17.4.71", 17473)
+    group.datagram_received(of("a1", incarnation=10**6).write(Goodbye("lie")), ("127.0.0.1", 1))
+    group.datagram_received(of("a1").write(Goodbye("x")), ("127.0.0.1", 1))
+    assert heard == [("a1", Goodbye("x"))]
+    assert "the incarnation 1000000 of a1 is refused: it is a day ahead of the clock" in caplog.text
