@@ -10,6 +10,9 @@ from typing import Final
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """A peer whose machine is gone is noticed after two minutes."""
 
+OTHER_FILES: Final = 100
+"""Files that a process may have open beside its connections."""
+
 
 def bound(host: str, port: int) -> socket.socket:
     """A TCP socket at an address, to which nobody can connect before it listens.
@@ -73,3 +76,26 @@ def keep_alive(connection: socket.socket, takes_within: float) -> None:
         if hasattr(socket, name):  # as far as the system has it
             with suppress(OSError):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def make_room(connections: int) -> int:
+    """Have this process allowed to have so many connections, as far as the system lets it.
+
+    Returns
+    -------
+    int
+        How many files it may have open, where these are fewer than the connections need; or else 0.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return 0
+    needed = connections + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return 0
+    most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    return 0 if soft >= needed else soft

@@ -1,6 +1,8 @@
 """Sockets of servers and brokers: what they are bound to, and how an address is shown."""
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -52,3 +54,24 @@ def test_an_address_has_two_parts_and_brackets_only_beside_a_port():
         with pytest.raises(ValueError, match="is no address such as host:17470"):
             sockets.host_and_port(wrong)
     assert [sockets.bare(host) for host in ("[::1]", "::1", "[::1")] == ["::1", "::1", "[::1"]
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "asked", "told"),
+    [
+        (150, 700, 50, "0 150"),
+        (150, 700, 500, "0 600"),
+        (150, 700, 1000, "700 700"),
+        (150, 150, 500, "150 150"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
+def test_as_many_files_may_be_open_as_connections_need_or_it_is_told(soft, hard, asked, told):
+    """In a process of its own: a limit that was lowered cannot be raised again."""
+    program = (
+        "import resource; from rtfilter import sockets; one = resource.RLIMIT_NOFILE; "
+        f"resource.setrlimit(one, ({soft}, {hard})); "
+        f"print(sockets.make_room({asked}), resource.getrlimit(one)[0])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert ran.stdout.strip() == told, ran.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, closing
@@ -11,12 +12,15 @@ from rtfilter import sockets
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.running.broker_process import BrokerProcess
 from rtfilter.overlay.running.keys import Key, Role
+from rtfilter.overlay.running.links import BROKERS, STRANGERS
 from rtfilter.overlay.running.point_process import PointProcess
 from rtfilter.overlay.running.process import Process
 from rtfilter.overlay.running.settings import POINT, BrokerSettings, PointSettings, SettingsError
 from rtfilter.store.brokers import BrokerStore
 from rtfilter.store.database import engine
 from rtfilter.store.folder import locked
+
+_log = logging.getLogger(__name__)
 
 
 def run(
@@ -47,6 +51,16 @@ async def _run(
     key = Key.read(settings.key)
     if key.of(Role.BROKER) is None:
         raise SettingsError(f"{settings.key} holds the key of {key.role}s; this needs that of the network")
+    connections = BROKERS + STRANGERS
+    if isinstance(settings, BrokerSettings):
+        connections += settings.patience.clients
+    if most := sockets.make_room(connections):
+        _log.warning(
+            "this process may have %d files open, and %d connections need more; others are not taken then. "
+            "Raise the limit: ulimit -n, or LimitNOFILE of systemd",
+            most,
+            connections,
+        )
     async with AsyncExitStack() as stack:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         stack.enter_context(locked(settings.data))

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from processes import HEARTBEAT, Subscriber, processes
+from processes import HEARTBEAT, Processes, Subscriber, processes
 
 import postgresql
 from rtfilter.cli import broker, main
@@ -484,6 +484,13 @@ def test_processes_end_in_order_at_a_signal(tmp_path):
         assert network.end("a") == 0
         assert network.end("point") == 0
         assert (tmp_path / "a.log").read_text() == ""
+
+
+def test_a_process_with_too_few_open_files_says_so(tmp_path):
+    network = Processes(tmp_path)
+    network.start("point", prefix=("sh", "-c", 'ulimit -n 500; exec "$@"', "sh"))
+    assert network.end("point") == 0
+    assert "may have 500 files open, and 1100 connections need more" in network.log("point")
 
 
 def test_two_processes_do_not_share_a_folder(tmp_path, capsys):
