@@ -52,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  rtfilter broker publish trades trades.jsonl --at 127.0.0.1:17472 --name bob --key client.key\n"
         "  rtfilter broker map --at 127.0.0.1:17470 --key network.key --out tree.png\n"
         "  rtfilter broker cut paris --at 127.0.0.1:17472 --key network.key\n"
-        "  rtfilter broker heal paris --at 127.0.0.1:17472 --key network.key\n\n"
+        "  rtfilter broker heal paris --at 127.0.0.1:17472 --key network.key\n"
+        "  rtfilter broker switch event_forwarding --at 127.0.0.1:17470 --key network.key\n\n"
         "types.json holds the event types, the same at all brokers:\n"
         '  {"trades": {"symbol": "str", "price": "float"}}\n'
     )
@@ -80,7 +81,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for one in (cut, heal):
         one.add_argument("broker", metavar="BROKER", help="name of the other one")
         one.add_argument("--at", metavar="HOST:PORT", required=True, help="of the broker that is told")
-    for one in (mapped, cut, heal):
+    switched = action("switch", "have the network route by another strategy, while it runs")
+    switched.add_argument("strategy", metavar="STRATEGY", help="such as hybrid; see the page on brokers")
+    switched.add_argument(
+        "--at", metavar="HOST:PORT", required=True, help="of any broker, or of the rendezvous"
+    )
+    for one in (mapped, cut, heal, switched):
         one.add_argument("--key", metavar="FILE", required=True, type=some_path, help="of the network")
 
 
@@ -393,6 +399,28 @@ async def _cut(arguments: argparse.Namespace) -> int:
     return 0
 
 
+async def _switch(arguments: argparse.Namespace) -> int:
+    from rtfilter.overlay.running.client import asked
+    from rtfilter.overlay.running.client_messages import Switch
+    from rtfilter.overlay.running.map import survey
+
+    key, name = _read(arguments), arguments.strategy
+    found = await survey(arguments.at, key)
+    if found.root is None:
+        raise CommandError(f"no broker that {arguments.at} knows stands for the root; try again soon")
+    await asked(found.root.itself.address, key, Switch(name))
+    told = ""
+    while others := sorted(one for one, by in found.strategies.items() if by != name):
+        waits = f"waiting until all brokers route by {name}: {', '.join(others)} not yet"
+        if waits != told:
+            say(waits)
+        told = waits
+        await asyncio.sleep(0.2)
+        found = await survey(arguments.at, key)
+    say(f"all {len(found.brokers)} brokers that answer route by {name}")
+    return 0
+
+
 def _read(arguments: argparse.Namespace) -> Key:
     from rtfilter.overlay.running.keys import Key
 
@@ -408,4 +436,5 @@ _ACTIONS: dict[str, Callable[[argparse.Namespace], int | Coroutine[Any, Any, int
     "map": _map,
     "cut": _cut,
     "heal": _cut,
+    "switch": _switch,
 }

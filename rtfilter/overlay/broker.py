@@ -66,6 +66,10 @@ class Broker:
         """See `Router.publish`."""
         return self._routed(self.router.publish(client, type, event, now, id, attempt)[1], now)
 
+    def switch(self, strategy: str, now: float) -> list[Out]:
+        """See `Router.switch`."""
+        return self._routed(self.router.switch(strategy, now), now)
+
     # -- brokers -------------------------------------------------------------------------------------
 
     def linked(self, broker: str, now: float) -> list[Out]:

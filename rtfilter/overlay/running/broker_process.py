@@ -24,7 +24,13 @@ from rtfilter.overlay.membership import (
 from rtfilter.overlay.names import SubscriptionId
 from rtfilter.overlay.place import Place
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.running.client_messages import Description, Known, Welcome
+from rtfilter.overlay.running.client_messages import (
+    Describe,
+    Description,
+    Known,
+    Switch,
+    Welcome,
+)
 from rtfilter.overlay.running.client_work import Asked, Work
 from rtfilter.overlay.running.clients import Clients
 from rtfilter.overlay.running.datagrams import Datagrams, Group
@@ -196,6 +202,13 @@ class BrokerProcess(Process):
         else:
             name = RENDEZVOUS_POINT if peer.name == POINT else peer.name
             self._do(Work([], self.broker.receive(message, name, peer.cluster, now())))
+
+    def _administer(self, link: Link, message: Message) -> None:
+        if isinstance(message, Switch):
+            _log.info("the strategy of the network is to be %.60s", message.strategy)
+            self._do(Work([], self.broker.switch(message.strategy, now())))
+            message = Describe()
+        super()._administer(link, message)
 
     def _hear_datagram(self, sender: str, message: Message) -> None:
         if sender in self.board.refused:

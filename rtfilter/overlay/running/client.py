@@ -29,6 +29,7 @@ from rtfilter.overlay.running.client_messages import (
     Publish,
     Refused,
     Stored,
+    Switch,
     Waits,
     Want,
     Wanted,
@@ -380,15 +381,21 @@ async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
 
 
 @asynccontextmanager
-async def _administering(address: str, key: Key) -> AsyncIterator[tuple[Link, asyncio.Queue[Description]]]:
+async def _administering(
+    address: str, key: Key
+) -> AsyncIterator[tuple[Link, asyncio.Queue[Description | LinkError]]]:
     link = await joined(address, Hello(Role.BROKER, "administrator"), key, Codec(Description, Goodbye))
-    answers: asyncio.Queue[Description] = asyncio.Queue()
+    answers: asyncio.Queue[Description | LinkError] = asyncio.Queue()
 
     def hear(_: Link, message: Message) -> None:
         if isinstance(message, Description):
             answers.put_nowait(message)
 
-    hearing = asyncio.create_task(link.run(hear))
+    async def run() -> None:
+        await link.run(hear)
+        answers.put_nowait(LinkError(f"{address}: {link.why}"))
+
+    hearing = asyncio.create_task(run())
     try:
         yield link, answers
     finally:
@@ -396,12 +403,15 @@ async def _administering(address: str, key: Key) -> AsyncIterator[tuple[Link, as
         await hearing
 
 
-async def asked(address: str, key: Key, question: Describe | Cut | None = None) -> Description:
-    """How the broker at an address is, once it has done what it is told. Raises `LinkError`."""
+async def asked(address: str, key: Key, question: Describe | Cut | Switch | None = None) -> Description:
+    """How the broker at an address is, once it has done what it is told. Raises `LinkError`, where not."""
     async with _administering(address, key) as (link, answers):
         link.send(question or Describe())
         try:
             async with asyncio.timeout(WITHIN):
-                return await answers.get()
+                answer = await answers.get()
         except TimeoutError:
             raise LinkError(f"{address} does not answer within {WITHIN:g} seconds") from None
+        if isinstance(answer, LinkError):
+            raise answer
+        return answer

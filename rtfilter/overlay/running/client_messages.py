@@ -201,3 +201,9 @@ class Cut(Message, frozen=True):
 
     broker: str
     heal: bool = False
+
+
+class Switch(Message, frozen=True):
+    """Who administers wants the network to route by another strategy; for the root. Answered as `Cut`."""
+
+    strategy: str

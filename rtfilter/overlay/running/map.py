@@ -52,6 +52,17 @@ class Survey(NamedTuple):
                 return one
         return None
 
+    @property
+    def root(self) -> Description | None:
+        """Of those that have answered, the one that stands for the root."""
+        found = (one for one in self.brokers.values() if one.root and one.designated == one.itself.name)
+        return next(found, None)
+
+    @property
+    def strategies(self) -> dict[str, str]:
+        """By which strategy each broker that has answered routes."""
+        return {name: one.stats.get("router", {}).get("strategy", "") for name, one in self.brokers.items()}
+
     def tree(self) -> dict[str, list[str]]:
         """The clusters below each cluster; those without one above it are below the empty name.
 

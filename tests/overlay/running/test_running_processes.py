@@ -456,6 +456,42 @@ def test_alerts_arrive_though_the_root_is_killed(tmp_path):
         run(script)
 
 
+def test_the_strategy_is_changed_while_the_network_runs_and_events_go_on(tmp_path, capsys):
+    with processes(tmp_path, "--children", "2") as network:
+        for name in "abcd":
+            network.start(name)
+
+        def switch(name, at="point"):
+            told = ["--at", network.addresses[at], "--key", str(tmp_path / "network.key")]
+            return asyncio.to_thread(main, ["broker", "switch", name, *told])
+
+        async def script():
+            found = await network.whole(*"abcd")
+            root = found.root.itself.name
+            async with Subscriber(network.client("ann", "c")) as ann, network.client("bob", "d") as bob:
+                await ann.client.subscribe("trade", "x >= 0")
+                waiting = []
+                switching = asyncio.create_task(switch("event_forwarding"))
+                while not switching.done():
+                    waiting.append((await bob.start("trade", {"x": float(len(waiting))}))[1])
+                    await asyncio.sleep(0.02)
+                assert await switching == 0
+                assert "all 4 brokers that answer route by event_forwarding" in capsys.readouterr().err
+                found = await network.whole(*"abcd")
+                assert set(found.strategies.values()) == {"event_forwarding"}
+                assert await switch("flood") == 2
+                assert "unknown strategy 'flood'; choose one of" in capsys.readouterr().err
+                network.kill(root)
+                network.start(root)
+                await network.whole(*"abcd")
+                waiting.append((await bob.start("trade", {"x": float(len(waiting))}))[1])
+                await asyncio.wait_for(asyncio.gather(*waiting), 60)
+                assert sorted(ann.values) == list(map(float, range(len(waiting))))
+                assert await switch("rendezvous", at="b") == 0
+
+        run(script)
+
+
 def test_a_cut_link_is_gone_round(tmp_path):
     with processes(tmp_path, "--children", "2") as network:
         for name in "abcd":
