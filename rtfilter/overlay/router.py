@@ -34,7 +34,7 @@ from rtfilter.overlay.spreading import Spreading
 from rtfilter.overlay.strategies import strategy_of
 from rtfilter.overlay.strategies.port import Strategy
 from rtfilter.overlay.suspense import LOST, Suspense
-from rtfilter.overlay.switching import Switching
+from rtfilter.overlay.switching import Switched, Switching
 from rtfilter.overlay.table import Table
 from rtfilter.predicates.model import Predicate
 
@@ -120,6 +120,15 @@ class Router:
     def replica(self) -> Mapping[tuple[SubscriptionId, Connection], Entry]:
         """At a member: the designated broker's table, as this broker would have it in its place."""
         return self._spreading.replica
+
+    @property
+    def switched(self) -> Switched:
+        """How far the strategy was changed: to be kept for `resume`, whenever its `wave` is another one."""
+        return self._switching.switched
+
+    def resume(self, former: Switched) -> None:
+        """Go on where a former incarnation was, if this one is the root before it is anything else."""
+        self._switching.former = former
 
     @property
     def strategy(self) -> Strategy:

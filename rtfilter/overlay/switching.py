@@ -18,6 +18,9 @@ next root. With acknowledgements what is lost meanwhile is sent again, as always
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final, NamedTuple
+
+import msgspec
 
 from rtfilter.overlay.choosing import Load, choose
 from rtfilter.overlay.core import Core
@@ -25,7 +28,10 @@ from rtfilter.overlay.names import CLUSTER, Connection, Kind, link
 from rtfilter.overlay.place import Place
 from rtfilter.overlay.routing_messages import Answer, Wave
 from rtfilter.overlay.spreading import Spreading
-from rtfilter.overlay.strategies import STRATEGIES
+from rtfilter.overlay.strategies import STRATEGIES, strategy_of
+
+UNKEPT: Final = 1000
+"""More waves than a broker may have begun since one was kept."""
 
 
 class Stage(IntEnum):
@@ -39,6 +45,24 @@ class Stage(IntEnum):
     """As before."""
     USE = 3
     """From here on events are routed by the new one."""
+
+
+class Switched(NamedTuple):
+    """How far the strategy was changed.
+
+    Attributes
+    ----------
+    first : str
+        The strategy by which the broker was started.
+    wave : Wave
+        The last one.
+    used : str
+        The strategy by which events were routed that clients published.
+    """
+
+    first: str
+    wave: Wave
+    used: str
 
 
 class Switching:
@@ -56,6 +80,15 @@ class Switching:
         self._answers: dict[Connection, Load] = {}
         self._answered = True
         self._begun = float("-inf")
+        self._first = core.strategy.name
+        self.former: Switched | None = None
+
+    @property
+    def switched(self) -> Switched:
+        """What an incarnation that follows has to know, should it be the root at once."""
+        if self.former is not None and not self.wave.number:
+            return self.former
+        return Switched(self._first, self.wave, self._core.strategy.name)
 
     # -- at the root ---------------------------------------------------------------------------------
 
@@ -115,6 +148,9 @@ class Switching:
         core, wave = self._core, self.wave
         if not core.at.leads:
             return
+        if core.at.root and not wave.number and self.former is not None:
+            self._resume(self.former)
+            return
         took_over = not old.leads
         if core.at.root and not (old.root and old.leads) and (wave.stage or not self._answered):
             self._begin(Stage(wave.stage), wave.epoch, wave.strategy)
@@ -129,6 +165,21 @@ class Switching:
                 core.send(CLUSTER, wave)
         self._answered = self._answered and old.parent == core.at.parent
         self._look()
+
+    def _resume(self, former: Switched) -> None:
+        """Go on as the root where a former incarnation was, in time before another one took its place.
+
+        Whatever that has begun since it was kept has a lower number than what is begun now.
+        """
+        if former.first != self._first:
+            return  # all brokers were started with another strategy since
+        core, wave = self._core, former.wave
+        core.strategies, core.epoch = {wave.epoch: strategy_of(wave.strategy)}, wave.epoch
+        if wave.stage in (Stage.PREPARE, Stage.SETTLE):
+            core.epoch -= 1
+            core.strategies[core.epoch] = strategy_of(former.used)
+        self.wave = msgspec.structs.replace(wave, number=wave.number + UNKEPT)
+        self._begin(Stage(wave.stage), wave.epoch, wave.strategy)
 
     def _apply(self, wave: Wave) -> None:
         core = self._core

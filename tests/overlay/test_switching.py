@@ -85,6 +85,48 @@ def test_the_next_root_ends_what_the_former_one_began() -> None:
     assert all(len(router.table) == 1 for router in network.routers.values())
 
 
+@pytest.mark.parametrize("arrived", [0, 4, 8, 12, 16, 100])
+@pytest.mark.parametrize("name", ["event_forwarding", "profile_forwarding", "rendezvous"])
+def test_a_root_that_is_started_again_at_once_goes_on_where_it_was(name: str, arrived: int) -> None:
+    """Nobody has taken its place; by the strategy it was started with it would lose what it acknowledges."""
+    tree = Tree({"a": "", "b": "a", "c": "a"})
+    make = partial(Router, types=TYPES, strategy="hybrid", grace=5.0)
+    network = Network(tree, make=partial(make, incarnation=1))
+    network.wait(5)
+    network.subscribe("b/s", "trade", "x > 0")
+    network.run()
+    network.take("a", network.routers["a"].switch(name, network.now))
+    network.run(arrived)
+    kept = network.routers["a"].switched
+    network.lose("a")
+    for one in "bc":
+        network.move(one, tree.place(one)._replace(parent="", links={}))
+    network.run()
+    root = network.routers["a"] = make("a", incarnation=2)
+    root.resume(kept)
+    network.settle()
+    network.wait(6)
+    network.wait(6)
+    assert {router.strategy.name for router in network.routers.values()} == {name}
+    assert network.publish("a", "trade", {"x": 1.0}) not in network.received["b/s"]
+    network.run()
+    assert len(network.received["b/s"]) == 1
+    network.take("a", root.switch("hybrid", network.now))
+    network.run()
+    assert {router.strategy.name for router in network.routers.values()} == {"hybrid"}
+
+
+def test_what_was_kept_under_another_first_strategy_is_not_gone_on_with() -> None:
+    network = Network(Tree({"a": ""}), "hybrid")
+    network.take("a", network.routers["a"].switch("rendezvous", network.now))
+    kept = network.routers["a"].switched
+    network.lose("a")
+    network.routers["a"] = Router("a", 2, TYPES, "event_forwarding")
+    network.routers["a"].resume(kept)
+    network.settle()
+    assert network.routers["a"].strategy.name == "event_forwarding"
+
+
 def test_only_the_root_switches_one_at_a_time() -> None:
     network = Network(Tree({"a": "", "b": "a"}), "hybrid")
     with pytest.raises(ValueError, match="only the root"):

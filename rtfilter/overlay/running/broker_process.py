@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker import Broker, Out
@@ -42,6 +44,7 @@ from rtfilter.overlay.running.metrics import BrokerMetrics, Delays, Snapshot, on
 from rtfilter.overlay.running.process import Process, now
 from rtfilter.overlay.running.settings import POINT, BrokerSettings, SettingsError, host_and_port
 from rtfilter.overlay.sending import Message, Send
+from rtfilter.overlay.switching import Switched
 from rtfilter.store.brokers import BrokerStore, Memory
 from rtfilter.watch.metrics import serve
 
@@ -83,7 +86,8 @@ class BrokerProcess(Process):
             message=settings.message,
         )
         super().__init__(settings, hello, key, store)
-        self._term = int.from_bytes(store.memory() or b"", "big")
+        memory = store.memory() or bytes(8)
+        self._term = int.from_bytes(memory[:8], "big")
         router = Router(
             settings.name,
             store.incarnation,
@@ -94,6 +98,9 @@ class BrokerProcess(Process):
             choose_every=settings.choose_every,
             slack=settings.slack,
         )
+        if memory[8:]:
+            router.resume(msgspec.msgpack.decode(memory[8:], type=Switched))
+        self._wave = router.switched.wave
         self.membership = Membership(
             Contact(settings.name, settings.home, address),
             settings.times,
@@ -237,10 +244,12 @@ class BrokerProcess(Process):
         self._tell(place)
         if len(self.clients.publications.delays) > DELAYS:  # nobody asks for metrics
             self._delays.counted(self.clients.publications.delays)
-        if self.membership.term != self._term:
-            self._term = self.membership.term
+        switched = self.broker.router.switched
+        if self.membership.term != self._term or switched.wave is not self._wave:
+            self._term, self._wave = self.membership.term, switched.wave
             kept = partial(self._term_kept, self._term)
-            self.keeper.keep(Job([Memory(self._term.to_bytes(8, "big"))], kept))
+            more = msgspec.msgpack.encode(switched) if switched.wave.number else b""
+            self.keeper.keep(Job([Memory(self._term.to_bytes(8, "big") + more)], kept))
         if work.changes:
             self.keeper.keep(Job(work.changes))
         for asked in work.asked:

@@ -167,3 +167,22 @@ def test_a_client_knows_how_long_its_broker_takes_events_and_conditions(tmp_path
                 await arrived
 
     assert asyncio.run(ran(tmp_path, lambda process: None, visit, message=5000)) == 0
+
+
+def test_the_strategy_that_was_changed_to_is_kept_for_the_next_start(tmp_path):
+    kept = []
+
+    def change(process):
+        process.broker.router.place(process.membership.place._replace(designated="a", root=True), 0.0)
+        process._do(Work([], process.broker.switch("rendezvous", 0.0)))
+        kept.extend(change.data for job in process.keeper._waiting for change in job.changes)
+        process.end()
+
+    assert asyncio.run(ran(tmp_path, change)) == 0
+    store = Store()
+    store.memory = lambda: kept[-1]
+    settings = BrokerSettings(key=tmp_path, data=tmp_path, types=tmp_path, name="a", rendezvous="here:9")
+    later = BrokerProcess(settings, {"trade": Schema({"x": float})}, KEY, store, "here:9")
+    assert later.broker.router.switched.wave.strategy == "rendezvous"
+    later.broker.router.place(later.membership.place._replace(designated="a", root=True), 0.0)
+    assert later.broker.router.strategy.name == "rendezvous"
