@@ -36,6 +36,8 @@ class Core:
     grace : float or None
         Seconds that what was lost is waited for, before it is forgotten; None: none are, and nothing is
         acknowledged.
+    longest : int
+        Most bytes of a message.
     table : Table
     at : Place
     now : float
@@ -52,8 +54,10 @@ class Core:
         types: Mapping[str, Schema],
         strategy: Strategy,
         grace: float | None,
+        longest: int = 2**24,
     ) -> None:
         self.name, self.incarnation, self.types, self.grace = name, incarnation, types, grace
+        self.longest = longest
         self._subscriptions = 0
         self.strategies, self.epoch = {0: strategy}, 0
         self.load = Load()

@@ -76,6 +76,8 @@ class Router:
     slack : float, optional
         With it neighbours are told one box for many near ones, of which at most this share is empty; see
         `rtfilter.overlay.merging`. That is beyond `covering`.
+    longest : int
+        Most bytes of a message: what is longer goes in parts.
     """
 
     def __init__(
@@ -88,11 +90,12 @@ class Router:
         grace: float | None = None,
         choose_every: float | None = None,
         slack: float | None = None,
+        longest: int = 2**24,
     ) -> None:
         if slack is not None and not 0 <= slack < 1:
             raise ValueError(f"slack is a share of a box, from 0 to below 1, not {slack!r}")
         self.name, self.incarnation = name, incarnation
-        self._core = Core(name, incarnation, types, strategy_of(strategy), grace)
+        self._core = Core(name, incarnation, types, strategy_of(strategy), grace, longest)
         self._suspense = Suspense(self._core)
         self._spreading = Spreading(self._core, self._suspense, covering, slack)
         self._acknowledging = Acknowledging(self._core)

@@ -24,7 +24,9 @@ from rtfilter.overlay.sending import Message
 from rtfilter.overlay.suspense import LOST, Suspense
 
 PART: Final = 256
-"""Most subscriptions of one message."""
+"""Most subscriptions in a message."""
+BESIDE: Final = 1000
+"""Most bytes of a subscription beside its condition: its id, and the names of its type and connection."""
 
 T = TypeVar("T")
 
@@ -149,7 +151,7 @@ class Spreading:
         """Tell the designated broker all that the clients of a member want."""
         core = self._core
         own = [entry.subscription for entry in core.table] if core.shared else []
-        for message in _in_messages(own, ask, certain):
+        for message in self._in_messages(own, ask, certain):
             core.send(CLUSTER, message)
 
     def take_confirm(self, message: Confirm, source: Connection) -> None:
@@ -258,7 +260,13 @@ class Spreading:
             self._core.send(link(cluster), message)
 
     def _tell_all(self, cluster: str, ask: bool, certain: bool = False) -> None:
-        self._tell(cluster, _in_messages(list(self._told[cluster].sent()), ask, certain))
+        self._tell(cluster, self._in_messages(list(self._told[cluster].sent()), ask, certain))
+
+    def _in_messages(
+        self, content: Sequence[Subscription], ask: bool, certain: bool
+    ) -> Iterator[Subscriptions]:
+        for part, first, last in _parts(content, content, self._core.longest):
+            yield Subscriptions(tuple(part), first, last, ask and last, certain)
 
     # -- the cluster ---------------------------------------------------------------------------------
 
@@ -311,7 +319,9 @@ class Spreading:
             for subscription, connection in self._core.table
             if connection != LOST
         ]
-        for part, first, last in _parts(entries):
+        for part, first, last in _parts(
+            entries, [entry.subscription for entry in entries], self._core.longest
+        ):
             self._replicate(Replica(tuple(part), first, last))
 
     def _seen_by_others(self, connection: Connection) -> Connection:
@@ -336,15 +346,19 @@ def _is_local(connections: Iterable[Connection]) -> bool:
     return any(connection.kind is Kind.CLIENT for connection in connections)
 
 
-def _parts(content: Sequence[T]) -> Iterator[tuple[Sequence[T], bool, bool]]:
-    """Cut content up for several messages: each part, and whether it is the first and the last one."""
-    starts = range(0, max(len(content), 1), PART)
-    for start in starts:
-        yield content[start : start + PART], start == 0, start == starts[-1]
+def _parts(
+    content: Sequence[T], subscriptions: Sequence[Subscription], longest: int
+) -> Iterator[tuple[Sequence[T], bool, bool]]:
+    """Cut content up for several messages: each part, and whether it is the first and the last one.
 
-
-def _in_messages(
-    content: Sequence[Subscription], ask: bool, certain: bool = False
-) -> Iterator[Subscriptions]:
-    for part, first, last in _parts(content):
-        yield Subscriptions(tuple(part), first, last, ask and last, certain)
+    `subscriptions` are those in the content, one each. A part is as long as a message may be, or one alone.
+    """
+    starts, size = [0], 0
+    for number, one in enumerate(subscriptions):
+        added = BESIDE + len(one.condition.encode())
+        size += added
+        if number > starts[-1] and (number == starts[-1] + PART or size > longest):
+            starts.append(number)
+            size = added
+    for start, end in zip(starts, [*starts[1:], len(content)], strict=True):
+        yield content[start:end], start == 0, end == len(content)

@@ -97,6 +97,7 @@ class BrokerProcess(Process):
             grace=settings.grace,
             choose_every=settings.choose_every,
             slack=settings.slack,
+            longest=settings.message,
         )
         if memory[8:]:
             router.resume(msgspec.msgpack.decode(memory[8:], type=Switched))

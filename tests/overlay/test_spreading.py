@@ -1,0 +1,57 @@
+"""What brokers tell each other of subscriptions when they are linked, in messages of a bounded length."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from overlay.networks import TYPES, Network, Tree
+from rtfilter.overlay.router import Router
+from rtfilter.overlay.routing_messages import Replica, Subscriptions
+from rtfilter.overlay.sending import Send
+
+LONGEST = 20_000
+
+
+class Counting(Network):
+    """Notes what tells all subscriptions."""
+
+    sent: tuple[Subscriptions | Replica, ...] = ()
+
+    def take(self, broker: str, sends: list[Send]) -> None:
+        """Note it."""
+        self.sent = (
+            *self.sent,
+            *(one.message for one in sends if isinstance(one.message, Subscriptions | Replica)),
+        )
+        super().take(broker, sends)
+
+
+@pytest.mark.parametrize("length", [0, 1000, 6000])
+def test_many_or_long_conditions_go_in_messages_that_a_neighbour_takes(length: int) -> None:
+    """Else it would end the link, which would be made anew, and tell them again, for ever."""
+    make = partial(Router, incarnation=1, types=TYPES, strategy="profile_forwarding", longest=LONGEST)
+    tree = Tree({"a": "", "b": "a"}, {"a": ("a1", "a2")})
+    network = Counting(tree, make=make)
+    for number in range(30):
+        excluded = ", ".join(str(one) for one in range(10_000, 10_000 + length // 3))
+        network.subscribe("a1/s", "trade", f"x > {number}" + (f" AND y IN ({excluded})" if length else ""))
+    network.run()
+    network.sent = ()
+    network.lose("b")
+    network.lose("a2")
+    network.move("a1", tree.place("a1")._replace(links={}, members=frozenset({"a1"})))
+    for broker in ("a2", "b"):
+        network.routers[broker] = make(broker)
+    network.settle()
+    assert len(network.tables()["b"]) == 30
+    assert len(network.routers["a2"].replica) == 30
+    assert all(len(msgspec.msgpack.encode(one)) <= LONGEST for one in network.sent)
+    for name, kind in (("subscriptions", Subscriptions), ("entries", Replica)):
+        told = [one for one in network.sent if isinstance(one, kind) and getattr(one, name)]
+        assert length == 0 or len(told) > 1
+        assert (told[0].first, told[-1].last) == (True, True)
+        assert all(later.first == former.last for former, later in pairwise(told))
