@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import Semaphore, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rtfilter.cli.arguments import port, positive, some_path
@@ -330,23 +330,29 @@ class _Sent(NamedTuple):
 async def _read_beside(frames: Iterator[T]) -> AsyncIterator[T]:
     """Read in another thread, while others go on; it may be given up while it waits for input."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[T | Exception | None] = asyncio.Queue(2)
+    queue: asyncio.Queue[T | Exception | None] = asyncio.Queue()
+    room = Semaphore(2)
+
+    def give(what: T | Exception | None) -> None:
+        with suppress(RuntimeError):  # nobody waits for it any more
+            loop.call_soon_threadsafe(queue.put_nowait, what)
 
     def read() -> None:
         end: Exception | None = None
         try:
             for frame in frames:
-                asyncio.run_coroutine_threadsafe(queue.put(frame), loop).result()
+                room.acquire()
+                give(frame)
         except Exception as error:
             end = error
-        with suppress(RuntimeError):  # nobody waits for it any more
-            asyncio.run_coroutine_threadsafe(queue.put(end), loop)
+        give(end)
 
     Thread(target=read, daemon=True).start()
     while (found := await queue.get()) is not None:
         if isinstance(found, Exception):
             raise found
         yield found
+        room.release()
 
 
 @asynccontextmanager

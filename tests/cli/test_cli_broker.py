@@ -1,0 +1,26 @@
+"""What the commands of brokers do beside their brokers."""
+
+import asyncio
+import gc
+from threading import Event
+
+from rtfilter.cli import broker
+
+
+def test_reading_events_may_be_given_up_while_it_waits_for_input():
+    given_up, read_on = Event(), Event()
+
+    def frames():
+        yield 1
+        given_up.wait(10)
+        yield 2
+        read_on.set()
+
+    async def first():
+        async for frame in broker._read_beside(frames()):
+            return frame
+
+    assert asyncio.run(first()) == 1
+    given_up.set()
+    assert read_on.wait(10)
+    gc.collect()  # what nobody has waited for would be told of here
