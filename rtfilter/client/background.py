@@ -17,25 +17,35 @@ class Background:
     """Runs coroutines in another thread. The thread does not keep the program from ending."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._made: Future[asyncio.AbstractEventLoop] = Future()
         self._thread = threading.Thread(target=self._run, name="rtfilter client", daemon=True)
         self._lock, self._closed = threading.RLock(), False
         try:
             self._thread.start()
-        except BaseException:  # interrupted
+            self._made.result()
+        except BaseException:  # interrupted, or too many files are open
             self.close()
             raise
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
+        with self._lock:
+            if self._closed:  # whoever asked for it was interrupted
+                return
+            try:
+                loop = asyncio.new_event_loop()  # here, where no interrupt leaves half of it open
+            except BaseException as error:
+                self._made.set_exception(error)
+                return
+            self._made.set_result(loop)
+        asyncio.set_event_loop(loop)
         try:
-            self._loop.run_forever()
+            loop.run_forever()
         finally:
-            left = asyncio.all_tasks(self._loop)
+            left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-            self._loop.close()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.close()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run it there.
@@ -47,7 +57,7 @@ class Background:
         """
         with self._lock:
             if not self._closed:
-                return asyncio.run_coroutine_threadsafe(work, self._loop)
+                return asyncio.run_coroutine_threadsafe(work, self._made.result())
         work.close()
         raise ClosedError("the client is disconnected")
 
@@ -73,6 +83,8 @@ class Background:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._loop.call_soon_threadsafe(self._loop.stop)
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
+                if self._made.done() and not self._made.exception():
+                    loop = self._made.result()
+                    loop.call_soon_threadsafe(loop.stop)
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(5)

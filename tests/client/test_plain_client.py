@@ -1,5 +1,7 @@
 """The client without asyncio, and the one with futures."""
 
+import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -20,6 +22,7 @@ from rtfilter.client import (
     connect_plain,
     get_client,
 )
+from rtfilter.client.background import Background
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +143,35 @@ def test_interrupts_at_any_moment_leave_nothing_behind():
         with connect_plain(server.url, user="ann") as client:
             list(client.deliveries(timeout=0.05))
         assert server.pending("ann") == {}
+
+
+def test_an_interrupt_while_the_loop_is_made_leaves_none_open(monkeypatch):
+    made, new = [], asyncio.new_event_loop
+
+    def interrupted():
+        made.append(new())
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        return made[0]
+
+    monkeypatch.setattr(asyncio, "new_event_loop", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Background()
+        assert made[0].is_closed()
+    finally:
+        made[0].close()
+    assert threads() == []
+
+
+def test_no_thread_is_left_where_no_loop_can_be_made(monkeypatch):
+    def full():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", full)
+    with pytest.raises(OSError, match="Too many open files"):
+        Background()
+    assert threads() == []
 
 
 # -- futures -----------------------------------------------------------------------------------------------
