@@ -243,6 +243,7 @@ def test_others_see_their_own_numbers_and_may_try(guarded, visit):
 
 def test_a_token_that_is_good_no_more_ends_it(guarded, visit):
     page = visit(guarded)
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()  # so that nothing is under way
     page.evaluate("sessionStorage.setItem('rtfilter.authorization', 'Bearer rtf_gone')")
     page.reload()
     expect(page.locator("#sign-in-error")).not_to_have_text("")
