@@ -42,6 +42,8 @@ LONG = 0.02
 """Seconds that a change may take: a matcher that is built anew for one, longer than that, is for none."""
 FIRST_COST = 0.02
 """Seconds that the first trial is expected to take."""
+PASSES = 4
+"""How often a trial matches its batches by both matchers, at least."""
 AGAIN = 4.0
 """After a round that moved nothing, the next one comes when so many times as much has been matched in all."""
 GROWN = 1.5
@@ -439,7 +441,7 @@ class MatcherChooser(Recorder):
             self._drop(now, why)
         else:
             now.of = _size(trial.of * STEP, self._count)
-            now.cost = trial.seconds + max(now.of / trial.of - 1, 0) * trial.build
+            now.cost = trial.seconds + max(now.of / trial.of - 1, 0) * _growing(trial)
 
     def _hope(self, of: int) -> float:
         """The largest logarithm of a ratio in a sample of so many with which it is tried further."""
@@ -517,6 +519,12 @@ def _size(wanted: int, count: int) -> int:
     """Subscriptions of a trial: at least `SAMPLE`, and all where that is no more than twice as many."""
     wanted = max(wanted, SAMPLE)
     return count if count <= 2 * wanted else wanted
+
+
+def _growing(trial: Trial) -> float:
+    """Seconds of a trial that grow with its subscriptions: to build, and to match as often as it must."""
+    one_pass = {pair.size_class: pair.own + pair.other for pair in trial.pairs}
+    return trial.build + PASSES * sum(one_pass.values())
 
 
 class _Times:

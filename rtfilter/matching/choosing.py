@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from rtfilter.adaptive import MatcherChooser
-from rtfilter.adaptive.matchers import Content, Move, Pair, Trial, Try
+from rtfilter.adaptive.matchers import PASSES, Content, Move, Pair, Trial, Try
 from rtfilter.adaptive.sizes import powers_of_two
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.schema import Schema
@@ -44,8 +44,8 @@ BLOCK, AT_ONCE = 64, 2048
 """Subscriptions of a sample that lie together, and that are read in one turn."""
 LOOKED_AT = 1024
 """Subscriptions whose kind is looked at."""
-PASSES, MOST_PASSES, SPENT = 4, 25, 0.02
-"""How often kept batches are matched by both, at least; at most; and seconds after which that is enough."""
+MOST_PASSES, SPENT = 25, 0.02
+"""How often kept batches are matched by both, at most; and seconds after which that is enough."""
 SLOW = 8.0
 """A candidate that takes so many times as long at first is matched once only."""
 
