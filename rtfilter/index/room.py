@@ -61,6 +61,11 @@ class Growing:
             self._array = larger
         return self._array[self.used : self.used + rows]
 
+    def put(self, rows: AnyArray) -> None:
+        """Let rows arrive."""
+        self.room(len(rows))[:] = rows
+        self.used += len(rows)
+
     @property
     def content(self) -> AnyArray:
         """What has arrived; holds no more than twice its memory."""

@@ -8,17 +8,22 @@ over until half of all are, then everything is built anew.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.index.room import Growing
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Takes
 from rtfilter.matchers.rows import BoxMatcher, Found, grouped
 from rtfilter.results import Hits
+
+PIECE: Final = 1 << 18
+"""Hits, about, of the events that are matched at once: so many stay in the cache until they are ids."""
 
 
 class Structure(Protocol):
@@ -51,6 +56,7 @@ class LayeredMatcher(BoxMatcher):
         super().__init__(schema)
         self._used = self._live = 0  # rows, and those of them that are alive
         self._layers: list[_Layer] = []
+        self._hits_per_event = 1.0  # lately
 
     @abstractmethod
     def _build(self, low: FloatArray, high: FloatArray) -> Structure:
@@ -106,8 +112,30 @@ class LayeredMatcher(BoxMatcher):
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
         """See `Matcher`."""
-        count = len(events)
-        found = [layer.structure.search(events.points) for layer in self._layers]
+        points = events.points
+        size = self._affordable(len(points))
+        first = self._match(points[:size])
+        if size == len(points):
+            return first
+        ids, parts = Growing(first.ids, len(points) / size), [_but_ids(first)]
+        while size < len(points):
+            last = size + self._affordable(len(points) - size)
+            part = self._match(points[size:last])
+            ids.put(part.ids)
+            parts.append(_but_ids(part))
+            size = last
+        counts, exact, visits = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return Hits(
+            np.concatenate([[0], np.cumsum(counts)]), ids.content, None if exact.all() else exact, visits
+        )
+
+    def _affordable(self, events: int) -> int:
+        """How many of so many events to match at once."""
+        return min(events, max(1, int(PIECE / self._hits_per_event)))
+
+    def _match(self, points: FloatArray) -> Hits:
+        count = len(points)
+        found = [layer.structure.search(points) for layer in self._layers]
         work = sum((one.work for one in found), np.zeros(count, np.int64))
         if len(found) == 1:
             offsets, rows = found[0].offsets, found[0].rows + self._layers[0].first
@@ -115,6 +143,7 @@ class LayeredMatcher(BoxMatcher):
             offsets, rows = _merged(found, [layer.first for layer in self._layers], count)
         if self._live < self._used:
             offsets, rows = _kept(offsets, rows, self._rows.alive[rows])
+        self._hits_per_event = max(1.0, len(rows) / max(count, 1))
         return self._hits(offsets, rows, work)
 
     def workload(self, events: EventTable) -> IntArray:
@@ -134,6 +163,12 @@ class LayeredMatcher(BoxMatcher):
             "bytes": structures + self._rows.nbytes(self._used),
             "unit": self.unit,
         }
+
+
+def _but_ids(hits: Hits) -> tuple[IntArray, NDArray[np.uint8], IntArray]:
+    """Hits of each event, whether each is exact, and visits."""
+    exact = np.ones(len(hits.ids), np.uint8) if hits.exact is None else hits.exact
+    return np.diff(hits.offsets), exact, hits.visits
 
 
 def _merged(found: list[Found], firsts: list[int], count: int) -> tuple[IntArray, IntArray]:
