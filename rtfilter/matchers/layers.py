@@ -25,6 +25,8 @@ from rtfilter.results import Hits
 PIECE: Final = 1 << 18
 """Hits, about, of the events that are matched at once: so many stay in the cache until they are ids."""
 
+_NO_IDS: Final = np.empty(0, np.int64)
+
 
 class Structure(Protocol):
     """What a layer is searched by: built of boxes, their rows the answer."""
@@ -117,17 +119,19 @@ class LayeredMatcher(BoxMatcher):
         first = self._match(points[:size])
         if size == len(points):
             return first
-        ids, parts = Growing(first.ids, len(points) / size), [_but_ids(first)]
+        ids, parts = Growing(first.ids, len(points) / size), [first._replace(ids=_NO_IDS)]
         while size < len(points):
             last = size + self._affordable(len(points) - size)
             part = self._match(points[size:last])
             ids.put(part.ids)
-            parts.append(_but_ids(part))
+            parts.append(part._replace(ids=_NO_IDS))
             size = last
-        counts, exact, visits = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        return Hits(
-            np.concatenate([[0], np.cumsum(counts)]), ids.content, None if exact.all() else exact, visits
-        )
+        counts = np.concatenate([np.diff(part.offsets) for part in parts])
+        exact = None
+        if any(part.exact is not None for part in parts):
+            exact = np.concatenate([_flags(part) for part in parts])
+        visits = np.concatenate([part.visits for part in parts])
+        return Hits(np.concatenate([[0], np.cumsum(counts)]), ids.content, exact, visits)
 
     def _affordable(self, events: int) -> int:
         """How many of so many events to match at once."""
@@ -138,7 +142,7 @@ class LayeredMatcher(BoxMatcher):
         found = [layer.structure.search(points) for layer in self._layers]
         work = sum((one.work for one in found), np.zeros(count, np.int64))
         if len(found) == 1:
-            offsets, rows = found[0].offsets, found[0].rows + self._layers[0].first
+            offsets, rows = found[0].offsets, found[0].rows  # of the first layer, which begins with row 0
         else:
             offsets, rows = _merged(found, [layer.first for layer in self._layers], count)
         if self._live < self._used:
@@ -165,10 +169,8 @@ class LayeredMatcher(BoxMatcher):
         }
 
 
-def _but_ids(hits: Hits) -> tuple[IntArray, NDArray[np.uint8], IntArray]:
-    """Hits of each event, whether each is exact, and visits."""
-    exact = np.ones(len(hits.ids), np.uint8) if hits.exact is None else hits.exact
-    return np.diff(hits.offsets), exact, hits.visits
+def _flags(hits: Hits) -> NDArray[np.uint8]:
+    return np.ones(hits.offsets[-1], np.uint8) if hits.exact is None else hits.exact
 
 
 def _merged(found: list[Found], firsts: list[int], count: int) -> tuple[IntArray, IntArray]:
