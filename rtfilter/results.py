@@ -27,6 +27,13 @@ class Hits(NamedTuple):
     visits: IntArray
     """int64 (n,): operations per point; for the R*-tree nodes visited."""
 
+    @classmethod
+    def joined(cls, parts: Sequence[Hits], ids: IntArray, exact: NDArray[np.uint8] | None) -> Hits:
+        """Of the points of several searches, in turn; `ids` and `exact` are those of all of them."""
+        counts = np.concatenate([np.diff(part.offsets) for part in parts])
+        visits = np.concatenate([part.visits for part in parts])
+        return cls(np.concatenate([[0], np.cumsum(counts)]), ids, exact, visits)
+
     def only(self, wanted: BoolArray) -> Hits:
         """Some of them, by bool (hits,)."""
         kept = np.concatenate([[0], np.cumsum(wanted)])

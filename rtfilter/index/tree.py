@@ -340,13 +340,7 @@ class RStarTree:
             part = batch[start : start + size]
             parts.append(self._hits(descend.search_all, part, selection, first_only, ids=ids, exact=exact))
             start += size
-        counts = np.concatenate([np.diff(part.offsets) for part in parts])
-        return Hits(
-            np.concatenate([[0], np.cumsum(counts)]),
-            ids.content,
-            None if exact is None else exact.content,
-            np.concatenate([part.visits for part in parts]),
-        )
+        return Hits.joined(parts, ids.content, None if exact is None else exact.content)
 
     def _hits_of_one(self, point: FloatArray, first_only: bool) -> Hits:
         """`hits` of one point: its hits are together as they come, and most of the time is Python's."""

@@ -126,12 +126,10 @@ class LayeredMatcher(BoxMatcher):
             ids.put(part.ids)
             parts.append(part._replace(ids=_NO_IDS))
             size = last
-        counts = np.concatenate([np.diff(part.offsets) for part in parts])
         exact = None
         if any(part.exact is not None for part in parts):
             exact = np.concatenate([_flags(part) for part in parts])
-        visits = np.concatenate([part.visits for part in parts])
-        return Hits(np.concatenate([[0], np.cumsum(counts)]), ids.content, exact, visits)
+        return Hits.joined(parts, ids.content, exact)
 
     def _affordable(self, events: int) -> int:
         """How many of so many events to match at once."""
