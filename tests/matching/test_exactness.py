@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinds import TAKEN_OVER, TAKING_ALL
+from limits import sources_within
 from oracle import as_sets
-from predicate_cases import events, schemas, sources, truth
+from predicate_cases import events, schemas, truth
 from rtfilter import EventFilter, Schema
 from rtfilter.predicates import store
 from rtfilter.subscriptions import drafts
@@ -88,7 +89,7 @@ def test_numbers_compare_exactly(matcher, data):
 def test_explain_and_match_agree_on_conditions_and_patterns(matcher, data):
     """All types, operators, matchers of patterns and values, also of other types and missing."""
     types = data.draw(schemas())
-    drawn = data.draw(st.lists(sources(types), min_size=1, max_size=4))
+    drawn = data.draw(st.lists(sources_within(types), min_size=1, max_size=4))
     batch = data.draw(st.lists(events(types), min_size=1, max_size=4))
     filter = EventFilter(Schema(types), matcher=matcher)
     filter.subscribe_many([source for source, _ in drawn])

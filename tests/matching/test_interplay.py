@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from kinds import TAKING_ALL
+from limits import sources_within
 from oracle import as_sets, satisfied
-from predicate_cases import sources
-from rtfilter import AsyncFilter, EventFilter, Predicate, PredicateError, Schema, UnknownSubscriptionError
+from rtfilter import AsyncFilter, EventFilter, Predicate, Schema, UnknownSubscriptionError
 
 TYPES = {"x": float, "tags": str, "staff.name": str, "staff.pay": float}
 SCHEMA = Schema(TYPES)
@@ -36,16 +36,7 @@ PATTERNS = st.sampled_from(
 )  # fmt: skip
 
 
-def usable(source):
-    """Whether a subscription is within the limits."""
-    try:
-        Predicate.parse(source, SCHEMA)
-    except PredicateError:
-        return False
-    return True
-
-
-RULES = EXTRA | PATTERNS | sources(TYPES).map(lambda drawn: drawn[0]).filter(usable)
+RULES = EXTRA | PATTERNS | sources_within(TYPES).map(lambda drawn: drawn[0])
 TTL = st.none() | st.sampled_from([5, 20])
 NOTES = st.none() | st.fixed_dictionaries({"n": st.integers(0, 3)})
 

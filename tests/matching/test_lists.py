@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinds import TAKING_ALL
+from limits import sources_within
 from oracle import as_sets, satisfied
-from predicate_cases import sources
 from rtfilter import AsyncFilter, EventError, EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
-from rtfilter.errors import PredicateError
 from rtfilter.predicates.parse import parse
 
 TYPES = {"x": float, "d.a": int, "d.b": str, "d.e.f": int, "t": bool}
@@ -48,15 +47,6 @@ EVENTS = st.fixed_dictionaries(
 SCHEMA = Schema(TYPES)
 
 
-def fits(drawn: tuple) -> bool:
-    """Whether a subscription is within the limits."""
-    try:
-        parse(drawn[0], SCHEMA)
-    except PredicateError:
-        return False
-    return True
-
-
 PLANS = {"whole": FixedPlan(0, None), "groups": FixedPlan(1, 2), "single": FixedPlan(0, 1)}
 
 
@@ -64,7 +54,7 @@ PLANS = {"whole": FixedPlan(0, None), "groups": FixedPlan(1, 2), "single": Fixed
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_every_way_to_match_gives_what_the_choices_say(matcher, data):
-    drawn = data.draw(st.lists(sources(TYPES).filter(fits), min_size=1, max_size=6))
+    drawn = data.draw(st.lists(sources_within(TYPES), min_size=1, max_size=6))
     batch = data.draw(st.lists(EVENTS, min_size=1, max_size=5))
     plan = PLANS[data.draw(st.sampled_from(sorted(PLANS)))]
     filter = EventFilter(SCHEMA, matcher=matcher, controller=plan)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limits import sources_within
 from oracle import as_sets, subscribers
-from predicate_cases import events, schemas, sources
+from predicate_cases import events, schemas
 from rtfilter import EventFilter, Schema
 from rtfilter.matching import refine
 from rtfilter.predicates.comparison import Comparison
@@ -25,7 +26,7 @@ TYPES = {"a": float, "b": int, "s": str, "z": str, "t": datetime, "ok": bool}
 def test_hits_decided_together_are_those_of_the_predicates(many, data):
     types = data.draw(schemas())
     schema = Schema(types)
-    drawn = data.draw(st.lists(sources(types), min_size=1, max_size=5))
+    drawn = data.draw(st.lists(sources_within(types), min_size=1, max_size=5))
     batch = data.draw(st.lists(events(types), min_size=1, max_size=8))
     batch += batch[:2]
     target = EventFilter(schema)

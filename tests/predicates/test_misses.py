@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predicate_cases import events, schemas, sources
+from limits import sources_within
+from predicate_cases import events, schemas
 from rtfilter import EventFilter, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates import misses as module
@@ -40,7 +41,9 @@ def nearness(failing):
 def test_the_table_is_that_of_single_explanations(data):
     types = data.draw(schemas())
     schema = Schema(types)
-    predicates = [parse(data.draw(sources(types))[0], schema) for _ in range(data.draw(st.integers(1, 4)))]
+    predicates = [
+        parse(data.draw(sources_within(types))[0], schema) for _ in range(data.draw(st.integers(1, 4)))
+    ]
     batch = schema.read(data.draw(st.lists(events(types), max_size=4)) or [{}])
     rows = [batch.row(row) for row in range(len(batch))]
     limit = data.draw(st.integers(0, 12))

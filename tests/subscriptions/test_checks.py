@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limits import sources_within
 from oracle import as_sets
-from predicate_cases import events, schemas, sources
+from predicate_cases import events, schemas
 from rtfilter import EventFilter, Schema
 from rtfilter.predicates.parse import parse
 from rtfilter.subscriptions import checks
@@ -50,7 +51,7 @@ def truth(predicates, table, rows=None):
 def test_verdicts_are_those_of_the_predicates(data):
     types = data.draw(schemas())
     schema = Schema(types)
-    drawn = data.draw(st.lists(sources(types), min_size=1, max_size=6))
+    drawn = data.draw(st.lists(sources_within(types), min_size=1, max_size=6))
     predicates = {id * 2**40: parse(source, schema) for id, (source, _) in enumerate(drawn)}
     table = schema.read(data.draw(st.lists(events(types), min_size=1, max_size=6)))
     rows = np.array(data.draw(st.lists(st.sampled_from(range(len(table))), max_size=8)), np.int64)
