@@ -4,8 +4,8 @@ An entry of the log is *settled* when it is known whom it concerns. All up to `s
 may be known before others below them, since the shortest are searched first.
 
 What is pending is kept in rows, which are written once for many deliveries. A row is written anew when little
-is left of it. So what must be remembered as acknowledged is bounded by what is pending: it is above what is
-settled, or still in a row.
+is left of it. So what must be remembered as acknowledged is bounded by what is pending: it is still in a row,
+or above what the log has as settled, and would be told again after a restart.
 """
 
 from __future__ import annotations
@@ -216,8 +216,16 @@ class Backlog:
             passed.append(position)
         return self.acknowledge(passed)
 
-    def written(self, settled: int) -> Written:
-        """What is to be written now, and is taken as written from here on; `settled` as above."""
+    def written(self, settled: int, durable: int) -> Written:
+        """What is to be written now, and is taken as written from here on.
+
+        Parameters
+        ----------
+        settled : int
+            As above.
+        durable : int
+            What the log has as settled, at least. It may be less, since that is written last.
+        """
         rows: dict[int, Sequence[Held]] = {}
         for number in self._worn:
             left = [position for position in self._rows[number].positions if position in self.pending]
@@ -229,16 +237,16 @@ class Backlog:
             self._unwritten.clear()
             self._next_row += 1
         gone, self._gone = self._gone, []
-        return Written(self._mark(settled), rows, gone)
+        return Written(self._mark(settled, durable), rows, gone)
 
     def _row(self, number: int, positions: Sequence[int]) -> Sequence[Held]:
         self._note_row(number, positions)
         found = [self.pending[position] for position in positions]
         return [(one.position, one.subscriptions, one.ended) for one in found]
 
-    def _mark(self, settled: int) -> Mark:
+    def _mark(self, settled: int, durable: int) -> Mark:
         low = min(min(self.pending, default=settled + 1), settled + 1) - 1
         self._low = low = max(self._low, low)
         row_of = self._row_of
-        self._beyond = {at for at in self._beyond if at > low and (at > settled or at in row_of)}
+        self._beyond = {at for at in self._beyond if at > low and (at > durable or at in row_of)}
         return Mark(low, frozenset(self._beyond))

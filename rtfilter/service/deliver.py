@@ -159,6 +159,8 @@ class Deliver:
         self._changed: set[str] = set()  # users whose progress is not written
         self._round: dict[str, None] = {}  # of those that had changed when it began, the ones yet to write
         self._of_round = self._part = 0  # what was settled then; users of each part
+        self._given: int | None = None  # as settled, with the last progress
+        self._durable = 0  # what the log has as settled, at least
         self.full: set[str] = set()
         self._unwritten = Progress(None)  # what a failed transaction did not write
         self.counts: Counter[str] = Counter(delivered=0, redelivered=0, acknowledged=0, dropped=0, expired=0)
@@ -367,6 +369,8 @@ class Deliver:
             Of all users. Without it, of some, and of the others with the next ones: so it is never long.
             Only the last of such a round says what was settled when the round began.
         """
+        if self._given is not None:
+            self._durable = self._given
         if whole or not self._round:
             self._round, self._of_round = self._round | dict.fromkeys(self._changed), settled
             self._changed.clear()
@@ -378,12 +382,13 @@ class Deliver:
         for user in users:
             del self._round[user]
             self._changed.discard(user)
-            marks[user], new, emptied = self._backlogs[user].written(self._of_round)
+            marks[user], new, emptied = self._backlogs[user].written(self._of_round, self._durable)
             rows |= {(user, number): Row(user, number, held) for number, held in new.items()}
             gone += ((user, number) for number in emptied)
         for row in gone:
             rows.pop(row, None)
-        return Progress(None if self._round else self._of_round, marks, list(rows.values()), gone)
+        self._given = None if self._round else self._of_round
+        return Progress(self._given, marks, list(rows.values()), gone)
 
     def owes(self, user: str) -> bool:
         """Whether what a user has acknowledged is to be in a progress to come."""
@@ -391,5 +396,6 @@ class Deliver:
 
     def not_written(self, progress: Progress) -> None:
         """It could not be written; it comes with the next one."""
+        self._given = None
         self._round = dict.fromkeys(progress.marks) | self._round
         self._unwritten = Progress(None, {}, progress.rows, progress.gone)

@@ -73,6 +73,27 @@ def test_what_is_acknowledged_meanwhile_comes_with_the_part_of_its_user():
     assert not made.owes(late)
 
 
+def test_a_part_keeps_what_is_acknowledged_until_what_is_settled_is_written():
+    made = deliver_to(FEWEST + 1)
+    tell(made, 2, [0])
+    made.acknowledge("u0", [2])
+    first = made.progress(2, False)
+    assert (first.settled, first.marks["u0"]) == (None, Mark(0, frozenset({2})))
+    assert made.progress(3, False).settled == 2
+    made.acknowledge("u0", [])
+    assert made.progress(3, False) == (3, {"u0": Mark(0)}, [], [])
+
+
+def test_what_is_settled_counts_as_written_only_once_it_is():
+    made = deliver_to(1)
+    tell(made, 2, [0])
+    made.acknowledge("u0", [2])
+    for _ in range(3):
+        failed = made.progress(2, False)
+        assert (failed.settled, failed.marks) == (2, {"u0": Mark(0, frozenset({2}))})
+        made.not_written(failed)
+
+
 def test_a_part_that_was_not_written_comes_again_before_the_round_ends():
     made = deliver_to(FEWEST + 1)
     first = made.progress(1, False)
