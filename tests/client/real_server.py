@@ -4,10 +4,10 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import forks
 from rtfilter.service.doors.frames import Asked, Reader, Told, write
 
 HOME = Path(__file__).parents[2]
@@ -24,14 +24,11 @@ class RealServer:
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "rtfilter", "serve", "--data", str(self.folder / "data")),
-                *("--schema", str(self.folder / "ticks.json"), "--port", str(self.port)),
-                *("--tcp-port", str(self.tcp_port), *map(str, self.flags)),
-            ],
+        self.process = forks.python(
+            *("-m", "rtfilter", "serve", "--data", self.folder / "data"),
+            *("--schema", self.folder / "ticks.json", "--port", self.port),
+            *("--tcp-port", self.tcp_port, *self.flags),
             stdout=subprocess.PIPE,
-            text=True,
             env=ENVIRONMENT | self.variables,
         )
         while " at http" not in (line := self.process.stdout.readline()):

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +13,7 @@ import pytest
 from fake_server import RefusalError, served
 from real_server import ENVIRONMENT, RealServer, serving
 
+import forks
 from rtfilter.cli import FAILED, INTERRUPTED, PIPE_CLOSED, main
 from rtfilter.client import connect_plain
 
@@ -42,13 +42,9 @@ def asked(server, monkeypatch, capsys):
 
 
 def started(server, *arguments, **options):
-    return subprocess.Popen(
-        [sys.executable, "-m", "rtfilter", *arguments, "--url", server.url],
-        text=True,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        **options,
+    return forks.python(
+        *("-m", "rtfilter", *arguments, "--url", server.url),
+        **{"env": ENVIRONMENT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
     )
 
 

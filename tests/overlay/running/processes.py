@@ -4,11 +4,11 @@ import asyncio
 import json
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import forks
 from rtfilter.overlay.running.client import BrokerClient, asked
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.map import survey
@@ -40,14 +40,17 @@ class Processes:
         action = "rendezvous" if name == "point" else "run"
         port = self.addresses.get(name, ":0").rpartition(":")[2]
         program = [Path(__file__).with_name("full_disk.py"), self.full(name)]
-        command = [*prefix, sys.executable, *program, "broker", action, *given]
+        command = [*program, "broker", action, *given]
         command += ["--key", self.folder / "network.key", "--data", self.folder / name, "--port", port]
         command += ["--heartbeat", HEARTBEAT, "--log-level", "warning", "--host", host]
         if name != "point":
             command += ["--name", name, "--types", self.folder / "types.json", "--again", 0.4, "--grace", 5]
             command += ["--rendezvous", self.addresses["point"], *self._more, *last]
         with (self.folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=log, text=True)
+            streams = {"stdout": subprocess.PIPE, "stderr": log}
+            process = (
+                forks.new(*command, prefix=prefix, **streams) if prefix else forks.python(*command, **streams)
+            )
         self.running[name] = process
         line = process.stdout.readline()
         if not line:

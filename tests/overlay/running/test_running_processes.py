@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from processes import HEARTBEAT, Processes, Subscriber, processes
 
+import forks
 import postgresql
 from rtfilter.cli import broker, main
 from rtfilter.overlay.running.client import RefusedError, asked
@@ -106,9 +107,10 @@ def test_of_two_programs_of_one_name_the_later_has_it_and_the_other_says_why_it_
 
 def test_the_command_of_a_client_whose_name_is_taken_ends_and_says_why(pair):
     told = ["--name", "ann", "--at", pair.addresses["a"], "--key", str(pair.folder / "client.key")]
-    command = [sys.executable, "-m", "rtfilter", "broker", "subscribe", "trade", "x > 1", *told]
-    former = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert "subscribed" in former.stderr.readline()
+    command = ["-m", "rtfilter", "broker", "subscribe", "trade", "x > 1", *told]
+    former = forks.python(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while "subscribed" not in former.stderr.readline():
+        assert former.poll() is None
 
     async def script():
         async with pair.client("ann", "a") as later:
@@ -123,8 +125,8 @@ def test_the_command_of_a_client_whose_name_is_taken_ends_and_says_why(pair):
 def test_a_subscriber_that_is_told_to_end_leaves_in_order(pair):
     """Or a publisher would wait for it, as for a client that comes back."""
     told = ["--name", "eve", "--at", pair.addresses["a"], "--key", str(pair.folder / "client.key")]
-    command = [sys.executable, "-m", "rtfilter", "broker", "subscribe", "trade", "x > 1", *told]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = ["-m", "rtfilter", "broker", "subscribe", "trade", "x > 1", *told]
+    with forks.python(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         while "subscribed" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
@@ -193,13 +195,10 @@ def test_commands_subscribe_publish_and_draw(pair, tmp_path, capsys):
     key = ["--key", str(pair.folder / "client.key")]
     command = ["broker", "subscribe", "trade", "x > 3", "--count", "2", "--name", "ann", *key]
     command += ["--at", pair.addresses["b"]]
-    subscriber = subprocess.Popen(
-        [sys.executable, "-m", "rtfilter", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert "subscribed" in subscriber.stderr.readline()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    subscriber = forks.python("-m", "rtfilter", *command, **pipes)
+    while "subscribed" not in subscriber.stderr.readline():
+        assert subscriber.poll() is None
     published = ["broker", "publish", "trade", str(tmp_path / "events.jsonl"), "--name", "bob", *key]
     assert main([*published, "--at", pair.addresses["a"]]) == 0
     out, _ = subscriber.communicate(timeout=60)
@@ -259,9 +258,9 @@ def test_who_publishes_is_told_what_is_waited_for(pair, tmp_path, capsys, monkey
 
 def test_events_of_a_pipe_are_acknowledged_and_refused_while_it_is_silent(pair):
     told = ["--at", pair.addresses["a"], "--name", "bob", "--key", str(pair.folder / "client.key")]
-    command = [sys.executable, "-m", "rtfilter", "broker", "publish", "trade", *told]
+    command = ["-m", "rtfilter", "broker", "publish", "trade", *told]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(command, text=True, **pipes) as publisher:
+    with forks.python(*command, **pipes) as publisher:
         publisher.stdin.write('{"x": 0.5}\n{"x": NaN}\n')
         publisher.stdin.flush()
         assert publisher.wait(20) == 2

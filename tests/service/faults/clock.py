@@ -93,7 +93,7 @@ def run(folder, seed, steps=5):
 
 
 def _serving(folder, clock):
-    return serving(folder, patient=False, CLOCK=str(clock.file), TRIM="0.2")
+    return serving(folder, patient=False, new=True, CLOCK=str(clock.file), TRIM="0.2")
 
 
 def _redelivered(client, chance):

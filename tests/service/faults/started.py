@@ -1,6 +1,7 @@
 """`service.kills.started`, in a world that a test changes while it runs. The environment says how:
 
-CLOCK    a file with the seconds by which the clock is wrong, read again every few milliseconds
+CLOCK    a file with the seconds by which the clock is wrong, read again every few milliseconds; in a new
+         Python, since modules take the clock as they are imported
 PAGES    a file; while it is there, the database of SQLite cannot grow
 PATIENCE seconds that doors wait for peers, instead of half a minute
 TRIM     seconds after which the log is trimmed again, and old deliveries are looked for

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from websockets.exceptions import WebSocketException
 
+import forks
 from service.kills.knowledge import FaultError
 from service.kills.links import over_websocket
 
@@ -21,7 +21,6 @@ GONE = (OSError, http.client.HTTPException, WebSocketException, EOFError)
 PATIENCE = 20
 """Seconds that an answer may take."""
 STARTED = Path(__file__).with_name("started.py")
-_TESTS = Path(__file__).parents[2]
 
 
 class GoneError(Exception):
@@ -48,6 +47,8 @@ class Server:
         More of ``rtfilter serve``.
     started : Path, optional
         What is run.
+    new : bool
+        Whether a new Python runs it, and no fork, which has imported all modules already.
     patient : bool
         Whether it may say that it is to be asked again: then `BusyError` is raised, and no fault.
     variables
@@ -69,6 +70,7 @@ class Server:
         *,
         flags=(),
         started=STARTED,
+        new=False,
         patient=False,
         **variables,
     ):
@@ -76,15 +78,13 @@ class Server:
         schema.write_text('{"price": "float", "serial": "int"}')
         given = ["--data", folder / "data", "--port", 0, "--redeliver", 0.4, "--backlog-count", 10**6]
         given += [*([] if url is None else ["--database", url]), *(flags or ["--schema", schema])]
-        more = {"KILL_AT": kill_at, "FAULT": fault, "PYTHONPATH": f"{_TESTS}{os.pathsep}{_TESTS.parent}"}
-        more |= variables
+        more = {"KILL_AT": kill_at, "FAULT": fault, "PYTHONPATH": forks.PATH} | variables
         self.patient = patient
         self.errors = (folder / "errors.txt").open("a")
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", started, "serve", *map(str, given)],
+        self.process = (forks.new if new else forks.python)(
+            *(started, "serve", *given),
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            text=True,
             env=os.environ | {name: value for name, value in more.items() if value is not None},
         )
         self.killed, self.ended, self._timer = False, False, None

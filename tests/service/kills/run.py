@@ -78,7 +78,7 @@ def _how(chance, kill_at):
     if chance.random() < 0.4:
         return f"{chance.choice(POINTS)}:{chance.choice([1, 2, 5, 20])}", 1.2
     if chance.random() < 0.25:
-        return None, -chance.uniform(0.02, 1.5)
+        return None, -chance.uniform(0.02, 0.6)
     return None, chance.uniform(0.02, 0.8)
 
 
