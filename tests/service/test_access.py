@@ -6,7 +6,8 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from argon2 import PasswordHasher
+from argon2 import PasswordHasher, Type, extract_parameters
+from argon2.exceptions import VerifyMismatchError
 
 from rtfilter.service.access import Access, Limits, authenticate, tokens
 from rtfilter.service.access.passwords import MOST, REMEMBERED, Passwords
@@ -133,6 +134,18 @@ def test_an_unknown_user_costs_as_much_as_a_wrong_password(access, passwords):
         refused(access, user, "wrong")
         counts.append(passwords.verified - before)
     assert counts == [1, 1]
+
+
+@pytest.mark.parametrize("kind", [Type.ID, Type.I, Type.D])
+def test_who_is_unknown_has_a_hash_that_is_verified_as_others_are(kind):
+    """One that could not be read would be refused at once."""
+    hasher = PasswordHasher(2, 16, 2, 24, 20, type=kind)
+    made = Passwords(hasher)
+    assert extract_parameters(made._nobodys) == extract_parameters(made.hash(PASSWORD))
+    assert made._nobodys != Passwords(hasher)._nobodys
+    with pytest.raises(VerifyMismatchError):
+        hasher.verify(made._nobodys, PASSWORD)
+    assert not made.right(None, PASSWORD)
 
 
 def test_a_password_that_was_right_is_not_hashed_again_for_minutes(access, passwords, clock):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 import secrets
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from rtfilter.extras import needed
 with needed("service", "the server"):
     from argon2 import PasswordHasher
     from argon2.exceptions import InvalidHashError, VerificationError
+    from argon2.low_level import ARGON2_VERSION
 
 LEAST: Final = 8
 """Fewest characters of a new password."""
@@ -32,7 +34,7 @@ class Passwords:
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
-        self._nobodys = self._hasher.hash(secrets.token_bytes(16))
+        self._nobodys = _nobodys(self._hasher)
 
     def hash(self, password: str) -> str:
         """Hash a new password. Raises `ValueError`, without the password, where it is too short or long."""
@@ -80,6 +82,16 @@ class Remembered:
 
     def _hash(self, user: str, since: int, password: str) -> bytes:
         return hmac.digest(self._key, _encoded(f"{since}:{len(user)}:{user}:{password}"), "sha256")
+
+
+def _nobodys(hasher: PasswordHasher) -> str:
+    """Make up a hash with the parameters of others, of no password that anyone could find."""
+    salt, digest = (
+        base64.b64encode(secrets.token_bytes(size)).decode().rstrip("=")
+        for size in (hasher.salt_len, hasher.hash_len)
+    )
+    costs = f"m={hasher.memory_cost},t={hasher.time_cost},p={hasher.parallelism}"
+    return f"$argon2{hasher.type.name.lower()}$v={ARGON2_VERSION}${costs}${salt}${digest}"
 
 
 def _encoded(password: str) -> bytes:
