@@ -102,6 +102,8 @@ class Lane:
     ----------
     private, resolve, timeout
         As of `Sender`.
+    trusted : ssl.SSLContext
+        Whose certificates are good.
 
     Attributes
     ----------
@@ -111,11 +113,13 @@ class Lane:
         Names to addresses.
     """
 
-    def __init__(self, private: bool, resolve: Resolve | None, timeout: float) -> None:
+    def __init__(
+        self, private: bool, resolve: Resolve | None, timeout: float, trusted: ssl.SSLContext
+    ) -> None:
         self._names, self._timeout = Names(), timeout
         self.places, self.resolve = asyncio.Semaphore(AT_ONCE), resolve or self._names
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=ssl.create_default_context(),
+            ssl_context=trusted,
             max_connections=AT_ONCE,
             max_keepalive_connections=AT_ONCE,
             keepalive_expiry=15.0,
@@ -180,7 +184,8 @@ class Sender:
 
     def __init__(self, private: bool, resolve: Resolve | None = None, timeout: float = TIMEOUT) -> None:
         self.private = private
-        self._lanes = {quick: Lane(private, resolve, timeout) for quick in (False, True)}
+        trusted = ssl.create_default_context()
+        self._lanes = {quick: Lane(private, resolve, timeout, trusted) for quick in (False, True)}
 
     def lane(self, quick: bool) -> Lane:
         """That of webhooks that answered quickly the last time, or that of all others."""
