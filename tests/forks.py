@@ -12,16 +12,19 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 PATH = os.pathsep.join(map(str, (Path(__file__).parent, Path(__file__).parents[1])))
 """Where the modules are, of the package and of tests."""
@@ -146,14 +149,47 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
 
+def executable(folder, name="python", first=""):
+    """Write a program into a folder that does as Python does, by a fork; `first` is put before its arguments.
+
+    For programs and shells that start others. What it starts dies with it.
+    """
+    _server()
+    file = Path(folder, name)
+    client = Path(__file__).with_name("forked.py")
+    file.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {client} {_socket()} {first} "$@"\n')
+    file.chmod(0o755)
+    return file
+
+
+def starting_forks(program, folder):
+    """Write a program into a folder that is the one given, but has forks in place of `sys.executable`."""
+    python = executable(folder)
+    file = Path(folder, "starting.py")
+    file.write_text(
+        "import runpy, sys\n"
+        f"sys.executable, sys.argv[0] = {str(python)!r}, {str(program)!r}\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    return file
+
+
+@cache
+def _socket():
+    """Where the process that forks listens."""
+    folder = tempfile.mkdtemp(prefix="rtfilter-forks-")
+    atexit.register(shutil.rmtree, folder)
+    return f"{folder}/socket"
+
+
 @cache
 def _server():
-    """The connection to the process that forks. It ends when this one does, as its forks do not."""
+    """The connection to the process that forks. It ends when this one does, and all forks with it."""
     own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     env = os.environ | {"PYTHONPATH": PATH, "OPENBLAS_NUM_THREADS": "1"}  # of whose threads forks have none
     with other:
         process = subprocess.Popen(
-            [sys.executable, __file__, str(other.fileno())],
+            [sys.executable, __file__, str(other.fileno()), _socket()],
             stdin=subprocess.DEVNULL,
             pass_fds=[other.fileno()],
             env=env,
@@ -197,37 +233,64 @@ def alone():
         time.sleep(0.01)
 
 
-def serve(control):
+class Running(NamedTuple):
+    """A fork: its process, where its end is to be told, and the connection by which it was asked for."""
+
+    pid: int
+    told: int
+    asked: socket.socket
+
+
+def serve(control, listening):
     """Fork when asked, and tell how forks have ended; returns a request in the fork."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks for forks decides when this ends
     control.send(b"ready")
-    running = {}
+    connections, running = {control}, {}
     while True:
-        for ready in select.select([control, *running], [], [])[0]:
-            if ready is not control:
-                pid, told = running.pop(ready)
-                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                with suppress(BrokenPipeError):  # nobody wants to know any more
-                    os.write(told, str(code).encode())
-                os.close(told)
-                os.close(ready)
-                continue
-            request, given, _, _ = socket.recv_fds(control, _LONGEST, 4)
-            if not request:
-                sys.exit()
-            told, *streams = given
-            pid = os.fork()
-            if pid == 0:
-                control.close()
-                for process, (_, other) in running.items():
-                    os.close(process)
-                    os.close(other)
-                os.close(told)
-                return json.loads(request), streams
-            running[os.pidfd_open(pid)] = pid, told
-            for stream in streams:
-                os.close(stream)
-            control.send(str(pid).encode())
+        for ready in select.select([*connections, listening, *running], [], [])[0]:
+            if ready is listening:
+                connections.add(listening.accept()[0])
+            elif ready not in connections:
+                ended(ready, running.pop(ready))
+            elif (asked := heard(ready)) is None:
+                connections.remove(ready)
+                ready.close()
+                for process, one in running.items():
+                    if ready is control or one.asked is ready:
+                        signal.pidfd_send_signal(process, signal.SIGKILL)
+                if ready is control:
+                    sys.exit()
+            else:
+                request, (told, *streams) = asked
+                pid = os.fork()
+                if pid == 0:
+                    for one in (*connections, listening):
+                        one.close()
+                    for one in (told, *running, *(each.told for each in running.values())):
+                        os.close(one)
+                    return json.loads(request), streams
+                running[os.pidfd_open(pid)] = Running(pid, told, ready)
+                for stream in streams:
+                    os.close(stream)
+                ready.send(str(pid).encode())
+
+
+def heard(connection):
+    """What is asked for, with file descriptors; None where nobody is there any more."""
+    try:
+        request, given, _, _ = socket.recv_fds(connection, _LONGEST, 4)
+    except ConnectionError:
+        return None
+    return (request, given) if request else None
+
+
+def ended(process, one):
+    """Tell that a fork has ended."""
+    code = os.waitstatus_to_exitcode(os.waitpid(one.pid, 0)[1])
+    with suppress(BrokenPipeError):  # nobody wants to know any more
+        os.write(one.told, str(code).encode())
+    os.close(one.told)
+    os.close(process)
 
 
 def become(request, streams):
@@ -269,6 +332,9 @@ def become(request, streams):
 if __name__ == "__main__":
     load()
     alone()
-    with socket.socket(fileno=int(sys.argv[1])) as socket_:
-        asked = serve(socket_)
+    fd, place = sys.argv[1:]
+    with socket.socket(fileno=int(fd)) as own, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as others:
+        others.bind(place)
+        others.listen()
+        asked = serve(own, others)
     become(*asked)

@@ -31,8 +31,8 @@ sys.exit(3)
 """
 WAITS = """
 import sys
-print("there", flush=True)
 try:
+    print("there", flush=True)
     sys.stdin.read()
 except KeyboardInterrupt:
     print("interrupted")
@@ -161,3 +161,33 @@ sys.exit({end})
     one = started(start, program(text))
     assert one.communicate(timeout=20) == ("thread\nexit\n", "why\n" if code == 1 else "")
     assert one.returncode == code
+
+
+@pytest.mark.slow
+def test_a_program_that_starts_python_starts_forks(program, tmp_path):
+    python = forks.executable(tmp_path)
+    done = subprocess.run([python, program(TOLD), "a b"], input="heard", capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "said\n")
+    told = json.loads(done.stdout)
+    assert (told["arguments"], told["heard"], len(told["files"])) == (["a b"], "heard", 1)
+    assert subprocess.run([python, "-c", "print(1)"], capture_output=True).stdout == b"1\n"
+    forks.executable(tmp_path, "rtfilter", "-m rtfilter")
+    command = 'rtfilter --version | cat; exec rtfilter "--help"'
+    env = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=True)
+    assert re.match(r"rtfilter .*\nusage: rtfilter ", done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_who_ends_such_a_program_ends_the_fork(number, program, tmp_path):
+    text = WAITS.replace('"there"', '__import__("os").getpid()')
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([forks.executable(tmp_path), program(text)], **pipes) as one:
+        pid = int(one.stdout.readline())
+        one.send_signal(number)
+        assert one.wait(20) == (0 if number == signal.SIGINT else -number)
+        with suppress(ProcessLookupError):
+            while True:
+                os.kill(pid, 0)
+                time.sleep(0.01)

@@ -6,13 +6,12 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import forks
 import rtfilter
 from rtfilter.cli import COMMANDS, _parser, main
 
@@ -79,12 +78,9 @@ def test_no_example_takes_a_port_of_another_program(capsys, command):
 @pytest.mark.slow
 def test_the_examples_work_when_pasted(capsys, tmp_path):
     write_files(tmp_path)
-    program = tmp_path / "bin" / "rtfilter"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m rtfilter "$@"\n')
-    program.chmod(0o755)
+    (tmp_path / "bin").mkdir()
+    program = forks.executable(tmp_path / "bin", "rtfilter", "-m rtfilter")
     path = f"{program.parent}:{os.environ['PATH']}"
-    python = str(Path(rtfilter.__file__).parents[1])
     lines = [line for command in HELPS for line in examples(capsys, command) if "COMMAND" not in line]
     for line in dict.fromkeys(lines):
         if "hdfs:" in line or "spark-match" in line:
@@ -96,7 +92,7 @@ def test_the_examples_work_when_pasted(capsys, tmp_path):
         done = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", runnable],
             cwd=tmp_path,
-            env=os.environ | {"PATH": path, "PYTHONPATH": python},
+            env=os.environ | {"PATH": path},
             capture_output=True,
             text=True,
         )

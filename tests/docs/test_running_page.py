@@ -3,11 +3,12 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from test_service_page import Shown, follow, reading
+
+import forks
 
 HOME = Path(__file__).parents[2]
 PAGE = (HOME / "docs" / "running.md").read_text(encoding="utf-8")
@@ -23,10 +24,10 @@ def commands(heading):
 def said(command, folder):
     """What a command says, as on a machine with ``rtfilter``."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith("RTFILTER_")}
-    run = f'rtfilter() {{ {sys.executable} -m rtfilter "$@"; }}\n{command}'
-    own = bare | {"PYTHONPATH": str(HOME)}
+    rtfilter = forks.executable(folder, "rtfilter", "-m rtfilter")
+    own = bare | {"PATH": f"{rtfilter.parent}:{bare['PATH']}"}
     found = subprocess.run(
-        ["bash", "-c", run], cwd=folder, env=own, capture_output=True, text=True, timeout=300
+        ["bash", "-c", command], cwd=folder, env=own, capture_output=True, text=True, timeout=300
     )
     return found.stdout + found.stderr
 

@@ -5,7 +5,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+import forks
 import postgresql
 from rtfilter.service import authenticate, pipeline, subscriptions
 from rtfilter.service.doors import bodies, patience, routes, websocket
@@ -56,9 +56,8 @@ class Reader:
         self.folder, self._ports, self._server = folder, ports, None
         programs = folder / "programs"
         programs.mkdir()
-        for name, run in (("python", ""), ("rtfilter", " -m rtfilter")):
-            (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable}{run} "$@"\n')
-            (programs / name).chmod(0o755)
+        forks.executable(programs)
+        forks.executable(programs, "rtfilter", "-m rtfilter")
         (folder / ".curlrc").write_text("silent\nshow-error\n")
         bare = {name: value for name, value in os.environ.items() if not name.startswith("RTFILTER_")}
         self._own = bare | {

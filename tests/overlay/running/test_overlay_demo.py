@@ -1,26 +1,24 @@
 """What ``make overlay-demo`` shows."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import forks
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow
 def test_every_alert_arrives_though_a_link_is_cut_and_two_roots_are_killed(tmp_path):
-    ran = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "overlay_demo.py", "pictures"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "every alert has arrived, once" in ran.stdout
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    program = forks.starting_forks(ROOT / "scripts" / "overlay_demo.py", tmp_path)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    ran = forks.python(program, "pictures", cwd=tmp_path, env=env, **pipes)
+    out, said = ran.communicate(timeout=300)
+    assert ran.returncode == 0, out + said
+    assert "every alert has arrived, once" in out
     assert {one.name for one in (tmp_path / "pictures").iterdir()} == {
         "overlay-before.png",
         "overlay-after.png",
