@@ -47,6 +47,17 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_runtest_logstart(location):
+    """The same for what a file of tests has imported, when another one follows: some tests collect often."""
+    if location[0] != _file[0]:
+        _file[0] = location[0]
+        gc.collect()
+        gc.freeze()
+
+
+_file = [""]
+
+
 def pytest_runtest_setup(item):
     """Skip a test whose program is missing; where CI=true, let it fail."""
     for mark in item.iter_markers("needs"):
