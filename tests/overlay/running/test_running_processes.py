@@ -31,8 +31,8 @@ def run(script):
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
-    """Two brokers that nobody kills."""
-    with processes(tmp_path_factory.mktemp("pair")) as network:
+    """Two brokers that nobody kills; who publishes does not wait long for a client of a test before."""
+    with processes(tmp_path_factory.mktemp("pair"), "--linger", "3") as network:
         network.start("a")
         network.start("b")
         run(lambda: network.whole("a", "b"))
