@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from proofs import (
@@ -48,14 +49,22 @@ PROOFS = {
         "a call that is interrupted is made or not made, and nobody waits", 300, interrupts.run
     ),
     "frames": Proof("any bytes are frames or one error, however they are cut", 20_000, frames.run),
-    "matchers": Proof("every matcher keeps the promises of the port", 60, matchers.run),
+    "matchers": Proof(
+        "every matcher keeps the promises of the port",
+        60,
+        matchers.run,
+        short=matchers.some,
+    ),
     "api": Proof("every role is answered as the OpenAPI document says", 10, api.run),
     "arrow-bodies": Proof("a damaged stream of Arrow's is events, or refused", 8000, arrow_bodies.run),
     "fuzz": Proof(
         "any bytes are taken or refused as documented, guided by coverage", 10, fuzz.run, short=fuzz.some
     ),
     "service-kills": Proof(
-        "a killed server loses, misdirects and repeats nothing that it should not", 20, servers.run
+        "a killed server loses, misdirects and repeats nothing that it should not",
+        20,
+        servers.run,
+        short=partial(servers.run, kills=3),
     ),
     "service-faults": Proof(
         "no full disk, lost database, wrong clock, dead connection or hanging webhook costs what was taken",

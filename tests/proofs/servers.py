@@ -11,12 +11,12 @@ KILLS = 10
 """Of a case."""
 
 
-def run(seed: int) -> Counter[str]:
+def run(seed: int, kills: int = KILLS) -> Counter[str]:
     """Kill a server ten times; on SQLite or PostgreSQL alternately, and so are every tenth seeds."""
     with tempfile.TemporaryDirectory() as folder:
         if (seed + seed // 10) % 2 == 0 or not postgresql.HERE:
-            return kill(Path(folder), KILLS, seed) + Counter({"kills on SQLite": KILLS})
+            return kill(Path(folder), kills, seed) + Counter({"kills on SQLite": kills})
         with postgresql.server() as dsn:
             options = dict(part.split("=") for part in dsn.split())
             url = f"postgresql+psycopg://{options['user']}@/{options['dbname']}?host={options['host']}"
-            return kill(Path(folder), KILLS, seed, url) + Counter({"kills on PostgreSQL": KILLS})
+            return kill(Path(folder), kills, seed, url) + Counter({"kills on PostgreSQL": kills})
