@@ -161,7 +161,7 @@ class BrokerProcess(Process):
                 return
             self._links[name] = link
             link.send(Welcome())
-            self._do(self.clients.joined(name, now()))
+            self._do(self.clients.joined(name, link.peer.incarnation, now()))
         elif link.peer.address:
             self._do(Work([], self.broker.linked(name, now())))
 

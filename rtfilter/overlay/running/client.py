@@ -26,6 +26,7 @@ from rtfilter.overlay.running.client_messages import (
     Drop,
     Have,
     Hint,
+    Leave,
     Publish,
     Refused,
     Stored,
@@ -126,8 +127,7 @@ class BrokerClient:
         if self._link is None:
             self._task.cancel()
         else:
-            for key in self._wants:
-                self._link.send(Drop(key))
+            self._link.send(Leave())
             self._link.end("the client ends")
         with suppress(asyncio.CancelledError):
             await self._task

@@ -43,6 +43,10 @@ class Drop(Message, frozen=True):
     key: str
 
 
+class Leave(Message, frozen=True):
+    """A client ends, and with it all that it wanted; nobody is to wait for it."""
+
+
 class Publish(Message, frozen=True):
     """A client publishes an event, or does so again.
 

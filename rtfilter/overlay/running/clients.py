@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +26,7 @@ from rtfilter.overlay.running.client_messages import (
     Deliver,
     Drop,
     Have,
+    Leave,
     Publish,
     Refused,
     Waits,
@@ -49,14 +51,18 @@ _log = logging.getLogger(__name__)
 class _Wish:
     """A subscription of a client."""
 
-    def __init__(self, want: Want, id: SubscriptionId) -> None:
+    def __init__(self, want: Want, id: SubscriptionId, program: int | None) -> None:
         self.want, self.id, self.confirmed = want, id, False
+        self.program = program  # that has said so last
 
 
 class _Client:
     def __init__(self) -> None:
         self.wishes: dict[str, _Wish] = {}
         self.gone_at: float | None = None  # None while it is connected
+        self.ends = False  # it has said so
+        self.program: int | None = None  # the incarnation of the one that was connected last
+        self.inherits_until = inf  # what an earlier one has wanted, and this one has not said again
         self.took_at = 0.0  # when it has last taken something, or begun to miss something
         self.asked = 0  # changes of what it wants that are being kept
         self.bytes = 0  # of what it wants, and asks
@@ -111,10 +117,12 @@ class Clients:
         """Whether a client may join."""
         return name in self._clients or len(self._clients) < self.patience.clients
 
-    def joined(self, name: str, now: float) -> Work:
-        """A client is connected: send what it does not have."""
+    def joined(self, name: str, program: int, now: float) -> Work:
+        """A client is connected: send what it does not have. `program` is its incarnation."""
         found = self._client(name)
-        found.gone_at = None
+        found.gone_at, found.ends = None, False
+        if found.program != program:
+            found.program, found.inherits_until = program, now + self.patience.linger
         return Work([], [Send(client(name), one) for one in found.missing.values()])
 
     def left(self, name: str, now: float) -> None:
@@ -137,6 +145,11 @@ class Clients:
                 self._has(self._client(name), id, work)
             case Ask(id=id):
                 work.out.append(Send(client(name), Waits(id, self._holds(name, id, now))))
+            case Leave():
+                found = self._client(name)
+                found.ends = True
+                if not found.asked:  # else once that is kept
+                    self._forget(name, found, work, now)
             case _:
                 raise ValueError(f"no client says {type(message).__name__}")
         return work
@@ -194,20 +207,32 @@ class Clients:
         work = Work([], [])
         self.publications.tick(now, work)
         for name, found in list(self._clients.items()):
+            if found.asked:
+                continue
             idle_since = found.took_at if found.missing and found.gone_at is None else found.gone_at
-            if idle_since is not None and not found.asked and now >= idle_since + self.patience.linger:
-                if found.gone_at is None:
+            if found.ends or (idle_since is not None and now >= idle_since + self.patience.linger):
+                if not found.ends and found.gone_at is None:
                     why = f"you have taken nothing for {self.patience.linger:g} seconds"
                     work.out.append(Send(client(name), Goodbye(why)))
-                for key in list(found.wishes):
-                    work.changes.append(Gone(name, key))
-                    self._drop(name, key, work, now)
-                for id in list(found.missing):
-                    self._needs_no_more(found, id, work)
-                for id in list(self._untaken):
-                    self._takes(name, id)
-                del self._clients[name]
+                self._forget(name, found, work, now)
+            elif found.gone_at is None and now >= found.inherits_until:
+                found.inherits_until = inf
+                for key, wish in list(found.wishes.items()):
+                    if wish.program != found.program:
+                        work.changes.append(Gone(name, key))
+                        self._drop(name, key, work, now)
         return work
+
+    def _forget(self, name: str, found: _Client, work: Work, now: float) -> None:
+        """A client is gone for good: nobody waits for it any more."""
+        for key in list(found.wishes):
+            work.changes.append(Gone(name, key))
+            self._drop(name, key, work, now)
+        for id in list(found.missing):
+            self._needs_no_more(found, id, work)
+        for id in list(self._untaken):
+            self._takes(name, id)
+        del self._clients[name]
 
     # -- what the broker says ------------------------------------------------------------------------
 
@@ -280,6 +305,7 @@ class Clients:
         if isinstance(message, Want):
             former = found.wishes.get(key)
             if former is not None and former.want == message and not found.asked:
+                former.program = found.program
                 return Work([], [Send(client(name), Wanted(key))] if former.confirmed else [])
             try:
                 self._require_room(found, message)
@@ -314,6 +340,7 @@ class Clients:
         found = self._client(name)
         former = found.wishes.get(want.key)
         if former is not None and former.want == want:
+            former.program = found.program
             found.bytes -= _size(want)
             if former.confirmed:
                 work.out.append(Send(client(name), Wanted(want.key)))
@@ -330,7 +357,7 @@ class Clients:
             return False
         if former is not None:
             self._drop(name, want.key, work, now)
-        found.wishes[want.key] = _Wish(want, id)
+        found.wishes[want.key] = _Wish(want, id, found.program)
         self._owners[id] = name, want.key
         work.out.extend(out)
         return True

@@ -19,6 +19,7 @@ from rtfilter.overlay.running.client_messages import (
     Drop,
     Have,
     Hint,
+    Leave,
     Publish,
     Refused,
     Stored,
@@ -80,8 +81,8 @@ class Alone:
     def says(self, name, message):
         return self.do(self.clients.hear(name, message, self.now))
 
-    def joins(self, name):
-        return self.do(self.clients.joined(name, self.now))
+    def joins(self, name, program=1):
+        return self.do(self.clients.joined(name, program, self.now))
 
     def leaves(self, name):
         self.clients.left(name, self.now)
@@ -225,6 +226,56 @@ def test_who_does_not_come_back_is_not_waited_for(site):
     assert Gone("ann", "any") in site.kept
     other = event(3.0)
     assert ("bob", Arrived(other.id)) in site.says("bob", other)
+
+
+def test_who_ends_is_not_waited_for(site):
+    site.says("ann", Want("more", "trade", "x > 2"))
+    one = event(3.0)
+    site.says("bob", one)
+    assert ("bob", Arrived(one.id)) in site.says("ann", Leave())
+    assert site.kept[-3:-1] == [Gone("ann", "any"), Gone("ann", "more")]
+    site.leaves("ann")
+    other = event(3.0)
+    assert ("bob", Arrived(other.id)) in site.says("bob", other)
+    assert site.joins("ann") == []
+
+
+def test_who_ends_while_its_subscription_is_being_kept_has_none_then(site):
+    work = site.clients.hear("ann", Want("late", "trade", "x > 0"), site.now)
+    site.says("ann", Leave())
+    site.leaves("ann")
+    (asked,) = work.asked
+    site.do(site.clients.kept(asked, site.now))
+    site.pass_(1)
+    assert Gone("ann", "late") in site.kept
+    one = event(3.0)
+    assert ("bob", Arrived(one.id)) in site.says("bob", one)
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_later_program_has_what_it_says_again_and_for_a_while_all(site, away):
+    site.says("ann", Want("other", "trade", "x > 0"))
+    if away:
+        site.leaves("ann")
+        site.pass_(1)
+    site.joins("ann", program=2)
+    site.pass_(1)
+    assert site.says("ann", ANY) == [("ann", Wanted("any"))]
+    one = event(3.0)
+    assert ("ann", deliver(one, "any", "other")) in site.says("bob", one)
+    site.says("ann", Have(one.id))
+    site.pass_(PATIENCE.linger)
+    assert site.kept[-1] == Gone("ann", "other")
+    one = event(3.0)
+    assert ("ann", deliver(one, "any")) in site.says("bob", one)
+
+
+def test_a_program_that_is_connected_again_keeps_what_it_wants(site):
+    site.leaves("ann")
+    site.joins("ann")
+    site.pass_(PATIENCE.linger + 1)
+    one = event(3.0)
+    assert ("ann", deliver(one, "any")) in site.says("bob", one)
 
 
 def test_who_is_there_and_takes_nothing_is_taken_for_gone(site):

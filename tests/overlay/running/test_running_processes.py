@@ -31,8 +31,8 @@ def run(script):
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
-    """Two brokers that nobody kills; who publishes does not wait long for a client of a test before."""
-    with processes(tmp_path_factory.mktemp("pair"), "--linger", "3") as network:
+    """Two brokers that nobody kills."""
+    with processes(tmp_path_factory.mktemp("pair")) as network:
         network.start("a")
         network.start("b")
         run(lambda: network.whole("a", "b"))
@@ -105,7 +105,7 @@ def test_of_two_programs_of_one_name_the_later_has_it_and_the_other_says_why_it_
     assert "is refused: the name is that of" in lines[1]
 
 
-def test_the_command_of_a_client_whose_name_is_taken_ends_and_says_why(pair):
+def test_the_command_of_a_client_whose_name_is_taken_ends_and_is_not_waited_for(pair):
     told = ["--name", "ann", "--at", pair.addresses["a"], "--key", str(pair.folder / "client.key")]
     command = ["-m", "rtfilter", "broker", "subscribe", "trade", "x > 1", *told]
     former = forks.python(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -118,6 +118,8 @@ def test_the_command_of_a_client_whose_name_is_taken_ends_and_says_why(pair):
             assert "has connected as ann; take another name" in said
             assert former.returncode == 2
             await later.subscribe("trade", "x > 1")
+        async with pair.client("bob", "b") as bob, asyncio.timeout(15):
+            await bob.publish("trade", {"x": 2.0})
 
     run(script)
 
