@@ -117,7 +117,7 @@ def test_after_changes_all_is_as_in_a_network_built_anew(
             model.add(id, name, type, condition)
     for id in gone & model.live.keys():
         fresh.unsubscribe(id)
-        del model.live[id]
+        model.drop(id)
     fresh.run()
     if not covering:  # which depends on who came first
         assert network.tables() == fresh.tables()

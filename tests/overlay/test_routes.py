@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlay.networks import TYPES, Network, Tree
+from rtfilter import EventFilter
 from rtfilter.overlay.names import EventId, SubscriptionId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.strategies import STRATEGIES
 from rtfilter.overlay.strategies.rendezvous import Rendezvous, by_hash
-from rtfilter.predicates.model import Predicate
 
 TOLD: dict[str, dict[str, Any]] = {"all": {}, "not covered": {"covering": True}, "merged": {"slack": 0.5}}
 """What routers tell each other of subscriptions, and how to make such a router."""
@@ -30,12 +30,22 @@ def some_condition(rng: random.Random) -> str:
     return "x IS NOT NULL" if kind == 2 else f"x = {low} OR x > {low + 4}"
 
 
+class Wish(NamedTuple):
+    """A subscription of a client, and its id in the central filter of its event type."""
+
+    client: str
+    type: str
+    condition: str
+    central: int
+
+
 class Model:
-    """A network with clients, and what one central matcher would have sent them."""
+    """A network with clients, and what one central filter of each event type would have sent them."""
 
     def __init__(self, network: Network, rng: random.Random) -> None:
         self.network, self._rng = network, rng
-        self.live: dict[SubscriptionId, tuple[str, str, Predicate]] = {}
+        self.central = {type: EventFilter(schema, ids=int) for type, schema in TYPES.items()}
+        self.live: dict[SubscriptionId, Wish] = {}
         self.expected: dict[str, list[EventId]] = {}
 
     def subscribe(self) -> None:
@@ -47,12 +57,17 @@ class Model:
 
     def add(self, id: SubscriptionId, name: str, type: str, condition: str) -> None:
         """Expect what satisfies a subscription."""
-        self.live[id] = name, type, Predicate.parse(condition, TYPES[type])
+        self.live[id] = Wish(name, type, condition, self.central[type].subscribe(condition))
+
+    def drop(self, id: SubscriptionId) -> None:
+        """Expect nothing more for it."""
+        wish = self.live.pop(id)
+        self.central[wish.type].unsubscribe(wish.central)
 
     def unsubscribe(self) -> None:
         if self.live:
             id = self._rng.choice(list(self.live))
-            del self.live[id]
+            self.drop(id)
             self.network.unsubscribe(id)
 
     def publish(self) -> tuple[str, EventId, set[str]]:
@@ -61,7 +76,8 @@ class Model:
         type = self._rng.choice(list(TYPES))
         values: dict[str, Any] = {"x": self._rng.randint(0, 14)}
         id = self.network.publish(broker, type, values)
-        clients = {name for name, t, p in self.live.values() if t == type and p.matches(values)}
+        owners = {wish.central: wish.client for wish in self.live.values() if wish.type == type}
+        clients = {owners[int(one)] for one in self.central[type].match(values)}
         for name in clients:
             self.expected.setdefault(name, []).append(id)
         return broker, id, clients

@@ -47,8 +47,8 @@ def test_switching_loses_and_doubles_nothing(
         network.run()
         assert {router.strategy.name for router in network.routers.values()} == {name}
         fresh = Network(tree, make=partial(make, strategy=name))
-        for client, type, predicate in model.live.values():
-            fresh.subscribe(client, type, predicate.to_sql())
+        for wish in model.live.values():
+            fresh.subscribe(wish.client, wish.type, wish.condition)
         fresh.run()
         if not covering:
             assert sizes(network) == sizes(fresh)
