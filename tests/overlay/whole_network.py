@@ -27,7 +27,7 @@ def cluster_of(name):
 
 
 class Network:
-    """Brokers, each of a cluster by its name, and a rendezvous point.
+    """Brokers, each of a cluster by its name, and a rendezvous point; `router` is more of each `Router`.
 
     Attributes
     ----------
@@ -39,8 +39,8 @@ class Network:
         Pairs of brokers that do not reach each other.
     """
 
-    def __init__(self, *names, strategy="hybrid"):
-        self.now, self.strategy = 0.0, strategy
+    def __init__(self, *names, strategy="hybrid", **router):
+        self.now, self.strategy, self._router = 0.0, strategy, router
         self.point = RendezvousPoint()
         self.brokers, self.incarnations = {}, Counter()
         self.up, self.cut, self.lost = set(), set(), set()
@@ -59,7 +59,9 @@ class Network:
             seed=len(self.brokers),
             incarnation=incarnation,
         )
-        self.brokers[name] = Broker(Router(name, incarnation, TYPES, self.strategy), membership)
+        self.brokers[name] = Broker(
+            Router(name, incarnation, TYPES, self.strategy, **self._router), membership
+        )
 
     def crash(self, name):
         """Let a broker be gone, and the others see that its connections are."""

@@ -5,20 +5,21 @@ from random import Random
 
 import pytest
 
+from overlay.test_routes import TOLD
 from overlay.whole_network import Network
 from rtfilter.overlay.names import EventId
+from rtfilter.overlay.strategies import STRATEGIES
 
 BROKERS = ["a1", "a2", "b1", "b2", "b3", "c1", "d1", "e1", "e2"]
-STRATEGIES = ["hybrid", "hierarchical", "profile_forwarding", "event_forwarding"]
 BOUND = 60
 
 
 class History:
     """Brokers that crash, start, lose each other and find each other, while clients come and go."""
 
-    def __init__(self, number, strategy):
+    def __init__(self, number, strategy, **told):
         self.chance = Random(number)
-        self.network = Network(*BROKERS, strategy=strategy)
+        self.network = Network(*BROKERS, strategy=strategy, **told)
         self.wants = {}  # client: (broker, lower end, id)
         self.numbers = count(1)
 
@@ -80,8 +81,8 @@ class History:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("number", range(2))
-def test_each_event_reaches_who_wants_it_once(strategy, number):
-    history = History(number, strategy)
+@pytest.mark.parametrize(("number", "told"), list(enumerate(TOLD)))
+def test_each_event_reaches_who_wants_it_once(strategy, number, told):
+    history = History(number, strategy, **TOLD[told])
     history.live()
     history.check()
