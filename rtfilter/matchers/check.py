@@ -15,7 +15,7 @@ import numpy as np
 
 from rtfilter.dtypes import IntArray
 from rtfilter.errors import PredicateError
-from rtfilter.events.schema import Schema
+from rtfilter.events.schema import Attribute, Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import FAMILIES, Matcher, Resumable, Savable, Takes, refuse_untaken
@@ -26,8 +26,11 @@ from rtfilter.predicates.model import OPERATORS_OF, SETS, Constraint, Filter, Pr
 from rtfilter.results import Hits
 
 #: Attributes of the world that matchers are checked in.
-ATTRIBUTES: dict[str, type] = {"x": float, "n": int, "s": str, "b": bool, "t": datetime}
-#: Values of constants and events: equal ones, neighbours, ones that share a prefix or a code.
+ATTRIBUTES: dict[str, type | Attribute] = {
+    "x": float, "n": int, "d": Attribute(float, low=0, high=2), "s": str, "b": bool, "t": datetime,
+}  # fmt: skip
+#: Values of constants and, within their domains, of events: equal ones, neighbours, ones that share a prefix
+#: or a code, and both ends of a domain.
 VALUES: dict[str, list[Any]] = {
     "number": [-3, -1, 0, 0.5, 1, 2, 2**53, 2**53 + 1, 1e18],
     "str": ["", "a", "ab", "AB", "abcdefg", "abcdefh", "é", "z", "10.1.2.3"],
@@ -134,7 +137,8 @@ class _World:
         for _ in range(count):
             event = {}
             for name in self.schema.names:
-                values = VALUES[_family(name)]
+                low, high = self.schema.attributes[name].low, self.schema.attributes[name].high
+                values = [one for one in VALUES[_family(name)] if low is None or low <= one <= high]
                 if self.takes.missing and self.rng.random() < 0.2:
                     continue
                 event[name] = values[self.rng.integers(len(values))]

@@ -26,6 +26,30 @@ def test_registered_matchers_keep_the_promises(name, seed):
     check_matcher(name, seed, rounds=4 if seed else 8)
 
 
+@pytest.mark.parametrize("name", MATCHERS)
+def test_an_attribute_that_no_subscription_mentions_changes_nothing(name):
+    takes = make_matcher(name, Schema({"b": bool})).takes
+    types = {"b": bool, "other": bool}
+    if "number" in takes.families:
+        types |= {"x": int, "more": int}
+    filter = EventFilter(Schema(types), matcher=name)
+    filter.subscribe_many(["b = TRUE", "b = FALSE"] + ["x = 3", "x = 3 AND b = TRUE"] * ("x" in types))
+    rest = [
+        {},
+        {"other": True},
+        {"other": False},
+        {"more": 3, "other": True},
+        {"more": -(2**40), "other": False},
+    ]
+    for b in (True, False):
+        event = {"b": b, "x": 3} if "x" in types else {"b": b}
+        expected = sorted(filter.match(event | rest[1]).tolist())
+        assert len(expected) == (1 if "x" not in types else 2 + b)
+        for more in rest if takes.missing else rest[1:3]:
+            known = {key: value for key, value in more.items() if key in types}
+            assert sorted(filter.match(event | known).tolist()) == expected
+
+
 class Equalities(HashesMatcher):
     """Takes little: equality of strings and numbers, complete events, one thread."""
 
