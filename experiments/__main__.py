@@ -63,6 +63,7 @@ EXPERIMENTS = {
     "forwarding": Experiment("forwarding.forwarding", "Bittner's ways of forwarding in a network of brokers"),
     "day": Experiment("forwarding.day", "a day of changing load: a strategy that is chosen, and fixed ones"),
     "hybrid": Experiment("hybrid.hybrid", "Xue and Feng: hybrid and hierarchical routing of events"),
+    "newer": Experiment("newer.newer", "REIN, TAMA, BE-Tree and HEM, beside counting and the R*-tree"),
     "thesis": Experiment("thesis.thesis", "Novák's thesis: trees of tests and ways to count"),
     "contest": Experiment("contest.run", "every matcher on every workload, from few to many subscriptions"),
     "record": Experiment("controllers.record", "logs of batches that every plan has run, for `controllers`"),

@@ -101,20 +101,20 @@ def _measured(case: Case) -> Row:
     except ValueError as error:
         raise PredicateError(str(error), reason=str(error)) from None
     table = source.schema.read(source.events(0, EVENTS)).searched
-    few = _read(source, case.matcher, takes, 0, min(case.subscriptions, LEAST))
+    few = read_draft(source, case.matcher, takes, 0, min(case.subscriptions, LEAST))
     if not takes.missing:
         refuse_missing(case.matcher, table, source.schema)
     if not takes.boxes and case.subscriptions > PYTHON_MOST:
         raise GaveUpError(f"it is Python, which is asked for up to {PYTHON_MOST:,}")
     _load(make, few, source.schema, table)
-    every = _read(source, case.matcher, takes, 0, case.subscriptions)
+    every = read_draft(source, case.matcher, takes, 0, case.subscriptions)
     _refuse_large(make, every, case if takes.boxes else case._replace(build_seconds=PYTHON_SECONDS))
     before = memory()
     taken: list[float] = []
     with _no_longer_than(None if takes.boxes else PYTHON_SECONDS):
         made = _timed(lambda: _with(make(), every), taken)
     after = memory()
-    ask = partial(_ask, made, _Known(every, source.schema))
+    ask = partial(ask_matcher, made, Known(every, source.schema))
     first = seconds(lambda: ask([table.rows(range(1))]))
     if first > case.ask_seconds:
         raise GaveUpError(f"an event takes {first:,.0f} s")
@@ -132,7 +132,7 @@ def _measured(case: Case) -> Row:
     answers = ask([checked])
     counted = table.rows(range(max(1, min(COUNTED, max(asked.values())))))
     visits = made.match(counted).visits
-    changes = _changes(made, _read(source, case.matcher, takes, case.subscriptions, CHANGES), case)
+    changes = _changes(made, read_draft(source, case.matcher, takes, case.subscriptions, CHANGES), case)
     if not _same(ask([checked]), answers):
         raise AssertionError("other answers after as many subscriptions went as came")
     _compare(case, source, takes, every, checked, answers)
@@ -150,7 +150,7 @@ def _measured(case: Case) -> Row:
     }
 
 
-class _Known:
+class Known:
     """What refining asks for: predicates by id, which are rows."""
 
     def __init__(self, draft: Draft, schema: Schema) -> None:
@@ -170,12 +170,12 @@ Answer = tuple[IntArray, IntArray]
 """Offsets and ids."""
 
 
-def _ask(made: Matcher, known: _Known, tables: Sequence[EventTable]) -> list[Answer]:
+def ask_matcher(made: Matcher, known: Known, tables: Sequence[EventTable]) -> list[Answer]:
     """The answers to each batch."""
     return [refine(made.match(table), table, known) for table in tables]
 
 
-def _read(source: Workload, name: str, takes: Takes, start: int, count: int) -> Draft:
+def read_draft(source: Workload, name: str, takes: Takes, start: int, count: int) -> Draft:
     """Some subscriptions, as a filter with a matcher reads them; ids are 0..count - 1."""
     chosen = source.subscriptions(start, count)
     if isinstance(chosen, Bounds):
@@ -193,7 +193,7 @@ def _load(make: Callable[[], Matcher], few: Draft, schema: Schema, table: EventT
     last = len(few.filters) - 1
     made = make()
     made.add(few.filters.piece(0, last))
-    _ask(made, _Known(few, schema), [table.rows(range(2)), table.rows(range(1))])
+    ask_matcher(made, Known(few, schema), [table.rows(range(2)), table.rows(range(1))])
     for _ in range(2):
         made.add(few.filters.piece(last, last + 1))
         made.remove(few.filters.ids[last:])
@@ -312,8 +312,8 @@ def _compare(
     name = next(name for name in REFERENCES if name != case.matcher)
     reference = make_matcher(name, source.schema)
     if not takes.boxes:  # what was read for a matcher of predicates has no boxes
-        every = _read(source, name, reference.takes, 0, case.subscriptions)
-    wanted = _ask(_with(reference, every), _Known(every, source.schema), [checked])
+        every = read_draft(source, name, reference.takes, 0, case.subscriptions)
+    wanted = ask_matcher(_with(reference, every), Known(every, source.schema), [checked])
     if not _same(answers, wanted):
         counts = [int(offsets[-1]) for offsets, _ in (answers[0], wanted[0])]
         raise AssertionError(f"wrong answers: {counts[0]:,} matches, but {counts[1]:,} of {name}")

@@ -116,8 +116,19 @@ where it is here: [its page](../../docs/papers/xue.md).""",
 )
 """Routing between clusters of brokers, and within them."""
 
+NEWER = Paper(
+    "REIN, TAMA, BE-Tree and HEM, held to their claims",
+    "newer.md",
+    """\
+Four papers since 2011, of which only the abstracts lay before us: what those claim is judged beside
+`counting`, which is the older way, and the R\\*-tree. All are compiled, and take turns on the same events;
+workloads are those of [the contest](../../docs/contest.md). What of each paper is here, and what is not:
+[their page](../../docs/papers/newer.md).""",
+    {"newer": "newer.newer"},
+)
+
 PAPERS: Mapping[str, Paper] = {
-    "wang": WANG, "novak": NOVAK, "bittner": BITTNER, "mohapatra": MOHAPATRA, "xue": XUE,
+    "wang": WANG, "novak": NOVAK, "bittner": BITTNER, "mohapatra": MOHAPATRA, "xue": XUE, "newer": NEWER,
 }  # fmt: skip
 """All papers, by name."""
 
