@@ -9,8 +9,8 @@ from experiments.survey.heuristics import DENSITIES, MODIFIED, NAIVE, PLAIN, RAP
 
 @pytest.fixture(scope="module")
 def rows():
-    found = [{"piece": "small", **row} for row in heuristics.asked(60, 0.8, 3, 6, seed=1)]
-    return found + [{"piece": "more", **row} for row in heuristics.asked(240, 0.9, 3, 6, seed=2)]
+    found = [{"piece": "small", **row} for row in heuristics.asked(60, 0.8, 3, 6, 2, seed=1)]
+    return found + [{"piece": "more", **row} for row in heuristics.asked(240, 0.9, 3, 6, 2, seed=2)]
 
 
 def test_each_matcher_is_asked_in_each_world_and_finds_the_same(rows):
@@ -48,6 +48,24 @@ def test_a_claim_holds_where_all_worlds_say_so_and_partly_where_some_do():
         assert found["naive is much worse than RAPIDMatch"] == much
         assert found["modified RAPIDMatch is better than RAPIDMatch"] == better
         assert found["with 100 subscriptions, SGIM is better than naive"] == "holds"
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "verdict", "told"),
+    [
+        (50, 30, "holds", "always from 1,000 on"),
+        (30, 30, "holds", "always from 100 on"),
+        (30, 50, "fails", "nowhere for good"),
+        (50, 50, "fails", "in 0 of 1 with 100, 0 of 1 with 1,000; nowhere"),
+    ],
+)
+def test_it_is_told_from_how_many_subscriptions_on_sgim_is_ahead(few, many, verdict, told):
+    """RAPIDMatch does 40."""
+    work = {NAIVE: 100, RAPID: 40, MODIFIED: 40}
+    rows = made(work | {SGIM: few}) + made(work | {SGIM: many}, subscriptions=1000)
+    (found,) = [claim for claim in heuristics.claims(rows) if "overtakes" in claim.claim]
+    assert found.units.verdict == verdict
+    assert told in found.units.ours
 
 
 def test_it_has_tables_and_a_picture(rows):
