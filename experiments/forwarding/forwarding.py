@@ -3,7 +3,7 @@
 The paper measured filter efficiency, network load and memory of a prototype, and gives neither values of
 its parameters nor numbers. Here a broker's *work* is counted in steps, see `work`, and efficiency is the
 number of events for which the busiest broker makes a million steps. Messages and memory are exact, see
-`identities`.
+`identities`. Beyond the paper, a piece is about near boxes that are told as one, see `boxes`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from scipy.stats import spearmanr
 
+from experiments.forwarding import boxes
 from experiments.forwarding.identities import EVENT, PROFILE, RENDEZVOUS, STRATEGIES, Loads, loads
 from experiments.forwarding.worlds import Cell, World, building, drawn
 from experiments.paper import verdicts
@@ -51,6 +52,7 @@ SIZES: dict[str, dict[str, Any]] = {
 SIZES["full"] = SIZES["medium"] | {"events": 1000}
 SETTINGS = {"own": Setting("own", "random trees of brokers, profiles as ranges")}
 BUILDING = "building control"
+BOXES = "merged boxes"
 USUAL = Cell()
 """What is shown where one thing varies."""
 
@@ -71,11 +73,15 @@ def measure(run: Run) -> None:
         Cell(sizes["brokers"][-2], matching, sizes["profiles"][1], matched=matched)
         for matched, matching in product(sizes["matched"], sizes["matching"])
     ]
-    pieces = grid | {"matched profiles": some, BUILDING: []}
+    pieces = grid | {"matched profiles": some, BUILDING: [], BOXES: []}
     costs = {name: sum(1000 + cell.profiles * cell.brokers for cell in own) for name, own in pieces.items()}
+    costs[BOXES] = sum(costs.values()) // 2
     for piece in run.pieces({name: max(float(cost), 1.0) for name, cost in costs.items()}):
         if piece == BUILDING:
             run.keep(piece, [counted(building(10 * sizes["events"], run.seed))])
+            continue
+        if piece == BOXES:
+            run.keep(piece, list(boxes.measured(run.profile.name, run.seed)))
             continue
         rows = []
         for cell in pieces[piece]:
@@ -307,7 +313,12 @@ def text(rows: Sequence[Row]) -> str:
         f"a message being {MESSAGES[1]:,}.\nPW: profile forwarding, EW: event forwarding, "
         "RK: rendezvous nodes."
     )
-    return "\n\n".join([*parts, notes])
+    return "\n\n".join(part for part in (*parts, notes, boxes.text(merged(rows))) if part)
+
+
+def merged(rows: Sequence[Row]) -> list[Row]:
+    """The rows about near boxes that are told as one."""
+    return [row for row in rows if row["piece"] == BOXES]
 
 
 def _line(row: Row, along: str) -> Row:
@@ -340,11 +351,14 @@ LABELS = {PROFILE: "profile forwarding", EVENT: "event forwarding", RENDEZVOUS: 
 
 
 def draw(rows: Sequence[Row], title: str) -> Figure:
-    """Draw efficiency by share of matching events and by brokers, as the paper does; messages and memory."""
+    """Draw efficiency by share of matching events and by brokers, as the paper does; messages and memory.
+
+    Merged boxes are in the last line.
+    """
     counts = sorted({row["profiles"] for row in grid(rows)})
-    figure = Figure(figsize=(9, 8.4), layout="constrained")
+    figure = Figure(figsize=(9, 11.2), layout="constrained")
     figure.suptitle(title, fontsize=10)
-    panels = figure.subplots(3, 3, squeeze=False)
+    panels = figure.subplots(4, 3, squeeze=False)
     efficient = f"efficiency {MESSAGES[1]}"
     for place, profiles in enumerate(counts[:3]):
         _curves(panels[0][place], usual(rows, profiles=profiles, matching=None), "matching", efficient)
@@ -366,6 +380,9 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
     panels[2][2].tick_params(axis="x", labelsize=8)
     panels[2][2].set(title=BUILDING, ylabel=PER, yscale="log")
     _plain(panels[2][2])
+    boxes.draw(merged(rows), panels[3])
+    for axes in panels[3]:
+        _plain(axes)
     figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 

@@ -200,5 +200,7 @@ def test_a_small_run_has_rows_tables_and_a_picture(tmp_path):
     assert len(forwarding.grid(run.rows)) == 2 * 4 * 2 * 2 * 3
     told = forwarding.text(run.rows)
     assert max(map(len, told.splitlines())) <= 110
-    assert len(forwarding.draw(run.rows, "small").axes) == 9
+    assert len(forwarding.draw(run.rows, "small").axes) == 12
     assert forwarding.claims(run.rows)
+    assert len(forwarding.merged(run.rows)) == 2 * 6
+    assert "slack 0.6" in told
