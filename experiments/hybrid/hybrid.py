@@ -4,7 +4,8 @@ Xue and Feng (2005) simulated 100 clusters, each of a designated broker and ten 
 publishers publish one kind of event and all subscribers want it. ``hierarchical`` sends one message to each
 interested broker of a cluster, ``hybrid`` one multicast to all. The total cost counts messages of events
 between brokers; subscriptions, and what clients get, are told beside it. The paper does not say how fast its
-publishers publish, nor what a broker's work takes: there are three loads, see `LOADS`.
+publishers publish, nor what a broker's work takes: there are three loads, see `LOADS`. Beyond its
+simulation, a piece is about clients that look for a broker, see `placement`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
+from experiments.hybrid import placement
 from experiments.hybrid.queueing import play
 from experiments.hybrid.routes import Floats, Routers
 from experiments.hybrid.whole import whole
@@ -88,14 +90,18 @@ ABOUT = 2.0
 LINEAR = 0.95
 """A curve is about linear if a line explains so much of its variance; partly: nine tenths."""
 WHOLE = "message by message"
+PLACEMENT = "placement"
 
 
 def measure(run: Run) -> None:
     """Draw networks, and count and time events in each."""
-    pieces = {f"run {number}": 10.0 for number in range(1, run.sizes["runs"] + 1)} | {WHOLE: 3.0}
+    pieces = {f"run {number}": 10.0 for number in range(1, run.sizes["runs"] + 1)}
+    pieces |= {WHOLE: 3.0, PLACEMENT: 10.0}
     for piece in run.pieces(pieces):
         if piece == WHOLE:
             run.keep(piece, checked(run.sizes, run.seed))
+        elif piece == PLACEMENT:
+            run.keep(piece, list(placement.measured(run.profile.name, run.seed, STRATEGIES)))
         else:
             run.keep(piece, list(compared(run, int(piece.removeprefix("run ")))))
 
@@ -441,7 +447,8 @@ def text(rows: Sequence[Row]) -> str:
         "PUB: number of publishers.\n"
         f"{loads}"
     )
-    return "\n\n".join([*parts, notes])
+    looking = placement.text([row for row in rows if row["piece"] == PLACEMENT])
+    return "\n\n".join(part for part in (*parts, notes, looking) if part)
 
 
 SHORT = {HIERARCHICAL: "hr", HYBRID: "hrm"}
