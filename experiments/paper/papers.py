@@ -111,8 +111,9 @@ from the first publication to the last receipt, by the number of receipts. Curve
 more than 5 % from there on; where the paper has a number for that, it is met by up to twice as many or half
 as many, and partly up to four times. The figures of the paper are lost: trends are compared, and the numbers
 of its text. Costs are exact; delays are of simulated time, the same in each run. The paper's 730 links cannot
-be those of a tree of 100 clusters: they are links of the network below it. What the paper describes, and
-where it is here: [its page](../../docs/papers/xue.md).""",
+be those of a tree of 100 clusters: they are links of the network below it. Beyond the paper's simulation,
+clients that look for a broker are compared with clients anywhere. What the paper describes, and where it is
+here: [its page](../../docs/papers/xue.md).""",
     {"hybrid": "hybrid.hybrid"},
 )
 """Routing between clusters of brokers, and within them."""
