@@ -204,7 +204,12 @@ def _key(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.of} holds the key of {network.role}s; give that of the network")
     key = network if arguments.of is None else network.of(Role.CLIENT)
     assert key is not None
-    key.write(arguments.file)
+    try:
+        key.write(arguments.file)
+    except FileExistsError:
+        raise CommandError(
+            f"{arguments.file} exists already; take another name, or remove it first"
+        ) from None
     say(f"wrote {arguments.file}: the key of {key.role}s")
     return 0
 

@@ -192,6 +192,12 @@ def test_the_key_of_clients_runs_no_broker_and_makes_no_keys(tmp_path, capsys):
     assert not (tmp_path / "new.key").exists()
 
 
+def test_a_key_in_the_place_of_another_one_says_what_to_do(tmp_path, capsys):
+    (tmp_path / "network.key").touch()
+    assert main(["broker", "key", str(tmp_path / "network.key")]) == 2
+    assert "network.key exists already; take another name, or remove it first" in capsys.readouterr().err
+
+
 def test_commands_subscribe_publish_and_draw(pair, tmp_path, capsys):
     (tmp_path / "events.jsonl").write_text("".join(json.dumps({"x": float(x)}) + "\n" for x in range(6)))
     key = ["--key", str(pair.folder / "client.key")]
