@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from rtfilter.overlay.running.keys import Key
 
 NO_SETTINGS = ("command", "action", "settings")
+STRATEGIES = "profile_forwarding", "event_forwarding", "rendezvous", "hybrid", "hierarchical"
+"""Those of `rtfilter.overlay.strategies`, which needs packages that help must do without."""
 PATIENCE = 2.0
 """Seconds after which a command says what it waits for, and what else."""
 UNCONNECTED = "waiting for a broker: there is no connection, and it is tried again"
@@ -82,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("broker", metavar="BROKER", help="name of the other one")
         one.add_argument("--at", metavar="HOST:PORT", required=True, help="of the broker that is told")
     switched = action("switch", "have the network route by another strategy, while it runs")
-    switched.add_argument("strategy", metavar="STRATEGY", help="such as hybrid; see the page on brokers")
+    switched.add_argument("strategy", metavar="STRATEGY", help=f"one of {', '.join(STRATEGIES)}")
     switched.add_argument(
         "--at", metavar="HOST:PORT", required=True, help="of any broker, or of the rendezvous"
     )
@@ -118,7 +120,11 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--types", metavar="FILE", help="JSON with the schema of each event type, the same at all brokers")
     add("--rendezvous", metavar="HOST:PORT", help="of the rendezvous point")
     add("--address", metavar="HOST:PORT", help="where others reach it (default: where it listens)")
-    add("--strategy", metavar="NAME", help="how to route, the same at all brokers (default: hybrid)")
+    add(
+        "--strategy",
+        metavar="NAME",
+        help=f"how to route, the same at all brokers: {', '.join(STRATEGIES)} (default: hybrid)",
+    )
     add(
         "--choose-every",
         type=float,

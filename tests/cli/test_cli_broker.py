@@ -4,7 +4,16 @@ import asyncio
 import gc
 from threading import Event
 
-from rtfilter.cli import broker
+import pytest
+
+from rtfilter.cli import broker, main
+from rtfilter.overlay.strategies import STRATEGIES
+
+
+@pytest.mark.parametrize("action", ["run", "switch"])
+def test_help_names_all_strategies(action, capsys):
+    assert main(["broker", action, "--help"]) == 0
+    assert ", ".join(STRATEGIES) in " ".join(capsys.readouterr().out.split())
 
 
 def test_reading_events_may_be_given_up_while_it_waits_for_input():
