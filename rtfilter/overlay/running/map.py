@@ -63,6 +63,15 @@ class Survey(NamedTuple):
         """By which strategy each broker that has answered routes."""
         return {name: one.stats.get("router", {}).get("strategy", "") for name, one in self.brokers.items()}
 
+    @property
+    def routed(self) -> dict[str, list[str]]:
+        """The brokers by strategy: by several while it is changed, or where some are cut off."""
+        found: dict[str, list[str]] = {}
+        for name, strategy in sorted(self.strategies.items()):
+            if strategy:
+                found.setdefault(strategy, []).append(name)
+        return found
+
     def tree(self) -> dict[str, list[str]]:
         """The clusters below each cluster; those without one above it are below the empty name.
 
@@ -111,8 +120,16 @@ def _told(found: Survey, one: Description) -> dict[str, Known]:
 
 
 def as_text(found: Survey) -> str:
-    """The tree as indented lines; a star is before the broker that stands for its cluster."""
-    return "\n".join(line for line in _lines(found, found.tree(), "", 0))
+    """The tree as indented lines, then the strategy; a star is before who stands for its cluster."""
+    return "\n".join([*_lines(found, found.tree(), "", 0), *_strategy_line(found)])
+
+
+def _strategy_line(found: Survey) -> list[str]:
+    """By which strategy brokers route; of several, which brokers by which."""
+    routed = found.routed
+    if len(routed) < 2:
+        return [f"strategy: {name}" for name in routed]
+    return ["strategy: " + "; ".join(f"{name} at {', '.join(at)}" for name, at in routed.items())]
 
 
 def _lines(found: Survey, tree: Mapping[str, list[str]], above: str, depth: int) -> Iterator[str]:
@@ -198,7 +215,8 @@ def draw(found: Survey, file: Path, title: str = "") -> None:
     axes.set_ylim(-depth + 0.4, 0.6)
     axes.axis("off")
     axes.set_title(title, fontsize=11)
-    figure.text(0.5, 0.01, LEGEND, ha="center", va="bottom", fontsize=7, color="#555555")
+    strategy = f"strategy: {', '.join(found.routed)}\n" if found.routed else ""
+    figure.text(0.5, 0.01, strategy + LEGEND, ha="center", va="bottom", fontsize=7, color="#555555")
     figure.tight_layout()
     figure.savefig(file, dpi=150)
     plt.close(figure)

@@ -10,8 +10,9 @@ def known(name):
     return Known(name, name.rstrip("0123456789"), f"at {name}")
 
 
-def described(name, members, parent="", links=(), root=False, entries=0):
-    stats = {"router": {"entries": entries}, "clients": {"subscriptions": 1}, "sent": {"Event": entries}}
+def described(name, members, parent="", links=(), root=False, entries=0, strategy="hybrid"):
+    router = {"entries": entries, "strategy": strategy}
+    stats = {"router": router, "clients": {"subscriptions": 1}, "sent": {"Event": entries}}
     members = tuple(map(known, members))
     designated = members[-1].name
     return Description(known(name), designated, members, parent, tuple(map(known, links)), root, stats)
@@ -43,6 +44,7 @@ def test_the_tree_is_told_from_the_root_down():
         "      * d at d",
         "  c",
         "    * c at c",
+        "strategy",
     ]
     assert lines[2].endswith(": entries: 9, own: 1, sent: 9")
 
@@ -53,6 +55,19 @@ def test_who_does_not_answer_and_who_is_cut_off_is_told():
     assert "b1 at b1: does not answer" in text
     assert "c  (cut off)" in text
     assert "a  (cut off)" not in text
+
+
+def test_the_strategy_is_told_and_while_it_is_changed_who_routes_by_which():
+    assert as_text(WHOLE).splitlines()[-1] == "strategy: hybrid"
+    new = described("c", ["c"], "a", strategy="rendezvous")
+    found = survey(described("a", ["a"], root=True), new, described("b", ["b"], "a"), silent=["d"])
+    assert as_text(found).splitlines()[-1] == "strategy: hybrid at a, b; rendezvous at c"
+    assert "strategy" not in as_text(survey(silent=["b1"]))
+
+
+def test_the_picture_names_the_strategy(tmp_path):
+    draw(WHOLE, tmp_path / "tree.svg")
+    assert "strategy: hybrid" in (tmp_path / "tree.svg").read_text()
 
 
 CHANGING = survey(
