@@ -115,6 +115,7 @@ class BrokerProcess(Process):
         self._elections, self._designated = 0, ""
         self._moves, self._parent = 0, ""
         self._told = "", ""  # the root and the cluster above, as the log has them
+        self._strategy = router.strategy.name  # as the log has it
         self._delays = Delays()
         self._group: Group | None = None
         if settings.group:
@@ -243,6 +244,7 @@ class BrokerProcess(Process):
         if place.parent and place.parent != self._parent:
             self._moves, self._parent = self._moves + 1, place.parent
         self._tell(place)
+        self._tell_strategy()
         if len(self.clients.publications.delays) > DELAYS:  # nobody asks for metrics
             self._delays.counted(self.clients.publications.delays)
         switched = self.broker.router.switched
@@ -276,6 +278,12 @@ class BrokerProcess(Process):
             )
         else:
             _log.info("cluster %s has no place in the tree, and looks for one", cluster)
+
+    def _tell_strategy(self) -> None:
+        """Have the log say by which strategy events are routed from here on, when it is another one."""
+        former, self._strategy = self._strategy, self.broker.router.strategy.name
+        if self._strategy != former:
+            _log.info("events are routed by %s now; before, they were by %s", self._strategy, former)
 
     def _term_kept(self, term: int) -> None:
         self.membership.kept = term

@@ -151,6 +151,21 @@ def test_the_log_says_who_is_the_root_when_that_changes(tmp_path, caplog):
     ]
 
 
+def test_the_log_says_when_another_strategy_comes_into_use(tmp_path, caplog):
+    caplog.set_level("INFO")
+
+    def change(process):
+        process.broker.router.place(process.membership.place._replace(designated="a", root=True), 0.0)
+        for name in ("hybrid", "rendezvous", "rendezvous"):
+            process._do(Work([], process.broker.switch(name, 0.0)))
+            process._do(Work([], []))
+        process.end()
+
+    assert asyncio.run(ran(tmp_path, change)) == 0
+    lines = [one.message for one in caplog.records if "routed by" in one.message]
+    assert lines == ["events are routed by rendezvous now; before, they were by hybrid"]
+
+
 def test_a_client_knows_how_long_its_broker_takes_events_and_conditions(tmp_path):
     async def visit(address):
         async with BrokerClient([address], "ann", KEY) as ann:
