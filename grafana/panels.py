@@ -517,6 +517,12 @@ ROWS = [
                 },
             ),
             Panel(
+                "Strategy",
+                "By which strategy events are routed: brokers that use each. Two are in use only while it is "
+                "changed; if they stay, some brokers are cut off, and rtfilter broker map names them.",
+                {"{{strategy}}": f"sum by (strategy) ({OVERLAY}strategy{SERVER})"},
+            ),
+            Panel(
                 "What brokers wait for",
                 "Publications that are not acknowledged, deliveries that clients do not have, subscriptions "
                 "whose neighbour is lost; and publications sent again per second.",

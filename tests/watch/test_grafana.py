@@ -260,6 +260,7 @@ def test_every_panel_of_brokers_tells_what_one_did(server, tmp_path):
         assert number(prometheus, 'rtfilter_overlay_messages_total{kind="Deliver"}') == published
         assert number(prometheus, "rtfilter_overlay_reached") == 1
         assert number(prometheus, "rtfilter_overlay_elections_total") == 1
+        assert number(prometheus, 'rtfilter_overlay_strategy{strategy="hybrid"}') == 1
 
 
 @needs_prometheus

@@ -87,6 +87,11 @@ class BrokerMetrics(Collector):
             yield GaugeMetricFamily(f"rtfilter_overlay_{name}", text, stats[part][own])
         for name, (part, own, text) in COUNTERS.items():
             yield CounterMetricFamily(f"rtfilter_overlay_{name}", text, stats[part][own])
+        strategy = GaugeMetricFamily(
+            "rtfilter_overlay_strategy", "1 for the strategy in use", labels=["strategy"]
+        )
+        strategy.add_metric([stats["router"]["strategy"]], 1)
+        yield strategy
         sent = CounterMetricFamily("rtfilter_overlay_messages", "Messages sent, by kind", labels=["kind"])
         for kind, count in sorted(messages.items()):
             sent.add_metric([kind], count)

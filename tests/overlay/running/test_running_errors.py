@@ -12,6 +12,7 @@ from rtfilter.overlay.running.client import BrokerClient, RefusedError
 from rtfilter.overlay.running.client_work import Work
 from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.keys import Key
+from rtfilter.overlay.running.metrics import BrokerMetrics
 from rtfilter.overlay.running.settings import BrokerSettings, SettingsError
 from rtfilter.store.log import TakenError
 
@@ -164,6 +165,23 @@ def test_the_log_says_when_another_strategy_comes_into_use(tmp_path, caplog):
     assert asyncio.run(ran(tmp_path, change)) == 0
     lines = [one.message for one in caplog.records if "routed by" in one.message]
     assert lines == ["events are routed by rendezvous now; before, they were by hybrid"]
+
+
+def test_the_metric_of_the_strategy_is_1_for_the_one_in_use_alone(tmp_path):
+    def strategies(process):
+        samples = [one for family in BrokerMetrics(process.snapshot).collect() for one in family.samples]
+        return {
+            one.labels["strategy"]: one.value for one in samples if one.name == "rtfilter_overlay_strategy"
+        }
+
+    def change(process):
+        assert strategies(process) == {"hybrid": 1}
+        process.broker.router.place(process.membership.place._replace(designated="a", root=True), 0.0)
+        process.broker.switch("rendezvous", 0.0)
+        assert strategies(process) == {"rendezvous": 1}
+        process.end()
+
+    assert asyncio.run(ran(tmp_path, change)) == 0
 
 
 def test_a_client_knows_how_long_its_broker_takes_events_and_conditions(tmp_path):
