@@ -20,7 +20,7 @@ from rtfilter.cli.terminal import CommandError, say, show
 if TYPE_CHECKING:
     from rtfilter.overlay.names import EventId
     from rtfilter.overlay.running.client import BrokerClient
-    from rtfilter.overlay.running.client_messages import Deliver
+    from rtfilter.overlay.running.client_messages import Deliver, Description
     from rtfilter.overlay.running.keys import Key
 
 NO_SETTINGS = ("command", "action", "settings")
@@ -410,10 +410,27 @@ async def _cut(arguments: argparse.Namespace) -> int:
     from rtfilter.overlay.running.client import asked
     from rtfilter.overlay.running.client_messages import Cut
 
-    question = Cut(arguments.broker, heal=arguments.action == "heal")
-    found = await asked(arguments.at, _read(arguments), question)
-    say(f"{found.itself.name} does not talk to: {', '.join(found.refused) or 'nobody'}")
+    key, name, heal = _read(arguments), arguments.broker, arguments.action == "heal"
+    before = await asked(arguments.at, key)
+    if heal and name not in before.refused:
+        say(f"nothing to heal: {before.itself.name} was not cut off from {name!r}")
+    elif not heal and not await _is_known(name, before, arguments.at, key):
+        say(f"{before.itself.name} knows no broker {name!r}; should one come, it will not talk to it")
+    found = await asked(arguments.at, key, Cut(name, heal))
+    refused = ", ".join(found.refused)
+    say(f"{found.itself.name} " + (f"does not talk to: {refused}" if refused else "talks to all"))
     return 0
+
+
+async def _is_known(name: str, told: Description, at: str, key: Key) -> bool:
+    """Whether one of this name is beside a broker that has told how it is, or anywhere in its network."""
+    from rtfilter.overlay.running.map import survey
+    from rtfilter.overlay.running.settings import POINT
+
+    if name in (POINT, *told.refused) or name in {one.name for one in (*told.members, *told.links)}:
+        return True
+    found = await survey(at, key)
+    return name in found.brokers or name in found.silent
 
 
 async def _switch(arguments: argparse.Namespace) -> int:

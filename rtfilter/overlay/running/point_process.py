@@ -126,4 +126,5 @@ class PointProcess(Process):
         root = self.point.root
         known = () if root is None else (root.cluster.designated, *root.cluster.members)
         links = tuple(dict.fromkeys(Known(*one) for one in known))
-        return Description(Known(POINT, POINT, self.board.own.address), links=links, refused=())
+        refused = tuple(sorted(self.board.refused))
+        return Description(Known(POINT, POINT, self.board.own.address), links=links, refused=refused)

@@ -221,6 +221,27 @@ def test_commands_subscribe_publish_and_draw(pair, tmp_path, capsys):
     assert (tmp_path / "tree.png").stat().st_size > 10_000
 
 
+def test_who_cuts_off_a_name_that_the_network_does_not_have_is_warned(pair, capsys):
+    def said(action, name):
+        told = ["--at", pair.addresses["point"], "--key", str(pair.folder / "network.key")]
+        assert main(["broker", action, name, *told]) == 0
+        return [line.removeprefix("rtfilter: ") for line in capsys.readouterr().err.splitlines()]
+
+    assert said("cut", "nobody") == [
+        "rendezvous knows no broker 'nobody'; should one come, it will not talk to it",
+        "rendezvous does not talk to: nobody",
+    ]
+    assert said("cut", "nobody") == ["rendezvous does not talk to: nobody"]
+    assert said("heal", "nobody") == ["rendezvous talks to all"]
+    assert said("heal", "nobody") == [
+        "nothing to heal: rendezvous was not cut off from 'nobody'",
+        "rendezvous talks to all",
+    ]
+    for name in "ab":  # the point knows one of them alone, the root
+        assert said("cut", name) == [f"rendezvous does not talk to: {name}"]
+        assert said("heal", name) == ["rendezvous talks to all"]
+
+
 def test_who_publishes_is_told_which_line_is_refused(pair, tmp_path, capsys):
     key = ["--at", pair.addresses["a"], "--name", "bob", "--key", str(pair.folder / "client.key")]
     for wrong, reason in (("NaN", "NaN"), ("1" + "0" * 30, "cannot be sent")):
