@@ -13,6 +13,7 @@ from rtfilter.overlay.place import Place
 from rtfilter.overlay.sending import Message, Send
 from rtfilter.overlay.strategies import strategy_of
 from rtfilter.overlay.strategies.port import Strategy
+from rtfilter.overlay.strategies.rendezvous import Rendezvous
 from rtfilter.overlay.table import Table
 
 NOWHERE: Final = Place("", "", "", frozenset())
@@ -31,6 +32,8 @@ class Core:
         By epoch: one, or two while the strategy is changed.
     epoch : int
         Of the one by which events are routed that clients publish here.
+    assigned : mapping of str to str
+        Rendezvous clusters of event types, for whenever the strategy is `Rendezvous`.
     load : Load
         What this broker has seen, since it was asked last.
     grace : float or None
@@ -60,6 +63,7 @@ class Core:
         self.longest = longest
         self._subscriptions = 0
         self.strategies, self.epoch = {0: strategy}, 0
+        self.assigned: Mapping[str, str] = strategy.assigned if isinstance(strategy, Rendezvous) else {}
         self.load = Load()
         self.table = Table(types)
         self.at = NOWHERE._replace(broker=name)
@@ -92,10 +96,14 @@ class Core:
         """Whether the designated broker must know the subscriptions of other members."""
         return any(strategy.shared for strategy in self.strategies.values())
 
+    def made(self, name: str) -> Strategy:
+        """A strategy by its name, new."""
+        return strategy_of(name, self.assigned)
+
     def adopt(self, epoch: int, name: str, in_use: bool) -> None:
         """Know a strategy, and use it from now on."""
         if epoch not in self.strategies:
-            self.strategies[epoch] = strategy_of(name)
+            self.strategies[epoch] = self.made(name)
         if in_use:
             self.epoch = epoch
 

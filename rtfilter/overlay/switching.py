@@ -28,7 +28,7 @@ from rtfilter.overlay.names import CLUSTER, Connection, Kind, link
 from rtfilter.overlay.place import Place
 from rtfilter.overlay.routing_messages import Answer, Wave
 from rtfilter.overlay.spreading import Spreading
-from rtfilter.overlay.strategies import STRATEGIES, strategy_of
+from rtfilter.overlay.strategies import STRATEGIES
 
 UNKEPT: Final = 1000
 """More waves than a broker may have begun since one was kept."""
@@ -174,10 +174,10 @@ class Switching:
         if former.first != self._first:
             return  # all brokers were started with another strategy since
         core, wave = self._core, former.wave
-        core.strategies, core.epoch = {wave.epoch: strategy_of(wave.strategy)}, wave.epoch
+        core.strategies, core.epoch = {wave.epoch: core.made(wave.strategy)}, wave.epoch
         if wave.stage in (Stage.PREPARE, Stage.SETTLE):
             core.epoch -= 1
-            core.strategies[core.epoch] = strategy_of(former.used)
+            core.strategies[core.epoch] = core.made(former.used)
         self.wave = msgspec.structs.replace(wave, number=wave.number + UNKEPT)
         self._begin(Stage(wave.stage), wave.epoch, wave.strategy)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from rtfilter.overlay.strategies.event_forwarding import EventForwarding
@@ -18,10 +19,15 @@ STRATEGIES: Final[dict[str, type[Strategy]]] = {
 """Each strategy by its name."""
 
 
-def strategy_of(given: str | Strategy) -> Strategy:
-    """The strategy meant: one of a name, or the object itself. Raises `ValueError`."""
+def strategy_of(given: str | Strategy, assigned: Mapping[str, str] | None = None) -> Strategy:
+    """The strategy meant: one of a name, or the object itself. Raises `ValueError`.
+
+    `assigned` says where the rendezvous clusters are, if the name is that of `Rendezvous`.
+    """
     if isinstance(given, Strategy):
         return given
+    if given == Rendezvous.name:
+        return Rendezvous(assigned)
     try:
         return STRATEGIES[given]()
     except KeyError:

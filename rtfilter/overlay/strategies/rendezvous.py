@@ -24,13 +24,17 @@ class Rendezvous(Strategy):
     assigned : mapping of str to str
         The rendezvous cluster of an event type, the same at all brokers; see `by_hash`. For other types it is
         the root.
+
+    Attributes
+    ----------
+    assigned : dict of str to str
     """
 
     name: ClassVar[str] = "rendezvous"
     rises: ClassVar[bool] = True
 
     def __init__(self, assigned: Mapping[str, str] | None = None) -> None:
-        self._assigned = dict(assigned or {})
+        self.assigned = dict(assigned or {})
         self._hops: dict[str, str] = {}  # the link that leads to the rendezvous cluster of a type
 
     def learners(self, place: Place, type: str) -> Collection[str]:
@@ -40,7 +44,7 @@ class Rendezvous(Strategy):
 
     def ascent(self, place: Place, type: str) -> str | None:
         """The next cluster on the way to the rendezvous, or the own one."""
-        if self._assigned.get(type, place.cluster if place.root else None) == place.cluster:
+        if self.assigned.get(type, place.cluster if place.root else None) == place.cluster:
             return place.cluster
         hop = self._hops.get(type)
         return hop if hop in place.links else None
