@@ -520,6 +520,37 @@ def test_the_strategy_is_changed_while_the_network_runs_and_events_go_on(tmp_pat
         run(script)
 
 
+def test_a_network_chooses_another_strategy_by_itself_and_events_go_on(tmp_path):
+    """Two clusters want all events: then nothing costs less than to send each one to both."""
+    with processes(tmp_path, "--choose-every", "0.5", "--grace", "1") as network:
+        network.start("a")
+        network.start("b")
+
+        async def script():
+            await network.whole("a", "b")
+            waiting = []
+            async with (
+                Subscriber(network.client("ann", "a")) as ann,
+                Subscriber(network.client("eve", "b")) as eve,
+            ):
+                for one in (ann, eve):
+                    await one.client.subscribe("trade", "x >= 0")
+                assert set((await network.whole("a", "b")).strategies.values()) == {"hybrid"}
+                async with network.client("bob", "b") as bob, asyncio.timeout(30):
+                    chosen = set()
+                    while chosen != {"event_forwarding"}:
+                        for _ in range(10):
+                            waiting.append((await bob.start("trade", {"x": float(len(waiting))}))[1])
+                        found = await network.whole("a", "b")
+                        chosen = set(found.strategies.values())
+                    await asyncio.gather(*waiting)
+                    await bob.publish("trade", {"x": float(len(waiting))})
+                for one in (ann, eve):
+                    assert sorted(one.values) == list(map(float, range(len(waiting) + 1)))
+
+        run(script)
+
+
 def test_a_cut_link_is_gone_round(tmp_path):
     with processes(tmp_path, "--children", "2") as network:
         for name in "abcd":
