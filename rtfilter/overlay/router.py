@@ -273,6 +273,7 @@ class Router:
         if took_over:
             spreading.take_over()
         spreading.forget_links()
+        spreading.moved(took_over)
         fresh = [member(broker) for broker in sorted(new.members - members - {core.name})]
         suspense.unheard.update(fresh)
         suspense.unheard.update(link(c) for c, broker in new.links.items() if links.get(c) != broker)

@@ -179,6 +179,14 @@ class Answer(Message, frozen=True):
 
 
 class Advertise(Message, frozen=True):
-    """The rendezvous cluster of an event type is the one that says so, or lies behind it."""
+    """The rendezvous cluster of an event type is the one that says so, or lies behind it; or the way is lost.
+
+    Attributes
+    ----------
+    type : str
+    number : int
+        Even from the rendezvous cluster, which has a higher one after each loss; odd of a way that is lost.
+    """
 
     type: str
+    number: Whole

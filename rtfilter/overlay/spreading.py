@@ -245,6 +245,12 @@ class Spreading:
             self.refresh(core.at.links)
             self.confirm_all()
 
+    def moved(self, anew: bool) -> None:
+        """Let the strategy know of a new place."""
+        for strategy in self._core.strategies.values():
+            for cluster, message in strategy.moved(self._core.at, anew):
+                self._core.send(link(cluster), message)
+
     def _greet(self, cluster: str) -> None:
         core = self._core
         for strategy in core.strategies.values():

@@ -1,12 +1,19 @@
-"""Rendezvous clusters that are assigned to event types stay so, whatever strategy comes between."""
+"""Rendezvous clusters that are assigned to event types stay so, and are found wherever the tree has them."""
 
 from __future__ import annotations
 
+import random
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from overlay.networks import TYPES, Network, Tree
+from overlay.test_acknowledging import GRACE, Publishers
+from overlay.test_moving import Changing
+from overlay.test_routes import some_condition
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.strategies.rendezvous import Rendezvous
+from rtfilter.overlay.strategies.rendezvous import Rendezvous, by_hash
 
 TREE = Tree({"a": "", "b": "a", "c": "a"})
 
@@ -52,3 +59,86 @@ def test_a_root_that_is_started_again_keeps_them() -> None:
     network.routers["a"].resume(kept)
     network.settle()
     assert met(network, "alarm") == UP_TO_C
+
+
+def test_a_way_that_is_lost_is_not_believed_of_one_that_does_not_know_it_yet() -> None:
+    tree = Tree({"a": "", "b": "a", "d": "a", "c": "d"})
+    network = Network(tree, make=meeting)
+    network.sever("d", "a")
+    tree.parents["d"] = ""
+    network.move("d", tree.place("d"))
+    tree.parents["d"] = "b"  # which still goes by a
+    for broker in "dbac":
+        network.move(broker, tree.place(broker))
+        network.run()
+    network.subscribe("a/1", "alarm", "x > 0")
+    network.run()
+    network.route.clear()
+    network.publish("a", "alarm", {"x": 1.0})
+    network.run()
+    assert network.route == [(one, other) for one, other in zip("abdcdb", "bdcdba", strict=True)] + [
+        ("a", "a/1")
+    ]
+
+
+def test_a_cluster_whose_broker_is_another_one_now_is_found() -> None:
+    tree = Tree({"a": "", "b": "a", "c": "a"}, {"a": ("a1", "a2"), "c": ("c1", "c2")})
+    network = Network(tree, make=meeting)
+    for cluster in "ac":
+        first, second = tree.members[cluster]
+        network.lose(first)
+        tree.members[cluster] = (second,)
+        network.settle()
+    assert met(network, "alarm") == [("b", "a2"), ("a2", "c2"), ("c2", "a2"), ("a2", "b"), ("b", "b/1")]
+
+
+def test_a_way_over_a_cluster_whose_broker_died_with_what_it_knew_is_taken_for_lost() -> None:
+    tree = Tree({"a": "", "b": "a", "d": "a", "c": "d"}, {"d": ("d1", "d2")})
+    network = Network(tree, make=meeting)
+    network.lose("d1")
+    tree.members["d"] = ("d2",)
+    tree.parents["c"] = "b"
+    network.settle()
+    network.subscribe("a/1", "alarm", "x > 0")
+    network.run()
+    network.route.clear()
+    network.publish("a", "alarm", {"x": 1.0})
+    network.run()
+    assert network.route == [("a", "b"), ("b", "c"), ("c", "b"), ("b", "a"), ("a", "a/1")]
+
+
+@given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
+@settings(max_examples=25, deadline=None)
+def test_what_was_acknowledged_has_reached_everyone(seed: int, most_members: int) -> None:
+    rng = random.Random(seed)
+    tree = Tree.random(rng, rng.randint(2, 7), most_members)
+    assigned = by_hash(TYPES, tree.parents.keys())
+    network = Publishers(
+        tree, seed=seed, make=lambda name: Router(name, 1, TYPES, Rendezvous(assigned), grace=GRACE)
+    )
+    network.wait(GRACE)
+    changing = Changing(network, rng)
+
+    def something() -> None:
+        for _ in range(rng.randint(0, 4)):
+            broker, type = rng.choice(sorted(network.routers)), rng.choice(list(TYPES))
+            if rng.random() < 0.5:
+                network.join(f"{broker}/{rng.randrange(3)}", type, some_condition(rng))
+            else:
+                network.offer(broker, type, {"x": rng.randint(0, 14)})
+            network.run(rng.randrange(15))
+
+    changing.meanwhile = something
+    for _ in range(5):
+        something()
+        changing.anything()
+        network.again()
+        network.run(rng.randrange(30))
+    network.run()
+    network.wait(GRACE)
+    network.again()
+    network.run()
+    there = {type for type, cluster in assigned.items() if cluster in tree.parents}
+    assert not [event for event in network.open.values() if event[1] in there], "not acknowledged at last"
+    live = {id for id, (_, type, _) in network.live.items() if type in there}
+    assert live <= network.confirmed, "not confirmed at last"

@@ -22,7 +22,7 @@ from rtfilter.overlay.names import Whole
 from rtfilter.overlay.running.frames import LinkError, LostError, Seal, plain, read
 from rtfilter.overlay.running.keys import Key, Role, mac
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 """Another one where greetings or messages differ, so that programs of different versions say so."""
 MOST: Final = 2048
 """Bytes of what one says who it is."""

@@ -59,6 +59,13 @@ class Strategy:
         """What a cluster is told when it is newly linked, or asks."""
         return []
 
+    def moved(self, place: Place, anew: bool) -> list[tuple[str, Message]]:
+        """Take a new place; what other clusters must be told.
+
+        `anew` where another broker was the designated one until now.
+        """
+        return []
+
     def hear(self, message: Message, place: Place, cluster: str) -> list[tuple[str, Message]]:
         """Take a message of the strategy from a linked cluster; what other clusters must be told."""
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from rtfilter.overlay.place import Place
 from rtfilter.overlay.routing_messages import Advertise
@@ -12,12 +12,25 @@ from rtfilter.overlay.sending import Message
 from rtfilter.overlay.strategies.port import Strategy
 
 
+class _Way(NamedTuple):
+    """The way to a rendezvous cluster: its number, 0 where none was told; and the next there, unless lost."""
+
+    number: int = 0
+    hop: str = ""
+    broker: str = ""
+
+
 class Rendezvous(Strategy):
     """Bittner's rendezvous nodes: events rise to the rendezvous cluster of their type, then descend.
 
     An event serves nobody on its way up, and goes back over the same links where it matches, so it takes as
     many links as the way up has, and those of the smallest subtree with the rendezvous cluster and all who
-    match. Which link leads there, neighbours tell each other.
+    match.
+
+    To the root the way is up. Which link leads to an assigned cluster, neighbours tell each other, with a
+    number as in DSDV routing (Perkins and Bhagwat 1994), so that what is old does not take the place of what
+    is new. The cluster itself gives even numbers. Who loses the broker that led there tells all the odd
+    number after it, and when the cluster hears that, it gives the next even one.
 
     Parameters
     ----------
@@ -35,7 +48,7 @@ class Rendezvous(Strategy):
 
     def __init__(self, assigned: Mapping[str, str] | None = None) -> None:
         self.assigned = dict(assigned or {})
-        self._hops: dict[str, str] = {}  # the link that leads to the rendezvous cluster of a type
+        self._ways: dict[str, _Way] = {}  # to assigned clusters, by type
 
     def learners(self, place: Place, type: str) -> Collection[str]:
         """The next cluster on the way to the rendezvous."""
@@ -44,21 +57,49 @@ class Rendezvous(Strategy):
 
     def ascent(self, place: Place, type: str) -> str | None:
         """The next cluster on the way to the rendezvous, or the own one."""
-        if self.assigned.get(type, place.cluster if place.root else None) == place.cluster:
-            return place.cluster
-        hop = self._hops.get(type)
-        return hop if hop in place.links else None
+        if type not in self.assigned:
+            hop = place.cluster if place.root else place.parent
+        else:
+            hop = place.cluster if self._is_here(place, type) else self._way(place, type).hop
+        return hop if hop == place.cluster or hop in place.links else None
 
     def greeting(self, place: Place, cluster: str, types: Iterable[str]) -> list[Message]:
-        """The types whose rendezvous is here, or farther away."""
-        return [Advertise(type) for type in types if self.ascent(place, type) not in (None, cluster)]
+        """The ways that are known here, and those that are lost."""
+        ways = {type: self._way(place, type) for type in types if type in self.assigned}
+        return [
+            Advertise(type, way.number) for type, way in ways.items() if way.number and way.hop != cluster
+        ]
 
     def hear(self, message: Message, place: Place, cluster: str) -> list[tuple[str, Message]]:
-        """Learn the next cluster on the way, and pass that on where it is new."""
-        if not isinstance(message, Advertise) or self.ascent(place, message.type) in (place.cluster, cluster):
+        """Learn of a way, or that one is lost, and pass that on where it is new."""
+        if not isinstance(message, Advertise) or message.type not in self.assigned:
             return []
-        self._hops[message.type] = cluster
-        return [(other, message) for other in place.links if other != cluster]
+        type, number, lost = message.type, message.number, message.number % 2
+        if number <= self._way(place, type).number:
+            return []
+        if self._is_here(place, type):
+            return self._take(type, _Way(number + 1), place, "") if lost else []
+        way = _Way(number) if lost else _Way(number, cluster, place.links[cluster])
+        return self._take(type, way, place, cluster)
+
+    def moved(self, place: Place, anew: bool) -> list[tuple[str, Message]]:
+        """Tell all of ways that are lost, with the broker they went to."""
+        if anew:
+            self._ways.clear()
+        ways = list(self._ways.items())
+        lost = [(type, way) for type, way in ways if way.hop and place.links.get(way.hop) != way.broker]
+        return [one for type, way in lost for one in self._take(type, _Way(way.number + 1), place, "")]
+
+    def _is_here(self, place: Place, type: str) -> bool:
+        return self.assigned[type] == place.cluster
+
+    def _way(self, place: Place, type: str) -> _Way:
+        return self._ways.get(type, _Way(2 if self._is_here(place, type) else 0))
+
+    def _take(self, type: str, way: _Way, place: Place, source: str) -> list[tuple[str, Message]]:
+        """Go by a way from now on; returns what others are told."""
+        self._ways[type] = way
+        return [(other, Advertise(type, way.number)) for other in place.links if other != source]
 
 
 def by_hash(types: Iterable[str], clusters: Collection[str]) -> dict[str, str]:
