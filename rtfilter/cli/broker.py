@@ -126,6 +126,13 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"how to route, the same at all brokers: {', '.join(STRATEGIES)} (default: hybrid)",
     )
     add(
+        "--rendezvous-for",
+        action="append",
+        metavar="TYPE=CLUSTER",
+        help="where events of a type meet while the strategy is rendezvous, the same at all brokers; may be "
+        "given several times (default: at the root)",
+    )
+    add(
         "--choose-every",
         type=float,
         metavar="SECONDS",

@@ -32,7 +32,7 @@ class Core:
         By epoch: one, or two while the strategy is changed.
     epoch : int
         Of the one by which events are routed that clients publish here.
-    assigned : mapping of str to str
+    assigned : dict of str to str
         Rendezvous clusters of event types, for whenever the strategy is `Rendezvous`.
     load : Load
         What this broker has seen, since it was asked last.
@@ -58,12 +58,13 @@ class Core:
         strategy: Strategy,
         grace: float | None,
         longest: int = 2**24,
+        assigned: Mapping[str, str] | None = None,
     ) -> None:
         self.name, self.incarnation, self.types, self.grace = name, incarnation, types, grace
         self.longest = longest
         self._subscriptions = 0
         self.strategies, self.epoch = {0: strategy}, 0
-        self.assigned: Mapping[str, str] = strategy.assigned if isinstance(strategy, Rendezvous) else {}
+        self.assigned = strategy.assigned if isinstance(strategy, Rendezvous) else dict(assigned or {})
         self.load = Load()
         self.table = Table(types)
         self.at = NOWHERE._replace(broker=name)

@@ -78,6 +78,9 @@ class Router:
         `rtfilter.overlay.merging`. That is beyond `covering`.
     longest : int
         Most bytes of a message: what is longer goes in parts.
+    assigned : mapping of str to str, optional
+        The rendezvous cluster of an event type, for whenever the strategy is `Rendezvous`, the same at all
+        brokers. If `strategy` is an object of that, it has them itself.
     """
 
     def __init__(
@@ -91,11 +94,12 @@ class Router:
         choose_every: float | None = None,
         slack: float | None = None,
         longest: int = 2**24,
+        assigned: Mapping[str, str] | None = None,
     ) -> None:
         if slack is not None and not 0 <= slack < 1:
             raise ValueError(f"slack is a share of a box, from 0 to below 1, not {slack!r}")
         self.name, self.incarnation = name, incarnation
-        self._core = Core(name, incarnation, types, strategy_of(strategy), grace, longest)
+        self._core = Core(name, incarnation, types, strategy_of(strategy, assigned), grace, longest, assigned)
         self._suspense = Suspense(self._core)
         self._spreading = Spreading(self._core, self._suspense, covering, slack)
         self._acknowledging = Acknowledging(self._core)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -44,6 +45,15 @@ def test_another_strategy_and_back_keeps_the_rendezvous_clusters(between: str) -
         network.run()
     assert met(network, "alarm") == UP_TO_C
     assert met(network, "trade") == UP_TO_THE_ROOT
+
+
+def test_a_router_that_is_told_them_uses_them_from_the_start_or_once_it_meets_there() -> None:
+    for first in ("rendezvous", "hybrid"):
+        make = partial(Router, incarnation=1, types=TYPES, strategy=first, assigned={"alarm": "c"})
+        network = Network(TREE, make=make)
+        network.take("a", network.routers["a"].switch("rendezvous", network.now))
+        network.run()
+        assert met(network, "alarm") == UP_TO_C
 
 
 def test_a_root_that_is_started_again_keeps_them() -> None:

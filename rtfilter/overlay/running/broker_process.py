@@ -82,7 +82,8 @@ class BrokerProcess(Process):
             settings.home,
             address,
             strategy=settings.strategy,
-            types=_digest(types),
+            types=_digest({name: schema.to_json() for name, schema in types.items()}),
+            assigned=_digest(settings.assigned) if settings.assigned else "",
             message=settings.message,
         )
         super().__init__(settings, hello, key, store)
@@ -98,6 +99,7 @@ class BrokerProcess(Process):
             choose_every=settings.choose_every,
             slack=settings.slack,
             longest=settings.message,
+            assigned=settings.assigned,
         )
         if memory[8:]:
             router.resume(msgspec.msgpack.decode(memory[8:], type=Switched))
@@ -359,9 +361,9 @@ class BrokerProcess(Process):
         )
 
 
-def _digest(types: Mapping[str, Schema]) -> str:
-    """The same for event types that are the same."""
-    text = json.dumps({name: schema.to_json() for name, schema in types.items()}, sort_keys=True)
+def _digest(told: Mapping[str, Any]) -> str:
+    """The same for what is the same, in whatever order."""
+    text = json.dumps(told, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

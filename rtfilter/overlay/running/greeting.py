@@ -50,6 +50,8 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     strategy, types : str
         Of a broker: how its network routes to begin with, and a digest of the event types. Empty for the
         rendezvous point.
+    assigned : str
+        Of a broker: a digest of the rendezvous clusters of event types; empty where there are none.
     message : int
         Most bytes of a message that it takes; 0 for a client.
     again : bool
@@ -67,6 +69,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     incarnation: Whole = 0
     strategy: str = ""
     types: str = ""
+    assigned: str = ""
     message: Whole = 0
     again: bool = False
     nonce: bytes = b""

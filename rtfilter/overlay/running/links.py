@@ -370,9 +370,11 @@ class Switchboard:
         if peer.strategy != self.own.strategy:
             theirs, ours = (f"--strategy {one.strategy}" for one in (peer, self.own))
             raise LinkError(f"{peer.name} has {theirs}, {self.own.name} {ours}; all brokers need the same")
+        both = f"{peer.name} and {self.own.name}"
         if peer.types != self.own.types:
-            both = f"{peer.name} and {self.own.name}"
             raise LinkError(f"{both} have different event types (--types); all brokers need the same")
+        if peer.assigned != self.own.assigned:
+            raise LinkError(f"{both} have different --rendezvous-for; all brokers need the same")
         if peer.message != self.own.message:
             theirs, ours = (f"--message {one.message}" for one in (peer, self.own))
             raise LinkError(f"{peer.name} has {theirs}, {self.own.name} {ours}; all brokers need the same")

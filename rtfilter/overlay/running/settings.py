@@ -114,6 +114,9 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ``host:port`` where others reach it; by default where it listens.
     strategy : str
         How events are routed, the same at all brokers.
+    rendezvous_for : tuple of str
+        Event types and where their events meet while the strategy is `rendezvous`, ``type=cluster``; those of
+        other types meet at the root. The same at all brokers.
     choose_every : float or None
         Seconds after which the root measures what each strategy would cost, and changes to the one that costs
         least; by default it stays. The same at all brokers.
@@ -140,6 +143,7 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cluster: str = ""
     address: str = ""
     strategy: Name = "hybrid"
+    rendezvous_for: tuple[str, ...] = ()
     choose_every: Seconds | None = None
     slack: Share | None = None
     group: str = ""
@@ -157,7 +161,7 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for name in ("rendezvous", "address", "group", "interface"):
             if given := getattr(self, name):
                 _require(name, given)
-        self.known  # noqa: B018  # refuses what is none
+        self.known, self.assigned  # noqa: B018  # refuse what is none
         if self.host in ("0.0.0.0", "::") and not self.address:
             raise ValueError(f"who listens on {self.host} says where others reach it: --address HOST:PORT")
 
@@ -177,6 +181,25 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             host_and_port(address)
             found[name] = Contact(name, self.home, address)
         return found
+
+    @property
+    def assigned(self) -> dict[str, str]:
+        """The rendezvous clusters by event type."""
+        found: dict[str, str] = {}
+        for one in self.rendezvous_for:
+            type, _, cluster = one.partition("=")
+            if not type or not cluster:
+                raise SettingsError(f"--rendezvous-for: {one!r:.80} is not TYPE=CLUSTER")
+            if found.setdefault(type, cluster) != cluster:
+                raise SettingsError(f"--rendezvous-for: {type!r:.80} has two clusters; give one")
+        return found
+
+    def require(self, types: Mapping[str, Schema]) -> None:
+        """Refuse a rendezvous cluster for what is no event type. Raises `SettingsError`."""
+        for type in self.assigned:
+            if type not in types:
+                known = ", ".join(types)
+                raise SettingsError(f"--rendezvous-for: no event type {type!r:.80}; --types has {known}")
 
     @property
     def times(self) -> membership.Settings:

@@ -53,6 +53,7 @@ async def _run(
         raise SettingsError(f"{settings.key} holds the key of {key.role}s; this needs that of the network")
     connections = BROKERS + STRANGERS
     if isinstance(settings, BrokerSettings):
+        settings.require(types)
         connections += settings.patience.clients
     if most := sockets.make_room(connections):
         _log.warning(

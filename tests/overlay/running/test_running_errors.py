@@ -184,6 +184,18 @@ def test_the_metric_of_the_strategy_is_1_for_the_one_in_use_alone(tmp_path):
     assert asyncio.run(ran(tmp_path, change)) == 0
 
 
+def test_brokers_greet_alike_that_have_the_same_rendezvous_clusters_in_any_order(tmp_path):
+    def said(*given):
+        told = BrokerSettings(
+            key=tmp_path, data=tmp_path, types=tmp_path, name="a", rendezvous="here:9", rendezvous_for=given
+        )
+        return BrokerProcess(told, {"trade": Schema({"x": float})}, KEY, Store(), "here:9").board.own.assigned
+
+    assert said("trade=a", "alarm=b") == said("alarm=b", "trade=a")
+    assert len({said(), said("trade=a"), said("trade=b"), said("alarm=a")}) == 4
+    assert said() == ""
+
+
 def test_a_client_knows_how_long_its_broker_takes_events_and_conditions(tmp_path):
     async def visit(address):
         async with BrokerClient([address], "ann", KEY) as ann:

@@ -127,6 +127,7 @@ def test_both_call_at_once_and_keep_one_connection():
     [
         ({"strategy": "hybrid"}, {"strategy": "rendezvous"}, "has --strategy"),
         ({"types": "1"}, {"types": "2"}, "have different event types"),
+        ({"assigned": "1"}, {}, "have different --rendezvous-for; all"),
         ({"message": 1}, {"message": 2}, "has --message 2, a --message 1"),
     ],
 )

@@ -551,6 +551,38 @@ def test_a_network_chooses_another_strategy_by_itself_and_events_go_on(tmp_path)
         run(script)
 
 
+def test_events_of_a_type_meet_at_its_rendezvous_cluster(tmp_path, capsys):
+    flags = ["--strategy", "rendezvous", "--rendezvous-for", "trade=c", "--grace", "1"]
+    with processes(tmp_path, *flags) as network:
+        network.start("a")
+        network.start("b")
+
+        async def script():
+            await network.whole("a", "b")
+            network.start("c")  # which is not the root
+            await network.whole(*"abc")
+            async with Subscriber(network.client("ann", "b")) as ann, network.client("bob", "a") as bob:
+                await ann.client.subscribe("trade", "x > 1")
+                for x in (0.5, 2.0, 3.0):
+                    await bob.publish("trade", {"x": x})
+                assert ann.values == [2.0, 3.0]
+                sent = (await network.describe("c")).stats["sent"]
+                assert sent["Event"] >= 2  # nobody subscribes or publishes there
+                network.kill("c")
+                _, arrived = await bob.start("trade", {"x": 4.0})
+                await asyncio.sleep(1)
+                assert not arrived.done()
+                network.start("c")
+                await asyncio.wait_for(arrived, 30)
+                assert ann.values == [2.0, 3.0, 4.0]
+
+        run(script)
+        told = ["--key", network.folder / "network.key", "--types", network.folder / "types.json"]
+        told += ["--name", "d", "--data", tmp_path / "d", "--rendezvous", network.addresses["point"]]
+        assert main(["broker", "run", *map(str, told), "--rendezvous-for", "tirade=c"]) == 2
+        assert "--rendezvous-for: no event type 'tirade'; --types has trade" in capsys.readouterr().err
+
+
 def test_a_cut_link_is_gone_round(tmp_path):
     with processes(tmp_path, "--children", "2") as network:
         for name in "abcd":

@@ -40,6 +40,9 @@ def test_what_is_needed_is_named(missing):
         ({"interface": "eth0"}, "--interface: .*'eth0'"),
         ({"peers": ["b"]}, "--peer: 'b' is not NAME=HOST:PORT"),
         ({"peers": ["b=host"]}, "'host' is no address"),
+        ({"rendezvous_for": ["trades"]}, "--rendezvous-for: 'trades' is not TYPE=CLUSTER"),
+        ({"rendezvous_for": ["trades="]}, "'trades=' is not TYPE=CLUSTER"),
+        ({"rendezvous_for": ["trades=a", "trades=b"]}, "--rendezvous-for: 'trades' has two clusters"),
         ({"strategy": "flood"}, "unknown strategy 'flood'; choose one of"),
         ({"choose_every": 0.0}, "--choose-every: .*> 0"),
         ({"message": 3999}, "--message: .*>= 4000"),
@@ -57,6 +60,14 @@ def test_what_is_needed_is_named(missing):
 def test_what_is_wrong_is_named(wrong, said):
     with pytest.raises(SettingsError, match=said):
         settings(BrokerSettings, **NEEDED | wrong)
+
+
+def test_rendezvous_clusters_are_those_of_event_types():
+    told = settings(BrokerSettings, **NEEDED, rendezvous_for=["trades=a", "alarms=b=c"])
+    assert told.assigned == {"trades": "a", "alarms": "b=c"}
+    told.require({"trades": None, "alarms": None})
+    with pytest.raises(SettingsError, match=r"no event type 'alarms'; --types has trades, alarm$"):
+        told.require({"trades": None, "alarm": None})
 
 
 @pytest.mark.parametrize(
