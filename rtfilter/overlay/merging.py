@@ -46,8 +46,9 @@ class MergingTold(CoveringTold):
     The box is a subscription of this broker's own, which covers those that it was made for; they are
     suppressed. The neighbour may send events that none of them wants, which this broker drops: with events
     that lie anywhere in a box alike, at most the share `slack` of those that it sends for the box. If one
-    that the box was made for is removed, the others are told anew. Only boxes over numbers that are closed on
-    all sides are merged, and of the same attributes.
+    that the box was made for is removed, the others are told anew, unless a wider one takes its place: so a
+    neighbour whose box grows tells the wider one, then removes the former, and nothing is said. Only boxes
+    over numbers that are closed on all sides are merged, and of the same attributes.
 
     Parameters
     ----------
@@ -92,6 +93,8 @@ class MergingTold(CoveringTold):
 
     def remove(self, id: SubscriptionId) -> list[Message]:
         """See `Told`."""
+        if self._is_replaced(id):
+            return super().remove(id)  # which says nothing: the wide box covers it
         self._groups.pop(id, None)
         wide = self._made.pop(id, None)
         messages = super().remove(id)
@@ -99,6 +102,24 @@ class MergingTold(CoveringTold):
             del self._groups[wide]
             messages += super().remove(wide)
         return messages
+
+    def _is_replaced(self, id: SubscriptionId) -> bool:
+        """Whether one that waits as well takes the place of what a box was made for, and covers all of it."""
+        wide = self._made.get(id)
+        if wide is None or wide not in self._groups or id not in self._waiting:
+            return False
+        own = self._read(self._waiting[id][0])
+        for other in sorted(self._covers.get(wide, set()) - {id}):
+            elsewhere = self._made.get(other, wide)
+            if elsewhere != wide and elsewhere in self._groups:
+                continue
+            if self._read(self._waiting[other][0]).covers(own):
+                group = self._groups[wide]
+                self._groups[wide] = group._replace(made_for=(group.made_for - {id}) | {other})
+                self._made[other] = wide
+                del self._made[id]
+                return True
+        return False
 
     @property
     def merged(self) -> int:

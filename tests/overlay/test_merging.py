@@ -63,6 +63,22 @@ def test_when_a_part_goes_the_others_are_told_before() -> None:
     assert (link.suppressed, link.merged, list(link.sent())) == (0, 0, [])
 
 
+def test_what_another_one_replaces_goes_without_a_word() -> None:
+    link = told(0.2)
+    former, near = about(1, "x BETWEEN 0 AND 4"), about(2, "x BETWEEN 5 AND 10")
+    link.add(former)
+    link.add(near)
+    (wide,) = link.sent()
+    grown = about(3, "x BETWEEN 0 AND 4.5")
+    assert link.add(grown) == []
+    assert link.remove(former.id) == []
+    assert list(link.sent()) == [wide]
+    assert (link.suppressed, link.merged) == (2, 1)
+    assert link.remove(grown.id) == [Subscribe(near), Unsubscribe(wide.id)]
+    assert link.remove(near.id) == [Unsubscribe(near.id)]
+    assert (link.suppressed, link.merged, list(link.sent())) == (0, 0, [])
+
+
 @given(seed=st.integers(0, 2**32), slack=st.sampled_from((0.0, 0.1, 0.4, 0.9)))
 @settings(max_examples=25, deadline=None)
 def test_all_are_covered_and_little_is_empty(seed: int, slack: float) -> None:
