@@ -340,7 +340,7 @@ class RStarTree:
             part = batch[start : start + size]
             parts.append(self._hits(descend.search_all, part, selection, first_only, ids=ids, exact=exact))
             start += size
-        return Hits.joined(parts, ids.content, None if exact is None else exact.content)
+        return Hits.joined(parts, ids.closed(), None if exact is None else exact.closed())
 
     def _hits_of_one(self, point: FloatArray, first_only: bool) -> Hits:
         """`hits` of one point: its hits are together as they come, and most of the time is Python's."""

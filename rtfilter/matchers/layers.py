@@ -25,6 +25,9 @@ from rtfilter.results import Hits
 PIECE: Final = 1 << 18
 """Hits, about, of the events that are matched at once: so many stay in the cache until they are ids."""
 
+FIRST: Final = 64
+"""Events that are matched at once when nothing is known yet of how many hits they have."""
+
 _NO_IDS: Final = np.empty(0, np.int64)
 
 
@@ -58,7 +61,7 @@ class LayeredMatcher(BoxMatcher):
         super().__init__(schema)
         self._used = self._live = 0  # rows, and those of them that are alive
         self._layers: list[_Layer] = []
-        self._hits_per_event = 1.0  # lately
+        self._hits_per_event = PIECE / FIRST  # lately
 
     @abstractmethod
     def _build(self, low: FloatArray, high: FloatArray) -> Structure:
@@ -129,7 +132,7 @@ class LayeredMatcher(BoxMatcher):
         exact = None
         if any(part.exact is not None for part in parts):
             exact = np.concatenate([_flags(part) for part in parts])
-        return Hits.joined(parts, ids.content, exact)
+        return Hits.joined(parts, ids.closed(), exact)
 
     def _affordable(self, events: int) -> int:
         """How many of so many events to match at once."""

@@ -41,3 +41,15 @@ def test_a_single_event_that_finds_more_is_a_part(monkeypatch):
     for _ in range(2):
         assert matcher.match(events).offsets.tolist() == [0, 50, 100, 150]
     assert matcher.match(events.rows(range(0))).offsets.tolist() == [0]
+
+
+def test_the_first_batch_begins_with_few_events(monkeypatch):
+    """Or all that it finds would be in memory several times, which nobody had touched."""
+    matcher, asked = make_matcher("masks", schema(3)), []
+    low = np.zeros((50, 3))
+    matcher.add(Filters.of_boxes(schema(3), BoxColumns(np.arange(50), low, low + 1, np.ones(50, np.bool_))))
+    events = schema(3).read([dict.fromkeys(NAMES, 0.5)] * 1000)
+    inner = matcher._match
+    monkeypatch.setattr(matcher, "_match", lambda points: asked.append(len(points)) or inner(points))
+    assert matcher.match(events).offsets[-1] == 50_000
+    assert asked == [layers.FIRST, 1000 - layers.FIRST]
