@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from predicate_cases import sources
+from predicate_cases import patterns, sources
 from rtfilter import PredicateError, Schema
 from rtfilter.predicates.parse import parse
 
@@ -10,6 +10,11 @@ from rtfilter.predicates.parse import parse
 def sources_within(types):
     """`predicate_cases.sources`, but those that have too many alternatives; another refusal is an error."""
     return sources(types).filter(partial(_is_within, Schema(types)))
+
+
+def patterns_within(types):
+    """`predicate_cases.patterns`, likewise."""
+    return patterns(types).filter(partial(_is_within, Schema(types)))
 
 
 def _is_within(schema, drawn):

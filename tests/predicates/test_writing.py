@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predicate_cases import conditions, patterns, schemas, sql
+from limits import patterns_within
+from predicate_cases import conditions, schemas, sql
 from rtfilter import Predicate, PredicateError, Schema
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.model import Constraint
@@ -57,7 +58,7 @@ def test_conditions_are_read_again(data):
 def test_patterns_are_read_again(data):
     types = data.draw(schemas())
     schema = Schema(types)
-    predicate = Predicate.parse(data.draw(patterns(types))[0], schema)
+    predicate = Predicate.parse(data.draw(patterns_within(types))[0], schema)
     assert Predicate.parse(predicate.to_sql(), schema) == predicate
     assert Predicate.parse(json.loads(json.dumps(predicate.to_pattern())), schema) == predicate
 
