@@ -10,6 +10,8 @@ import pytest
 import postgresql
 import spark_cases
 
+pytestmark = pytest.mark.slow
+
 HOME = Path(__file__).parents[2]
 #: Of each example, its arguments and a line that it prints.
 SAYS = {

@@ -235,6 +235,7 @@ WANTED = "x = 1 AND y < 2 OR s LIKE 'ab%' AND x <= 3 OR b OR TRUE"
 SOME = [{"x": 1, "y": 1, "s": "abc"}, {"x": 4, "y": 2, "s": "a"}, {}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [MADE[name] for name in ("half", "tree", "small tree")])
 @pytest.mark.parametrize("change", ["add", "remove"])
 def test_a_change_that_was_interrupted_can_be_undone(change, made):

@@ -442,6 +442,7 @@ WANTED = "x = 1 AND y < 2 OR s LIKE 'a%' AND x >= 1 AND x <= 3 OR y IN (1, 2) AN
 SOME = [{"x": 1, "y": 1, "s": "abc"}, {"x": 4, "y": 2, "s": "a"}, {}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("change", ["add", "remove"])

@@ -89,6 +89,7 @@ def change(filter, rng):
         filter.subscribe_many([random_predicate(rng) for _ in range(40)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("controller", [CostController, lambda: LevelController(rounds=1, threshold=5)])
 def test_moves_between_changes_lose_nothing(seed, controller):
@@ -213,6 +214,7 @@ def test_threads_match_and_change_while_it_moves():
 MODULES = [rtfilter.matching.choosing, aside, content, held, slices, rtfilter.matching.updates]
 
 
+@pytest.mark.slow
 def test_a_move_that_is_cut_short_anywhere_leaves_all_as_it_was_or_has_moved():
     def ready():
         filter = made(np.random.default_rng(0), 12)

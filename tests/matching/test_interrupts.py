@@ -45,6 +45,8 @@ from rtfilter.predicates.parse import parse
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.labels import Beside
 
+pytestmark = pytest.mark.slow
+
 MODULES = [
     rtfilter.changes,
     rtfilter.filter,

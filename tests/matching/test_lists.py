@@ -50,6 +50,7 @@ SCHEMA = Schema(TYPES)
 PLANS = {"whole": FixedPlan(0, None), "groups": FixedPlan(1, 2), "single": FixedPlan(0, 1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matcher", TAKING_ALL)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())

@@ -20,6 +20,8 @@ from rtfilter.overlay.sending import Send
 from rtfilter.overlay.strategies import STRATEGIES
 from rtfilter.predicates.model import Predicate
 
+pytestmark = pytest.mark.slow
+
 GRACE = 1000.0
 
 

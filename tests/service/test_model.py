@@ -23,6 +23,8 @@ from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 from rtfilter.store.tables import Kind
 
+pytestmark = pytest.mark.slow
+
 FILTERS = ("default", "other")
 USERS = {"ann": ANN, "bob": BOB}
 

@@ -13,6 +13,8 @@ from service.running import running
 from service.webhooks.asking import hooked, publish, until
 from service.webhooks.target import target
 
+pytestmark = pytest.mark.slow
+
 LINES = "application/x-ndjson"
 EVENTS = "/filters/default/events"
 SUBSCRIPTIONS = "/filters/default/subscriptions"

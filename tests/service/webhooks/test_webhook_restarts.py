@@ -14,6 +14,8 @@ from service.running import running
 from service.webhooks.asking import hooked, publish, shown, until
 from service.webhooks.target import target
 
+pytestmark = pytest.mark.slow
+
 JSON = {"Content_Type": "application/json"}
 
 

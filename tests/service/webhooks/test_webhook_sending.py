@@ -14,6 +14,8 @@ from service.running import running
 from service.webhooks.asking import hooked, publish, shown, until
 from service.webhooks.target import target
 
+pytestmark = pytest.mark.slow
+
 openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
 LONG = 3600.0
 """Seconds of a request that no test waits for."""

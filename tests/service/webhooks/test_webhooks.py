@@ -15,6 +15,8 @@ from service.running import running
 from service.webhooks.asking import hooked, publish, shown, until
 from service.webhooks.target import target
 
+pytestmark = pytest.mark.slow
+
 
 def documented():
     """What the page says that verifies."""
