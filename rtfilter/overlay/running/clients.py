@@ -195,8 +195,7 @@ class Clients:
         found = self._client(name)
         found.asked -= 1
         if isinstance(message, Drop):
-            work.changes.append(Gone(name, message.key))
-            self._drop(name, message.key, work, now)
+            self._end(name, message.key, work, now)
         else:
             found.bytes -= _size(message)
             work.out.append(Send(client(name), Refused(message.key, UNKEPT, later=True)))
@@ -219,15 +218,13 @@ class Clients:
                 found.inherits_until = inf
                 for key, wish in list(found.wishes.items()):
                     if wish.program != found.program:
-                        work.changes.append(Gone(name, key))
-                        self._drop(name, key, work, now)
+                        self._end(name, key, work, now)
         return work
 
     def _forget(self, name: str, found: _Client, work: Work, now: float) -> None:
         """A client is gone for good: nobody waits for it any more."""
         for key in list(found.wishes):
-            work.changes.append(Gone(name, key))
-            self._drop(name, key, work, now)
+            self._end(name, key, work, now)
         for id in list(found.missing):
             self._needs_no_more(found, id, work)
         for id in list(self._untaken):
@@ -361,6 +358,11 @@ class Clients:
         self._owners[id] = name, want.key
         work.out.extend(out)
         return True
+
+    def _end(self, name: str, key: str, work: Work, now: float) -> None:
+        """Drop a subscription, and have that kept."""
+        work.changes.append(Gone(name, key))
+        self._drop(name, key, work, now)
 
     def _drop(self, name: str, key: str, work: Work, now: float) -> None:
         found = self._client(name)
