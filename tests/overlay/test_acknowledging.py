@@ -88,6 +88,32 @@ class Publishers(Network):
         super().lose(broker)
         self.live = {id: live for id, live in self.live.items() if id.origin != broker}
 
+    def change(self, rng: random.Random) -> None:
+        """Have clients subscribe and publish while the tree changes; then all has time to arrive."""
+        self.wait(GRACE)
+        changing = Changing(self, rng)
+
+        def something() -> None:
+            for _ in range(rng.randint(0, 4)):
+                broker = rng.choice(sorted(self.routers))
+                type = rng.choice(list(TYPES))
+                if rng.random() < 0.5:
+                    self.join(f"{broker}/{rng.randrange(3)}", type, some_condition(rng))
+                else:
+                    self.offer(broker, type, {"x": rng.randint(0, 14)})
+                self.run(rng.randrange(15))
+
+        changing.meanwhile = something
+        for _ in range(5):
+            something()
+            changing.anything()
+            self.again()
+            self.run(rng.randrange(30))
+        self.run()
+        self.wait(GRACE)
+        self.again()
+        self.run()
+
 
 @pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -99,29 +125,7 @@ def test_what_was_acknowledged_has_reached_everyone(
     rng = random.Random(seed)
     make = partial(Router, incarnation=1, types=TYPES, strategy=strategy, grace=GRACE, **TOLD[told])
     network = Publishers(Tree.random(rng, rng.randint(2, 7), most_members), seed=seed, make=make)
-    network.wait(GRACE)
-    changing = Changing(network, rng)
-
-    def something() -> None:
-        for _ in range(rng.randint(0, 4)):
-            broker = rng.choice(sorted(network.routers))
-            type = rng.choice(list(TYPES))
-            if rng.random() < 0.5:
-                network.join(f"{broker}/{rng.randrange(3)}", type, some_condition(rng))
-            else:
-                network.offer(broker, type, {"x": rng.randint(0, 14)})
-            network.run(rng.randrange(15))
-
-    changing.meanwhile = something
-    for _ in range(5):
-        something()
-        changing.anything()
-        network.again()
-        network.run(rng.randrange(30))
-    network.run()
-    network.wait(GRACE)
-    network.again()
-    network.run()
+    network.change(rng)
     assert not network.open, "not acknowledged at last"
     assert network.live.keys() <= network.confirmed, "not confirmed at last"
     assert all(router.stats()["in_suspense"] == 0 for router in network.routers.values())

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_acknowledging import GRACE, Publishers
-from overlay.test_moving import Changing
-from overlay.test_routes import some_condition
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.strategies.rendezvous import Rendezvous, by_hash
 
@@ -23,12 +21,12 @@ def meeting(name: str, incarnation: int = 1) -> Router:
     return Router(name, incarnation, TYPES, Rendezvous({"alarm": "c"}))
 
 
-def met(network: Network, type: str) -> list[tuple[str, str]]:
-    """The way of an event from b to b, by which it is seen where the type has its rendezvous."""
-    network.subscribe("b/1", type, "x > 0")
+def met(network: Network, type: str, broker: str = "b") -> list[tuple[str, str]]:
+    """The way of an event from a broker to itself, by which it is seen where the type has its rendezvous."""
+    network.subscribe(f"{broker}/1", type, "x > 0")
     network.run()
     network.route.clear()
-    network.publish("b", type, {"x": 1.0})
+    network.publish(broker, type, {"x": 1.0})
     network.run()
     return network.route
 
@@ -81,14 +79,9 @@ def test_a_way_that_is_lost_is_not_believed_of_one_that_does_not_know_it_yet() -
     for broker in "dbac":
         network.move(broker, tree.place(broker))
         network.run()
-    network.subscribe("a/1", "alarm", "x > 0")
-    network.run()
-    network.route.clear()
-    network.publish("a", "alarm", {"x": 1.0})
-    network.run()
-    assert network.route == [(one, other) for one, other in zip("abdcdb", "bdcdba", strict=True)] + [
-        ("a", "a/1")
-    ]
+    assert met(network, "alarm", "a") == [
+        (one, other) for one, other in zip("abdcdb", "bdcdba", strict=True)
+    ] + [("a", "a/1")]
 
 
 def test_a_cluster_whose_broker_is_another_one_now_is_found() -> None:
@@ -109,12 +102,7 @@ def test_a_way_over_a_cluster_whose_broker_died_with_what_it_knew_is_taken_for_l
     tree.members["d"] = ("d2",)
     tree.parents["c"] = "b"
     network.settle()
-    network.subscribe("a/1", "alarm", "x > 0")
-    network.run()
-    network.route.clear()
-    network.publish("a", "alarm", {"x": 1.0})
-    network.run()
-    assert network.route == [("a", "b"), ("b", "c"), ("c", "b"), ("b", "a"), ("a", "a/1")]
+    assert met(network, "alarm", "a") == [("a", "b"), ("b", "c"), ("c", "b"), ("b", "a"), ("a", "a/1")]
 
 
 @given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
@@ -126,28 +114,7 @@ def test_what_was_acknowledged_has_reached_everyone(seed: int, most_members: int
     network = Publishers(
         tree, seed=seed, make=lambda name: Router(name, 1, TYPES, Rendezvous(assigned), grace=GRACE)
     )
-    network.wait(GRACE)
-    changing = Changing(network, rng)
-
-    def something() -> None:
-        for _ in range(rng.randint(0, 4)):
-            broker, type = rng.choice(sorted(network.routers)), rng.choice(list(TYPES))
-            if rng.random() < 0.5:
-                network.join(f"{broker}/{rng.randrange(3)}", type, some_condition(rng))
-            else:
-                network.offer(broker, type, {"x": rng.randint(0, 14)})
-            network.run(rng.randrange(15))
-
-    changing.meanwhile = something
-    for _ in range(5):
-        something()
-        changing.anything()
-        network.again()
-        network.run(rng.randrange(30))
-    network.run()
-    network.wait(GRACE)
-    network.again()
-    network.run()
+    network.change(rng)
     there = {type for type, cluster in assigned.items() if cluster in tree.parents}
     assert not [event for event in network.open.values() if event[1] in there], "not acknowledged at last"
     live = {id for id, (_, type, _) in network.live.items() if type in there}
