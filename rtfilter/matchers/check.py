@@ -133,12 +133,10 @@ class _World:
 
     def events(self, count: int) -> EventTable:
         """Random events; some lack attributes or have values of another type, if the matcher takes such."""
-        found = []
+        found, values_of = [], {name: _values(name) for name in self.schema.names}
         for _ in range(count):
             event = {}
-            for name in self.schema.names:
-                low, high = self.schema.attributes[name].low, self.schema.attributes[name].high
-                values = [one for one in VALUES[_family(name)] if low is None or low <= one <= high]
+            for name, values in values_of.items():
                 if self.takes.missing and self.rng.random() < 0.2:
                     continue
                 event[name] = values[self.rng.integers(len(values))]
@@ -289,6 +287,13 @@ def _constant(operator: str, values: list[Any]) -> Any:
 
 def _operators(name: str) -> tuple[str, ...]:
     return *OPERATORS_OF[_family(name)], "is null", "exists"
+
+
+def _values(name: str) -> list[Any]:
+    """Values of an attribute within its domain."""
+    attribute = Schema(ATTRIBUTES).attributes[name]
+    low, high = attribute.low, attribute.high
+    return [one for one in VALUES[attribute.family] if low is None or low <= one <= high]
 
 
 def _family(name: str) -> str:
