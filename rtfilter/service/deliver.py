@@ -156,7 +156,7 @@ class Deliver:
         self._receivers: dict[str, list[Receiver]] = {}
         self._digests: dict[tuple[str, str], _Digest] = {}
         self._swept = 0.0
-        self._changed: set[str] = set()  # users whose progress is not written
+        self._changed: dict[str, None] = {}  # users whose progress is not written, the first to change first
         self._round: dict[str, None] = {}  # of those that had changed when it began, the ones yet to write
         self._of_round = self._part = 0  # what was settled then; users of each part
         self._given: int | None = None  # as settled, with the last progress
@@ -213,7 +213,7 @@ class Deliver:
 
     def _note(self, user: str, backlog: Backlog) -> None:
         """A backlog has changed."""
-        self._changed.add(user)
+        self._changed[user] = None
         if backlog.full:
             self.full.add(user)
         else:
@@ -372,7 +372,7 @@ class Deliver:
         if self._given is not None:
             self._durable = self._given
         if whole or not self._round:
-            self._round, self._of_round = self._round | dict.fromkeys(self._changed), settled
+            self._round, self._of_round = self._round | self._changed, settled
             self._changed.clear()
             self._part = max(FEWEST, -(-len(self._round) // MOST_PARTS))
         users = list(self._round if whole else islice(self._round, self._part))
@@ -381,7 +381,7 @@ class Deliver:
         gone, marks = list(before.gone), {}
         for user in users:
             del self._round[user]
-            self._changed.discard(user)
+            self._changed.pop(user, None)
             marks[user], new, emptied = self._backlogs[user].written(self._of_round, self._durable)
             rows |= {(user, number): Row(user, number, held) for number, held in new.items()}
             gone += ((user, number) for number in emptied)
