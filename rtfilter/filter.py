@@ -155,7 +155,7 @@ class EventFilter:
         self._road = Road(subscriptions, resolve(policy), control, observer)
         self._updates = Updates(self._road)
         if chooser is not None:
-            self._road.choosing = Choosing(self._road.gate, subscriptions, self._updates, chooser)
+            self._road.choosing = Choosing(self._road, self._updates, chooser)
         if observer is not None:
             observer.observe_state(self._state)
 

@@ -14,8 +14,9 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from time import get_clock_info, perf_counter, thread_time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -32,8 +33,10 @@ from rtfilter.matchers.registry import Factory, make_matcher
 from rtfilter.matching.aside import Copy
 from rtfilter.matching.gate import Gate
 from rtfilter.matching.updates import Updates
-from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.ids import NO_IDS
+
+if TYPE_CHECKING:
+    from rtfilter.matching.road import Road
 
 FIRST, PERIOD = 0.0005, 0.1
 """Seconds of matching, about, from one batch that is timed to the next: at first, and later. One costs up to
@@ -82,16 +85,16 @@ class Choosing:
     Attributes
     ----------
     chooser : MatcherChooser
-    left : int
-        Batches until one is timed.
     """
 
-    def __init__(self, gate: Gate, subscriptions: Subscriptions, updates: Updates, chooser: MatcherChooser):
-        self.chooser, self.left = chooser, 0
-        self._gate, self._held, self._updates = gate, subscriptions, updates
+    def __init__(self, road: Road, updates: Updates, chooser: MatcherChooser) -> None:
+        subscriptions = road.subscriptions
+        self.chooser, self._road, self._updates = chooser, road, updates
+        self._gate, self._held = road.gate, subscriptions
         self._turns = Gate()
         self._random = random.Random(0)
-        self._skipped, self._told, self._period = 0, subscriptions.updates, FIRST
+        self._told, self._period = subscriptions.updates, FIRST
+        self._rest(0)
         self._kept: dict[int, deque[EventTable]] = {}
         self._thread: threading.Thread | None = None
         self._warm: set[str] = set()
@@ -102,8 +105,8 @@ class Choosing:
         """Take a batch of at least one event with the seconds that it took; not while the index is held."""
         try:
             with self._turns.writing():
-                batches, self._skipped = self._skipped + 1, self._rest(seconds)
-                self.left = self._skipped
+                batches = self._skipped + 1
+                self._rest(self._pause(seconds))
                 count, self._told = self._held.updates - self._told, self._held.updates
                 if count > 0:
                     self.chooser.update(count)
@@ -114,13 +117,7 @@ class Choosing:
                 self._thread = threading.Thread(target=self.run, name="rtfilter matcher", daemon=True)
                 self._thread.start()
         except RuntimeError:  # a signal handler that came in between, or no more threads
-            self.left = self._skipped
-
-    @property
-    def times_next(self) -> bool:
-        """Whether the batch that asks is to be timed."""
-        self.left -= 1
-        return self.left < 0
+            self._rest(self._skipped)
 
     @property
     def busy(self) -> bool:
@@ -137,7 +134,11 @@ class Choosing:
         with self._turns.writing():
             return self.chooser.snapshot()
 
-    def _rest(self, seconds: float) -> int:
+    def _rest(self, batches: int) -> None:
+        """Let so many pass."""
+        self._skipped, self._road.untimed = batches, repeat(None, batches)
+
+    def _pause(self, seconds: float) -> int:
         """Batches to let pass. Their number is random, so that it follows no rhythm of theirs."""
         period, self._period = self._period, min(2 * self._period, PERIOD)
         return int(self._random.uniform(0.5, 1.5) * period / max(seconds, 1e-7))

@@ -17,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import repeat
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -58,6 +59,9 @@ class Road:
         Is called with its moment after a batch, to remove what is beyond its deadline.
     choosing : Choosing or None
         Chooses the matcher, if it is not fixed.
+    untimed : iterator
+        Each batch takes one; at its end batches are timed. A fixed matcher has an endless one: so it costs
+        the same whether the matcher is chosen or not.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Road:
         self.turn = contextlib.nullcontext() if self._threads else threading.RLock()
         self.sweep: Callable[[float], None] = _nothing
         self.choosing: Choosing | None = None
+        self.untimed: Iterator[None] = repeat(None)
         self._ends: set[_End] = set()
         self._forgotten: deque[_End] = deque()
 
@@ -83,12 +88,10 @@ class Road:
 
         `arrival` is its `perf_counter`, and `moment` what deadlines are held against.
         """
-        choosing, timed = self.choosing, False
-        if choosing is not None:  # counted here: a call takes long beside matching one event
-            choosing.left -= 1
-            timed = choosing.left < 0
+        timed = next(self.untimed, True)
         with self.gate.reading():
-            begun, loads = (perf_counter(), Kernel.loads) if timed else (0.0, 0)
+            if timed:
+                begun, loads = perf_counter(), Kernel.loads
             searched = events.searched
             if self._threads:  # a turn that nobody has to wait for takes time as well
                 hits = self.subscriptions.matcher.match(searched)
@@ -103,8 +106,8 @@ class Road:
                 matches = Matches.named(offsets, names.take(ids), names.kind)
             else:
                 matches = Matches(offsets, ids)
-        if timed and choosing is not None and loads == Kernel.loads and len(searched):
-            choosing.observe(searched, perf_counter() - begun)
+        if timed and self.choosing is not None and loads == Kernel.loads and len(searched):
+            self.choosing.observe(searched, perf_counter() - begun)
         if self.metrics is not None and len(events):
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
         return matches
@@ -146,7 +149,7 @@ class Road:
         if batch.end is not None:
             self._ends.discard(batch.end)
             batch.end = None
-        if self.choosing is not None and batch.done and self.choosing.times_next:
+        if batch.done and next(self.untimed, True) and self.choosing is not None:
             batch.tell(self.choosing)
         if self.metrics is None or not batch.done:
             return

@@ -4,8 +4,10 @@ import contextlib
 import json
 import logging
 import pickle
+import sys
 import threading
 import time
+from itertools import repeat
 
 import numpy as np
 import pytest
@@ -389,6 +391,21 @@ def test_few_batches_are_timed():
     counted = own.chooser._events[1]
     assert 15_000 < counted <= 30_000
     assert own.chooser._matched > 0
+
+
+def test_a_batch_that_is_not_timed_runs_the_lines_of_a_fixed_filter():
+    modules, ran = [one for name, one in sys.modules.items() if name.startswith("rtfilter")], []
+    for matcher in ("rtree", "auto"):
+        filter = EventFilter(Schema({"x": float}), matcher=matcher)
+        filter.subscribe("x > 1")
+        for _ in range(3):  # what is done once is done
+            filter.match({"x": 2.0})
+        filter._road.untimed = repeat(None)
+        with Lines(modules) as lines:
+            filter.match({"x": 2.0})
+        ran.append(lines.places)
+    assert len(ran[0]) > 50
+    assert ran[0] == ran[1]
 
 
 def test_a_fixed_filter_says_what_it_uses():
