@@ -8,8 +8,9 @@ from experiments.speed import choice
 
 
 @pytest.mark.slow
-def test_it_is_held_against_each_fixed_one(tmp_path, capsys):
+def test_it_is_held_against_each_fixed_one(tmp_path, capsys, monkeypatch):
     out, picture = tmp_path / "auto.json", tmp_path / "auto.png"
+    monkeypatch.setattr(choice, "STREAMED", 0.01)
     cells = ["--counts", "300", "--batches", "1", "50", "--workloads", "narrow", "sparse"]
     options = ["--repeats", "3", "--seconds", "1", "--out", str(out), "--picture", str(picture)]
     assert choice.main([*cells, *options]) == 0
@@ -21,6 +22,8 @@ def test_it_is_held_against_each_fixed_one(tmp_path, capsys):
         assert row["chosen"] in choice.FIXED
         assert row["low"] <= row["over_best"] <= row["high"]
         assert row["us_rtree"] > 0
+        assert ("over_response" in row) == (row["batch"] > 1)
+        assert ("loss" in row) == (row["best"] == "rtree")
     assert picture.stat().st_size > 0
     assert "auto / best" in capsys.readouterr().out
     before = out.read_text()
