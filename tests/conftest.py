@@ -10,6 +10,7 @@ import pytest
 
 import postgresql
 from rtfilter import EventFilter, Schema
+from sampling import sampled, shorten
 
 NEEDED = {
     "java": (
@@ -29,8 +30,19 @@ NEEDED = {
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--sample", metavar="SEED", help="some cases of each test, and fewer examples: see sampling"
+    )
+
+
+def pytest_report_header(config):
+    seed = config.getoption("sample")
+    return None if seed is None else f"some cases of each test; --sample={seed} runs the same again"
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Group the tests with the Spark session, mark tests that need a program as slow, begin with the slow."""
     for item in items:
         if "spark" in item.fixturenames:
@@ -39,6 +51,18 @@ def pytest_collection_modifyitems(items):
         if item.get_closest_marker("needs"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    seed = config.getoption("sample")
+    if seed is not None:
+        kept = sampled(items, seed)
+        config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+        items[:] = kept
+        shorten({id(test): test for item in items if (test := _function(item)) is not None}.values())
+
+
+def _function(item):
+    """Of all cases the same one."""
+    test = getattr(item, "obj", None)
+    return getattr(test, "__func__", test)
 
 
 def pytest_collection_finish():
