@@ -61,6 +61,7 @@ EXPERIMENTS = {
     "survey": Experiment("survey.heuristics", "matchers over 0, 1 and *, by subscriptions and by ones"),
     "alerting": Experiment("alerting.alerting", "Bittner's comparison: filter nodes beside other methods"),
     "forwarding": Experiment("forwarding.forwarding", "Bittner's ways of forwarding in a network of brokers"),
+    "tables": Experiment("forwarding.tables", "a table of a broker: one index, or one for each connection"),
     "day": Experiment("forwarding.day", "a day of changing load: a strategy that is chosen, and fixed ones"),
     "hybrid": Experiment("hybrid.hybrid", "Xue and Feng: hybrid and hierarchical routing of events"),
     "newer": Experiment("newer.newer", "REIN, TAMA, BE-Tree and HEM, beside counting and the R*-tree"),

@@ -1,0 +1,126 @@
+"""The routing table of a broker beside one that has an index for each connection.
+
+A neighbour gets an event if anybody beyond it wants it, so a search among its subscriptions may stop at the
+first hit. One index of all connections cannot stop there: it finds all that match, and then looks whose they
+are. It is searched once, however.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+
+from experiments.arguments import new_file, positive
+from experiments.output import keep
+from experiments.timing import rounds
+from rtfilter import EventFilter, Schema
+from rtfilter.overlay.names import Connection, SubscriptionId, link
+from rtfilter.overlay.routing_messages import Subscription
+from rtfilter.overlay.table import CAPACITY, Table
+from rtfilter.replay import machine
+from rtfilter.replay.output import Row, table
+
+TYPE: Final = "flight"
+SCHEMA: Final = Schema({"x": float, "y": float})
+EVENTS: Final = 200
+COLUMNS: Final = {
+    "connections": "connections",
+    "subscriptions": "subscriptions",
+    "share": "share that match",
+    "one": "one index, µs",
+    "each": "one for each, µs",
+    "ratio": "each / one",
+}
+Event = Mapping[str, Any]
+
+
+def boxes(count: int, share: float, rng: np.random.Generator) -> list[str]:
+    """Conditions over the unit square; an event anywhere in it matches about that share of them."""
+    root = np.sqrt(share)
+    side = root / (1 - root) if share < 1 else 1.0
+    low = rng.uniform(-side, 1, (count, 2)) if share < 1 else np.zeros((count, 2))
+    return [f"x BETWEEN {x} AND {x + side} AND y BETWEEN {y} AND {y + side}" for x, y in low.tolist()]
+
+
+def made(conditions: Sequence[str], connections: int) -> tuple[Table, dict[Connection, EventFilter]]:
+    """Both tables; the subscriptions come from the connections in turn."""
+    one = Table({TYPE: SCHEMA})
+    parts: dict[Connection, list[str]] = {link(f"b{number}"): [] for number in range(connections)}
+    for number, condition in enumerate(conditions):
+        connection = link(f"b{number % connections}")
+        one.add(Subscription(SubscriptionId("b", 1, number), TYPE, condition), connection)
+        parts[connection].append(condition)
+    each = {connection: EventFilter(SCHEMA, CAPACITY, max_unbounded=None) for connection in parts}
+    for connection, own in each.items():
+        own.subscribe_many(parts[connection])
+    return one, each
+
+
+def match_one(one: Table, events: Sequence[Event]) -> list[set[Connection]]:
+    """The connections of each event, by the index of all."""
+    return [set(one.match(TYPE, event)) for event in events]
+
+
+def match_each(each: Mapping[Connection, EventFilter], events: Sequence[Event]) -> list[set[Connection]]:
+    """The same, by an index for each connection that stops at its first hit."""
+    found: list[set[Connection]] = []
+    for event in events:
+        read = SCHEMA.read(event)  # once for all
+        found.append({connection for connection, own in each.items() if own.any_match(read)[0]})
+    return found
+
+
+def measure(connections: int, subscriptions: int, share: float, repeats: int, seed: int) -> Row:
+    """One row of the result."""
+    rng = np.random.default_rng(seed)
+    one, each = made(boxes(subscriptions, share, rng), connections)
+    events = [{"x": x, "y": y} for x, y in rng.uniform(0, 1, (EVENTS, 2)).tolist()]
+    if match_one(one, events) != match_each(each, events):
+        raise RuntimeError("the two tables answer differently")
+    times = rounds(
+        {"one": partial(match_one, one, events), "each": partial(match_each, each, events)}, repeats
+    )
+    middle = {name: median(seconds) / EVENTS * 1e6 for name, seconds in times.items()}
+    ratio = median(b / a for a, b in zip(times["one"], times["each"], strict=True))
+    return {
+        "connections": connections,
+        "subscriptions": subscriptions,
+        "share": share,
+        **middle,
+        "ratio": ratio,
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the experiment; see ``--help``."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments tables", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--connections", type=positive, nargs="+", default=[2, 8, 32], help="(%(default)s)")
+    parser.add_argument("--subscriptions", type=positive, default=10_000, help="of all (%(default)s)")
+    parser.add_argument(
+        "--shares",
+        type=float,
+        nargs="+",
+        default=[0.0001, 0.01, 0.1, 1.0],
+        help="of the subscriptions that match an event (%(default)s)",
+    )
+    parser.add_argument("--repeats", type=positive, default=7, help="rounds (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="(%(default)s)")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results")
+    given = parser.parse_args(arguments)
+    rows = [
+        measure(connections, given.subscriptions, share, given.repeats, given.seed)
+        for connections in given.connections
+        for share in given.shares
+    ]
+    settings = {name: value for name, value in vars(given).items() if name != "out"}
+    keep(given.out, "tables", settings, rows)
+    print(machine.one_line() + "\n")
+    print(table(rows, COLUMNS))
+    return 0
