@@ -314,6 +314,7 @@ def test_a_size_class_must_name_its_smallest_size():
         controller.plan(64, Shape(7))
 
 
+@pytest.mark.slow
 def test_mean_regret_decreases_with_n_under_noise():
     """On gains by level as measured at 250,000 boxes, under 50 % log-normal noise; it starts at 3, best is 4.
 

@@ -50,6 +50,7 @@ def test_every_matcher_is_measured_or_refuses(name, workload):
     json.dumps(found)
 
 
+@pytest.mark.slow
 def test_a_cell_runs_in_a_process_of_its_own():
     found = cell.run(case("naive", subscriptions=50))
     assert found["unit"] == "constraints"

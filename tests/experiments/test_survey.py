@@ -81,6 +81,7 @@ def test_a_case_has_a_row_for_each_batch_size(peer):
         assert r["matches"] > 0
 
 
+@pytest.mark.slow
 def test_a_case_runs_in_a_process_of_its_own():
     rows = trial.run(case("rtfilter", workload="sided", side=0.5, dimensions=2))
     assert [(r["batch"], r["side"]) for r in rows] == [(1, 0.5), (50, 0.5)]
@@ -99,6 +100,7 @@ def test_what_takes_too_long_is_skipped_but_never_ours():
     assert len(trial.measure(case("rtfilter", **too_long))) == 2
 
 
+@pytest.mark.slow
 def test_a_crash_is_a_reason():
     assert "failed with exit code 1: KeyError" in trial.run(case("nothing"))[0]["skipped"]
 

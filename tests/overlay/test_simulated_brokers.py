@@ -51,6 +51,7 @@ def test_after_all_faults_there_is_one_tree_and_each_event_comes_once(seed):
     assert got == {(client, id): 1 for client in clients for id in ids}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_an_event_that_was_acknowledged_has_reached_all_whose_subscription_was_confirmed(seed):
     rng = Random(f"surely {seed}")

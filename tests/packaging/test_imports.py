@@ -85,6 +85,7 @@ def test_scipy_is_never_imported():
     assert "scipy" not in graph.modules
 
 
+@pytest.mark.slow
 def test_no_module_imports_the_top_level_names(tmp_path):
     script = Path(__file__).with_name("import_everything.py")
     found = json.loads(in_a_fresh_process(script, cwd=tmp_path))

@@ -25,6 +25,7 @@ filter.match_batch(np.full((int(sys.argv[3]), 1), 0.5))
 """
 
 
+@pytest.mark.slow
 def test_counters_are_summed_and_gauges_are_the_greatest(tmp_path):
     for boxes, events in ((3, 100), (5, 70)):
         subprocess.run([sys.executable, "-c", CHILD, str(tmp_path), str(boxes), str(events)], check=True)
@@ -52,6 +53,7 @@ def count(directory):
     filter.match_batch(np.full((100, 1), 0.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_children_of_multiprocessing_write_before_they_end(tmp_path, method):
