@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.index.kernels.bits import put, take, write_others
+from rtfilter.index.kernels.bits import others, put, take, with_room, write_others
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.matchers.layers import LayeredMatcher
@@ -108,11 +108,9 @@ def _search(
     groups, words = sets.shape[1], sets.shape[2]
     marked, copy = np.empty(words, np.uint64), np.empty(words, np.uint64)
     offsets, work = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
-    rows = np.empty(max(1024, 2 * count), np.int64)
+    rows = np.empty(1024, np.int64)
     found = 0
     for event in range(n):
-        while found + count > len(rows):
-            rows = np.concatenate((rows, np.empty_like(rows)))
         marked[:] = 0
         for side in range(2 * d):
             first, last = sides.cuts[side], sides.cuts[side + 1]
@@ -134,6 +132,7 @@ def _search(
                 if group + 1 < groups:
                     _join(marked, sets[side, group + 1])
                     work[event] += words
+        rows = with_room(rows, found, others(marked, count))
         found = write_others(marked, count, rows, found)
         offsets[event + 1] = found
     return offsets, rows[:found], work

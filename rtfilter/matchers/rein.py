@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.index.kernels.bits import put, write_others
+from rtfilter.index.kernels.bits import others, put, with_room, write_others
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.matchers.layers import LayeredMatcher
@@ -98,11 +98,9 @@ def _search(sides: Sides, count: int, points: FloatArray) -> tuple[IntArray, Int
     n, d = points.shape
     marked = np.empty((count + 63) // 64, np.uint64)
     offsets, marks = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
-    rows = np.empty(max(1024, 2 * count), np.int64)
+    rows = np.empty(1024, np.int64)
     found = 0
     for event in range(n):
-        while found + count > len(rows):
-            rows = np.concatenate((rows, np.empty_like(rows)))
         marked[:] = 0
         for side in range(2 * d):
             first, last = sides.cuts[side], sides.cuts[side + 1]
@@ -110,6 +108,7 @@ def _search(sides: Sides, count: int, points: FloatArray) -> tuple[IntArray, Int
             first += np.searchsorted(sides.ends[first:last], value, side="right")
             put(marked, sides.rows, first, last)
             marks[event] += last - first
+        rows = with_room(rows, found, others(marked, count))
         found = write_others(marked, count, rows, found)
         offsets[event + 1] = found
     return offsets, rows[:found], marks

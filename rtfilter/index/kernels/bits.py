@@ -4,7 +4,7 @@ import numpy as np
 
 from rtfilter.index.kernels.array_types import Int1, Int32_1, Word1
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.vector import trailing_zeros
+from rtfilter.index.kernels.vector import ones, trailing_zeros
 
 
 @kernel
@@ -19,6 +19,26 @@ def take(words: Word1, rows: Int32_1, first: int, last: int) -> None:
     """Take out ``rows[first:last]``."""
     for at in range(first, last):
         words[rows[at] >> 6] &= ~(np.uint64(1) << np.uint64(rows[at] & 63))
+
+
+@kernel
+def others(words: Word1, count: int) -> int:
+    """How many of the rows 0 to `count` are not in."""
+    left = count
+    for word in range(len(words)):
+        left -= ones(words[word])
+    return left
+
+
+@kernel
+def with_room(found: Int1, size: int, more: int) -> Int1:
+    """``found``, or a longer array that begins with its first `size`, with room for so many more."""
+    if size + more <= len(found):
+        return found
+    # No more than twice what is needed: the first touch of memory takes longer than to write there.
+    longer = np.empty(max(2 * len(found), size + more), np.int64)
+    longer[:size] = found[:size]
+    return longer
 
 
 @kernel
