@@ -6,8 +6,8 @@ ratio is the geometric mean over the rounds, with an interval of 95 % (Student's
 than `HOPELESS` times as long as the best are timed in two rounds only.
 
 Two fixed trees with the same boxes differ as well, by where they lie in memory: a second one, the twin, says
-what can be measured at all. Batches of more than one event are also streamed, and the mean response of the
-filter that chooses is held against that of the tree.
+what can be measured at all. Batches of more than one event are also streamed by another filter that chooses,
+whose mean response is held against that of the tree.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import WORKLOADS, Workload, workload
 
-AUTO, TWIN = "auto", "twin"
+AUTO, STREAMING, TWIN = "auto", "auto, streaming", "twin"
 FIXED = ("rtree", "split", "hem", "masks", "counting", "rein", "tama", "be-tree")
 """All matchers that are compiled."""
 WITHIN = 1.1
@@ -64,6 +64,7 @@ COLUMNS = {
     "high": "to",
     "over_tree": "auto / rtree",
     "over_twin": "rtree / twin",
+    "chosen_streaming": "chosen for streams",
     "over_response": "response, auto / rtree",
     "verdict": f"<= {WITHIN:g}",
     "loss": "no loss",
@@ -74,7 +75,7 @@ def made(own: Workload, count: int, fixed: Sequence[str]) -> dict[str, EventFilt
     """The filters, all with the same subscriptions."""
     first = EventFilter(own.schema)
     own.subscribe(first, 0, count)
-    named = {name: name for name in (AUTO, *fixed)} | {TWIN: "rtree"}
+    named = {name: name for name in (AUTO, *fixed)} | {TWIN: "rtree", STREAMING: "auto"}
     with tempfile.TemporaryDirectory() as folder:
         first.save(Path(folder) / "index")
         # Not by subscribing: some build in many small layers then.
@@ -94,11 +95,17 @@ def use(filters: EventFilter, batches: Sequence[EventTable], least: int = EVENTS
                 return
 
 
-def settle(target: EventFilter, batches: Sequence[EventTable], most: float) -> float | None:
+def stream(target: EventFilter, batches: Sequence[EventTable]) -> None:
+    """Stream some batches."""
+    for batch in batches:
+        list(target.stream(batch))
+
+
+def settle(step: Callable[[], object], target: EventFilter, most: float) -> float | None:
     """Use a filter until its first round is over; seconds that took, None where that was not enough."""
     begun = perf_counter()
     while perf_counter() - begun < most:
-        use(target, batches)
+        step()
         state = target.stats()["matcher"]
         if state["rounds"] and state["trying"] is None:
             return perf_counter() - begun
@@ -133,8 +140,7 @@ def responses(
     for one in filters.values():
         begun = perf_counter()
         while perf_counter() - begun < STREAMED:
-            for batch in batches:
-                list(one.stream(batch))
+            stream(one, batches)
     times: dict[str, list[float]] = {name: [] for name in filters}
     order, shuffled = list(filters), random.Random(0)
     for turn in range(repeats):
@@ -148,7 +154,8 @@ def measure(own: Workload, count: int, size: int, fixed: Sequence[str], repeats:
     """One row of the result."""
     filters = made(own, count, fixed)
     batches = [own.schema.read(own.events(k * size, size)) for k in range(max(BATCHES, EVENTS // size))]
-    settled = settle(filters[AUTO], batches, most)
+    streaming = filters.pop(STREAMING)
+    settled = settle(partial(use, filters[AUTO], batches), filters[AUTO], most)
     state: dict[str, Any] = filters[AUTO].stats()["matcher"]
     answers = {name: np.sort(one.match_batch(batches[0]).ids) for name, one in filters.items()}
     if not all(np.array_equal(found, answers[AUTO]) for found in answers.values()):
@@ -189,7 +196,9 @@ def measure(own: Workload, count: int, size: int, fixed: Sequence[str], repeats:
     if winner == "rtree":  # the difference of twins is not the filter's loss
         row["loss"] = outcome(over_tree[1] <= max(over_twin[0], 1 / over_twin[0]))
     if size > 1:
-        streamed = responses({name: filters[name] for name in (AUTO, "rtree")}, batches, 4 * repeats)
+        settle(partial(stream, streaming, batches), streaming, most)
+        streamed = responses({AUTO: streaming, "rtree": filters["rtree"]}, batches, 4 * repeats)
+        row["chosen_streaming"] = streaming.stats()["matcher"]["name"]
         over_response = ratio(streamed[AUTO], streamed["rtree"])
         row |= dict(zip(("over_response", "response_low", "response_high"), over_response, strict=True))
         row |= {f"response_{name}": median(own_times) * 1e6 for name, own_times in streamed.items()}

@@ -13,15 +13,14 @@ import math
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
-from time import get_clock_info, perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from rtfilter.adaptive import MatcherChooser
-from rtfilter.adaptive.matchers import PASSES, Content, Move, Pair, Trial, Try
+from rtfilter.adaptive.matchers import Content, Move, Trial, Try
 from rtfilter.adaptive.sizes import powers_of_two
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.schema import Schema
@@ -31,6 +30,7 @@ from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Matcher
 from rtfilter.matchers.registry import Factory, make_matcher
 from rtfilter.matching.aside import Copy
+from rtfilter.matching.costs import Costs, clock, pairs
 from rtfilter.matching.gate import Gate
 from rtfilter.matching.updates import Updates
 from rtfilter.subscriptions.ids import NO_IDS
@@ -47,17 +47,9 @@ BLOCK, AT_ONCE = 64, 2048
 """Subscriptions of a sample that lie together, and that are read in one turn."""
 LOOKED_AT = 1024
 """Subscriptions whose kind is looked at."""
-MOST_PASSES, SPENT = 25, 0.02
-"""How often kept batches are matched by both, at most; and seconds after which that is enough."""
-SLOW = 8.0
-"""A candidate that takes so many times as long at first is matched once only."""
 
 AUTO: Final = "auto"
 """What stands for a `MatcherChooser` with its defaults."""
-
-# Of the thread's own time, where that is fine enough: others have the core meanwhile.
-_clock = thread_time if get_clock_info("thread_time").resolution < 1e-5 else perf_counter
-Match = Callable[[EventTable], object]
 
 
 def resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser | None]:
@@ -95,13 +87,13 @@ class Choosing:
         self._random = random.Random(0)
         self._told, self._period = subscriptions.updates, FIRST
         self._rest(0)
-        self._kept: dict[int, deque[EventTable]] = {}
+        self._kept: dict[tuple[int, bool], deque[EventTable]] = {}  # by class of sizes, and whether streamed
         self._thread: threading.Thread | None = None
         self._warm: set[str] = set()
         if subscriptions.name != chooser.matcher:
             chooser.begin(subscriptions.name)
 
-    def observe(self, searched: EventTable, seconds: float) -> None:
+    def observe(self, searched: EventTable, seconds: float, streamed: bool = False) -> None:
         """Take a batch of at least one event with the seconds that it took; not while the index is held."""
         try:
             with self._turns.writing():
@@ -110,8 +102,8 @@ class Choosing:
                 count, self._told = self._held.updates - self._told, self._held.updates
                 if count > 0:
                     self.chooser.update(count)
-                self._keep(searched)
-                if not self.chooser.observe(len(searched), seconds, batches) or self.busy:
+                self._keep(searched, streamed)
+                if not self.chooser.observe(len(searched), seconds, batches, streamed) or self.busy:
                     return
                 # A thread that ends with the program: nobody waits for a trial.
                 self._thread = threading.Thread(target=self.run, name="rtfilter matcher", daemon=True)
@@ -143,9 +135,9 @@ class Choosing:
         period, self._period = self._period, min(2 * self._period, PERIOD)
         return int(self._random.uniform(0.5, 1.5) * period / max(seconds, 1e-7))
 
-    def _keep(self, searched: EventTable) -> None:
+    def _keep(self, searched: EventTable, streamed: bool) -> None:
         label = powers_of_two(len(searched))
-        kept = self._kept.setdefault(label, deque(maxlen=FEW if label < FEW else BATCHES))
+        kept = self._kept.setdefault((label, streamed), deque(maxlen=FEW if label < FEW else BATCHES))
         points = searched.points[:EVENTS].copy()  # the caller may change his own
         kept.append(EventTable(points, _NO_ROWS, searched.fields))
 
@@ -155,11 +147,11 @@ class Choosing:
         """Do what the chooser wants, until it wants nothing."""
         wanted = self._ask(self._content())
         while wanted is not None:
-            name, begun = wanted.matcher, _clock()
+            name, begun = wanted.matcher, clock()
             try:
                 wanted = self._move(wanted) if isinstance(wanted, Move) else self._try(wanted)
             except Exception as error:
-                seconds = _clock() - begun
+                seconds = clock() - begun
                 logging.getLogger("rtfilter").warning("the matcher %r is not tried: %s", name, error)
                 with self._turns.writing():
                     self.chooser.failed(name, f"{type(error).__name__}: {error}", seconds)
@@ -176,51 +168,52 @@ class Choosing:
             return self._try_all(wanted)
         sample = self._sample(wanted.of)
         begun, build, own, other = self._built(wanted.matcher, sample)
-        self._tell(wanted, len(sample), False, begun, build, other, own.match)
+        self._tell(wanted, len(sample), False, begun, build, other, self._costs(own))
         return self._ask(content)
 
     def _try_all(self, wanted: Try) -> Try | Move | None:
         with self._updates.alone():
-            begun = _clock()
+            begun = clock()
             copy = Copy(self._gate, self._held, of=wanted.matcher)
-            build, other = _clock() - begun, copy.content.matcher
-            self._tell(wanted, len(other), True, begun, build, other, self._match_own)
+            build, other = clock() - begun, copy.content.matcher
+            own = Costs(self._held.matcher, self._road.policy, self._gate.reading)
+            self._tell(wanted, len(other), True, begun, build, other, own)
             next_one = self._ask(self._content())
             if next_one != Move(wanted.matcher):
                 return next_one
-            begun = _clock()
+            begun = clock()
             self._updates.put_in_place(copy)
             return self._moved(wanted.matcher, begun)
 
     def _move(self, wanted: Move) -> Try | Move | None:
         """Move by another copy, where that of the trial is gone."""
-        begun = _clock()
+        begun = clock()
         self._updates.repack(wanted.matcher)
         return self._moved(wanted.matcher, begun)
 
     def _moved(self, matcher: str, begun: float) -> Try | Move | None:
         with self._turns.writing():
-            self.chooser.moved(matcher, _clock() - begun)
+            self.chooser.moved(matcher, clock() - begun)
             self._told = self._held.updates
         return self._ask(self._content())
 
     def _tell(
-        self, wanted: Try, of: int, whole: bool, begun: float, build: float, other: Matcher, own: Match
+        self, wanted: Try, of: int, whole: bool, begun: float, build: float, other: Matcher, own: Costs
     ) -> None:
         """Match with both, and tell what came of it."""
         taken = int(other.stats()["bytes"])
         if wanted.most_bytes is not None and taken > wanted.most_bytes:
             raise MemoryError(f"it takes {taken:,} bytes, of {wanted.most_bytes:,} that it may take")
-        pairs = [pair for item in self._batches().items() for pair in _pairs(*item, own, other.match)]
+        costs = self._costs(other)
+        found = [pair for label, some in self._batches().items() for pair in pairs(*label, some, own, costs)]
         gradual = other.takes.gradual
-        spent = _clock() - begun
-        trial = Trial(wanted.matcher, max(of, 1), whole, spent, build, taken, gradual, pairs)
+        spent = clock() - begun
+        trial = Trial(wanted.matcher, max(of, 1), whole, spent, build, taken, gradual, found)
         with self._turns.writing():
             self.chooser.tried(trial)
 
-    def _match_own(self, events: EventTable) -> object:
-        with self._gate.reading():
-            return self._held.matcher.match(events)
+    def _costs(self, matcher: Matcher) -> Costs:
+        return Costs(matcher, self._road.policy)
 
     def _load(self, matcher: str) -> None:
         """Load the kernels of a matcher, which is no part of a trial: it is done once in a process."""
@@ -231,21 +224,23 @@ class Choosing:
     def _built(self, matcher: str, sample: Filters) -> tuple[float, float, Matcher, Matcher]:
         """When it began, what building the candidate took, one like that in use, and the candidate."""
         while True:
-            begun, loads = _clock(), Kernel.loads
+            begun, loads = clock(), Kernel.loads
             own = make_matcher(self._held.factory, self._held.schema, **self._held.matcher.options)
             own.add(sample)
-            built = _clock()
+            built = clock()
             other = make_matcher(matcher, self._held.schema)
             other.add(sample)
-            build = _clock() - built
-            for batches in self._batches().values():
-                own.match(batches[0])
-                other.match(batches[0])
+            build = clock() - built
+            for (_, streamed), batches in self._batches().items():
+                for one in (own, other):
+                    one.match(batches[0])
+                    if streamed:
+                        self._costs(one).plan(batches[0])
             if loads == Kernel.loads:
                 return begun, build, own, other
 
-    def _batches(self) -> dict[int, list[EventTable]]:
-        """What is kept, by class of sizes."""
+    def _batches(self) -> dict[tuple[int, bool], list[EventTable]]:
+        """What is kept, by class of sizes, and by whether it was streamed."""
         with self._turns.writing():
             return {label: list(batches) for label, batches in self._kept.items()}
 
@@ -301,28 +296,3 @@ class _NoRows:
 
 _ANY: Final = Schema({"x": float})
 _NO_ROWS: Final = _NoRows()
-
-
-def _pairs(label: int, batches: Sequence[EventTable], own: Match, other: Match) -> list[Pair]:
-    """Match batches of one class by both in turns."""
-    begun, loads = _clock(), Kernel.loads
-    first = Pair(label, len(batches[0]), _seconds(own, batches[:1]), _seconds(other, batches[:1]))
-    if loads == Kernel.loads and first.other > SLOW * first.own:
-        return [first]
-    batches = batches[: max(1, int(SPENT / max(first.own, first.other)))]
-    events = sum(map(len, batches))
-    pairs: list[Pair] = []
-    while len(pairs) < PASSES or (len(pairs) < MOST_PASSES and _clock() - begun < SPENT):
-        if len(pairs) % 2:
-            after = _seconds(other, batches)
-            pairs.append(Pair(label, events, _seconds(own, batches), after))
-        else:
-            pairs.append(Pair(label, events, _seconds(own, batches), _seconds(other, batches)))
-    return pairs
-
-
-def _seconds(match: Match, batches: Sequence[EventTable]) -> float:
-    begun = _clock()
-    for batch in batches:
-        match(batch)
-    return _clock() - begun

@@ -351,7 +351,7 @@ class Batch:
     def tell(self, choosing: Choosing) -> None:
         """Tell what it took, unless kernels were loaded meanwhile."""
         if self.account.loads == Kernel.loads:
-            choosing.observe(self._searched, self.account.worked)
+            choosing.observe(self._searched, self.account.worked, streamed=True)
 
     @property
     def done(self) -> bool:

@@ -365,3 +365,53 @@ def test_wrong_inputs_are_refused():
         chooser.observe(0, 1.0)
     with pytest.raises(ValueError, match="cannot be negative"):
         chooser.update(-1)
+
+
+# -- what is not certain, and streams ----------------------------------------------------------------------
+
+
+def asked(count=1000, **options):
+    """A chooser that wants to try the only other candidate with all subscriptions."""
+    chooser = MatcherChooser(("rtree", "masks"), share=1.0, **options)
+    chooser.observe(64, 1.0, 100)
+    assert chooser.step(Content(count)) == Try("masks", count, SMALL)
+    return chooser
+
+
+def told(chooser, ratios, streamed=False, count=1000):
+    """Tell of a trial in which the candidate took these multiples of the time, and ask again."""
+    pairs = [Pair(64, 64, 1.0, ratio, streamed) for ratio in ratios]
+    chooser.tried(Trial("masks", count, True, 0.1, 0.01, 10, True, pairs))
+    return chooser.step(Content(count))
+
+
+def test_who_may_be_faster_is_tried_again_and_all_trials_count():
+    chooser = asked()
+    assert told(chooser, [0.7, 0.9, 1.0, 0.8]) == Try("masks", 1000, SMALL)
+    assert told(chooser, [0.75, 0.85, 0.8, 0.8]) == Move("masks")
+
+
+def test_who_is_never_certainly_faster_is_given_up_after_three_trials():
+    log = []
+    chooser = asked(log=log.append)
+    answers = [told(chooser, [0.5, 0.9, 1.3, 0.94]) for _ in range(3)]
+    assert answers == [Try("masks", 1000, SMALL)] * 2 + [None]
+    whats = [entry["what"] for entry in log if entry["kind"] == "decision"]
+    assert whats == ["round", "again", "again", "stay"]
+    assert "not certainly less" in chooser.snapshot()["candidates"]["masks"]["why"]
+
+
+@pytest.mark.parametrize("ratio", [0.97, 1.2])
+def test_who_is_certainly_not_faster_enough_is_not_tried_again(ratio):
+    assert told(asked(), [ratio] * 8) is None
+
+
+def test_streams_and_other_batches_are_kinds_of_their_own():
+    chooser = MatcherChooser(("rtree", "masks"), share=1.0)
+    chooser.observe(64, 1.0, 300, streamed=True)
+    chooser.observe(64, 1.0, 100)
+    assert isinstance(chooser.step(Content(1000)), Try)
+    pairs = [Pair(64, 64, 1.0, 0.4, streamed=False)] * 8 + [Pair(64, 64, 0.5, 1.0, streamed=True)] * 8
+    chooser.tried(Trial("masks", 1000, True, 0.1, 0.01, 10, True, pairs))
+    ratio = chooser.snapshot()["candidates"]["masks"]["ratio"]
+    assert ratio == pytest.approx((100 * 0.4 + 300 * 1.0) / (100 * 1.0 + 300 * 0.5))

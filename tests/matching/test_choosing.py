@@ -40,8 +40,8 @@ class Told(MatcherChooser):
         super().__init__(**options)
         self.wanted = list(wanted)
 
-    def observe(self, size, seconds, batches=1):
-        super().observe(size, seconds, batches)
+    def observe(self, size, seconds, batches=1, streamed=False):
+        super().observe(size, seconds, batches, streamed)
         return False
 
     def step(self, content):
@@ -388,7 +388,7 @@ def test_few_batches_are_timed():
     for _ in range(30_000):
         filter.match({"x": 2.0})
     own = filter._road.choosing
-    counted = own.chooser._events[1]
+    counted = own.chooser._events[1, False]
     assert 15_000 < counted <= 30_000
     assert own.chooser._matched > 0
 

@@ -1,0 +1,103 @@
+"""What recent batches cost with one matcher, and with another: both match them by turns.
+
+A batch that is matched as a whole costs its time. One that is streamed costs the mean response of its events,
+by the best of some plans.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from time import get_clock_info, perf_counter, thread_time
+from typing import Final
+
+from rtfilter.adaptive import WHOLE, Plan
+from rtfilter.adaptive.matchers import PASSES, Pair
+from rtfilter.adaptive.plans import plans_of
+from rtfilter.events.table import EventTable
+from rtfilter.index.kernels.jit import Kernel
+from rtfilter.matchers.flat import leveled
+from rtfilter.matchers.port import Matcher
+from rtfilter.scheduler import Order, schedule
+
+MOST_PASSES, SPENT = 25, 0.02
+"""How often batches are matched by both, at most; and seconds after which that is enough."""
+SLOW = 8.0
+"""A candidate that takes so many times as long at first is matched once only."""
+GROUPS: Final = (16, 64, 256)
+"""Sizes of groups of the plans that are tried."""
+
+# Of the thread's own time, where that is fine enough: others have the core meanwhile.
+clock = thread_time if get_clock_info("thread_time").resolution < 1e-5 else perf_counter
+
+
+class Costs:
+    """The costs of batches with one matcher.
+
+    Parameters
+    ----------
+    matcher : Matcher
+    policy : Order
+        Of the events of a batch that is streamed.
+    reading : callable
+        Gives what is held during each batch.
+    """
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        policy: Order,
+        reading: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self._matcher, self._levels = matcher, leveled(matcher)
+        self._policy, self._reading = policy, reading
+
+    def of(self, events: EventTable, plan: Plan | None) -> float:
+        """Seconds that a batch takes, or with a plan the mean response of its events."""
+        with self._reading():
+            begun = clock()
+            if plan is None or plan.group is None:
+                self._matcher.match(events)
+                return clock() - begun
+            frontier = self._levels.frontier(events, plan.level)
+            order, cuts = schedule(self._policy, frontier.workload, plan.group)
+            groups, waited = frontier.split(order, cuts), 0.0
+            for group in range(len(cuts) - 1):
+                self._levels.resume_part(groups, group)
+                waited += float(cuts[group + 1] - cuts[group]) * (clock() - begun)
+            return waited / len(events)
+
+    def plan(self, events: EventTable) -> Plan:
+        """The plan with the least mean response."""
+        plans = plans_of(len(events), self._levels.height, GROUPS)
+        return min(plans, key=lambda plan: self.of(events, plan))
+
+
+def pairs(
+    size_class: int, streamed: bool, batches: Sequence[EventTable], own: Costs, other: Costs
+) -> list[Pair]:
+    """Match batches of one class by both in turns."""
+    begun, loads = clock(), Kernel.loads
+    whole = WHOLE if streamed else None
+    first = Pair(
+        size_class, len(batches[0]), own.of(batches[0], whole), other.of(batches[0], whole), streamed
+    )
+    if loads == Kernel.loads and first.other > SLOW * first.own:
+        return [first]
+    plans = [one.plan(batches[0]) if streamed else None for one in (own, other)]
+    batches = batches[: max(1, int(SPENT / max(first.own, first.other)))]
+    events = sum(map(len, batches))
+    found: list[Pair] = []
+    while len(found) < PASSES or (len(found) < MOST_PASSES and clock() - begun < SPENT):
+        if len(found) % 2:
+            after = _seconds(other, batches, plans[1])
+            before = _seconds(own, batches, plans[0])
+        else:
+            before, after = _seconds(own, batches, plans[0]), _seconds(other, batches, plans[1])
+        found.append(Pair(size_class, events, before, after, streamed))
+    return found
+
+
+def _seconds(one: Costs, batches: Sequence[EventTable], plan: Plan | None) -> float:
+    return math.fsum(one.of(batch, plan) for batch in batches)
