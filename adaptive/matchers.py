@@ -8,8 +8,9 @@ is built of a sample of the subscriptions first, then of larger ones, and of all
 by more than it may still catch up is never built in full. Only a trial of all can move.
 
 **A move** needs a gain: the candidate takes 5 % less time, and certainly (2.3 standard errors) less, over the
-batches as they come, streamed ones by the mean response of their events; and what it saves, if the future lasts as long as the past, is more than what it cost to
-build. A matcher that was left has to be twice as much better to come back, so that nothing swings.
+batches as they come, streamed ones by the mean response of their events. And what it saves, if the future
+lasts as long as the past, is more than what it cost to build. A matcher that was left has to be twice as much
+better to come back, so that nothing swings.
 
 **Another round** begins when responses drift (:mod:`rtfilter.adaptive.drift`), when there are many more or
 fewer subscriptions, when batches are of other sizes, and after a while, which gets longer each time.
