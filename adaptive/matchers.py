@@ -60,7 +60,7 @@ EQUAL = 0.02
 WIDE = 1.25 * 1.48
 """Standard error of a median, times the root of their number, as a multiple of the median deviation."""
 FEW = 2.7
-"""Of n pairs it is 1 + FEW / (n - 1) times as large: as Student's distribution is wider than the normal one."""
+"""Of n pairs, 1 + FEW / (n - 1) times as large: Student's distribution is wider than the normal one."""
 RECENT, MEDIAN, LEAST_NOISE = 32, 0.91, 1e-5
 """Pairs of batches whose median difference is the variance of times; see `rtfilter.adaptive.learner`."""
 
