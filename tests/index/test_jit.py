@@ -5,10 +5,12 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from numba.core import caching
+from numba.core.compiler_lock import global_compiler_lock
 
 from rtfilter.index.kernels import cache
 
@@ -179,3 +181,19 @@ def test_importing_needs_no_cache(tmp_path):
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_new_kind_of_argument_waits_while_a_kernel_is_loaded(load):
+    """Loading registers types, and numba fails where it looks for that of the argument meanwhile."""
+    module, done = load(), threading.Event()
+
+    def call():
+        module.total.typeof_pyval(module.Pair(1))
+        done.set()
+
+    with global_compiler_lock:
+        caller = threading.Thread(target=call)
+        caller.start()
+        assert not done.wait(0.2)
+    caller.join(60)
+    assert done.is_set()

@@ -49,6 +49,12 @@ class Kernel(CPUDispatcher):
         """What other kernels call."""
         return self.part._numba_type_
 
+    def typeof_pyval(self, value: Any) -> Any:
+        """The numba type of an argument of a kind that is new."""
+        # For this numba goes through a table that grows when another thread loads a kernel, and fails then.
+        with global_compiler_lock:
+            return super().typeof_pyval(value)
+
     loads = 0
     """How often a kernel was loaded or compiled in this process: a call that meets that is no measure."""
 
