@@ -177,9 +177,15 @@ def _narrower(worlds: Worlds, most: int) -> Claim:
     units, time = work(own["dense"], own["narrow"]), ratio(own["dense"], own["narrow"], 1000)
     return Claim(
         claim, paper,
-        *(Finding(f"narrow ones take {plain(one.value, 2, ',')} times as much as wide ones",
+        *(Finding(f"narrow ones take {_between(one)} times as much as wide ones",
                   verdicts.above([one], 1.0)) for one in (units, time)),
     )  # fmt: skip
+
+
+def _between(one: Interval) -> str:
+    """A ratio and, where it has one, its interval."""
+    value, low, high = (plain(end, 2, ",") for end in one)
+    return value if low == high else f"{value} ({low} to {high})"
 
 
 def _up_to(worlds: Worlds, other: str) -> Claim:
@@ -225,7 +231,10 @@ def _tree(worlds: Worlds, batch: int) -> Claim:
     }
     behind = [f"{name} ({count:,})" for (name, count), one in best.items() if one.high < 1]
     values = [one.value for one in best.values()]
-    told = f"{plain(min(values), 2, ',')} to {plain(max(values), 2, ',')} times"
+    sure = sum(one.low > 1 for one in best.values())
+    told = (
+        f"{plain(min(values), 2, ',')} to {plain(max(values), 2, ',')} times; surely in {sure} of {len(best)}"
+    )
     where = f"; behind on {', '.join(behind)}" if behind else ""
     claim = (
         f"the R*-tree is faster than all four, {'one event' if batch == 1 else f'{batch:,} events'} a call"

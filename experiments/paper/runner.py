@@ -247,6 +247,8 @@ def main(experiment: Experiment, settings: Sequence[str], given_arguments: Seque
             parser.error(str(error))
         picture(experiment, experiment.settings[name], rows, out)
         print(show(experiment, experiment.settings[name], rows))
+        if given.profile == "ci":
+            print("A short run: the pages' verdicts are of longer ones, and may be others.")
         print(f"kept in {out}")
     return 0
 
