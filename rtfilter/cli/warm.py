@@ -12,7 +12,7 @@ from rtfilter.cli.terminal import CommandError, say
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.description = (
-        "Compile all kernels into numba's cache, which takes about a minute, so that no later process must.\n"
+        "Compile all kernels into numba's cache, in one or two minutes, so that no later process must.\n"
         "For an image: run it as one step of the build, and set NUMBA_CACHE_DIR to the same folder then and\n"
         "when the image runs. The cache serves machines with the same kind of processor."
     )
