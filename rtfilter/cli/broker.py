@@ -33,6 +33,7 @@ ALL = "waiting until all who want the events have them; the broker has stored th
 REST = "; what follows it may not be published either"
 T = TypeVar("T")
 CONDITION = "what its events must satisfy, in SQL"
+PICTURES = ".png", ".svg", ".pdf"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     mapped.add_argument(
         "--at", metavar="HOST:PORT", required=True, help="of any broker, or of the rendezvous"
     )
-    mapped.add_argument("--out", metavar="FILE", type=some_path, help="a picture, .png or .svg; else text")
+    mapped.add_argument("--out", metavar="FILE", type=some_path, help="of a picture, .png, .svg or .pdf")
     cut = action("cut", "let a broker talk to another one no more, as if the network between them was cut")
     heal = action("heal", "let it talk to that one again")
     for one in (cut, heal):
@@ -402,6 +403,8 @@ async def _telling(
 async def _map(arguments: argparse.Namespace) -> int:
     from rtfilter.overlay.running.map import as_text, draw, survey
 
+    if arguments.out is not None and arguments.out.suffix.lower() not in PICTURES:
+        raise CommandError(f"{arguments.out}: a picture is a .png, .svg or .pdf")
     found = await survey(arguments.at, _read(arguments))
     if not found.brokers and not found.silent:
         say(f"there is no tree yet: no broker that {arguments.at} knows stands for a cluster; try again soon")

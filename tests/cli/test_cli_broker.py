@@ -16,6 +16,16 @@ def test_help_names_all_strategies(action, capsys):
     assert ", ".join(STRATEGIES) in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize("name", ["tree.xyz", "tree", ".png"])
+def test_a_picture_of_no_known_kind_is_refused_before_anybody_is_asked(name, tmp_path, capsys):
+    (tmp_path / "tree.png").write_text("former")
+    told = ["--at", "127.0.0.1:9", "--key", str(tmp_path / "no.key")]
+    assert main(["broker", "map", *told, "--out", str(tmp_path / name)]) == 2
+    said = capsys.readouterr().err
+    assert said == f"rtfilter: error: {tmp_path / name}: a picture is a .png, .svg or .pdf\n"
+    assert (tmp_path / "tree.png").read_text() == "former"
+
+
 def test_reading_events_may_be_given_up_while_it_waits_for_input():
     given_up, read_on = Event(), Event()
 
