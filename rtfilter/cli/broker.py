@@ -156,7 +156,12 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--children", type=positive, metavar="N", help="most clusters below this one (default: 8)")
     add("--grace", type=float, metavar="SECONDS", help="that lost neighbours are waited for (default: 15)")
-    add("--again", type=float, metavar="SECONDS", help="until an event is sent again (default: 2)")
+    add(
+        "--again",
+        type=float,
+        metavar="SECONDS",
+        help="until an event is sent again; later ever more seldom, down to a fifth as often (default: 2)",
+    )
     add("--linger", type=float, metavar="SECONDS", help="that absent clients are known (default: 30)")
 
 

@@ -23,7 +23,8 @@ class Patience(NamedTuple):
     Attributes
     ----------
     again, longest : float
-        Seconds until a publication that is not acknowledged is sent again: the first time, and at most.
+        Seconds until a publication that is not acknowledged is sent again: the first time, and at most, but
+        for what `Publications` adds where very many wait.
     linger : float
         Seconds that the subscriptions of a client stay after its connection, and that one who is connected
         has to acknowledge something of what is delivered: it is taken for gone then.
@@ -43,7 +44,7 @@ class Patience(NamedTuple):
     """
 
     again: float = 2.0
-    longest: float = 30.0
+    longest: float = 10.0
     linger: float = 30.0
     unacknowledged: int = 10_000
     deliveries: int = 10_000

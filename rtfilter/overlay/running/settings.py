@@ -28,6 +28,9 @@ POINT: Final = "rendezvous"
 """How the rendezvous point is called on connections; no broker may be."""
 DATABASE: Final = "RTFILTER_DATABASE"
 """The variable that gives the address of a database, which may have a password."""
+LONGEST: Final = 5.0
+"""Most time between two repeats of a publication, in that until the first one: a broker that has just started
+acknowledges nothing for its grace, and what was repeated in vain then is not to wait for much longer."""
 _PATIENCE, _LIMITS, _TIMES = Patience(), Limits(), membership.Settings()
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
@@ -210,7 +213,10 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def patience(self) -> Patience:
         """With clients."""
         return _PATIENCE._replace(
-            again=self.again, longest=max(self.again, 30.0), linger=self.linger, event=self.message - SPARE
+            again=self.again,
+            longest=LONGEST * self.again,
+            linger=self.linger,
+            event=self.message - SPARE,
         )
 
 

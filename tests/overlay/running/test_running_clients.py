@@ -12,6 +12,7 @@ from rtfilter.overlay.membership.contacts import to_broker
 from rtfilter.overlay.names import EventId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Acknowledge
+from rtfilter.overlay.running import publications
 from rtfilter.overlay.running.client_messages import (
     Arrived,
     Ask,
@@ -30,6 +31,7 @@ from rtfilter.overlay.running.client_messages import (
 from rtfilter.overlay.running.client_work import UNKEPT, Patience, Work
 from rtfilter.overlay.running.clients import Clients
 from rtfilter.overlay.running.links import Goodbye
+from rtfilter.overlay.running.settings import BrokerSettings, settings
 from rtfilter.store.brokers import Gone, Publication, Settled, Subscription
 
 PATIENCE = Patience(
@@ -181,6 +183,34 @@ def test_what_is_not_acknowledged_is_sent_again_ever_more_seldom():
             begun = site.clients.publications.resent
             times.append(site.now)
     assert [later - now for now, later in pairwise(times)] == [2.0, 4.0, 4.0, 4.0, 4.0]
+
+
+def repeats(site, seconds):
+    """When something is sent again, in seconds from now."""
+    found, begun = [], site.now
+    while site.now < begun + seconds:
+        former = site.clients.publications.resent
+        site.pass_(0.5)
+        found += [site.now - begun] * (site.clients.publications.resent - former)
+    return found
+
+
+def test_what_is_sent_again_is_not_ever_more_seldom():
+    site = Alone(cut_off=True)
+    told = settings(BrokerSettings, name="a", key="k", data="d", types="t", rendezvous="point:1", again=2)
+    site.clients.publications.patience = told.patience
+    site.says("bob", event(1.0))
+    assert repeats(site, 50) == [2.0, 6.0, 14.0, 24.0, 34.0, 44.0]
+
+
+@pytest.mark.parametrize(("rate", "pauses"), [(1.0, {4.0}), (0.5, {6.0}), (0.01, {30.0})])
+def test_the_more_wait_the_more_seldom_each_is_sent_again(monkeypatch, rate, pauses):
+    monkeypatch.setattr(publications, "REPEATS", rate)
+    site = Alone(cut_off=True)
+    for _ in range(3):
+        site.says("bob", event(1.0))
+    times = repeats(site, 200)[15:]
+    assert {later - now for now, later in pairwise(times[::3])} == pauses
 
 
 def test_what_is_sent_again_is_delivered_once(site):
