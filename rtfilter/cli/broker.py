@@ -289,17 +289,25 @@ def _line(delivery: Deliver) -> str:
 
 
 async def _publish(arguments: argparse.Namespace) -> int:
+    from rtfilter.cli import files
     from rtfilter.cli.frames import open_frames
     from rtfilter.overlay.running.client import BrokerClient, RefusedError
     from rtfilter.text import numbered
 
-    count = 0
+    count = had = 0
     loop = asyncio.get_running_loop()
     places: dict[asyncio.Future[None], _Sent] = {}  # events that are not acknowledged
-    refused: asyncio.Future[None] = loop.create_future()
-    frames = _read_beside(open_frames(arguments.file, None, arguments.file == "-"))
+    refused: list[tuple[int, str]] = []  # how many are before each, and why
+    first_refused: asyncio.Future[None] = loop.create_future()
+    live = files.check(arguments.file) != "parquet"  # all up to a line that is none; its rows are slow so
+    try:
+        frames = _read_beside(open_frames(arguments.file, None, live))
+    except CommandError as error:  # of a line in the part from which types are inferred
+        raise CommandError(f"{error}; {_published(0, 0)}") from None
 
     async def waits() -> dict[str, str]:
+        if refused:
+            return {f"{refused[0][1]}; waiting for the events that were sent beside it": ""}
         if not places or loop.time() < next(iter(places.values())).since + PATIENCE:
             return {}
         if client.stored < len(places):
@@ -318,37 +326,56 @@ async def _publish(arguments: argparse.Namespace) -> int:
                 try:
                     id, arrived = await client.start(arguments.type, event)
                 except RefusedError as error:
-                    raise CommandError(f"{place}: {error}{REST}") from None
-                places[arrived] = _Sent(place, id, loop.time())
+                    refused.append((count, f"{place}: {error}"))
+                    return
+                places[arrived] = _Sent(place, id, loop.time(), count)
                 arrived.add_done_callback(done)
                 count += 1
 
     def done(arrived: asyncio.Future[None]) -> None:
-        place = places.pop(arrived).place
+        nonlocal had
+        sent = places.pop(arrived)
         error = None if arrived.cancelled() else arrived.exception()
-        if error is not None and not refused.done():
-            refused.set_exception(CommandError(f"{place}: {error}{REST}"))
+        if error is None:
+            had += 1
+            return
+        refused.append((sent.number, f"{sent.place}: {error}"))
+        if not first_refused.done():
+            first_refused.set_result(None)
 
     async with BrokerClient(arguments.at, arguments.name, _read(arguments), say) as client:
         async with _telling(client, waits):
             publishing = asyncio.create_task(all_of_them())
-            await asyncio.wait([publishing, refused], return_when=asyncio.FIRST_COMPLETED)
-            while places and not refused.done():
-                await asyncio.wait([*places, refused], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([publishing, first_refused], return_when=asyncio.FIRST_COMPLETED)
             publishing.cancel()
-        if refused.done():
-            await refused
-        await publishing
+            await asyncio.wait([publishing])
+            while places:  # else nobody would know which of them are published
+                await asyncio.wait(places)
+        if refused:
+            before, why = min(refused)
+            raise CommandError(f"{why}{REST}; {_published(before, had - before)}")
+        try:
+            await publishing
+        except CommandError as error:  # of a line that is no event
+            raise CommandError(f"{error}; {_published(had, 0)}") from None
     say(f"published {numbered(count, 'event')}; all who want them have them")
     return 0
 
 
 class _Sent(NamedTuple):
-    """Where in its file an event is, its id, and since when it is on its way."""
+    """Where in its file an event is, its id, since when it is on its way, and how many are before it."""
 
     place: str
     id: EventId
     since: float
+    number: int
+
+
+def _published(before: int, after: int) -> str:
+    """How many events are acknowledged, before and after one that is refused."""
+    if not before and not after:
+        return "no event was published"
+    return f"events published before it: {before:,}, after it: {after:,}; all who want them have them"
 
 
 async def _read_beside(frames: Iterator[T]) -> AsyncIterator[T]:

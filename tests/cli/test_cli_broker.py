@@ -43,3 +43,11 @@ def test_reading_events_may_be_given_up_while_it_waits_for_input():
     given_up.set()
     assert read_on.wait(10)
     gc.collect()  # what nobody has waited for would be told of here
+
+
+def test_of_a_table_whose_types_cannot_be_inferred_no_event_is_published(tmp_path, capsys):
+    (tmp_path / "events.csv").write_text("x,y\n1,2\n1,2,3\n")
+    told = ["--at", "127.0.0.1:9", "--name", "bob", "--key", str(tmp_path / "no.key")]
+    assert main(["broker", "publish", "trades", str(tmp_path / "events.csv"), *told]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("events.csv:3: 3 cells in a table of 2 columns; no event was published\n")

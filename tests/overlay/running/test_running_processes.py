@@ -249,6 +249,28 @@ def test_who_publishes_is_told_which_line_is_refused(pair, tmp_path, capsys):
         assert main(["broker", "publish", "trade", str(tmp_path / "events.jsonl"), *key]) == 2
         said = capsys.readouterr().err
         assert re.search(rf"events.jsonl.*2.*: .*{reason}.*; what follows it may not be", said), said
+        assert re.search(r"; events published before it: 1, after it: [01]; all who want them have", said)
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_all_events_before_a_line_that_is_none_are_published_and_counted(pair, before, tmp_path, capsys):
+    lines = [f'{{"x": {x}}}' for x in (1.0, 2.0, 3.0)[:before]]
+    lines += ["rubbish", '{"x": 4.0}']
+    (tmp_path / "events.jsonl").write_text("\n".join(lines))
+    command = ["broker", "publish", "trade", str(tmp_path / "events.jsonl"), "--at", pair.addresses["a"]]
+    command += ["--name", "bob", "--key", str(pair.folder / "client.key")]
+    published = "events published before it: 3, after it: 0; all who want them have them"
+
+    async def script():
+        async with Subscriber(pair.client("ann", "a")) as ann:
+            await ann.client.subscribe("trade", "x > 0")
+            assert await asyncio.to_thread(main, command) == 2
+            said = capsys.readouterr().err
+            assert re.search(rf"events.jsonl\D*{before + 1}\b", said), said
+            assert said.endswith(f"; {published if before else 'no event was published'}\n"), said
+            assert sorted(ann.values) == [1.0, 2.0, 3.0][:before]
+
+    run(script)
 
 
 def test_who_publishes_a_misspelt_attribute_is_told(pair, tmp_path, capsys):
