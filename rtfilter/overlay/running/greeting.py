@@ -12,7 +12,7 @@ import asyncio
 import hmac
 import secrets
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
@@ -113,10 +113,8 @@ async def call(reader: StreamReader, writer: StreamWriter, own: Hello, key: Key)
         return Greeted(peer, Seal(mac(secret, b"from the caller")), Seal(mac(secret, b"to the caller")))
 
 
-async def answer(
-    reader: StreamReader, writer: StreamWriter, own: Hello, key: Key, admit: Callable[[Hello], None]
-) -> Greeted:
-    """Greet one who calls; `admit` raises `LinkError` where it may not, once it has shown its code."""
+async def answer(reader: StreamReader, writer: StreamWriter, own: Hello, key: Key) -> Greeted:
+    """Greet one who calls. Raises `LinkError`."""
     async with _soon():
         theirs = await read(reader, MOST)
         ours = said(own)
@@ -129,7 +127,6 @@ async def answer(
         writer.write(plain(ours) + plain(mac(secret, b"called")))
         if not hmac.compare_digest(await read(reader, MOST), mac(secret, b"calls")):
             raise _another_key(peer, own)
-        admit(peer)
         return Greeted(peer, Seal(mac(secret, b"to the caller")), Seal(mac(secret, b"from the caller")))
 
 

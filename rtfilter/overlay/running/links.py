@@ -50,10 +50,13 @@ class Goodbye(Message, frozen=True):
     reason : str
     final : bool
         Whether the other side is not to come back by itself.
+    refused : bool
+        Whether the connection was not taken in the first place.
     """
 
     reason: str
     final: bool = False
+    refused: bool = False
 
 
 class Limits(NamedTuple):
@@ -86,6 +89,8 @@ class Link:
         Why it has ended; empty before.
     final : bool
         Whether the other side has said that this one is not to come back by itself.
+    refused : bool
+        Whether the other side has said that it does not take the connection.
     heard, sent : int
         Messages.
     """
@@ -100,6 +105,7 @@ class Link:
         dialled: bool,
     ) -> None:
         self.peer, self.dialled, self.why, self.final = greeted.peer, dialled, "", False
+        self.refused = False
         self.heard = self.sent = 0
         self._reader, self._writer, self._codec, self._limits = reader, writer, codec, limits
         self._sends, self._receives = greeted.sends, greeted.receives
@@ -143,7 +149,7 @@ class Link:
             while not self.why:
                 message = await self.next()
                 if isinstance(message, Goodbye):
-                    self.final = message.final
+                    self.final, self.refused = message.final, message.refused
                     raise LostError(f"the other side says: {message.reason[:500]}")
                 if not self.why:
                     hear(self, message)
@@ -158,10 +164,10 @@ class Link:
         finally:
             await self._close()
 
-    def end(self, why: str, final: bool = False) -> None:
-        """Say why, and close it; `final` where the other side is not to come back by itself."""
+    def end(self, why: str, final: bool = False, refused: bool = False) -> None:
+        """Say why, and close it; `final` and `refused` as of `Goodbye`."""
         if not self.why:
-            self.send(Goodbye(why, final))
+            self.send(Goodbye(why, final, refused))
             self.why = self.why or why
             transport = self._writer.transport
             with suppress(OSError, RuntimeError):  # it is closed already
@@ -229,6 +235,7 @@ class Switchboard:
         self.refused: set[str] = set()
         self._calls: dict[str, list[Message]] = {}  # what waits for a call to be answered
         self._not_before: dict[str, float] = {}
+        self._refusing: set[str] = set()  # names of those who did not take the last connection
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[StreamWriter, str] = {}  # from where, the oldest first
         self._seldom = Seldom()  # in the log
@@ -298,8 +305,7 @@ class Switchboard:
             self._require_alike(greeted.peer)
             link = Link(reader, writer, greeted, self._codec, self._limits, dialled=True)
         except (LinkError, OSError, TimeoutError, ValueError) as error:
-            if self._seldom.news(name, str(error)):
-                _log.warning("cannot reach %s at %s, and goes on trying: %s", name, address, error)
+            self._not_reached(name, address, str(error))
         finally:
             waiting = self._calls.pop(name)
             if link is None:
@@ -309,6 +315,10 @@ class Switchboard:
         if link is not None:
             await self._run(link, waiting)
 
+    def _not_reached(self, name: str, address: str, why: str) -> None:
+        if self._seldom.news(name, why):
+            _log.warning("cannot reach %s at %s, and goes on trying: %s", name, address, why)
+
     async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
         if len(self._strangers) >= STRANGERS:
             self._make_room()
@@ -317,11 +327,9 @@ class Switchboard:
         self._tasks.add(task)
         self._strangers[writer] = str((writer.get_extra_info("peername") or ("somewhere",))[0])
         try:
-            greeted = await answer(reader, writer, self.own, self._key, self._admit)
+            greeted = await answer(reader, writer, self.own, self._key)
         except (LinkError, OSError) as error:
-            where = (writer.get_extra_info("peername") or ("somewhere",))[0]
-            if self._seldom.news(f"{where} {error}", ""):
-                _log.warning("connections from %s are refused: %s", where, error)
+            self._tell_refused(writer, error)
             writer.close()
             return
         except Exception:
@@ -331,7 +339,20 @@ class Switchboard:
         finally:
             self._strangers.pop(writer, None)
             self._tasks.discard(task)
-        self._start(self._run(Link(reader, writer, greeted, self._codec, self._limits, dialled=False), []))
+        link = Link(reader, writer, greeted, self._codec, self._limits, dialled=False)
+        try:
+            self._admit(greeted.peer)
+        except LinkError as error:
+            self._tell_refused(writer, error)
+            link.end(str(error), refused=True)  # which the other side cannot know by itself
+            self._start(link.run(self._hears.hear))
+        else:
+            self._start(self._run(link, []))
+
+    def _tell_refused(self, writer: StreamWriter, error: Exception) -> None:
+        where = (writer.get_extra_info("peername") or ("somewhere",))[0]
+        if self._seldom.news(f"{where} {error}", ""):
+            _log.warning("connections from %s are refused: %s", where, error)
 
     def _make_room(self) -> None:
         """Close a connection that has not yet proved who it is: the oldest from where most of them are."""
@@ -344,6 +365,7 @@ class Switchboard:
             _log.warning(text, STRANGERS, count, most)
 
     def _admit(self, peer: Hello) -> None:
+        """Raises `LinkError` with the reason where one who has the key may not be linked all the same."""
         if peer.name in self.refused:
             raise LinkError(f"{peer.name} is refused by who administers this broker")
         if peer.name == self.own.name and peer.role is Role.BROKER and peer.address:
@@ -393,8 +415,10 @@ class Switchboard:
             if peer.name in self.brokers:
                 self._drop(self.brokers[peer.name], "another connection takes its place")
             self.brokers[peer.name] = link
-            _log.info("linked to %s of %s", peer.name, peer.cluster)
-            self._seldom.over(peer.name)
+            if link.dialled and peer.name in self._refusing:  # and says so soon, if it still does
+                asyncio.get_running_loop().call_later(PARTING, self._stands, link)
+            else:
+                self._stands(link)
         for message in waiting:
             link.send(message)
         try:
@@ -407,6 +431,14 @@ class Switchboard:
         finally:
             link.why = link.why or "this broker ends"
             self._gone(link)
+
+    def _stands(self, link: Link) -> None:
+        """Have the log say that there is a link, if there still is."""
+        name = link.peer.name
+        if self.brokers.get(name) is link:
+            _log.info("linked to %s of %s", name, link.peer.cluster)
+            self._seldom.over(name)
+            self._refusing.discard(name)
 
     def _prefers(self, link: Link) -> bool:
         """Whether a new link to a broker may stand.
@@ -436,7 +468,11 @@ class Switchboard:
         elif self.brokers.get(link.peer.name) is link:
             del self.brokers[link.peer.name]
             self._rest(link.peer.name)
-            _log.info("no more linked to %s: %s", link.peer.name, link.why)
+            if link.refused:
+                self._refusing.add(link.peer.name)
+                self._not_reached(link.peer.name, link.where, link.why)
+            elif link.peer.name not in self._refusing:
+                _log.info("no more linked to %s: %s", link.peer.name, link.why)
         else:
             return
         try:

@@ -168,6 +168,35 @@ def test_the_name_of_a_broker_that_is_linked_is_taken(caplog):
     run(script)
 
 
+def test_who_is_refused_says_why_once_and_that_it_is_linked_when_it_is(monkeypatch, caplog):
+    monkeypatch.setattr(links, "AGAIN", 0.01)
+    monkeypatch.setattr(links, "PARTING", 0.2)
+    caplog.set_level("INFO")
+
+    async def script():
+        async with Site("a") as a, Site("b", incarnation=9, address="there:2") as other:
+            async with Site("b", address="here:1") as b:
+                b.say(a, "x")
+                await a.ears.until("b", "x")
+                caplog.clear()
+                while other.ears.told.count(("lost", "a")) < 4:
+                    other.say(a, "stolen")
+                    await asyncio.sleep(0.01)
+            said.extend(one.message for one in caplog.records if "a" in one.message.split())
+            await a.ears.until("lost", "b")
+            caplog.clear()
+            while "linked to a of Ca" not in caplog.text:
+                other.say(a, "mine")
+                await asyncio.sleep(0.01)
+            await a.ears.until("b", "mine")
+
+    said = []
+    run(script)
+    (reason,) = [one for one in said if "cannot reach a at 127.0.0.1:" in one]
+    assert "b is linked from here:1 already, and now it calls from there:2; names are unique" in reason
+    assert said.count("linked to a of Ca") == 1
+
+
 def test_whoever_starts_again_takes_the_place_of_its_former_connection():
     async def script():
         async with Site("a") as a:
