@@ -440,11 +440,14 @@ async def _map(arguments: argparse.Namespace) -> int:
     found = await survey(arguments.at, _read(arguments))
     if not found.brokers and not found.silent:
         say(f"there is no tree yet: no broker that {arguments.at} knows stands for a cluster; try again soon")
-    elif arguments.out is None:
+        return 0
+    if arguments.out is None:
         show(as_text(found))
     else:
         draw(found, arguments.out)
         say(f"wrote {arguments.out}")
+    if found.root is None:
+        say("no broker that answers stands for the root now; try again soon")
     return 0
 
 

@@ -7,6 +7,9 @@ from threading import Event
 import pytest
 
 from rtfilter.cli import broker, main
+from rtfilter.overlay.running.client_messages import Description, Known
+from rtfilter.overlay.running.keys import Key
+from rtfilter.overlay.running.map import Survey
 from rtfilter.overlay.strategies import STRATEGIES
 
 
@@ -24,6 +27,22 @@ def test_a_picture_of_no_known_kind_is_refused_before_anybody_is_asked(name, tmp
     said = capsys.readouterr().err
     assert said == f"rtfilter: error: {tmp_path / name}: a picture is a .png, .svg or .pdf\n"
     assert (tmp_path / "tree.png").read_text() == "former"
+
+
+def test_a_map_without_a_root_says_so(tmp_path, capsys, monkeypatch):
+    known = [Known(name, name, f"at {name}") for name in "ab"]
+    router = {"entries": 0, "strategy": "hybrid"}
+    told = Description(known[1], "b", (known[1],), "", (), False, {"router": router})
+
+    async def survey(address, key):
+        return Survey({"b": told}, {"a": known[0]})
+
+    monkeypatch.setattr("rtfilter.overlay.running.map.survey", survey)
+    Key.new().write(tmp_path / "network.key")
+    assert main(["broker", "map", "--at", "127.0.0.1:9", "--key", str(tmp_path / "network.key")]) == 0
+    out, err = capsys.readouterr()
+    assert [line for line in out.splitlines() if "cut off" in line] == ["a  (cut off)", "b  (cut off)"]
+    assert err == "rtfilter: no broker that answers stands for the root now; try again soon\n"
 
 
 def test_reading_events_may_be_given_up_while_it_waits_for_input():

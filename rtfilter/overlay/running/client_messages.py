@@ -166,6 +166,8 @@ class Known(NamedTuple):
 class Description(Message, frozen=True):
     """How a broker is; for the rendezvous point, only the members of the root are told, as links.
 
+    While none of those is linked to it, it tells of all brokers that are, too.
+
     Attributes
     ----------
     itself : Known

@@ -125,6 +125,9 @@ class PointProcess(Process):
     def _describe(self) -> Description:
         root = self.point.root
         known = () if root is None else (root.cluster.designated, *root.cluster.members)
-        links = tuple(dict.fromkeys(Known(*one) for one in known))
+        links = list(dict.fromkeys(Known(*one) for one in known))
+        if not any(one.name in self.board.brokers for one in links):  # the root is gone: tell of the rest
+            peers = (link.peer for link in self.board.brokers.values())
+            links += [Known(peer.name, peer.cluster, peer.address) for peer in peers]
         refused = tuple(sorted(self.board.refused))
-        return Description(Known(POINT, POINT, self.board.own.address), links=links, refused=refused)
+        return Description(Known(POINT, POINT, self.board.own.address), links=tuple(links), refused=refused)

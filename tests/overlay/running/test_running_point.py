@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy
 
 from rtfilter.overlay.membership import AskRoot, ClaimRoot, Contact, Neighbour, RenewRoot, Root, RootIs
-from rtfilter.overlay.running.client_messages import Describe
+from rtfilter.overlay.running.client_messages import Describe, Known
 from rtfilter.overlay.running.greeting import Hello
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.point_process import PointProcess
@@ -133,24 +133,40 @@ def test_who_stands_for_the_root_is_told_though_that_cannot_be_kept(scene):
     scene(script)
 
 
+class Administrator(Peer):
+    """Notes whom the point tells of."""
+
+    peer = Hello(Role.BROKER, "administrator")
+
+    def __init__(self, told):
+        self._told = told
+
+    def send(self, message):
+        self._told.extend(message.links)
+
+
 def test_the_point_tells_of_all_members_of_the_root_for_a_map(scene, monkeypatch):
     """When the one that stands for the root was killed, the others tell of the rest."""
     described = []
 
-    class Administrator(Peer):
-        peer = Hello(Role.BROKER, "administrator")
-
-        def __init__(self):
-            pass
-
-        def send(self, message):
-            described.extend(message.links)
-
     async def script(says, store, told):
         root = cluster("a")._replace(members=(Contact("a1", "a", "x:1"), Contact("a2", "a", "x:2")))
         await says("a", RenewRoot(Root(root._replace(designated=root.members[1]), 1)))
-        monkeypatch.setattr("test_running_point.Peer", lambda name: Administrator())
+        monkeypatch.setattr("test_running_point.Peer", lambda name: Administrator(described))
         await says("", Describe())
         assert [one.name for one in described] == ["a2", "a1"]
 
     scene(script)
+
+
+@pytest.mark.parametrize(("linked", "told"), [("abc", "a"), ("bc", "abc")], ids=["whole", "no root"])
+def test_the_point_tells_of_all_that_are_linked_to_it_where_the_root_is_not(tmp_path, linked, told):
+    async def script():
+        point = PointProcess(PointSettings(key=tmp_path, data=tmp_path), Key.new(), Store(), "here:1")
+        point.point.root = Root(cluster("a"), 1)
+        point.board.brokers.update({name: Peer(name) for name in linked})
+        described = []
+        point.hear(Administrator(described), Describe())
+        assert described == [Known(name, name, "somewhere:1") for name in told]
+
+    asyncio.run(script())
