@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sql
 
+from rtfilter.errors import RTFilterError
 from rtfilter.store.database import writing
 from rtfilter.store.log import TakenError
 from rtfilter.store.migrations import Step, migrate
@@ -118,6 +119,20 @@ class Memory(NamedTuple):
 Change = Subscription | Publication | Gone | Settled | Memory
 
 
+class OwnedError(RTFilterError, ValueError):
+    """A database that is not shared holds what others keep.
+
+    Attributes
+    ----------
+    owners : list of str
+        Their names.
+    """
+
+    def __init__(self, owners: list[str]) -> None:
+        super().__init__(f"the database is that of {', '.join(owners)}")
+        self.owners = owners
+
+
 class BrokerStore:
     """What one broker, or the rendezvous point, keeps.
 
@@ -126,6 +141,8 @@ class BrokerStore:
     engine : sqlalchemy.Engine
         Tables are made where there are none, and brought to the last version.
     broker : str
+    shared : bool, default True
+        Whether others may keep something there, too.
 
     Attributes
     ----------
@@ -135,15 +152,20 @@ class BrokerStore:
     Raises
     ------
     VersionError
+    OwnedError
+        It is not shared, and others have kept something there, and this one has not; nothing is changed.
     """
 
-    def __init__(self, engine: sql.Engine, broker: str) -> None:
+    def __init__(self, engine: sql.Engine, broker: str, shared: bool = True) -> None:
         self._engine, self._writing, self._broker = engine, writing(engine), broker
         with self._writing.begin() as connection:
             migrate(connection, STEPS, TABLES, STATE)
             former = connection.execute(self._own(BROKERS.c.incarnation)).scalar()
             self.incarnation = max((former or 0) + 1, int(time.time()))
             if former is None:
+                others = [] if shared else connection.execute(sql.select(BROKERS.c.broker)).scalars().all()
+                if others:
+                    raise OwnedError(sorted(others))
                 connection.execute(
                     sql.insert(BROKERS).values(broker=broker, incarnation=self.incarnation, memory=None)
                 )

@@ -10,7 +10,10 @@ from rtfilter.cli import broker, main
 from rtfilter.overlay.running.client_messages import Description, Known
 from rtfilter.overlay.running.keys import Key
 from rtfilter.overlay.running.map import Survey
+from rtfilter.overlay.running.settings import POINT
 from rtfilter.overlay.strategies import STRATEGIES
+from rtfilter.store.brokers import BrokerStore
+from rtfilter.store.database import engine
 
 
 @pytest.mark.parametrize("action", ["run", "switch"])
@@ -43,6 +46,28 @@ def test_a_map_without_a_root_says_so(tmp_path, capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert [line for line in out.splitlines() if "cut off" in line] == ["a  (cut off)", "b  (cut off)"]
     assert err == "rtfilter: no broker that answers stands for the root now; try again soon\n"
+
+
+OWNERS = {"bonn": "broker bonn", POINT: "the rendezvous point"}
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_nobody_starts_in_the_folder_of_another_one(owner, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("rtfilter.sockets.make_room", lambda connections: 0)
+    monkeypatch.delenv("RTFILTER_DATABASE", raising=False)
+    database = engine(f"sqlite:///{tmp_path}/broker.sqlite")
+    BrokerStore(database, owner)
+    database.dispose()
+    Key.new().write(tmp_path / "network.key")
+    (tmp_path / "types.json").write_text('{"trades": {"x": "float"}}')
+    told = ["--key", str(tmp_path / "network.key"), "--data", str(tmp_path)]
+    action = ["run", "--name", "zzz", "--types", str(tmp_path / "types.json"), "--rendezvous", "127.0.0.1:9"]
+    others = {"broker zzz": action} | ({"the rendezvous point": ["rendezvous"]} if owner != POINT else {})
+    for other, action in others.items():
+        assert main(["broker", *action, *told]) == 2
+        said = capsys.readouterr().err
+        owned = f"--data {tmp_path} is the folder of {OWNERS[owner]}; give {other} one of its own"
+        assert said == f"rtfilter: error: {owned}\n"
 
 
 def test_reading_events_may_be_given_up_while_it_waits_for_input():

@@ -91,6 +91,17 @@ def test_brokers_of_one_database_do_not_see_each_other(opened):
     assert len(one.publications()) == 1
 
 
+def test_what_is_not_shared_has_one_broker(opened):
+    BrokerStore(opened(), "bonn", shared=False)
+    for _ in range(2):
+        with pytest.raises(brokers.OwnedError, match="that of bonn") as caught:
+            BrokerStore(opened(), "zzz", shared=False)
+        assert caught.value.owners == ["bonn"]
+    BrokerStore(opened(), "bonn", shared=False)
+    BrokerStore(opened(), "zzz")
+    BrokerStore(opened(), "zzz", shared=False)  # as it was started before
+
+
 def test_publications_come_in_their_order(opened):
     store = BrokerStore(opened(), "a")
     given = [Publication("o", i, n, "bob", "t", b"") for i in (2, 1) for n in (10, 9, 100)]

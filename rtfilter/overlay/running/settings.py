@@ -86,6 +86,11 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return f"postgresql+psycopg://{rest}" if driver in ("postgres", "postgresql") else given
 
     @property
+    def shared(self) -> bool:
+        """Whether others may use the database, too."""
+        return bool(os.environ.get(DATABASE))
+
+    @property
     def limits(self) -> Limits:
         """Of connections."""
         return Limits(self.message, self.waiting, 3 * self.heartbeat * self.missed)

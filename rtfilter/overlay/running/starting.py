@@ -8,6 +8,8 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, closing
 
+from sqlalchemy import Engine
+
 from rtfilter import sockets
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.running.broker_process import BrokerProcess
@@ -16,7 +18,7 @@ from rtfilter.overlay.running.links import BROKERS, STRANGERS
 from rtfilter.overlay.running.point_process import PointProcess
 from rtfilter.overlay.running.process import Process
 from rtfilter.overlay.running.settings import POINT, BrokerSettings, PointSettings, SettingsError
-from rtfilter.store.brokers import BrokerStore
+from rtfilter.store.brokers import BrokerStore, OwnedError
 from rtfilter.store.database import engine
 from rtfilter.store.folder import locked
 
@@ -72,9 +74,24 @@ async def _run(
         process: Process
         if isinstance(settings, BrokerSettings):
             address = settings.address or address
-            process = BrokerProcess(settings, types, key, BrokerStore(database, settings.name), address)
+            process = BrokerProcess(settings, types, key, _store(settings, database, settings.name), address)
         else:
-            process = PointProcess(settings, key, BrokerStore(database, POINT), address)
+            process = PointProcess(settings, key, _store(settings, database, POINT), address)
         for one in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(one, process.end)
         return await process.run(bound, lambda: started(address))
+
+
+def _store(settings: BrokerSettings | PointSettings, database: Engine, name: str) -> BrokerStore:
+    """What a process keeps. Raises `SettingsError` where its folder is that of another one."""
+
+    def told(one: str) -> str:
+        return "the rendezvous point" if one == POINT else f"broker {one}"
+
+    try:
+        return BrokerStore(database, name, settings.shared)
+    except OwnedError as error:
+        owners = " and of ".join(map(told, error.owners))
+        raise SettingsError(
+            f"--data {settings.data} is the folder of {owners}; give {told(name)} one of its own"
+        ) from None
