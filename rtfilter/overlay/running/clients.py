@@ -346,7 +346,10 @@ class Clients:
             id, out = self.broker.subscribe(name, want.type, want.condition, now)
         except Exception as error:
             reason = str(error)
-            if not isinstance(error, RTFilterError | ValueError):  # else it was kept under other event types
+            if isinstance(error, RTFilterError | ValueError):  # it was kept under other event types
+                told = "a subscription of client %s to %s, %.200r, is not taken up: %s"
+                _log.warning(told, name, want.type, want.condition, reason)
+            else:
                 _log.exception("a subscription of %s is refused: %s", name, want)
                 reason = OWN_ERROR
             found.bytes -= _size(want)

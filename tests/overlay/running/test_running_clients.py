@@ -447,6 +447,21 @@ def test_a_subscription_after_which_there_is_an_error_ends_nothing_at_each_start
     assert len(caplog.records) == 3
 
 
+def test_the_log_names_each_kept_subscription_that_other_event_types_end(site, caplog):
+    kept = [Subscription("cyd", key, "trade", f"{key} > 0") for key in ("y", "x", "z")]
+    site.do(site.clients.restore([*kept, Subscription("dan", "k", "gone", "x > 0")], [], site.now))
+    said = [(one.levelname, one.getMessage()) for one in caplog.records]
+    assert [level for level, _ in said] == ["WARNING"] * 3
+    for (_, message), begin, reason in zip(
+        said,
+        ["client cyd to trade, 'y > 0'", "client cyd to trade, 'z > 0'", "client dan to gone, 'x > 0'"],
+        ["y", "z", "gone"],
+        strict=True,
+    ):
+        assert message.startswith(f"a subscription of {begin}, is not taken up: ")
+        assert reason in message.rpartition(" up: ")[2]
+
+
 def test_an_event_after_which_there_is_an_error_is_tried_again(site, monkeypatch, caplog):
     one = event(3.0)
     with monkeypatch.context() as patched:
