@@ -85,6 +85,9 @@ class BrokerProcess(Process):
             types=_digest({name: schema.to_json() for name, schema in types.items()}),
             assigned=_digest(settings.assigned) if settings.assigned else "",
             message=settings.message,
+            grace=settings.grace,
+            heartbeat=settings.heartbeat,
+            missed=settings.missed,
         )
         super().__init__(settings, hello, key, store)
         memory = store.memory() or bytes(8)

@@ -54,6 +54,9 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
         Of a broker: a digest of the rendezvous clusters of event types; empty where there are none.
     message : int
         Most bytes of a message that it takes; 0 for a client.
+    grace, heartbeat : float
+    missed : int
+        Of a broker: see `BrokerSettings`; 0 for others.
     again : bool
         Whether a client comes back by itself after it has lost its connection.
     nonce : bytes
@@ -71,6 +74,9 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     types: str = ""
     assigned: str = ""
     message: Whole = 0
+    grace: float = 0.0
+    heartbeat: float = 0.0
+    missed: Whole = 0
     again: bool = False
     nonce: bytes = b""
     protocol: int = 1

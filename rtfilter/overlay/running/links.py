@@ -383,23 +383,24 @@ class Switchboard:
             raise LinkError(f"this broker is linked to {BROKERS} brokers, as many as it takes")
 
     def _require_alike(self, peer: Hello) -> None:
-        """Refuse a broker that routes otherwise, knows other events, or takes longer or shorter ones.
+        """Refuse a broker that routes otherwise, knows other events, or takes or waits for more or less.
 
-        What it publishes would be lost, or could never arrive.
+        What it publishes would be lost, or could never arrive, or would be acknowledged too soon.
         """
         if not (peer.strategy and self.own.strategy):
             return
-        if peer.strategy != self.own.strategy:
-            theirs, ours = (f"--strategy {one.strategy}" for one in (peer, self.own))
-            raise LinkError(f"{peer.name} has {theirs}, {self.own.name} {ours}; all brokers need the same")
         both = f"{peer.name} and {self.own.name}"
         if peer.types != self.own.types:
             raise LinkError(f"{both} have different event types (--types); all brokers need the same")
         if peer.assigned != self.own.assigned:
             raise LinkError(f"{both} have different --rendezvous-for; all brokers need the same")
-        if peer.message != self.own.message:
-            theirs, ours = (f"--message {one.message}" for one in (peer, self.own))
-            raise LinkError(f"{peer.name} has {theirs}, {self.own.name} {ours}; all brokers need the same")
+        for name in ("strategy", "message", "grace", "heartbeat", "missed"):
+            theirs, ours = (getattr(one, name) for one in (peer, self.own))
+            if theirs != ours:
+                raise LinkError(
+                    f"{peer.name} has --{name} {theirs}, {self.own.name} --{name} {ours}; "
+                    "all brokers need the same"
+                )
 
     async def _run(self, link: Link, waiting: list[Message]) -> None:
         peer = link.peer

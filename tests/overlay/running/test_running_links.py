@@ -129,6 +129,9 @@ def test_both_call_at_once_and_keep_one_connection():
         ({"types": "1"}, {"types": "2"}, "have different event types"),
         ({"assigned": "1"}, {}, "have different --rendezvous-for; all"),
         ({"message": 1}, {"message": 2}, "has --message 2, a --message 1"),
+        ({"grace": 15.0}, {"grace": 5.0}, "has --grace 5.0, a --grace 15.0"),
+        ({"heartbeat": 1.0}, {"heartbeat": 0.5}, "has --heartbeat 0.5"),
+        ({"missed": 3}, {"missed": 2}, "has --missed 2"),
     ],
 )
 def test_brokers_that_are_not_alike_do_not_link(caplog, ours, theirs, why):
