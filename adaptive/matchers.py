@@ -275,7 +275,10 @@ class MatcherChooser(Recorder):
         self._record("begin", matcher=matcher)
 
     def observe(self, size: int, seconds: float, batches: int = 1, streamed: bool = False) -> bool:
-        """Take the time of a batch, which stands for so many of its kind; whether `step` has to be asked."""
+        """Take the time of a batch, which stands for so many of its kind; whether `step` has to be asked.
+
+        Batches that are `streamed` are a kind of their own; their time is that of all their work.
+        """
         size, batches = positive("size", size), positive("number of batches", batches)
         if not (math.isfinite(seconds) and seconds >= 0):
             raise ValueError(f"seconds are finite and not negative; got {seconds}")
