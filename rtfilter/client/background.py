@@ -41,10 +41,11 @@ class Background:
         try:
             loop.run_forever()
         finally:
-            left = asyncio.all_tasks(loop)
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            while left := asyncio.all_tasks(loop):  # some begin others when they are cancelled
+                for task in left:
+                    task.cancel()
+                loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.run_until_complete(asyncio.sleep(0))  # connections that were given up close their sockets
             loop.close()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
