@@ -37,7 +37,7 @@ from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import WORKLOADS, Workload, workload
 
-AUTO, STREAMING, TWIN = "auto", "auto, streaming", "twin"
+AUTO, TWIN = "auto", "twin"
 FIXED = ("rtree", "split", "hem", "masks", "counting", "rein", "tama", "be-tree")
 """All matchers that are compiled."""
 WITHIN = 1.1
@@ -71,16 +71,16 @@ COLUMNS = {
 }
 
 
-def made(own: Workload, count: int, fixed: Sequence[str]) -> dict[str, EventFilter]:
-    """The filters, all with the same subscriptions."""
+def made(own: Workload, count: int, matchers: Mapping[str, str]) -> dict[str, EventFilter]:
+    """The filters by name, all with the same subscriptions."""
     first = EventFilter(own.schema)
     own.subscribe(first, 0, count)
-    named = {name: name for name in (AUTO, *fixed)} | {TWIN: "rtree", STREAMING: "auto"}
     with tempfile.TemporaryDirectory() as folder:
         first.save(Path(folder) / "index")
         # Not by subscribing: some build in many small layers then.
         return {
-            name: EventFilter.load(Path(folder) / "index", matcher=matcher) for name, matcher in named.items()
+            name: EventFilter.load(Path(folder) / "index", matcher=matcher)
+            for name, matcher in matchers.items()
         }
 
 
@@ -152,9 +152,8 @@ def responses(
 
 def measure(own: Workload, count: int, size: int, fixed: Sequence[str], repeats: int, most: float) -> Row:
     """One row of the result."""
-    filters = made(own, count, fixed)
+    filters = made(own, count, {name: name for name in (AUTO, *fixed)} | {TWIN: "rtree"})
     batches = [own.schema.read(own.events(k * size, size)) for k in range(max(BATCHES, EVENTS // size))]
-    streaming = filters.pop(STREAMING)
     settled = settle(partial(use, filters[AUTO], batches), filters[AUTO], most)
     state: dict[str, Any] = filters[AUTO].stats()["matcher"]
     answers = {name: np.sort(one.match_batch(batches[0]).ids) for name, one in filters.items()}
@@ -196,6 +195,7 @@ def measure(own: Workload, count: int, size: int, fixed: Sequence[str], repeats:
     if winner == "rtree":  # the difference of twins is not the filter's loss
         row["loss"] = outcome(over_tree[1] <= max(over_twin[0], 1 / over_twin[0]))
     if size > 1:
+        streaming = made(own, count, {AUTO: AUTO})[AUTO]
         settle(partial(stream, streaming, batches), streaming, most)
         streamed = responses({AUTO: streaming, "rtree": filters["rtree"]}, batches, 4 * repeats)
         row["chosen_streaming"] = streaming.stats()["matcher"]["name"]
