@@ -28,7 +28,7 @@ from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.index.kernels.jit import Kernel
+from rtfilter.index.kernels import counts
 from rtfilter.matchers.port import Matcher, Takes, refuse_missing
 from rtfilter.matchers.registry import make_matcher
 from rtfilter.matching.refine import refine
@@ -271,9 +271,9 @@ def _changes(made: Matcher, fresh: Draft, case: Case) -> Row:
         for row in range(len(fresh.filters))
     ]
     for piece in pieces:
-        loads = Kernel.loads
+        loads = counts.loads
         added.append(seconds(partial(made.add, piece)))
-        if Kernel.loads > loads:  # this kind of change was the first: again, with the code at hand
+        if counts.loads > loads:  # this kind of change was the first: again, with the code at hand
             made.remove(piece.ids)
             added[-1] = seconds(partial(made.add, piece))
         if sum(added) > budget and len(added) >= FEWEST:

@@ -25,7 +25,7 @@ from rtfilter.adaptive.sizes import powers_of_two
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable, Field
-from rtfilter.index.kernels.jit import Kernel
+from rtfilter.index.kernels import counts
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Matcher
 from rtfilter.matchers.registry import Factory, make_matcher
@@ -224,7 +224,7 @@ class Choosing:
     def _built(self, matcher: str, sample: Filters) -> tuple[float, float, Matcher, Matcher]:
         """When it began, what building the candidate took, one like that in use, and the candidate."""
         while True:
-            begun, loads = clock(), Kernel.loads
+            begun, loads = clock(), counts.loads
             own = make_matcher(self._held.factory, self._held.schema, **self._held.matcher.options)
             own.add(sample)
             built = clock()
@@ -236,7 +236,7 @@ class Choosing:
                     one.match(batches[0])
                     if streamed:
                         self._costs(one).plan(batches[0])
-            if loads == Kernel.loads:
+            if loads == counts.loads:
                 return begun, build, own, other
 
     def _batches(self) -> dict[tuple[int, bool], list[EventTable]]:

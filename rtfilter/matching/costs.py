@@ -16,7 +16,7 @@ from rtfilter.adaptive import WHOLE, Plan
 from rtfilter.adaptive.matchers import PASSES, Pair
 from rtfilter.adaptive.plans import plans_of
 from rtfilter.events.table import EventTable
-from rtfilter.index.kernels.jit import Kernel
+from rtfilter.index.kernels import counts
 from rtfilter.matchers.flat import leveled
 from rtfilter.matchers.port import Matcher
 from rtfilter.scheduler import Order, schedule
@@ -82,12 +82,12 @@ def pairs(
     size_class: int, streamed: bool, batches: Sequence[EventTable], own: Costs, other: Costs
 ) -> list[Pair]:
     """Match batches of one class by both in turns."""
-    begun, loads = clock(), Kernel.loads
+    begun, loads = clock(), counts.loads
     whole = WHOLE if streamed else None
     first = Pair(
         size_class, len(batches[0]), own.of(batches[0], whole), other.of(batches[0], whole), streamed
     )
-    if loads == Kernel.loads and first.other > SLOW * first.own:
+    if loads == counts.loads and first.other > SLOW * first.own:
         return [first]
     plans = [one.plan(batches[0]) if streamed else None for one in (own, other)]
     size = min(len(batches), max(1, int(PART / max(first.own, first.other))))

@@ -27,7 +27,7 @@ from rtfilter.adaptive import WHOLE, Plan, Report, Shape, Ticket
 from rtfilter.dtypes import IntArray
 from rtfilter.events.elements import ranges
 from rtfilter.events.table import EventTable
-from rtfilter.index.kernels.jit import Kernel
+from rtfilter.index.kernels import counts
 from rtfilter.matching.control import Control
 from rtfilter.matching.elements import united
 from rtfilter.matching.gate import Gate, Hold
@@ -91,7 +91,7 @@ class Road:
         timed = next(self.untimed, True)
         with self.gate.reading():
             if timed:
-                begun, loads = perf_counter(), Kernel.loads
+                begun, loads = perf_counter(), counts.loads
             searched = events.searched
             if self._threads:  # a turn that nobody has to wait for takes time as well
                 hits = self.subscriptions.matcher.match(searched)
@@ -106,7 +106,7 @@ class Road:
                 matches = Matches.named(offsets, names.take(ids), names.kind)
             else:
                 matches = Matches(offsets, ids)
-        if timed and self.choosing is not None and loads == Kernel.loads and len(searched):
+        if timed and self.choosing is not None and loads == counts.loads and len(searched):
             self.choosing.observe(searched, perf_counter() - begun)
         if self.metrics is not None and len(events):
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
@@ -166,7 +166,7 @@ class Road:
         if not account.reported.acquire(blocking=False):
             return False
         # Loading a kernel takes longer than hundreds of batches: that would be held against the plan.
-        if account.ticket is not None and account.loads == Kernel.loads:
+        if account.ticket is not None and account.loads == counts.loads:
             self.control.report(account.ticket, account.report())
         elif account.ticket is not None:
             self.control.drop(account.ticket)
@@ -200,7 +200,7 @@ class Account:
 
     def __init__(self, ticket: Ticket | None, outcome: Outcome) -> None:
         self.ticket, self.outcome = ticket, outcome
-        self.loads, self.reported, self.worked = Kernel.loads, threading.Lock(), 0.0
+        self.loads, self.reported, self.worked = counts.loads, threading.Lock(), 0.0
 
     def report(self) -> Report:
         """As the controller takes it."""
@@ -350,7 +350,7 @@ class Batch:
 
     def tell(self, choosing: Choosing) -> None:
         """Tell what it took, unless kernels were loaded meanwhile."""
-        if self.account.loads == Kernel.loads:
+        if self.account.loads == counts.loads:
             choosing.observe(self._searched, self.account.worked, streamed=True)
 
     @property

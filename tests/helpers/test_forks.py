@@ -128,8 +128,8 @@ def test_an_error_is_told_as_by_a_new_one(program):
 def test_it_has_imported_and_loaded_all(program):
     text = """
 import sys
-from rtfilter.index.kernels.jit import Kernel
-print(Kernel.loads > 0, {"uvicorn", "rtfilter.overlay.running.broker_process"} <= sys.modules.keys())
+from rtfilter.index.kernels import counts
+print(counts.loads > 0, {"uvicorn", "rtfilter.overlay.running.broker_process"} <= sys.modules.keys())
 """
     assert started(forks.python, program(text)).communicate(timeout=20)[0] == "True True\n"
 

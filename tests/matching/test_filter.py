@@ -22,7 +22,7 @@ from rtfilter import (
     UnknownSubscriptionError,
 )
 from rtfilter.adaptive import FixedPlan
-from rtfilter.index.kernels.jit import Kernel
+from rtfilter.index.kernels import counts
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching.gate import Writing
 from rtfilter.matching.road import Batch
@@ -781,7 +781,7 @@ def test_a_batch_that_had_to_load_kernels_is_not_held_against_its_plan(monkeypat
     resume = filter.tree.resume_part
 
     def resume_after_loading(*arguments):
-        Kernel.loads += 1
+        counts.loads += 1
         return resume(*arguments)
 
     monkeypatch.setattr(filter.tree, "resume_part", resume_after_loading)

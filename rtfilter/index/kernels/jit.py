@@ -19,6 +19,7 @@ from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
+from rtfilter.index.kernels import counts
 from rtfilter.index.kernels.cache import cache_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,12 +56,9 @@ class Kernel(CPUDispatcher):
         with global_compiler_lock:
             return super().typeof_pyval(value)
 
-    loads = 0
-    """How often a kernel was loaded or compiled in this process: a call that meets that is no measure."""
-
     def compile(self, signature: Any) -> Any:
         """Load or compile the kernel for arguments of these types; interrupts only stop waiting for it."""
-        Kernel.loads += 1
+        counts.loads += 1
         # A finalizer may come here while this thread compiles something else: no other thread could, then.
         if threading.current_thread() is not threading.main_thread() or global_compiler_lock.is_locked():
             return self._compile(signature)
