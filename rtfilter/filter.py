@@ -22,14 +22,13 @@ from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.port import refuse_missing
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of
-from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching.choosing import Choosing, resolved
 from rtfilter.matching.control import Control
 from rtfilter.matching.covering import How, related
 from rtfilter.matching.elements import united
+from rtfilter.matching.growing import LARGE, SMALL, Growing
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
@@ -56,6 +55,7 @@ from rtfilter.subscriptions.tables import Rules, read_rules, refuse_twice
 from rtfilter.text import shown
 
 if TYPE_CHECKING:
+    from rtfilter.index.tree import RStarTree
     from rtfilter.watch.metrics import Metrics
 
 KIND = "rtfilter.filter"
@@ -86,7 +86,8 @@ class EventFilter:
     ----------
     schema : Schema
     capacity : (int, int)
-        Entries of an inner node and of a leaf of the R*-tree; see `RStarTree`. Other matchers have none.
+        Most entries of an inner node and of a leaf of the R*-tree; see `RStarTree`. The filter then is a tree
+        from the first; other matchers have no nodes.
     policy : str or callable
         Order in which `stream` searches the events of a batch: "shortest" (first), "fifo", "longest", or a
         function from workloads int64 (n,) to a permutation int64 (n,), which must not call the filter.
@@ -95,10 +96,11 @@ class EventFilter:
         See `rtfilter.adaptive`.
     metrics : bool or Metrics
         True, or a `rtfilter.watch.metrics.Metrics`, to observe for Prometheus.
-    matcher : str, callable or MatcherChooser
-        What finds the subscriptions: "rtree", "masks", "counting", "hashes", or a class of your own; see
-        `rtfilter.matchers`. With "auto", or a `rtfilter.adaptive.MatcherChooser` of its own, trials beside
-        the matcher in use decide, and `stats` says why.
+    matcher : str, callable or MatcherChooser, optional
+        The index. By default the filter begins with a scan, which needs no compiled code. It moves to the
+        R*-tree, built by another thread, once it is large and the code of the tree is compiled. "rtree" is
+        the tree from the first; other names are in `rtfilter.matchers`, or give a class of your own. With
+        "auto", or a `rtfilter.adaptive.MatcherChooser`, trials decide, and `stats` says why.
     max_unbounded : int or None
         Most subscriptions that no box bounds and none decides, such as ``bid >= ask`` alone: each costs an
         exact check of nearly every event. One more is refused; None allows any number. Matchers that work
@@ -116,20 +118,23 @@ class EventFilter:
         policy: str | Order = "shortest",
         controller: Controller | None = None,
         metrics: bool | Metrics = False,
-        matcher: Factory | MatcherChooser = "rtree",
+        matcher: Factory | MatcherChooser | None = None,
         max_unbounded: int | None = MAX_UNBOUNDED,
         ids: type | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if not isinstance(schema, Schema):
             raise TypeError(f"schema must be a Schema, as in Schema({{'price': float}}), not {schema!r}")
-        if capacity is not None and matcher != "rtree":
+        if capacity is not None and matcher not in (None, LARGE):
             raise ValueError(f"capacity is of the nodes of an R*-tree; the matcher {matcher!r} has none")
         options = {} if capacity is None else {"capacity": capacity}
+        grows = matcher is None and capacity is None
+        if matcher is None:
+            matcher = SMALL if grows else LARGE
         fixed, chooser = resolved(matcher)
         made = factory_of(fixed)(schema, **options)
         held = Subscriptions(schema, fixed, made, kind=kind_of(ids), clock=clock)
-        self._configure(held, policy, controller, metrics, chooser)
+        self._configure(held, policy, controller, metrics, chooser, grows)
         self.max_unbounded = max_unbounded
 
     def _configure(
@@ -139,6 +144,7 @@ class EventFilter:
         controller: Controller | None,
         metrics: bool | Metrics,
         chooser: MatcherChooser | None = None,
+        grows: bool = False,
     ) -> None:
         self.schema, self._subscriptions = subscriptions.schema, subscriptions
         control = Control(CostController() if controller is None else controller, subscriptions.updates)
@@ -156,6 +162,9 @@ class EventFilter:
         self._updates = Updates(self._road)
         if chooser is not None:
             self._road.choosing = Choosing(self._road, self._updates, chooser)
+        if grows and subscriptions.factory == SMALL:
+            self._road.growing = Growing(subscriptions, self._updates)
+            self._road.look()
         if observer is not None:
             observer.observe_state(self._state)
 
@@ -210,8 +219,14 @@ class EventFilter:
         return None if self._road.choosing is None else self._road.choosing.chooser
 
     @property
+    def _grows(self) -> bool:
+        return self._road.growing is not None
+
+    @property
     def tree(self) -> RStarTree:
-        """The R*-tree; `TypeError` where another matcher was chosen."""
+        """The R*-tree; `TypeError` where there is another matcher."""
+        from rtfilter.matchers.rtree import RTreeMatcher
+
         matcher = self._subscriptions.matcher
         if not isinstance(matcher, RTreeMatcher):
             raise TypeError(
@@ -476,7 +491,8 @@ class EventFilter:
 
         A new index is packed aside, about 2 us a box, while others match and change.
         """
-        assert self._road.choosing is not None or self.tree is not None  # complains where there is none
+        if self._road.choosing is None and not self._grows:
+            self.tree  # noqa: B018  # complains where there is none
         self._updates.repack()
 
     def changes(self) -> Changes:
@@ -507,7 +523,7 @@ class EventFilter:
         with self._road.gate.reading():
             part = self._subscriptions.part(wanted, self._subscriptions.moment())
         made = EventFilter.__new__(EventFilter)
-        made._configure(part, self.policy, None, False, _like(self._chooser))
+        made._configure(part, self.policy, None, False, _like(self._chooser), self._grows)
         return made
 
     def ids(self) -> AnyArray:
@@ -825,10 +841,16 @@ class EventFilter:
         It is of one version. A copy is packed aside and written, while others match and change; it takes the
         memory of a second index meanwhile.
         """
+        snapshot.write(path, KIND, *self._saved())
+
+    def _saved(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        grows = self._grows
         meta, arrays = to_arrays(self._updates.copy())
         if self._chooser is not None:
             meta["auto"] = self._chooser.options
-        snapshot.write(path, KIND, meta, arrays)
+        if grows:
+            meta["grows"] = True
+        return meta, arrays
 
     @classmethod
     def load(
@@ -860,21 +882,21 @@ class EventFilter:
             if chooser is not None:
                 other = None if name in chooser.candidates else chooser.matcher
             held = from_arrays(found.meta, found.arrays, other, clock=clock)
-        loaded._configure(held, policy, controller, metrics, chooser)
+        grows = matcher is None and bool(found.meta.get("grows"))
+        loaded._configure(held, policy, controller, metrics, chooser, grows)
         return loaded
 
     def __getstate__(self) -> dict[str, Any]:
-        meta, arrays = to_arrays(self._updates.copy())
+        meta, arrays = self._saved()
         copies = {name: np.asarray(array) for name, array in arrays.items()}
         chosen = {"policy": self.policy, "matcher": self._subscriptions.factory}
-        if self._chooser is not None:
-            meta["auto"] = self._chooser.options
         return {"schema": self.schema, "meta": meta, "arrays": copies, **chosen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         held = from_arrays(state["meta"], state["arrays"], state["matcher"], state["schema"])
         chooser = _saved_chooser(state["meta"])
-        self._configure(held, state["policy"], None, False, chooser)  # what was learnt stays behind
+        # What was learnt stays behind.
+        self._configure(held, state["policy"], None, False, chooser, bool(state["meta"].get("grows")))
 
     def __repr__(self) -> str:
         return f"EventFilter({self.schema!r}, {len(self)} subscriptions)"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from numbers import Integral
 from operator import index
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,32 +11,13 @@ from numpy.typing import ArrayLike
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.index.kernels import select_box
 from rtfilter.index.kernels.descend import first_nan
+from rtfilter.index.selection import QueryBoxes
 
-#: Which stored boxes a query box asks for: those that intersect it, contain it, or lie within it.
-How = Literal["intersect", "contain", "within"]
 SELECTIONS = {
     "intersect": select_box.INTERSECT,
     "contain": select_box.CONTAIN,
     "within": select_box.WITHIN,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class QueryBoxes:
-    """Boxes to search by, instead of points.
-
-    Attributes
-    ----------
-    low, high : array_like of float64 (n, d)
-        Closed ends, which may be infinite.
-    how : {"intersect", "contain", "within"}
-        Which stored boxes are found: those that intersect the query box (to touch is enough), those that
-        contain it, or those that lie within it.
-    """
-
-    low: ArrayLike
-    high: ArrayLike
-    how: How
 
 
 def queries(given: ArrayLike | QueryBoxes, dimensions: int) -> tuple[FloatArray, int]:

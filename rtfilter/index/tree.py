@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.index import arguments, bulk, room
-from rtfilter.index.arguments import How, QueryBoxes
 from rtfilter.index.frontier import Frontier, Parts, Version
 from rtfilter.index.kernels import changes, descend, grid, layout, nodes, pools, runs, select_box
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.saved import FIELDS, NOT_KEPT, require_form
+from rtfilter.index.selection import How, QueryBoxes
 from rtfilter.results import Hits, Matches
 from rtfilter.snapshots import arrays as snapshot
 

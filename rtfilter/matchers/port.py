@@ -12,7 +12,7 @@ from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.encoding import MISSING
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.index.arguments import How
+from rtfilter.index.selection import How
 from rtfilter.matchers.filters import Filters
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.model import NEGATED, Predicate

@@ -10,6 +10,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.matchers.port import Matcher
 
 MATCHERS: Final[Mapping[str, str]] = {
+    "scan": "rtfilter.matchers.scan:ScanMatcher",
     "rtree": "rtfilter.matchers.rtree:RTreeMatcher",
     "split": "rtfilter.matchers.split:SplitMatcher",
     "masks": "rtfilter.matchers.masks:MasksMatcher",

@@ -10,7 +10,7 @@ import numpy as np
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.index.arguments import How, QueryBoxes
+from rtfilter.index.selection import How, QueryBoxes
 from rtfilter.index.tree import DEFAULT_CAPACITY, Frontier, Parts, RStarTree
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Takes

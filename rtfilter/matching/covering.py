@@ -17,7 +17,7 @@ import numpy as np
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import order_gaps
 from rtfilter.events.schema import Schema
-from rtfilter.index.arguments import How as Selection
+from rtfilter.index.selection import How as Selection
 from rtfilter.matchers.filters import BoxColumns
 from rtfilter.matchers.port import SearchingBoxes
 from rtfilter.matching.refine import refine

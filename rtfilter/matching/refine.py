@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import inf
 from time import perf_counter
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -21,7 +21,10 @@ from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Constraint, Predicate, Test
 from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
-from rtfilter.subscriptions.checks import ASK, NO, Checks
+from rtfilter.subscriptions.verdict import ASK, NO
+
+if TYPE_CHECKING:
+    from rtfilter.subscriptions.checks import Checks
 
 MANY: Final = 16
 """Hits of one subscription from which on they are decided together."""
@@ -40,8 +43,8 @@ class Predicates(Protocol):
         """Exact ends of bounds."""
 
     @property
-    def checks(self) -> Checks:
-        """What is written down of predicates."""
+    def checks(self) -> Checks | None:
+        """What is written down of predicates; None where nothing is compiled."""
 
     def get(self, id: int) -> Predicate | None:
         """The predicate of a subscription, None if it is unknown."""
@@ -88,7 +91,7 @@ def refine(
     checks = len(doubtful)
     if predicates.ends:
         doubtful = _compare_ends(hits.ids, owner, doubtful, events, predicates.ends, rows, keep)
-    if len(doubtful) >= MANY:
+    if len(doubtful) >= MANY and predicates.checks is not None:
         verdicts = predicates.checks.decide(hits.ids[doubtful], owner[doubtful], events, rows, predicates.get)
         keep[doubtful[verdicts == NO]] = False
         doubtful = doubtful[verdicts == ASK]

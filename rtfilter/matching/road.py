@@ -31,6 +31,7 @@ from rtfilter.index.kernels import counts
 from rtfilter.matching.control import Control
 from rtfilter.matching.elements import united
 from rtfilter.matching.gate import Gate, Hold
+from rtfilter.matching.growing import BATCHES
 from rtfilter.matching.outcome import Group, Outcome
 from rtfilter.matching.refine import refine
 from rtfilter.results import Matches
@@ -39,6 +40,7 @@ from rtfilter.subscriptions.content import Subscriptions
 
 if TYPE_CHECKING:
     from rtfilter.matching.choosing import Choosing
+    from rtfilter.matching.growing import Growing
     from rtfilter.watch.metrics import Metrics
 
 
@@ -59,9 +61,11 @@ class Road:
         Is called with its moment after a batch, to remove what is beyond its deadline.
     choosing : Choosing or None
         Chooses the matcher, if it is not fixed.
+    growing : Growing or None
+        Moves the filter to the R*-tree, if it began with a scan.
     untimed : iterator
-        Each batch takes one; at its end batches are timed. A fixed matcher has an endless one: so it costs
-        the same whether the matcher is chosen or not.
+        Each batch takes one; at its end a batch is timed, or the filter looks whether to move. A fixed
+        matcher has an endless one, so such a batch costs the same with all of them.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Road:
         self.turn = contextlib.nullcontext() if self._threads else threading.RLock()
         self.sweep: Callable[[float], None] = _nothing
         self.choosing: Choosing | None = None
+        self.growing: Growing | None = None
         self.untimed: Iterator[None] = repeat(None)
         self._ends: set[_End] = set()
         self._forgotten: deque[_End] = deque()
@@ -106,11 +111,22 @@ class Road:
                 matches = Matches.named(offsets, names.take(ids), names.kind)
             else:
                 matches = Matches(offsets, ids)
-        if timed and self.choosing is not None and loads == counts.loads and len(searched):
-            self.choosing.observe(searched, perf_counter() - begun)
+        if timed:
+            if self.choosing is not None and loads == counts.loads and len(searched):
+                self.choosing.observe(searched, perf_counter() - begun)
+            self.look()
         if self.metrics is not None and len(events):
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
         return matches
+
+    def look(self) -> None:
+        """Let a filter that grows look whether it should move; it looks again after some batches."""
+        growing = self.growing
+        if growing is not None:
+            self.untimed = repeat(None, BATCHES)
+            growing.look()
+        elif self.choosing is None:  # it has moved
+            self.untimed = repeat(None)
 
     def stream(self, events: EventTable, begun: float, arrival: float) -> tuple[Batch, Hold]:
         """Begin a batch by the controller's plan; it may be computed while the index is held.
@@ -149,8 +165,10 @@ class Road:
         if batch.end is not None:
             self._ends.discard(batch.end)
             batch.end = None
-        if batch.done and next(self.untimed, True) and self.choosing is not None:
-            batch.tell(self.choosing)
+        if batch.done and next(self.untimed, True):
+            if self.choosing is not None:
+                batch.tell(self.choosing)
+            self.look()
         if self.metrics is None or not batch.done:
             return
         outcome, ticket = batch.outcome, batch.account.ticket

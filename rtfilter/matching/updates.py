@@ -30,6 +30,7 @@ from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.registry import Factory
 from rtfilter.matching.aside import Copy, MovedError, copied
 from rtfilter.matching.gate import Gate, Writing
+from rtfilter.matching.growing import LARGE
 from rtfilter.matching.road import Road
 from rtfilter.predicates.store import Kept
 from rtfilter.subscriptions.content import Subscriptions
@@ -69,17 +70,24 @@ class Updates:
         """See `Subscriptions.add`."""
         if self._subscriptions.labels.names is not None:
             self._index_names()
+        names = self._added(draft, ids)
+        self._road.look()
+        return names
+
+    def _added(self, draft: Draft, ids: IntArray | list[Name] | None) -> AnyArray:
         if draft.filters.weight <= AT_ONCE:
             try:
                 return self._add_at_once(draft, ids)
             except ClaimedError:
                 pass
+        growing = self._road.growing
+        larger = LARGE if growing is not None and growing.moves_with(len(draft.filters)) else None
         with self.alone():
             self._clear()
             if draft.filters.weight <= AT_ONCE:
                 return self._add_at_once(draft, ids)
             self._remove_passed(2 * len(draft.filters))
-            return self._add(draft, ids)
+            return self._add(draft, ids, None if self._subscriptions.factory == larger else larger)
 
     def remove(self, ids: IntArray | list[Name]) -> BoolArray:
         """See `Subscriptions.remove`."""
@@ -130,6 +138,12 @@ class Updates:
         """Build everything anew, aside, by another matcher if one is named."""
         with self.alone():
             self.put_in_place(Copy(self._road.gate, self._subscriptions, of=of))
+
+    def grow(self, of: Factory) -> None:
+        """Build everything anew, aside, by another matcher, unless another change has done so."""
+        with self.alone():
+            if self._subscriptions.factory != of:
+                self.put_in_place(Copy(self._road.gate, self._subscriptions, of=of))
 
     def copy(self) -> Subscriptions:
         """A copy of all at one version, newly built."""
@@ -189,7 +203,8 @@ class Updates:
 
     # -- large ones; only one thread at a time gets here -----------------------------------------------------
 
-    def _add(self, draft: Draft, ids: IntArray | list[Name] | None) -> AnyArray:
+    def _add(self, draft: Draft, ids: IntArray | list[Name] | None, of: Factory | None) -> AnyArray:
+        """Add many; with `of`, build all anew with this matcher."""
         count, labels, moment = len(draft.filters), draft.labels, self._subscriptions.moment()
         # To find these takes long, and they are kept.
         counted = self._subscriptions.matcher.takes.boxes and len(draft.filters.unbounded()) > 0
@@ -213,8 +228,8 @@ class Updates:
             except PredicateError:  # others came meanwhile
                 self._clear()
                 raise
-        if self._builds_anew(len(self._subscriptions) + count, count):
-            self._build_anew(filters, draft.predicates, labels)
+        if of is not None or self._builds_anew(len(self._subscriptions) + count, count):
+            self._build_anew(filters, draft.predicates, labels, of=of)
         else:
             cuts, done = filters.cuts(BIT), 0
             while done < len(cuts) - 1:
@@ -279,7 +294,9 @@ class Updates:
             self._remove(gone if isinstance(ids, list) else np.array(gone, np.int64), moment, passed=True)
 
     def _builds_anew(self, left: int, changed: int) -> bool:
-        whole = self._subscriptions.adopting is not None or self._road.choosing is not None
+        road = self._road
+        changing = road.choosing is not None or road.growing is not None
+        whole = self._subscriptions.adopting is not None or changing
         return whole and left <= ASIDE * changed
 
     def _build_anew(
@@ -288,8 +305,9 @@ class Updates:
         predicates: Sequence[Kept] | None = None,
         labels: Beside = NO_LABELS,
         removed: IntArray = NO_IDS,
+        of: Factory | None = None,
     ) -> None:
-        copy = Copy(self._road.gate, self._subscriptions, removed)
+        copy = Copy(self._road.gate, self._subscriptions, removed, of)
         if added is not None:
             copy.content.put(added.ids, added, predicates, labels)
         self.put_in_place(copy, added, removed)
@@ -303,7 +321,9 @@ class Updates:
             with self._road.gate.writing():
                 if copy.complete():
                     self._subscriptions.adopt(copy.content, added, removed)
-                    return
+                    break
+        if self._road.growing is not None and self._subscriptions.factory == LARGE:
+            self._road.growing = None
 
     def _require_new(self, ids: IntArray | list[Name]) -> None:
         try:

@@ -257,7 +257,8 @@ class Changing(Held):
                 raise
             self.ends.remove(handles)
             self.ends.add(filters.ends)
-            self.checks.forget(handles)
+            if self._checks is not None:
+                self._checks.forget(handles)
             self.unbounded.handles.discard(int(handles[0]))
             self.unbounded.note(filters)
             if predicates is None:

@@ -24,9 +24,8 @@ from rtfilter.index.kernels.hash_tables import hash_id
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.predicates.model import Constraint, Predicate
+from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 
-NO, YES, ASK, UNKNOWN = 0, 1, 2, 3
-"""Verdicts of a hit: it is none, it is one, ask the predicate, nothing is written down yet."""
 MOST: Final = 64
 """Conditions of one predicate that are written down."""
 FEW, SHARE = 64, 8

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from operator import index
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -20,14 +20,17 @@ from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.flat import leveled
 from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable
 from rtfilter.matchers.registry import Factory, factory_of, name_of
+from rtfilter.matchers.scan import ScanMatcher
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.store import Kept, PredicateStore, kept
-from rtfilter.subscriptions.checks import Checks
 from rtfilter.subscriptions.handles import Handles
 from rtfilter.subscriptions.ids import NO_IDS, Name, among, is_integer
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.unbounded import Unbounded
+
+if TYPE_CHECKING:
+    from rtfilter.subscriptions.checks import Checks
 
 
 class Former(NamedTuple):
@@ -56,8 +59,6 @@ class Held(Handles):
         The matcher, if it is one: to ask a protocol takes longer than a change.
     predicates : PredicateStore
         Those that the matcher's boxes do not tell.
-    checks : Checks
-        What is written down of these for exact checks.
     unmatchable : set of int
         Handles that no event can match: known, but not to the matcher.
     unbounded : Unbounded
@@ -65,6 +66,8 @@ class Held(Handles):
     nothing : Filters
         Those of no subscriptions.
     """
+
+    _checks: Checks | None = None
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class Held(Handles):
         super().__init__(next_id, kind, clock)
         matcher = factory_of(factory)(schema) if matcher is None else matcher
         predicates = PredicateStore() if predicates is None else predicates
-        self.schema, self.predicates, self.checks = schema, predicates, Checks(schema)
+        self.schema, self.predicates = schema, predicates
         self.unmatchable, self.unbounded = set(unmatchable), Unbounded(matcher.takes.boxes)
         self.use(matcher, factory)
         self.nothing = Filters.of_predicates(schema, [])
@@ -93,6 +96,15 @@ class Held(Handles):
         self.replacing = matcher if isinstance(matcher, Replacing) else None
         self.scannable = matcher if isinstance(matcher, Scannable) else None
         self.adopting = matcher if isinstance(matcher, Adopting) else None
+
+    @property
+    def checks(self) -> Checks | None:
+        """What is written down of predicates for exact checks; None with a scan, which compiles nothing."""
+        if self._checks is None and not isinstance(self.matcher, ScanMatcher):
+            from rtfilter.subscriptions.checks import Checks
+
+            self._checks = Checks(self.schema)
+        return self._checks
 
     @property
     def updates(self) -> int:
@@ -141,7 +153,8 @@ class Held(Handles):
         """Remove what some handles ask for; where it was interrupted, it can be done again."""
         self.matcher.remove(handles)
         self.predicates.ends.remove(handles)
-        self.checks.forget(handles)
+        if self._checks is not None:
+            self._checks.forget(handles)
         for handle in handles.tolist():
             self.unmatchable.discard(handle)
             self.unbounded.handles.discard(handle)

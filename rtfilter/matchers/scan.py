@@ -1,0 +1,233 @@
+"""A scan of all boxes in plain NumPy: nothing is compiled for it, so a filter can begin with it at once.
+
+The ends of all boxes lie side by side, one row an end, the lower ones negated: a box contains a point where
+``(-point, point) <= ends`` holds in its whole column. One event is one comparison with all ends. A batch is
+compared end by end, until few pairs of an event and a box are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
+from rtfilter.index.selection import How
+from rtfilter.matchers.filters import BoxColumns, Filters
+from rtfilter.matchers.port import Takes
+from rtfilter.matchers.rows import distinct
+from rtfilter.results import Hits
+
+PAIRS: Final = 1 << 17
+"""Pairs of an event and a box that are compared together: one byte each, so that they stay in the cache."""
+FEW: Final = 64
+"""Where one pair in so many is left, the other ends are compared for these pairs alone."""
+STEP: Final = 4
+"""Ends after which is counted what is left."""
+BOXES: Final = 4096
+"""Boxes that are compared together, at most."""
+
+_FIRST: Final = 64  # columns of an empty scan
+_NONE: Final = np.empty(0, np.int64)
+
+
+class ScanMatcher:
+    """Compares each event with all boxes.
+
+    Boxes are appended. A removed one gets an end that no point satisfies; once half of all are such, the rest
+    is packed.
+    """
+
+    takes = Takes(gradual=False)
+    options: Mapping[str, Any] = MappingProxyType({})
+
+    work = 0
+    """Ends that were compared so far, about: a measure of what a faster matcher would save."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._updates = 0
+        self._make_room(_FIRST)
+        self._used = 0  # places that are filled
+        self._places: dict[int, tuple[int, ...]] = {}
+        self._several = False  # whether any id has several boxes
+        self._all_exact = True
+
+    def _make_room(self, places: int) -> None:
+        self._ends = np.empty((2 * self._schema.dimensions, places))
+        self._ids, self._exact = np.empty(places, np.int64), np.empty(places, np.bool_)
+
+    def add(self, filters: Filters) -> None:
+        """See `Matcher`."""
+        boxes = filters.boxes()
+        first, last = self._used, self._used + len(boxes.ids)
+        if last > len(self._ids):
+            self._grow(max(last, 2 * len(self._ids)))
+        # Nothing beyond `_used` is found, so nobody sees what an interrupted call has written.
+        np.negative(boxes.low.T, out=self._ends[: self._schema.dimensions, first:last])
+        self._ends[self._schema.dimensions :, first:last] = boxes.high.T
+        self._ids[first:last], self._exact[first:last] = boxes.ids, boxes.exact
+        for place, id in enumerate(boxes.ids.tolist(), first):
+            known = self._places.get(id)
+            self._places[id] = (place,) if known is None else (*known, place)
+            self._several |= known is not None
+        self._all_exact = self._all_exact and bool(boxes.exact.all())
+        self._updates += last - first
+        self._used = last
+
+    def _grow(self, places: int) -> None:
+        former = self._ends, self._ids, self._exact
+        self._make_room(places)
+        for column, old in zip((self._ends, self._ids, self._exact), former, strict=True):
+            column[..., : self._used] = old[..., : self._used]
+
+    def remove(self, ids: IntArray) -> BoolArray:
+        """See `Matcher`."""
+        known = np.zeros(len(ids), np.bool_)
+        for row, id in enumerate(ids.tolist()):
+            for place in self._places.get(id, ()):
+                self._updates += int(place < self._used)
+                self._ends[0, place] = np.nan
+            known[row] = self._places.pop(id, None) is not None
+        if 2 * self._alive() < self._used:
+            self._pack()
+        return known
+
+    def _alive(self) -> int:
+        """Boxes that are not removed."""
+        if not self._several:
+            return len(self._places)
+        return int(np.count_nonzero(self._ends[0, : self._used] == self._ends[0, : self._used]))
+
+    def _pack(self) -> None:
+        """Leave out the boxes that are removed."""
+        packed = ScanMatcher(self._schema)
+        packed.add(self.content())
+        packed._updates, packed.work = self._updates, self.work
+        self.__dict__.update(packed.__dict__)
+
+    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+        """See `Matcher`; visits are boxes, of which each is compared."""
+        points = events.points
+        self.work += len(points) * self._used * len(self._ends)
+        if len(points) == 1:
+            return self._hits_of_one(points[0])
+        points = points.T
+        return self._hits(np.concatenate([-points, points]))
+
+    def _hits_of_one(self, point: FloatArray) -> Hits:
+        """The boxes that contain one point. What takes longest is to call NumPy, so this calls it little."""
+        used = self._used
+        asked = np.concatenate((-point, point))
+        inside = np.logical_and.reduce(asked[:, np.newaxis] <= self._ends[:, :used])
+        places = inside.nonzero()[0]
+        ids = self._ids[places]
+        offsets, exact = np.array((0, len(ids))), None
+        if not self._all_exact or self._several:
+            flags = self._exact[places]
+            if self._several:
+                offsets, ids, flags = distinct(offsets, ids, flags)
+            exact = None if flags.all() else flags.astype(np.uint8)
+        return Hits(offsets, ids, exact, np.array((used,)))
+
+    def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:
+        """See `SearchingBoxes`."""
+        first, last = (low, high) if how != "intersect" else (high, low)
+        return self._hits(np.concatenate([-first.T, last.T]), within=how == "within")
+
+    def _hits(self, asked: FloatArray, within: bool = False) -> Hits:
+        """Boxes whose ends are at least what is asked, float64 (2 d, n); or, with `within`, at most."""
+        count = asked.shape[1]
+        queries, places = self._together(asked, np.greater_equal if within else np.less_equal)
+        offsets = np.searchsorted(queries, np.arange(count + 1))
+        ids, exact = self._ids[places], self._exact[places]
+        if self._several:
+            offsets, ids, exact = distinct(offsets, ids, exact)
+        flags = None if exact.all() else exact.astype(np.uint8)
+        return Hits(offsets, ids, flags, np.full(count, self._used))
+
+    def _together(self, asked: FloatArray, compare: Any) -> tuple[IntArray, IntArray]:
+        """Pairs of a query and the place of a box; queries ascend."""
+        count = asked.shape[1]
+        width = min(max(self._used, 1), BOXES)
+        height = max(1, PAIRS // width)
+        left, room = np.empty((2, height, width), np.bool_)
+        found = [(_NONE, _NONE)]
+        for query in range(0, count, height):
+            for box in range(0, self._used, width):
+                own = asked[:, query : query + height]
+                ends = self._ends[:, box : min(box + width, self._used)]
+                queries, places = _compared(own, ends, compare, left, room)
+                found.append((queries + query, places + box))
+        queries, places = map(np.concatenate, zip(*found, strict=True))
+        if self._used > width:  # pairs come block by block
+            order = np.argsort(queries, kind="stable")
+            queries, places = queries[order], places[order]
+        return queries, places
+
+    def workload(self, events: EventTable) -> IntArray:
+        """See `Matcher`; 0 where there are no boxes."""
+        return np.full(len(events), self._used)
+
+    def ids(self) -> IntArray:
+        """See `Matcher`."""
+        return np.sort(np.fromiter(self._places, np.int64, len(self._places)))
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._places
+
+    def content(self, ids: Iterable[int] | None = None) -> Filters:
+        """See `Matcher`."""
+        wanted = self._places.values() if ids is None else (self._places.get(id, ()) for id in ids)
+        places = np.array([place for own in wanted for place in own], np.int64)
+        ends, dimensions = self._ends[:, places], self._schema.dimensions
+        low, high = -ends[:dimensions].T, ends[dimensions:].T
+        boxes = BoxColumns(
+            self._ids[places], np.ascontiguousarray(low), np.ascontiguousarray(high), self._exact[places]
+        )
+        return Filters.of_boxes(self._schema, boxes)
+
+    @property
+    def updates(self) -> int:
+        """Boxes added and removed."""
+        return self._updates
+
+    def stats(self) -> dict[str, Any]:
+        """Boxes and memory."""
+        columns = (self._ends, self._ids, self._exact)
+        return {
+            "ids": len(self._places),
+            "boxes": self._alive(),
+            "dimensions": self._schema.dimensions,
+            "height": 1,
+            "updates": self._updates,
+            "bytes": sum(column.nbytes for column in columns),
+            "unit": "boxes",
+        }
+
+
+def _compared(
+    asked: FloatArray, ends: FloatArray, compare: Any, left: BoolArray, room: BoolArray
+) -> tuple[IntArray, IntArray]:
+    """Pairs of a query and a box that are found; `left` and `room` are memory for all pairs."""
+    shape = asked.shape[1], ends.shape[1]
+    left, room = left[: shape[0], : shape[1]], room[: shape[0], : shape[1]]
+    compare(asked[0][:, np.newaxis], ends[0], out=left)
+    for end in range(1, len(ends)):
+        if end % STEP == 0 and FEW * np.count_nonzero(left) <= left.size:
+            queries, places = np.nonzero(left)
+            for later in range(end, len(ends)):
+                kept = compare(asked[later][queries], ends[later][places])
+                queries, places = queries[kept], places[kept]
+            return queries, places
+        compare(asked[end][:, np.newaxis], ends[end], out=room)
+        left &= room
+    queries, places = np.nonzero(left)
+    return queries, places
