@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import sys
+import time
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,38 +79,40 @@ def pytest_runtest_logstart(location):
 _file = [""]
 
 
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item):
     """Skip a test whose program is missing; where CI=true, let it fail."""
     for mark in item.iter_markers("needs"):
         here, reason = NEEDED[mark.args[0]]
         if not here:
             (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    with _measured(item):
+        return (yield)
 
 
 @contextmanager
 def _measured(item):
     """Note the CPU seconds of a phase of a test, with those of the processes that it has waited for."""
-    begun = sum(os.times()[:4])
+    begun = _cpu_seconds()
     try:
         yield
     finally:
-        item.user_properties.append(("cpu", sum(os.times()[:4]) - begun))
+        item.user_properties.append(("cpu", _cpu_seconds() - begun))
 
 
-@pytest.hookimpl(wrapper=True, specname="pytest_runtest_setup")
-def measure_setup(item):
+def _cpu_seconds():
+    ended = os.times()
+    return time.process_time() + ended.children_user + ended.children_system
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
     with _measured(item):
         return (yield)
 
 
-@pytest.hookimpl(wrapper=True, specname="pytest_runtest_call")
-def measure_call(item):
-    with _measured(item):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True, specname="pytest_runtest_teardown")
-def measure_teardown(item):
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
     with _measured(item):
         return (yield)
 
