@@ -268,7 +268,7 @@ def context_of(spark: SparkSession) -> Any:
 
 def _save(index: EventFilter) -> Path:
     """Save a filter in a temporary directory, once per version."""
-    version = index.version, index.tree.updates
+    version = index.version, index._subscriptions.updates
     with _lock:
         before = _saved.get(index)
         if before is not None and before[0] == version:

@@ -274,7 +274,7 @@ class ShardedIndex:
             shards[number : number + 1] = [one.shard]
             boxes[number] = one.leaves
         old = self.route().leaves if len(boxes) < len(shards) else None
-        leaves = EventFilter(self.schema)
+        leaves = EventFilter(self.schema, matcher="rtree")
         if old is not None:
             ids, low, high, _ = old.open().tree.content()
             keep = ~np.isin(ids // LEAVES, list(boxes))
