@@ -20,7 +20,7 @@ def log(*rows):
 def small():
     made = workload("narrow", seed=3, dimensions=2)
     boxes = made.subscriptions(0, 60)
-    target = EventFilter(made.schema)
+    target = EventFilter(made.schema, matcher="rtree")
     target.subscribe_many(*boxes)
     return target, mixed.Changes(target, boxes, made)
 

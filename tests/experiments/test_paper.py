@@ -63,6 +63,13 @@ TINY = CI.divided(10)._replace(
 )
 
 
+RUN = {
+    name: [one for one in ("paper", "modern", "transform") if one in report.settings(name)]
+    for name in WANG.modules
+}
+"""Experiments, and settings in which they are run."""
+
+
 @pytest.fixture(scope="module", params=SETTINGS)
 def grown(request):
     setting = SETTINGS[request.param]
@@ -658,10 +665,9 @@ def test_a_long_run_says_how_long_it_takes(tmp_path):
 @pytest.mark.parametrize(
     ("name", "setting"),
     [
-        (name, setting)
-        for name in WANG.modules
-        for setting in ("paper", "modern", "transform")
-        if setting in report.settings(name)
+        pytest.param(name, setting, marks=[] if at % len(settings) == place else pytest.mark.long)
+        for at, (name, settings) in enumerate(RUN.items())
+        for place, setting in enumerate(settings)
     ],
 )
 def test_every_experiment_runs_is_drawn_and_continued(name, setting, tmp_path, monkeypatch, capsys):
@@ -857,6 +863,7 @@ def test_arguments_are_checked_before_anything_is_measured(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_paper_s_claims_hold_in_work_units_on_small_indexes():
     setting = SETTINGS["paper"]
     index = growing(setting, 1)
