@@ -35,10 +35,12 @@ def run(spark, home, changes_first=False):
 
 def main():
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", False)
         .config("spark.driver.host", "localhost")
         .config("spark.driver.memory", "512m")
+        .config("spark.sql.codegen.wholeStage", False)
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

@@ -1,14 +1,15 @@
 """Every example runs, as it would be run by hand."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import forks
 import postgresql
-import spark_cases
 
 pytestmark = pytest.mark.slow
 
@@ -19,17 +20,21 @@ SAYS = {
     "vehicles_in_zones.py": ([], "van 7 has left the depot after 3 reports"),
     "rules_from_database.py": ([], "then [3, 4]"),
     "replay_with_plot.py": (["replay.png"], "picture in replay.png"),
-    "spark_job.py": (["."], "4,950 matches in "),
     "own_matcher.py": ([], "matches [0 1]"),
     "own_pipeline.py": ([], "to bob: s2 is at 1.5"),
     "topics.py": ([], "sports/football/results -> all sports, football, results of all sports"),
 }
-MARKS = {"spark_job.py": [*spark_cases.marks, pytest.mark.slow]}
 #: Examples with a test of their own.
-OTHERS = {"load_rules.py", "load_rules_data.py"}
+OTHERS = {"load_rules.py", "load_rules_data.py", "spark_job.py"}
+START = """
+import runpy, sys, warnings
+warnings.simplefilter("error")
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, [])) for name in SAYS])
+@pytest.mark.parametrize("name", SAYS)
 def test_it_runs(name, tmp_path):
     arguments, line = SAYS[name]
     said = run(name, arguments, tmp_path)
@@ -37,18 +42,37 @@ def test_it_runs(name, tmp_path):
 
 
 def run(name, arguments, folder):
-    """Run an example; the lines that it prints."""
+    """Run an example, where a warning is an error; the lines that it prints."""
+    (folder / "start.py").write_text(START)
+    command = [folder / "start.py", HOME / "examples" / name, *arguments]
+    ran = forks.python(*command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, said = ran.communicate(timeout=600)
+    assert ran.returncode == 0, said
+    return out.splitlines()
+
+
+def test_the_job_of_spark_runs_in_the_session_that_there_is(spark, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    monkeypatch.setattr(spark.sparkContext, "setLogLevel", lambda level: None)
+    example = runpy.run_path(str(HOME / "examples" / "spark_job.py"))
+    example["main"](tmp_path)
+    assert "4,950 matches in " in capsys.readouterr().out
+
+
+@pytest.mark.long
+@pytest.mark.needs("java")
+def test_the_job_of_spark_runs_by_itself(tmp_path):
     path = os.pathsep.join([str(HOME), *filter(None, [os.environ.get("PYTHONPATH")])])
     ran = subprocess.run(
-        [sys.executable, "-W", "error", HOME / "examples" / name, *arguments],
-        cwd=folder,
+        [sys.executable, "-W", "error", HOME / "examples" / "spark_job.py", "."],
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert ran.returncode == 0, ran.stderr
-    return ran.stdout.splitlines()
+    assert ran.stdout.startswith("4,950 matches in ")
 
 
 @pytest.mark.slow

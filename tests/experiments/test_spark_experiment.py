@@ -80,8 +80,10 @@ def test_uneven_events_are_much_work_first(tmp_path):
 
 def test_memory_of_descendants_is_seen():
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
-    inner = "import time; held = b'x' * 200_000_000; print('ready', flush=True); time.sleep(60)"
-    child = subprocess.Popen([sys.executable, "-c", code, inner], stdout=subprocess.PIPE)
+    inner = "import sys; held = b'x' * 200_000_000; print('ready', flush=True); sys.stdin.read()"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, inner], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     try:
         child.stdout.readline()
         watch = Watch(lambda: child.pid)
@@ -96,21 +98,30 @@ def test_memory_of_descendants_is_seen():
         child.kill()
         child.wait()
         child.stdout.close()
+        child.stdin.close()
     assert child.pid in found
     assert len(found) >= 2
 
 
-def test_the_ways_find_the_same(spark, tmp_path, monkeypatch):
-    data = experiment.prepare(tmp_path, "dense", 1, SIZE)
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_the_ways_find_the_same(spark, tmp_path, monkeypatch, apart):
+    """In this process, or each in one of its own as when they are measured."""
+    size = SIZE if apart else SIZE._replace(boxes=300, events=1500)
+    data = experiment.prepare(tmp_path, "dense", 1, size)
     files = {"events": str(data.events), "index": str(data.index), "repeats": 1, "master": "local[2]"}
-    (alone,), _ = experiment.run({**files, "way": "alone"})
-    (match, left), watch = experiment.run({**files, "way": "match", "balances": [True, False]})
-    assert match["shuffled"] > 100 * left["shuffled"]  # the count of matches alone
-    assert (match["reason"], left["reason"]) == ("deal out (asked)", "match where they are (asked)")
-    assert watch.use.largest > 50_000_000
+    match_both = {**files, "way": "match", "balances": [True, False]}
+    if apart:
+        (alone,), _ = experiment.run({**files, "way": "alone"})
+        (match, left), watch = experiment.run(match_both)
+        assert watch.use.largest > 50_000_000
     monkeypatch.setattr(job, "session", lambda job: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
-    boxes = {"boxes": str(data.boxes), "names": data.names, "sample": SIZE.events}
+    if not apart:
+        (alone,) = job.alone(files)
+        match, left = job.matched(match_both)
+    assert match["shuffled"] > 100 * left["shuffled"]  # the count of matches alone
+    assert (match["reason"], left["reason"]) == ("deal out (asked)", "match where they are (asked)")
+    boxes = {"boxes": str(data.boxes), "names": data.names, "sample": size.events}
     (joined,) = job.joined({**files, **boxes, "partitions": 2})
     assert alone["matches"] == match["matches"] == joined["matches"] > 0
 
