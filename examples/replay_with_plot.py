@@ -19,7 +19,7 @@ def main(picture):
         Contender("one by one, in order of arrival", "fifo", FixedPlan(0, 1)),
         Contender("adaptive", "shortest", CostController()),
     ]
-    report = replay(narrow, settings, contenders, EventFilter(narrow.schema))
+    report = replay(narrow, settings, contenders, EventFilter(narrow.schema, matcher="rtree"))
     print(report.text())
     draw([report], picture)
     print(f"picture in {picture}")

@@ -22,13 +22,14 @@ from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.index import ready
 from rtfilter.matchers.port import refuse_missing
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of
 from rtfilter.matching.choosing import Choosing, resolved
 from rtfilter.matching.control import Control
 from rtfilter.matching.covering import How, related
 from rtfilter.matching.elements import united
-from rtfilter.matching.growing import LARGE, SMALL, Growing
+from rtfilter.matching.growing import LARGE, SMALL, WAITED, Growing
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
@@ -162,6 +163,7 @@ class EventFilter:
         self._updates = Updates(self._road)
         if chooser is not None:
             self._road.choosing = Choosing(self._road, self._updates, chooser)
+        self._grows = grows
         if grows and subscriptions.factory == SMALL:
             self._road.growing = Growing(subscriptions, self._updates)
             self._road.look()
@@ -217,10 +219,6 @@ class EventFilter:
     @property
     def _chooser(self) -> MatcherChooser | None:
         return None if self._road.choosing is None else self._road.choosing.chooser
-
-    @property
-    def _grows(self) -> bool:
-        return self._road.growing is not None
 
     @property
     def tree(self) -> RStarTree:
@@ -491,7 +489,7 @@ class EventFilter:
 
         A new index is packed aside, about 2 us a box, while others match and change.
         """
-        if self._road.choosing is None and not self._grows:
+        if self._road.choosing is None and self._road.growing is None:
             self.tree  # noqa: B018  # complains where there is none
         self._updates.repack()
 
@@ -844,11 +842,12 @@ class EventFilter:
         snapshot.write(path, KIND, *self._saved())
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-        grows = self._grows
-        meta, arrays = to_arrays(self._updates.copy())
+        # Who opens it has a small filter at once as well.
+        small = self._grows and len(self._subscriptions) < WAITED
+        meta, arrays = to_arrays(self._updates.copy(SMALL if small else None))
         if self._chooser is not None:
             meta["auto"] = self._chooser.options
-        if grows:
+        if self._grows:
             meta["grows"] = True
         return meta, arrays
 
@@ -876,13 +875,15 @@ class EventFilter:
         if other is not None:
             factory_of(other)  # a wrong name is no fault of the snapshot
         loaded = cls.__new__(cls)
+        grows = matcher is None and bool(found.meta.get("grows"))
+        if grows and name == LARGE:
+            ready.load()
         with snapshot.opening(path):
             if matcher is None:
                 chooser = _saved_chooser(found.meta)
             if chooser is not None:
                 other = None if name in chooser.candidates else chooser.matcher
             held = from_arrays(found.meta, found.arrays, other, clock=clock)
-        grows = matcher is None and bool(found.meta.get("grows"))
         loaded._configure(held, policy, controller, metrics, chooser, grows)
         return loaded
 
@@ -893,7 +894,9 @@ class EventFilter:
         return {"schema": self.schema, "meta": meta, "arrays": copies, **chosen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        held = from_arrays(state["meta"], state["arrays"], state["matcher"], state["schema"])
+        name = state["meta"]["matcher"]
+        factory = name if name in MATCHERS else state["matcher"]
+        held = from_arrays(state["meta"], state["arrays"], factory, state["schema"])
         chooser = _saved_chooser(state["meta"])
         # What was learnt stays behind.
         self._configure(held, state["policy"], None, False, chooser, bool(state["meta"].get("grows")))

@@ -4,13 +4,17 @@ import gc
 import os
 import shutil
 import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import postgresql
+from lengths import shorten
 from rtfilter import EventFilter, Schema
-from sampling import sampled, shorten
 
 NEEDED = {
     "java": (
@@ -31,14 +35,8 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--sample", metavar="SEED", help="some cases of each test, and fewer examples: see sampling"
-    )
-
-
-def pytest_report_header(config):
-    seed = config.getoption("sample")
-    return None if seed is None else f"some cases of each test; --sample={seed} runs the same again"
+    parser.addoption("--long", action="store_true", help="tests in full: all cases and examples; see lengths")
+    parser.addoption("--cpu", type=int, metavar="N", help="show the N tests that take the most CPU seconds")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,11 +49,10 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("needs"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-    seed = config.getoption("sample")
-    if seed is not None:
-        kept = sampled(items, seed)
-        config.hook.pytest_deselected(items=list(set(items) - set(kept)))
-        items[:] = kept
+    if not config.getoption("long"):
+        left = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
         shorten({id(test): test for item in items if (test := _function(item)) is not None}.values())
 
 
@@ -82,12 +79,59 @@ def pytest_runtest_logstart(location):
 _file = [""]
 
 
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item):
     """Skip a test whose program is missing; where CI=true, let it fail."""
     for mark in item.iter_markers("needs"):
         here, reason = NEEDED[mark.args[0]]
         if not here:
             (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    with _measured(item):
+        return (yield)
+
+
+@contextmanager
+def _measured(item):
+    """Note the CPU seconds of a phase of a test, with those of the processes that it has waited for."""
+    begun = _cpu_seconds()
+    try:
+        yield
+    finally:
+        item.user_properties.append(("cpu", _cpu_seconds() - begun))
+
+
+def _cpu_seconds():
+    ended = os.times()
+    return time.process_time() + ended.children_user + ended.children_system
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    with _measured(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    with _measured(item):
+        return (yield)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Show the tests that take the most CPU seconds, and the seconds of each folder."""
+    most = config.getoption("cpu")
+    if most is None:
+        return
+    of_test, of_folder = Counter(), Counter()
+    for report in terminalreporter.stats.get("", []):
+        if report.when == "teardown":
+            seconds = sum(seconds for name, seconds in report.user_properties if name == "cpu")
+            of_test[report.nodeid] = seconds
+            of_folder[str(Path(report.nodeid.partition("::")[0]).parent)] += seconds
+    terminalreporter.section(f"{of_test.total():.0f} CPU seconds")
+    for found in (of_folder.most_common(), of_test.most_common(most)):
+        for name, seconds in found:
+            terminalreporter.write_line(f"{seconds:8.2f} {name}")
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ class Case(ABC):
         return range(max(round(count * min(1.0, 2 * self.scale)), 4))
 
     def _made(self, source: Workload, count: int) -> EventFilter:
-        made = EventFilter(source.schema)
+        made = EventFilter(source.schema, matcher="rtree")
         source.subscribe(made, 0, count)
         return made
 

@@ -104,7 +104,7 @@ def main(arguments: list[str]) -> int:
     with cores(min(given.cores, os.cpu_count() or 1)):
         for name in given.workloads:
             source = workload(name)
-            target = EventFilter(source.schema)
+            target = EventFilter(source.schema, matcher="rtree")
             source.subscribe(target, 0, given.boxes)
             read = target.schema.read(source.events(0, 2 * max(CALLERS)))
             events = [read.row(row) for row in range(len(read))]

@@ -457,7 +457,7 @@ class Course:
         boxes = workload.subscriptions(0, size.boxes)
         points = workload.events(0, BATCHES * size.events)
         self._batches = points.reshape(BATCHES, size.events, workload.dimensions)
-        self.target = EventFilter(workload.schema)
+        self.target = EventFilter(workload.schema, matcher="rtree")
         self.target._road.gate = WatchedGate()
         self._say("loading")
         self.target.subscribe_many(*boxes)

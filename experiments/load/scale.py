@@ -214,7 +214,7 @@ def on_workers(workers: Sequence[Worker]) -> float:
 def measure_threads(workload: BoxWorkload, size: Size, folder: Path, bar: tqdm[None]) -> list[Row]:
     """Compare two threads with one: a row for the filter, one for the index alone, one for processes."""
     boxes = drawn(workload, size.boxes)
-    target = EventFilter(workload.schema)
+    target = EventFilter(workload.schema, matcher="rtree")
     bar.set_postfix_str(f"{workload.name}: loading")
     target.subscribe_many(*boxes)
     points = workload.events(0, size.batches * BATCH)

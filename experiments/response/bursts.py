@@ -173,7 +173,7 @@ def measure(workload: BoxWorkload, size: Size, step: Callable[[str], None]) -> l
         level and unit of `estimates` (``kind`` "estimate"), and one with the ``kind`` "verdict".
     """
     step("subscribing")
-    filter = EventFilter(workload.schema)
+    filter = EventFilter(workload.schema, matcher="rtree")
     workload.subscribe(filter, 0, size.boxes)
     arriving = bursts(workload, size.burst)
     plans = fixed_plans(filter.tree.height, size.burst)

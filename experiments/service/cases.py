@@ -56,7 +56,7 @@ class Case(NamedTuple):
 
     def filter(self) -> EventFilter:
         """The subscriptions in this process."""
-        made = EventFilter(self.schema)
+        made = EventFilter(self.schema, matcher="rtree")
         made.subscribe_many(*self.boxes)
         return made
 

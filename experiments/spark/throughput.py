@@ -129,7 +129,7 @@ def prepare(folder: Path, name: str, seed: int, size: Size) -> Data:
     uneven = middle_then_edge(seed, len(names), size.events // 2)
     write_events(folder / "uneven", uneven, names, size.events // 2)
     low, high = made.subscriptions(0, size.boxes)
-    index = EventFilter(made.schema)
+    index = EventFilter(made.schema, matcher="rtree")
     index.subscribe_many(low, high)
     index.save(folder / "index")
     for first in range(1, LARGE):

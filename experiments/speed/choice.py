@@ -73,7 +73,7 @@ COLUMNS = {
 
 def made(own: Workload, count: int, matchers: Mapping[str, str]) -> dict[str, EventFilter]:
     """The filters by name, all with the same subscriptions."""
-    first = EventFilter(own.schema)
+    first = EventFilter(own.schema, matcher="rtree")
     own.subscribe(first, 0, count)
     with tempfile.TemporaryDirectory() as folder:
         first.save(Path(folder) / "index")

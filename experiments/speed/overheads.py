@@ -60,7 +60,7 @@ def startup(repeats: int) -> list[Row]:
 def metrics(name: str, boxes: int, repeats: int) -> Row:
     """What metrics add to the time of a batch, as a share, with the work that is done later."""
     source = workload(name)
-    target = EventFilter(source.schema, metrics=True)
+    target = EventFilter(source.schema, metrics=True, matcher="rtree")
     source.subscribe(target, 0, boxes)
     batch = target.schema.read(source.events(0, EVENTS))
     observer = target.metrics
@@ -103,7 +103,7 @@ def tracking(boxes: int, keys: int, repeats: int) -> list[Row]:
     each event a key moves by a hundredth of a square, so that one event in four changes something.
     """
     rng, side = np.random.default_rng(0), (MATCHES / boxes) ** 0.5
-    target = EventFilter(Schema({"x": float, "y": float}))
+    target = EventFilter(Schema({"x": float, "y": float}), matcher="rtree")
     low = rng.uniform(-side, 1, (boxes, 2))
     target.subscribe_many(low, low + side)
     tracker, places = target.track(), rng.uniform(0, 1, (keys, 2))
@@ -144,7 +144,7 @@ def tracking(boxes: int, keys: int, repeats: int) -> list[Row]:
 def scraping(name: str, boxes: int, repeats: int) -> Row:
     """Share of a core that one scrape per second takes over HTTP, with 12 classes of batch sizes."""
     source = workload(name)
-    target = EventFilter(source.schema, metrics=True)
+    target = EventFilter(source.schema, metrics=True, matcher="rtree")
     source.subscribe(target, 0, boxes)
     assert target.metrics is not None
     for size_class in range(12):

@@ -109,13 +109,13 @@ def parts(rules: list[str]) -> dict[str, float]:
     begun = perf_counter()
     compiled = compile_many(rules, SCHEMA)
     read = perf_counter()
-    target = EventFilter(SCHEMA)
+    target = EventFilter(SCHEMA, matcher="rtree")
     target._updates.add(Draft(Filters.of_compiled(SCHEMA, compiled), compiled.kept))
     found = {**alone, "read and boxes": read - begun, "index": perf_counter() - read}
     del compiled, target
     gc.collect()
     begun = perf_counter()
-    target = EventFilter(SCHEMA)
+    target = EventFilter(SCHEMA, matcher="rtree")
     target.subscribe_many(rules)
     found["subscribe_many"] = perf_counter() - begun
     assert len(target) == len(rules)
@@ -131,7 +131,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=new_file, help="JSON file for the results")
     given = parser.parse_args(arguments)
     print(one_line())
-    EventFilter(SCHEMA).subscribe_many(of_templates(10_000))
+    EventFilter(SCHEMA, matcher="rtree").subscribe_many(of_templates(10_000))
     kinds: dict[str, Callable[[], list[str]]] = {
         f"{given.rules:,} of 1 template": lambda: of_templates(given.rules, 1),
         f"{given.rules:,} of 20 templates": lambda: of_templates(given.rules),

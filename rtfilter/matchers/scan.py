@@ -31,6 +31,9 @@ STEP: Final = 4
 BOXES: Final = 4096
 """Boxes that are compared together, at most."""
 
+CALL: Final = 20_000
+"""Comparisons that take as long as a call of NumPy takes longer than one of compiled code, about."""
+
 _FIRST: Final = 64  # columns of an empty scan
 _NONE: Final = np.empty(0, np.int64)
 
@@ -46,7 +49,7 @@ class ScanMatcher:
     options: Mapping[str, Any] = MappingProxyType({})
 
     work = 0
-    """Ends that were compared so far, about: a measure of what a faster matcher would save."""
+    """Comparisons of ends so far, about: a measure of what compiled code would save."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -113,7 +116,7 @@ class ScanMatcher:
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
         """See `Matcher`; visits are boxes, of which each is compared."""
         points = events.points
-        self.work += len(points) * self._used * len(self._ends)
+        self.work += len(points) * self._used * len(self._ends) + CALL
         if len(points) == 1:
             return self._hits_of_one(points[0])
         points = points.T

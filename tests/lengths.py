@@ -1,0 +1,31 @@
+"""How much the tests try: a short form by default, all of it with `--long`, which `make prove` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+SHARE = 5
+"""The short form tries one of so many examples of a test of Hypothesis, the same ones at each run."""
+
+
+def shorten(tests: Iterable[Any]) -> None:
+    """Let tests of Hypothesis try fewer examples, always the same; each test is there once."""
+    for test in tests:
+        machine = getattr(test, "_hypothesis_state_machine_class", None)
+        if machine is not None:
+            machine.TestCase.settings = _fewer(machine.TestCase.settings)
+        elif hasattr(test, "_hypothesis_internal_use_settings"):
+            test._hypothesis_internal_use_settings = _fewer(test._hypothesis_internal_use_settings)
+
+
+def long_but(values: Iterable[Any], short: Collection[Any]) -> list[Any]:
+    """Return parameters of a test, of which all but the `short` ones are run with `--long` only."""
+    return [one if one in short else pytest.param(one, marks=pytest.mark.long) for one in values]
+
+
+def _fewer(given: settings) -> settings:
+    return settings(given, max_examples=max(1, given.max_examples // SHARE), derandomize=True, database=None)
