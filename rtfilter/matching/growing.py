@@ -8,7 +8,6 @@ it in place. Until then the scan answers.
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -88,6 +87,8 @@ class Growing:
             self._give_up()
 
     def _give_up(self) -> None:
+        import logging  # takes longer than to make a filter
+
         self._given_up = True
         logging.getLogger("rtfilter").warning(
             "the search code cannot be compiled; the filter stays with a scan, which is slow for many "
