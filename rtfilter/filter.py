@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.adaptive import Controller, CostController, MatcherChooser
 from rtfilter.changes import Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
@@ -25,7 +24,6 @@ from rtfilter.events.table import EventTable
 from rtfilter.index import ready
 from rtfilter.matchers.port import refuse_missing
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of
-from rtfilter.matching.choosing import Choosing, resolved
 from rtfilter.matching.control import Control
 from rtfilter.matching.covering import How, related
 from rtfilter.matching.elements import united
@@ -37,8 +35,6 @@ from rtfilter.matching.tracker import MAX_KEYS, MAX_MATCHES, Key, Tracker
 from rtfilter.matching.updates import Updates
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.elements import events_of
-from rtfilter.predicates.explain import Explanation, explain
-from rtfilter.predicates.misses import MAX_PAIRS, MISSES, Misses, MissSearch
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.results import Matches, Related
@@ -56,7 +52,10 @@ from rtfilter.subscriptions.tables import Rules, read_rules, refuse_twice
 from rtfilter.text import shown
 
 if TYPE_CHECKING:
+    from rtfilter.adaptive import Controller, MatcherChooser
     from rtfilter.index.tree import RStarTree
+    from rtfilter.predicates.explain import Explanation
+    from rtfilter.predicates.misses import Misses
     from rtfilter.watch.metrics import Metrics
 
 KIND = "rtfilter.filter"
@@ -132,7 +131,7 @@ class EventFilter:
         grows = matcher is None and capacity is None
         if matcher is None:
             matcher = SMALL if grows else LARGE
-        fixed, chooser = resolved(matcher)
+        fixed, chooser = _resolved(matcher)
         made = factory_of(fixed)(schema, **options)
         held = Subscriptions(schema, fixed, made, kind=kind_of(ids), clock=clock)
         self._configure(held, policy, controller, metrics, chooser, grows)
@@ -148,7 +147,7 @@ class EventFilter:
         grows: bool = False,
     ) -> None:
         self.schema, self._subscriptions = subscriptions.schema, subscriptions
-        control = Control(CostController() if controller is None else controller, subscriptions.updates)
+        control = Control(controller, subscriptions.updates)
         observer: Metrics | None = None
         if metrics is not False:
             from rtfilter.watch.metrics import Metrics
@@ -162,6 +161,8 @@ class EventFilter:
         self._road = Road(subscriptions, resolve(policy), control, observer)
         self._updates = Updates(self._road)
         if chooser is not None:
+            from rtfilter.matching.choosing import Choosing
+
             self._road.choosing = Choosing(self._road, self._updates, chooser)
         self._grows = grows
         if grows and subscriptions.factory == SMALL:
@@ -722,11 +723,13 @@ class EventFilter:
         EventError
             The event cannot be read.
         """
+        from rtfilter.predicates.explain import explain
+
         (one,) = events_of(_one(self.schema.read(_lone(event)), "explain"))
         return explain(self.predicate(id), one)
 
     def explain_batch(
-        self, events: object, ids: Id | ArrayLike | Sequence[Name] | None = None, *, limit: int = MISSES
+        self, events: object, ids: Id | ArrayLike | Sequence[Name] | None = None, *, limit: int | None = None
     ) -> Misses:
         """Why events do not match subscriptions: a table of the nearest misses.
 
@@ -739,9 +742,9 @@ class EventFilter:
             See `Schema.read`.
         ids : int, str, uuid.UUID, or array or list of them, optional
             By default all subscriptions.
-        limit : int
-            Most pairs in the table: those in which the fewest constraints fail, and among them those that
-            miss by the least.
+        limit : int, optional
+            Most pairs in the table, by default 1000: those in which the fewest constraints fail, and among
+            them those that miss by the least.
 
         Raises
         ------
@@ -764,7 +767,9 @@ class EventFilter:
         1      1             price < 15         missing
         1      2             price > 20         missing
         """
-        found = MissSearch(limit)
+        from rtfilter.predicates.misses import MAX_PAIRS, MISSES, MissSearch
+
+        found = MissSearch(MISSES if limit is None else limit)
         table = self.schema.read(_lone(events))
         asked = self.ids() if ids is None else asked_ids(ids, self._subscriptions.kind)
         wanted = list(dict.fromkeys(asked if isinstance(asked, list) else asked.tolist()))
@@ -871,7 +876,7 @@ class EventFilter:
         name = found.meta.get("matcher", "rtree")
         if matcher is None and name not in list(MATCHERS):  # a list, because a damaged name may have no hash
             raise SnapshotError(f"{path} was saved with the matcher {name!r}; pass it to load as `matcher`")
-        other, chooser = (None, None) if matcher is None else resolved(matcher)
+        other, chooser = (None, None) if matcher is None else _resolved(matcher)
         if other is not None:
             factory_of(other)  # a wrong name is no fault of the snapshot
         loaded = cls.__new__(cls)
@@ -905,13 +910,30 @@ class EventFilter:
         return f"EventFilter({self.schema!r}, {len(self)} subscriptions)"
 
 
+def _resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser | None]:
+    """See `rtfilter.matching.choosing.resolved`, which a name of a matcher does not need."""
+    if isinstance(matcher, str) and matcher in MATCHERS:
+        return matcher, None
+    from rtfilter.matching.choosing import resolved
+
+    return resolved(matcher)
+
+
 def _like(chooser: MatcherChooser | None) -> MatcherChooser | None:
-    return None if chooser is None else MatcherChooser(**chooser.options)
+    if chooser is None:
+        return None
+    from rtfilter.adaptive import MatcherChooser
+
+    return MatcherChooser(**chooser.options)
 
 
 def _saved_chooser(meta: Mapping[str, Any]) -> MatcherChooser | None:
     """The chooser of a snapshot or a pickle, if it had one. Raises `ValueError` or `TypeError`."""
-    return resolved(MatcherChooser(**meta["auto"]))[1] if "auto" in meta else None
+    if "auto" not in meta:
+        return None
+    from rtfilter.adaptive import MatcherChooser
+
+    return _resolved(MatcherChooser(**meta["auto"]))[1]
 
 
 def _moment(at: Any) -> float:

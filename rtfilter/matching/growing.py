@@ -8,7 +8,6 @@ it in place. Until then the scan answers.
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING, Final
 from weakref import ref
@@ -90,6 +89,8 @@ class Growing:
 
     def give_up(self) -> None:
         """Stay with the scan for good, and say so in the log."""
+        import logging  # takes longer than to make a filter
+
         self._given_up = True
         logging.getLogger("rtfilter").warning(
             "the search code cannot be compiled; the filter stays with a scan, which is slow for many "

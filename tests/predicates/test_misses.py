@@ -219,7 +219,7 @@ def test_a_subscription_beyond_its_deadline_is_not_looked_at():
 
 
 def test_too_many_pairs_are_refused(monkeypatch):
-    monkeypatch.setattr("rtfilter.filter.MAX_PAIRS", 5)
+    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 5)
     with pytest.raises(ValueError, match="2 events and 3 subscriptions are more than 5 pairs"):
         alerts().explain_batch([{}, {}])
 
