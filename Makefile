@@ -8,7 +8,7 @@ SYSTEM ?= yes
 
 .PHONY: demo serve-demo overlay-demo check test ready prove lint format bench bench-compare docs clean
 
-demo: .venv/installed ## replay bursts of 12-d events and of flights, with table and picture
+demo: .venv/demo ## replay bursts of 12-d events and of flights, with table and picture; two minutes with all it installs
 	$(BIN)/python -m experiments demo --out $(OUT)
 
 serve-demo: .venv/installed ## a server, a publisher of real flights, three subscribers; 20 seconds
@@ -62,13 +62,19 @@ docs: .venv/docs ## these pages as a site in out/site; broken links and public n
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed: .venv/demo ## all that the other targets need, in the same environment
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# What the demo needs, and no more. Python keeps the bytecode of what it imports; pip would compile all of it.
+.venv/demo: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "rtfilter needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
 	@SYSTEM="$(SYSTEM)" PYTHON="$(PYTHON)" scripts/system.sh venv
 	@$(PYTHON) -m venv .venv \
 		|| { echo "cannot make .venv: on Debian, apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "installing some 400 MB into .venv; half a minute, or longer on a slow line"
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[demo]'
 	@touch $@
 
 clean:
