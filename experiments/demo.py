@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from experiments.arguments import new_folder
 from experiments.timing import one_core
-from rtfilter import EventFilter
+from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import CostController, FixedPlan, LevelController
 from rtfilter.predicates.parse import parse
 from rtfilter.replay import PEER, Contender, Report, Settings, draw, replay
@@ -116,6 +116,9 @@ def compile_kernels() -> None:
     """Compile all kernels that the demo needs, by a tiny replay; they are cached for later processes."""
     source = workload("wide", 1)
     replay(source, Settings(9000, 12, (2, 300)), contenders(), empty_filter(source))
+    alerts = EventFilter(Schema({"delay": float}), matcher="rtree")
+    alerts.subscribe_many([f"delay < {k} OR delay > {k + 60}" for k in range(5000)])  # two boxes each
+    alerts.match_batch([{"delay": 70.0}, {"delay": -1.0}])
 
 
 @contextmanager

@@ -132,15 +132,20 @@ class Place:
         limit.start()
         said, wall = [], None
         assert child.stdout is not None
-        for line in child.stdout:
-            said.append(line.rstrip("\n"))
-            if wall is None and ready is not None and ready in line:
-                wall = perf_counter() - begun
-                end(child, signal.SIGTERM)
+        try:
+            for line in child.stdout:
+                said.append(line.rstrip("\n"))
+                if wall is None and ready is not None and ready in line:
+                    wall = perf_counter() - begun
+                    end(child, signal.SIGTERM)
+        except BaseException:  # an interrupt: nothing may go on without this process
+            end(child, signal.SIGKILL)
+            raise
+        finally:
+            limit.cancel()
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         _, status, used = os.wait4(child.pid, 0)
         ended = perf_counter() - begun
-        limit.cancel()
         child.returncode = os.waitstatus_to_exitcode(status)
         child.stdout.close()
         end(child, signal.SIGKILL)  # compilers that it left behind
