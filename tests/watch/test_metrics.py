@@ -62,6 +62,8 @@ def test_response_times_are_those_of_the_stream():
     mean = value(filter, "rtfilter_batch_response_seconds_sum", size_class="32")
     assert mean == pytest.approx(response.mean())
     assert value(filter, "rtfilter_workload_nodes_sum") == stream.workload.sum()
+    visited = sum(visits for _, _, visits in filter.metrics.totals().estimated)
+    assert visited == stream.visits.sum() != stream.workload.sum()
     for bound in ("2.5e-05", "0.001", "10.0"):
         expected = (response <= float(bound)).sum()
         assert value(filter, "rtfilter_response_seconds_bucket", size_class="32", le=bound) == expected
