@@ -28,7 +28,7 @@ ready: .venv/installed ## style, types and layers; meanwhile kernels are compile
 	@$(BIN)/python -m rtfilter warm & compiling=$$!; \
 		$(MAKE) --no-print-directory lint; linted=$$?; wait $$compiling && exit $$linted
 
-prove: .venv/installed ## what takes longer: kills, faults, damage, interrupts, long random runs; writes tests/proofs/results
+prove: .venv/installed ## what takes longer: kills, faults, damage, interrupts, random runs, planted faults; writes tests/proofs/results
 	PYTHONPATH=tests $(BIN)/python -m proofs
 
 lint: .venv/installed
