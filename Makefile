@@ -28,7 +28,7 @@ ready: .venv/installed ## style, types and layers; meanwhile kernels are compile
 	@$(BIN)/python -m rtfilter warm & compiling=$$!; \
 		$(MAKE) --no-print-directory lint; linted=$$?; wait $$compiling && exit $$linted
 
-prove: ready ## what takes longer: all tests in full, kills, faults, random runs; writes tests/proofs/results
+prove: ready ## what takes longer: all tests in full, kills, random runs, planted faults; writes tests/proofs/results
 	$(BIN)/python -m pytest -n 3 --dist loadgroup --long
 	PYTHONPATH=tests $(BIN)/python -m proofs
 

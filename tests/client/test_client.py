@@ -590,3 +590,4 @@ def test_delays_grow_to_a_bound():
     assert monkey[0] <= 0.002
     assert 0.005 <= monkey[1] <= monkey[2] * 2
     assert monkey[2] <= 0.01
+    assert len({backoff.delay(3) for _ in range(9)}) > 1  # or all clients would come back at once

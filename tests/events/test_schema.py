@@ -759,6 +759,16 @@ def test_objects_nested_too_deeply():
         Schema({"a.b": int}).read(event)
 
 
+def test_objects_are_nested_up_to_64_levels():
+    event = {"b": 1}
+    for _ in range(63):
+        event = {"a": event}
+    path = "a." * 63 + "b"
+    assert Schema({path: int}).read(event).row(0) == {path: 1}
+    with pytest.raises(EventError, match="nested deeper than 64"):
+        Schema({path: int}).read({"a": event})
+
+
 # Errors
 
 

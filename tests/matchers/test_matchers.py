@@ -227,6 +227,18 @@ def test_layers_stay_few_and_removed_boxes_do_not_stay_for_ever():
     assert sorted(filter.match({"price": 250.5})) == list(range(200, 251))
 
 
+def test_the_workload_of_the_tree_is_the_leaves_to_visit():
+    rng = np.random.default_rng(0)
+    ends = np.sort(rng.random((400, 2, 2)), axis=1)
+    filter = EventFilter(Schema({"x": float, "y": float}), (4, 8))
+    filter.subscribe_many(ends[:, 0], ends[:, 1])
+    tree, events = filter.tree, rng.random((50, 2))
+    by_level = [tree.frontier(events, level).workload for level in range(tree.height)]
+    assert len(by_level) > 2
+    assert (filter.workload(events) == by_level[-1]).all()
+    assert (by_level[-1] != by_level[-2]).any()
+
+
 def test_estimates_of_counting_are_its_increments():
     filter = EventFilter(Schema({"x": int, "y": int}), matcher="counting")
     rng = np.random.default_rng(0)

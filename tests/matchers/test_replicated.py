@@ -1,6 +1,7 @@
 """Copies of a matcher: changes reach all, and any of them matches."""
 
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -63,6 +64,27 @@ def test_two_threads_match_in_two_copies_at_once():
     for thread in threads:
         thread.join()
     assert found == [[0], [0]]
+
+
+def test_one_copy_is_used_by_one_thread_at_a_time():
+    inside, most = [], []
+
+    class Slow(SharedCountingMatcher):
+        def find(self, event):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.02)
+            inside.pop()
+            return super().find(event)
+
+    matcher = ReplicatedMatcher(SCHEMA, of=Slow, copies=1)
+    matcher.add(filters_of("x = 1"))
+    threads = [threading.Thread(target=matcher.match, args=[SCHEMA.read([{"x": 1}])]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 4
 
 
 def test_a_change_cut_short_between_copies_can_be_undone(monkeypatch):

@@ -156,6 +156,15 @@ def test_events_are_released_in_ascending_workload(prices):
     assert order == stream.order.tolist()
 
 
+def test_groups_and_events_of_a_stream_follow_each_other():
+    filter, events = wide_filter(controller=FixedPlan(1, 5))
+    stream = filter.stream(events)
+    groups = stream.groups()
+    first = [event for _ in range(2) for event in next(groups).events]
+    rest = [completion.event for completion in stream]
+    assert sorted([*first, *rest]) == list(range(64))
+
+
 def test_completions_follow_the_schedule(prices):
     for group in (1, 5, None):
         filter, events = wide_filter(controller=FixedPlan(1, group))

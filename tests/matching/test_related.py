@@ -56,6 +56,13 @@ def test_beside_brute_force(matcher, data):
         require_right(filter, predicates, Predicate.parse(text, filter.schema))
 
 
+def test_a_subscription_may_be_covered_though_its_box_reaches_beyond():
+    filter = EventFilter(SCHEMA)
+    filter.subscribe("x > y AND y > 5")  # whose box bounds y alone
+    found = filter.covered("x > 5")
+    assert found.ids.tolist() + found.unknown.tolist() == [0]
+
+
 def intervals(count, seed=0):
     """Predicates on two attributes, of which some contain others, with sets and ends of all kinds."""
     rng = np.random.default_rng(seed)

@@ -997,6 +997,14 @@ def test_an_event_that_is_told_at_once_and_in_turn_is_kept_once():
     assert (bytes > 0, deliver.waiting.bytes) == (True, 0)
 
 
+def test_what_was_written_waits_no_more(tmp_path):
+    async def script(pipeline):
+        await publish(pipeline, 1, 2, 3)
+        return pipeline.counts["waiting_bytes"]
+
+    assert served(tmp_path, script) == [0]
+
+
 def test_a_subscription_on_its_way_goes_with_its_filter(tmp_path):
     async def script(pipeline):
         asked = asyncio.create_task(subscribe(pipeline, "price > 0"))

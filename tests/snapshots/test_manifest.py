@@ -63,6 +63,14 @@ def test_what_is_no_manifest_is_refused(saved, content):
         snapshot.info(saved)
 
 
+def test_a_manifest_that_has_lost_its_checksum_is_refused(saved):
+    file = saved / manifests.MANIFEST
+    content = json.loads(file.read_text())
+    del content["crc32"]
+    file.write_text(json.dumps(content))
+    assert "is altered: its checksum does not fit" in refused(saved)
+
+
 def test_a_folder_in_the_place_of_the_manifest_or_of_an_array(saved):
     (array := next(saved.glob("*.bin"))).unlink()
     array.mkdir()

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,6 +136,27 @@ def test_a_full_disk_leaves_the_old_snapshot(saved, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         RStarTree(2).save(path.parent / "new")
     assert not (path.parent / "new").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_all_is_on_the_disk_before_it_replaces_and_its_name_after(saved, monkeypatch):
+    path, *_ = saved
+    done, plain = [], os.replace
+
+    def replace(source, target):
+        done.append("replace")
+        plain(source, target)
+
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    )
+    monkeypatch.setattr(os, "replace", replace)
+    RStarTree(2).save(path)
+    written = {str(path / entry["file"]) for entry in snapshot.info(path)["arrays"].values()}
+    at = done.index("replace")
+    assert written < set(done[:at])
+    assert len(done[:at]) == len(written) + 1  # and the manifest
+    assert done[at + 1 :] == [str(path)]
 
 
 def test_a_writer_killed_in_the_middle_leaves_the_old_snapshot(saved):
