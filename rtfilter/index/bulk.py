@@ -35,7 +35,7 @@ def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> None
     first = tables.distinct(low, high, table)
     rows = np.flatnonzero(first == np.arange(len(ids)))
     threads = 2 if len(rows) >= PARALLEL and _cores() > 1 else 1
-    cuts = _group(pack.frame_boxes(tree, low, high, rows), rows, int(leaf * FILL), threads)
+    cuts = grouped(pack.frame_boxes(tree, low, high, rows), rows, int(leaf * FILL), threads)
     for pool, count in ((tree.bounds, len(rows)), (tree.slots, len(rows)), (tree.links, len(ids))):
         use_huge_pages(pool, count)
     pack.fill_tables(tree, ids, low, high, exact, first, table, rows)
@@ -52,10 +52,10 @@ def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> None
             pack.crown(tree, nodes[0])
             return
         entries, level = nodes, level + 1
-        cuts = _group(pack.frame_nodes(tree, entries), entries, int(inner * FILL), threads=1)
+        cuts = grouped(pack.frame_nodes(tree, entries), entries, int(inner * FILL), threads=1)
 
 
-def _group(boxes: Float3, rows: Int1, target: int, threads: int) -> Int1:
+def grouped(boxes: Float3, rows: Int1, target: int, threads: int) -> Int1:
     """Reorder `rows`, one for each framed box, into groups of at most `target`; their int64 bounds."""
     places = np.arange(len(rows))
     groups = -(-len(rows) // target)

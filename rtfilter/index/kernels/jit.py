@@ -58,7 +58,6 @@ class Kernel(CPUDispatcher):
 
     def compile(self, signature: Any) -> Any:
         """Load or compile the kernel for arguments of these types; interrupts only stop waiting for it."""
-        counts.loads += 1
         # A finalizer may come here while this thread compiles something else: no other thread could, then.
         if threading.current_thread() is not threading.main_thread() or global_compiler_lock.is_locked():
             return self._compile(signature)
@@ -77,12 +76,24 @@ class Kernel(CPUDispatcher):
             done.put((None, error))
 
     def _compile(self, signature: Any) -> Any:
-        if not self._looked:  # not while importing: most kernels are only called by kernels
-            self._looked = True
-            found = cache_of(self.py_func)
-            if found is not None:
-                self._cache = found
-        return super().compile(signature)
+        with global_compiler_lock:  # a second thread waits here until the cache is set
+            if not self._looked:  # not while importing: most kernels are only called by kernels
+                found = cache_of(self.py_func)
+                if found is not None:
+                    self._cache = found
+                self._looked = True
+            counts.loads += 1
+            known, missed = len(self.overloads), self._missed()
+            entry = super().compile(signature)
+            counts.compiled += self._missed() - missed
+            if len(self.overloads) > known:
+                for watch in tuple(counts.watchers):
+                    watch()
+        return entry
+
+    def _missed(self) -> int:
+        """How many times no cache had the kernel."""
+        return sum(self.stats.cache_misses.values())
 
 
 class _Part(CPUDispatcher):
