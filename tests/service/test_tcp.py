@@ -386,7 +386,7 @@ def test_who_is_gone_before_the_connection_is_closed_is_no_error(tmp_path, monke
     monkeypatch.setattr(_Peer, "_write", gone)
     with running(tmp_path, tcp_port=0) as server:  # on the loop that servers have
         address = ("127.0.0.1", server.opened.tcp_port)
-        with socket.create_connection(address, timeout=10) as link, suppress(ConnectionResetError):
+        with socket.create_connection(address, timeout=60) as link, suppress(ConnectionResetError):
             assert link.recv(1) == b""
         server.run(asyncio.sleep(0))
     assert "Unhandled" not in caplog.text

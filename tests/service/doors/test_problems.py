@@ -135,7 +135,7 @@ def test_a_body_without_a_length_has_the_same_limit(server):
 
     import http.client
 
-    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     headers = {"Authorization": "Basic YW5uOg==", "Content-Type": JSON}
     link.request("POST", EVENTS, parts(), headers, encode_chunked=True)
     assert link.getresponse().status == 413

@@ -167,7 +167,7 @@ def over_websocket(server):
 
         def say(message):
             link.send(json.dumps(message))
-            return json.loads(link.recv(timeout=10))
+            return json.loads(link.recv(timeout=60))
 
         yield say
 
@@ -175,7 +175,7 @@ def over_websocket(server):
 @contextmanager
 def over_tcp(server):
     """The same over TCP."""
-    with socket.create_connection(("127.0.0.1", server.opened.tcp_port), timeout=10) as link:
+    with socket.create_connection(("127.0.0.1", server.opened.tcp_port), timeout=60) as link:
         reader = frames.Reader(frames.Told)
 
         def say(message):

@@ -10,13 +10,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
+from lengths import long_but
 from service.running import running
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.xdist_group("page")]
 
 EVENTS, SUBSCRIPTIONS = "/filters/default/events", "/filters/default/subscriptions"
 EXPECTED = "Failed to load resource"  # of an answer that says no: what the page shows is looked at
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def visit(chromium):
 
     def visited(server, **more):
         context = chromium.new_context(**more)
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(60_000)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda one: errors.append(one.text) if one.type in ("error", "warning") else None)
@@ -109,21 +110,18 @@ def test_what_happens_now_is_shown_and_drawn(server, visit):
     assert [row[0] for row in cells(page, "stages")][-2:] == ["match", "deliver"]
 
 
-@pytest.mark.parametrize(
-    ("counts", "share", "expected"),
-    [
+def test_a_quantile_lies_between_the_bounds_of_its_bucket(server, visit):
+    page = visit(server)
+    for counts, share, expected in (
         ([0, 4, 0, 0], 0.5, 1.5),  # halfway through the bucket from 1 to 2
         ([2, 2, 0, 0], 0.5, 1),
         ([0, 0, 0, 3], 0.99, 4),  # beyond the last bound it is not known how far
         ([0, 0, 0, 0], 0.99, None),
-    ],
-)
-def test_a_quantile_lies_between_the_bounds_of_its_bucket(server, visit, counts, share, expected):
-    page = visit(server)
-    found = page.evaluate(
-        "([counts, share]) => quantile({counts, bounds: [1, 2, 4]}, share)", [counts, share]
-    )
-    assert found == expected
+    ):
+        found = page.evaluate(
+            "([counts, share]) => quantile({counts, bounds: [1, 2, 4]}, share)", [counts, share]
+        )
+        assert found == expected, counts
 
 
 def test_a_server_that_goes_away_is_told_and_waited_for(tmp_path, visit):
@@ -310,7 +308,7 @@ def test_each_second_nothing_is_read_out(server, visit):
     assert changed == 0
 
 
-@pytest.mark.parametrize("width", [320, 640])
+@pytest.mark.parametrize("width", long_but([320, 640], (320,)))
 def test_nothing_is_wider_than_a_small_screen(server, visit, width):
     long = "n" * 150
     made = subscribe(server, f"symbol = '{long}'", user=long)
@@ -360,6 +358,7 @@ def test_axe_finds_nothing_wrong_with_the_numbers(server, visit):
         expect(page.locator("#why-title")).to_be_visible()
 
 
+@pytest.mark.long
 def test_axe_finds_nothing_wrong_with_signing_in(guarded, visit):
     page = visit(guarded, bypass_csp=True)
     with checked(page):
