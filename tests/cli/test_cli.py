@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import forks
 from rtfilter import EventFilter, Schema
 from rtfilter.cli import main, pairs, spark_match
 from rtfilter.cli.schemas import read_schema
@@ -881,12 +882,12 @@ def test_version(capsys):
 
 
 def start(*arguments, **options):
-    command = [sys.executable, "-m", "rtfilter", *arguments]
-    # Buffered, as users have it: what is left in the buffer must not fail once more at exit.
+    # A new Python, whose end is that of users: what is left in its buffer must not fail once more at exit.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, env=environment, **options)
+    return forks.new("-m", "rtfilter", *arguments, stderr=subprocess.PIPE, env=environment, **options)
 
 
+@pytest.mark.slow
 def test_the_entry_point_reads_standard_input(files):
     program = Path(sys.executable).with_name("rtfilter")
     command = [program, "match", "subs.jsonl", "-", "--schema", "schema.json"]
@@ -895,6 +896,7 @@ def test_the_entry_point_reads_standard_input(files):
     assert csv_pairs(done.stdout) == expected(files)
 
 
+@pytest.mark.slow
 def test_nobody_reads_the_output(files):
     """As in ``rtfilter ... | head -1``: no message, no traceback."""
     write_lines("many.jsonl", [{"price": 7}] * 50_000)
@@ -906,6 +908,7 @@ def test_nobody_reads_the_output(files):
     assert process.wait() == 141
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
 def test_standard_output_on_a_full_disk(files):
     with open("/dev/full", "w") as full:
