@@ -882,9 +882,8 @@ def test_version(capsys):
 
 
 def start(*arguments, **options):
-    # A new Python, whose end is that of users: what is left in its buffer must not fail once more at exit.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return forks.new("-m", "rtfilter", *arguments, stderr=subprocess.PIPE, env=environment, **options)
+    # Its output is buffered, as users have it: the rest must not fail once more at exit.
+    return forks.python("-m", "rtfilter", *arguments, stderr=subprocess.PIPE, **options)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from lengths import long_but
 from rtfilter.cli import FAILED, INTERRUPTED, PIPE_CLOSED, main
 from rtfilter.client import connect_plain
 
+pytestmark = pytest.mark.slow
 ROWS = [{"symbol": f"S{i}", "price": float(i)} for i in range(10)]
 
 
@@ -232,7 +233,6 @@ def test_a_time_to_wait_that_makes_no_sense_is_not_waited(asked, tmp_path):
         assert len(server.log) == 10
 
 
-@pytest.mark.slow
 def test_users_with_passwords_and_tokens(tmp_path, asked, monkeypatch):
     def users(*arguments):
         code, lines, said = asked("users", "--data", tmp_path / "data", *arguments)

@@ -8,6 +8,7 @@ from real_server import RealServer, serving
 
 from rtfilter.client import RefusedError, connect, connect_plain, get_client
 
+pytestmark = pytest.mark.slow
 MANY = 150
 """Events while a server is killed."""
 
@@ -103,7 +104,6 @@ def test_with_futures(server):
     assert client.disconnect().result(60)
 
 
-@pytest.mark.slow
 def test_who_listens_comes_back_after_the_server_was_ended(tmp_path):
     with serving(tmp_path) as server, connect_plain(server.url, user="ann") as ann:
         ann.subscribe("price >= 0")
@@ -119,7 +119,6 @@ def test_who_listens_comes_back_after_the_server_was_ended(tmp_path):
             found.add(next(deliveries).event["price"])
 
 
-@pytest.mark.slow
 def test_a_server_that_is_killed_and_comes_back_is_not_noticed(tmp_path):
     server = RealServer(tmp_path)
 

@@ -16,7 +16,10 @@ import forks
 from rtfilter.cli import FAILED, main
 from rtfilter.client import ClientError, UnreachableError, connect, connect_plain, get_client
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl"),
+]
 
 
 @pytest.fixture(scope="module")

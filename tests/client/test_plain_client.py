@@ -5,15 +5,14 @@ import errno
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from itertools import islice
-from pathlib import Path
 
 import pytest
 from fake_server import RefusalError, served
 
+import forks
 from rtfilter.client import (
     ClientError,
     ClosedError,
@@ -103,14 +102,11 @@ except KeyboardInterrupt:
 """
 
 
-def test_interrupts_end_it_at_once():
+@pytest.mark.slow
+def test_interrupts_end_it_at_once(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
     with served() as server:
-        program = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, server.url],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        )
+        program = forks.python(tmp_path / "program.py", server.url, stdout=subprocess.PIPE)
         with program:
             assert program.stdout.readline() == "ready\n"
             server.call(server.publish(5))
