@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
 
+import forks
 from boxes import random_boxes, random_points
 from oracle import as_sets, matches
 from rtfilter.errors import SnapshotError
@@ -137,6 +136,14 @@ def test_a_full_disk_leaves_the_old_snapshot(saved, monkeypatch):
     assert not (path.parent / "new").exists()
 
 
+def killed_while(script, path):
+    """How a process ends that runs a script, to which it gives the path of a snapshot."""
+    file = path.parent / "script.py"
+    file.write_text(script)
+    return forks.python(file, path).wait(60)
+
+
+@pytest.mark.slow
 def test_a_writer_killed_in_the_middle_leaves_the_old_snapshot(saved):
     path, low, high, points = saved
     script = (
@@ -148,7 +155,7 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_snapshot(saved):
         "os.fsync = die\n"
         "RStarTree(2).save(sys.argv[1])\n"
     )
-    assert subprocess.run([sys.executable, "-c", script, str(path)]).returncode == 9
+    assert killed_while(script, path) == 9
     assert as_sets(RStarTree.load(path).search(points)) == matches(low, high, points)
     RStarTree.load(path).save(path)  # clears away what the killed writer left
     assert len(list(path.glob("*.bin"))) == len(snapshot.info(path)["arrays"])
@@ -209,6 +216,7 @@ def test_an_interruption_just_after_the_replacement_keeps_the_new_snapshot(saved
     assert RStarTree.load(path).dimensions == 2
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_its_first_save_does_not_block_the_next(tmp_path):
     script = (
         "import os, sys; from rtfilter.index.tree import RStarTree\n"
@@ -220,7 +228,7 @@ def test_a_writer_killed_at_its_first_save_does_not_block_the_next(tmp_path):
         "RStarTree(2).save(sys.argv[1])\n"
     )
     path = tmp_path / "index"
-    assert subprocess.run([sys.executable, "-c", script, str(path)]).returncode == 9
+    assert killed_while(script, path) == 9
     RStarTree(4).save(path)
     assert RStarTree.load(path).dimensions == 4
     assert len(list(path.glob("*.bin"))) == len(RStarTree(4).to_arrays())
