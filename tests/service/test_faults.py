@@ -26,8 +26,9 @@ def test_a_database_that_comes_back_has_lost_nothing(tmp_path, seed):
         assert database.run(tmp_path, seed, there, seconds=0.5)
 
 
+@pytest.mark.long
 def test_a_clock_that_is_set_loses_nothing_and_stops_nothing(tmp_path):
-    assert clock.run(tmp_path, 0, steps=1)["restarts"]
+    assert clock.run(tmp_path, 0, steps=3)["restarts"]
 
 
 @pytest.mark.parametrize("seed", [pytest.param(0, id="websocket"), pytest.param(1, id="tcp", marks=LONG)])

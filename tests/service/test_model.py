@@ -336,6 +336,8 @@ class World:
         return self.truth.subscriptions[id][0]
 
 
+SHORT = ((0, 10_000), (7, 12))
+"""Seeds, and how many deliveries wait at most."""
 FEW = (
     ("conversation.MOST_UNSENT", 4),
     ("conversation.FEW", 10),
@@ -361,13 +363,9 @@ STEPS = {
 }
 
 
-SHORT = ((0, 10_000), (7, 12))
-
-
-@pytest.mark.parametrize(
-    ("seed", "most"), long_but([(s, most) for s in (0, 7, 10) for most in (10_000, 12)], SHORT)
-)
-def test_whatever_happens_nothing_is_lost_and_nothing_comes_again(tmp_path, monkeypatch, seed, most):
+@pytest.mark.parametrize("case", long_but([(s, most) for s in (0, 7, 10) for most in (10_000, 12)], SHORT))
+def test_whatever_happens_nothing_is_lost_and_nothing_comes_again(tmp_path, monkeypatch, case):
+    seed, most = case
     for name, value in FEW:
         monkeypatch.setattr(f"rtfilter.service.{name}", value)
 

@@ -69,7 +69,7 @@ def written(folder):
     return {one.parent.name for one in folder.glob("indexes/*/*-*/manifest.json")}
 
 
-@pytest.mark.parametrize("changes", [5, 100_000])
+@pytest.mark.parametrize("changes", [pytest.param(5, marks=pytest.mark.slow), 100_000])
 def test_deliveries_are_those_of_the_position_in_the_log_also_after_restarts(tmp_path, changes):
     rng, rules, wanted = np.random.default_rng(5), {}, {ANN: set(), BOB: set()}
 

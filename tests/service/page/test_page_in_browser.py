@@ -20,39 +20,66 @@ EXPECTED = "Failed to load resource"  # of an answer that says no: what the page
 expect.set_options(timeout=60_000)
 
 
+LEAN = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-software-rasterizer"]
+
+
+class Visitor:
+    """Opens pages and notes what goes wrong: `errors`, and the `hosts` that were asked."""
+
+    def __init__(self, browser):
+        self._browser, self._plain, self._own = browser, None, []
+        self.errors, self.hosts, self.host = [], set(), None
+
+    def __call__(self, server, **more):
+        """The page of a server, in the context that tests share, or in one of its own with options."""
+        if more:
+            page = self._new(**more)
+            self._own.append(page.context)
+        else:
+            page = self._plain = self._plain or self._new()
+        self.host = f"127.0.0.1:{server.port}"
+        page.goto(f"http://{self.host}/")
+        return page
+
+    def _new(self, **more):
+        context = self._browser.new_context(**more)
+        context.set_default_timeout(60_000)
+        page = context.new_page()
+        page.on("console", lambda one: self._note(one.text) if one.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self._note(str(error)))
+        page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
+        page.on("dialog", lambda dialog: self._note(f"a dialog: {dialog.message}"))
+        return page
+
+    def _note(self, error):
+        self.errors.append(error)
+
+    def leave(self):
+        """Leave all pages."""
+        for context in self._own:
+            context.close()
+        if self._plain is not None:
+            self._plain.goto("about:blank")
+        found = self.errors, self.hosts
+        self._own, self.errors, self.hosts = [], [], set()
+        return found
+
+
 @pytest.fixture(scope="module")
-def chromium():
+def visitor():
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield browser
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=LEAN)
+        yield Visitor(browser)
         browser.close()
 
 
 @pytest.fixture
-def visit(chromium):
+def visit(visitor):
     """Opens the page of a server; at the end, nothing went wrong and all requests were for that server."""
-    contexts, errors, hosts = [], [], set()
-
-    def visited(server, **more):
-        context = chromium.new_context(**more)
-        context.set_default_timeout(60_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda one: errors.append(one.text) if one.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
-        page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))
-        page.goto(f"http://127.0.0.1:{server.port}/")
-        visited.host = f"127.0.0.1:{server.port}"
-        return page
-
-    yield visited
-    for context in contexts:
-        context.close()
+    yield visitor
+    errors, hosts = visitor.leave()
     assert [one for one in errors if not one.startswith(EXPECTED)] == []
-    assert hosts == {visited.host}
+    assert hosts - {""} == {visitor.host}
 
 
 def subscribe(server, where, user="ann"):
