@@ -19,6 +19,7 @@ from rtfilter.store.log import Log
 from rtfilter.store.users import Users
 from service.running import running
 
+pytestmark = pytest.mark.slow
 BASIC = "Basic YW5uOnRoZSBwYXNzd29yZA=="  # ann:the password
 LINES = b'{"price": 1}\n' * 50
 
@@ -71,7 +72,6 @@ def deliveries(server):
     return found
 
 
-@pytest.mark.slow
 def test_all_that_was_answered_before_is_there_though_events_come_meanwhile(data, tmp_path, capsys):
     answered, enough, end = [], threading.Event(), threading.Event()
     with running(data) as server:

@@ -17,6 +17,7 @@ from rtfilter.service import pipeline as module
 from rtfilter.service.doors.frames import Asked, Reader, Told, write
 from service.running import running
 
+pytestmark = pytest.mark.slow
 MANY = 3000
 LINES = b'{"price": 1}\n' * MANY
 
@@ -151,7 +152,6 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", long_but([signal.SIGTERM, signal.SIGINT], (signal.SIGINT,)))
 def test_a_second_signal_does_not_wait(tmp_path, number):
     command = ["serve", "--data", tmp_path / "data", "--port", "0", "--drain", "600"]

@@ -69,7 +69,8 @@ def written(folder):
     return {one.parent.name for one in folder.glob("indexes/*/*-*/manifest.json")}
 
 
-@pytest.mark.parametrize("changes", [pytest.param(5, marks=pytest.mark.slow), 100_000])
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [5, 100_000])
 def test_deliveries_are_those_of_the_position_in_the_log_also_after_restarts(tmp_path, changes):
     rng, rules, wanted = np.random.default_rng(5), {}, {ANN: set(), BOB: set()}
 
@@ -307,6 +308,7 @@ def test_what_is_too_old_expires(tmp_path):
     assert served(tmp_path, script, bounds=Bounds(age=10), clock=lambda: now[0]) == [True]
 
 
+@pytest.mark.slow
 def test_events_of_one_key_are_told_in_order(tmp_path):
     """All else is told as soon as it is known."""
     told = []

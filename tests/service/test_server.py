@@ -26,6 +26,8 @@ from rtfilter.store.log import Log
 from rtfilter.store.users import Users
 from service.running import SCHEMA, running
 
+pytestmark = pytest.mark.slow
+
 
 def test_another_schema_is_refused_and_none_is_the_same(tmp_path):
     with running(tmp_path) as server:
@@ -218,7 +220,6 @@ def start(folder, *more):
     return forks.python("-m", "rtfilter", *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", long_but([signal.SIGTERM, signal.SIGINT], (signal.SIGTERM,)))
 def test_a_signal_ends_it_in_good_order(tmp_path, number):
     server = start(tmp_path)

@@ -265,6 +265,7 @@ def test_who_says_nothing_is_closed_and_who_connected_stays(tmp_path):
     through(tmp_path, script, patience=QUICK._replace(connect=1.0))
 
 
+@pytest.mark.slow
 def test_who_takes_no_bytes_is_closed_and_holds_up_nobody(tmp_path):
     async def script(pipeline, connect, conversations):
         slow, quick = await connect("ann"), await connect("bob")

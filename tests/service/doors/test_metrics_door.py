@@ -11,6 +11,7 @@ from websockets.sync.client import connect
 from rtfilter.service.measures import DOORS, KINDS
 from service.running import running
 
+pytestmark = pytest.mark.slow
 EVENTS = "/filters/default/events"
 SUBSCRIPTIONS = "/filters/default/subscriptions"
 

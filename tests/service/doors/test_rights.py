@@ -110,6 +110,7 @@ def answer_of(guarded, user, method, path, body):
         return guarded(user, method, path.replace("OWN", str(id)), body)
 
 
+@pytest.mark.slow
 def test_a_door_is_open_to_those_who_may(guarded):
     wrong = []
     for method, path, body, statuses in TABLE:
@@ -213,6 +214,7 @@ def told_to(guarded, door, user, directive, more):
     return answer["kind"] if answer["directive"] == "ERROR" else answer["directive"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", [over_websocket, over_tcp])
 def test_a_session_does_what_its_user_may(guarded, door):
     wrong = []

@@ -61,6 +61,7 @@ def test_a_message_that_is_too_long_ends_the_session(server):
         assert closed(socket)[0] == 1009
 
 
+@pytest.mark.slow
 def test_a_peer_that_takes_nothing_is_let_go_and_what_it_did_not_take_waits(server, monkeypatch):
     monkeypatch.setattr(websocket, "SEND_WITHIN", 0.2)
     with link(server, max_queue=1) as socket:
