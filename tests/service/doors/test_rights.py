@@ -100,7 +100,7 @@ TABLE = [
 def answer_of(guarded, user, method, path, body):
     """The answer to a user, for a subscription of ann's where the request names one."""
     if path.startswith("/webhook"):
-        for name in ("root", "ann", "bob"):
+        for name in {user, "ann"} & {"root", "ann", "bob"}:
             assert guarded(name, "PUT", "/webhook", {"url": "https://ann.example/"}).status == 200
     if "OWN" not in path and "OWN" not in (body or {}).values():
         return guarded(user, method, path, body)
