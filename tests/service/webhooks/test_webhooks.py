@@ -121,7 +121,7 @@ PRIVATE = [
 PUBLIC = ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"]
 
 
-def test_it_is_known_which_addresses_are_public():
+def test_an_address_that_is_not_public_is_known():
     found = [one for one in (*PRIVATE, *PUBLIC) if targets.public(ip_address(one))]
     assert found == PUBLIC
 
