@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import forks
 from boxes import random_boxes, random_points
 from oracle import as_sets, matches
 from rtfilter.errors import SnapshotError
@@ -159,6 +158,14 @@ def test_all_is_on_the_disk_before_it_replaces_and_its_name_after(saved, monkeyp
     assert done[at + 1 :] == [str(path)]
 
 
+def killed_while(script, path):
+    """How a process ends that runs a script, to which it gives the path of a snapshot."""
+    file = path.parent / "script.py"
+    file.write_text(script)
+    return forks.python(file, path).wait(60)
+
+
+@pytest.mark.slow
 def test_a_writer_killed_in_the_middle_leaves_the_old_snapshot(saved):
     path, low, high, points = saved
     script = (
@@ -170,7 +177,7 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_snapshot(saved):
         "os.fsync = die\n"
         "RStarTree(2).save(sys.argv[1])\n"
     )
-    assert subprocess.run([sys.executable, "-c", script, str(path)]).returncode == 9
+    assert killed_while(script, path) == 9
     assert as_sets(RStarTree.load(path).search(points)) == matches(low, high, points)
     RStarTree.load(path).save(path)  # clears away what the killed writer left
     assert len(list(path.glob("*.bin"))) == len(snapshot.info(path)["arrays"])
@@ -231,6 +238,7 @@ def test_an_interruption_just_after_the_replacement_keeps_the_new_snapshot(saved
     assert RStarTree.load(path).dimensions == 2
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_its_first_save_does_not_block_the_next(tmp_path):
     script = (
         "import os, sys; from rtfilter.index.tree import RStarTree\n"
@@ -242,7 +250,7 @@ def test_a_writer_killed_at_its_first_save_does_not_block_the_next(tmp_path):
         "RStarTree(2).save(sys.argv[1])\n"
     )
     path = tmp_path / "index"
-    assert subprocess.run([sys.executable, "-c", script, str(path)]).returncode == 9
+    assert killed_while(script, path) == 9
     RStarTree(4).save(path)
     assert RStarTree.load(path).dimensions == 4
     assert len(list(path.glob("*.bin"))) == len(RStarTree(4).to_arrays())

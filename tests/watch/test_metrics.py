@@ -189,7 +189,7 @@ def test_metrics_are_served_and_a_closed_port_is_named():
             filter.metrics.serve(port)
     stop = filter.metrics.serve(port)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             assert "rtfilter_events_total 1.0" in answer.read().decode()
     finally:
         stop()
