@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from cases import cases
 from rtfilter.adaptive import CostController, Plan, Report, Shape, replay
 from rtfilter.adaptive.learner import Learner
 
@@ -88,8 +89,8 @@ def test_where_it_is_certain_it_tries_nothing():
     assert tries(controller) - before < 15
 
 
-@pytest.mark.parametrize("factor", [0.1, 3.0, 10.0, 100.0])
-@pytest.mark.parametrize("best", [Plan(0, 16), Plan(2, 1), Plan(2, 4)])
+@cases("factor", [0.1, 3.0, 10.0, 100.0])
+@cases("best", [Plan(0, 16), Plan(2, 1), Plan(2, 4)])
 def test_an_odd_first_batch_is_forgotten(factor, best):
     cost = valley(best.level, best.group)
     for seed in range(3):

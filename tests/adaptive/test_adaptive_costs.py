@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cases import cases
 from rtfilter.adaptive import Plan, Report
 from rtfilter.adaptive.costs import CostModel, Line
 
@@ -22,8 +23,8 @@ def batch(plan, size, estimate, group, event, whole=0.0):
 COSTS = {"estimate": (3e-5, 4e-7), "group": 2e-5, "event": 5e-6, "whole": 1e-5}
 
 
-@pytest.mark.parametrize("plan", [Plan(0, None), Plan(1, 1), Plan(1, 16), Plan(2, 64)])
-@pytest.mark.parametrize("size", [64, 256, 1024])
+@cases("plan", [Plan(0, None), Plan(1, 1), Plan(1, 16), Plan(2, 64)])
+@cases("size", [64, 256, 1024])
 def test_a_fitted_model_says_what_a_batch_takes(plan, size):
     model = CostModel()
     for _ in range(200):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import cases
 from rtfilter.adaptive import MatcherChooser, ReplayError, replay_matchers
 from rtfilter.adaptive.matchers import CATCH_UP, SAMPLE, SMALL, STEP, Content, Move, Pair, Trial, Try
 
@@ -339,7 +340,7 @@ def test_it_begins_with_what_was_saved():
     assert MatcherChooser(**chooser.options).options == chooser.options
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         ({"candidates": ()}, "candidates are names of different matchers"),

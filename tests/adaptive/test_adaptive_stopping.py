@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
+from cases import cases
 from rtfilter.adaptive import EarlyStop, LevelController, Plan, PlanController, Report, Shape
 from rtfilter.adaptive.samples import Samples
 
@@ -34,8 +35,8 @@ def test_one_sample_has_no_variance():
     assert samples([1.0]).variance_of_mean == float("inf")
 
 
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("factor", [1.0, 1.1])
+@cases("seed", range(20))
+@cases("factor", [1.0, 1.1])
 def test_sign_is_the_one_sided_welch_test(seed, factor):
     rng = np.random.default_rng(seed)
     a, b = rng.normal(10, 1, rng.integers(3, 20)), rng.normal(9, 3, rng.integers(3, 20))
@@ -59,7 +60,7 @@ def test_sign_is_antisymmetric(a, b):
     assert test.sign(samples(a), samples(b), 1.0, 0.1) == -test.sign(samples(b), samples(a), 1.0, 0.1)
 
 
-@pytest.mark.parametrize(("rounds", "looks"), [(4, 0), (8, 0), (9, 1), (16, 1), (17, 2), (64, 3), (65, 4)])
+@cases(("rounds", "looks"), [(4, 0), (8, 0), (9, 1), (16, 1), (17, 2), (64, 3), (65, 4)])
 def test_looks_double(rounds, looks):
     assert EarlyStop(minimum=8).looks(rounds) == looks
 

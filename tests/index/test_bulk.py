@@ -24,6 +24,7 @@ def leaf_rows(tree):
     return [entries[head["entries"] :][: head["count"]] for head in used if head["level"] == 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeated", [False, True])
 def test_two_threads_pack_what_one_packs(monkeypatch, repeated):
     low, high = boxes(20_000)

@@ -97,9 +97,10 @@ def test_a_share_that_is_none_is_refused(share):
         FilterNodesMatcher(XY, bit_lists=share)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [POINTERS, BITS])
 def test_both_forms_keep_the_promises(made):
-    check_matcher(made)
+    check_matcher(made, rounds=4)
 
 
 # -- steps ---------------------------------------------------------------------------------------------------

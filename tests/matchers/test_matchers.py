@@ -7,7 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from kinds import TAKEN_OVER, TAKING_ALL
+from cases import slow_but
+from kinds import EACH, EACH_TAKEN_OVER, TAKING_ALL
+from lengths import long_but
 from rtfilter import Attribute, EventError, EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.cli import main
 from rtfilter.matchers import MATCHERS, BoxColumns, Filters, Takes, check_matcher, make_matcher
@@ -18,10 +20,12 @@ from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.results import Hits
 
 PRICES = Schema({"price": float, "symbol": str})
+QUICK = ("rtree", "scan", "split", "masks", "be-tree")
+"""The matchers whose check `make check` runs: it takes half a second for most others."""
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", MATCHERS)
+@pytest.mark.parametrize("seed", long_but(range(3), [1]))
+@pytest.mark.parametrize("name", slow_but(MATCHERS, QUICK))
 def test_registered_matchers_keep_the_promises(name, seed):
     check_matcher(name, seed, rounds=4 if seed else 8)
 
@@ -145,7 +149,7 @@ def test_an_operator_that_is_not_taken_is_not_asked_for_in_the_check():
 
 
 def test_unknown_names_and_misplaced_options_say_what_to_do():
-    with pytest.raises(ValueError, match="unknown matcher 'btree'; choose one of rtree, split"):
+    with pytest.raises(ValueError, match="unknown matcher 'btree'; choose one of scan, rtree, split"):
         EventFilter(PRICES, matcher="btree")
     with pytest.raises(TypeError, match="a matcher is a name or a class"):
         EventFilter(PRICES, matcher=7)
@@ -168,7 +172,7 @@ def test_a_matcher_of_ones_own_is_named_to_load(tmp_path):
     assert isinstance(loaded._subscriptions.matcher, Equalities)
 
 
-@pytest.mark.parametrize(("name", "other"), TAKEN_OVER)
+@pytest.mark.parametrize(("name", "other"), EACH_TAKEN_OVER)
 def test_a_saved_filter_can_be_opened_with_another_matcher(name, other, tmp_path):
     filter = EventFilter(PRICES, matcher=name)
     filter.subscribe_many(["price < 3", "symbol LIKE 'abcdefghi%'", "price < 1 AND price > 2"])
@@ -189,7 +193,7 @@ def test_a_saved_filter_can_be_opened_with_another_matcher(name, other, tmp_path
     assert loaded.subscribe("price = 1") == 4
 
 
-@pytest.mark.parametrize("other", TAKING_ALL)
+@pytest.mark.parametrize("other", EACH)
 def test_boxes_of_a_class_of_ones_own_give_way_to_every_matcher(other, tmp_path):
     filter = EventFilter(PRICES, matcher=type("Own", (MasksMatcher,), {}))
     filter.subscribe_many(["symbol LIKE 'abcdefghi%'", "price < 3 OR symbol = 'a'"])

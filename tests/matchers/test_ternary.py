@@ -286,6 +286,7 @@ CALLS = {
 EVENTS = ["".join(event) for event in product("01", repeat=3)]
 
 
+@pytest.mark.slow
 @names
 @pytest.mark.parametrize("call", CALLS)
 def test_an_interrupt_anywhere_is_put_right_by_removing(name, call):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinds import KINDS, TAKING_ALL, id_of
+from kinds import EACH, KINDS, id_of
 from predicate_cases import conditions, schemas, sql
 from rtfilter import EventFilter, Predicate, PredicateError, Schema
 
@@ -43,7 +43,7 @@ def require_right(filter, predicates, predicate):
             assert id not in unknown, (way, str(own), str(predicate))
 
 
-@pytest.mark.parametrize("matcher", sorted(TAKING_ALL))
+@pytest.mark.parametrize("matcher", EACH)
 @given(data=st.data())
 @settings(max_examples=12, deadline=None)
 def test_beside_brute_force(matcher, data):
@@ -82,6 +82,7 @@ def intervals(count, seed=0):
     return found
 
 
+@pytest.mark.slow
 def test_many_subscriptions():
     filter = EventFilter(SCHEMA, capacity=(4, 8))
     texts = intervals(150)
@@ -156,7 +157,7 @@ def test_ids_are_those_given(kind):
         assert type(filter.covering("x < 4").ids[0]) is UUID
 
 
-@pytest.mark.parametrize("matcher", sorted(TAKING_ALL))
+@pytest.mark.parametrize("matcher", EACH)
 def test_expired_ones_are_hidden(matcher):
     now = [0.0]
     filter = EventFilter(SCHEMA, matcher=matcher, clock=lambda: now[0])

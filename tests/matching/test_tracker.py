@@ -387,6 +387,7 @@ def test_keys_have_to_come_from_somewhere():
             zones().track("vehicle", max_matches=wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "failures"), [(int, 0), (int, 1), (int, 2), (str, 0)])
 def test_a_call_cut_short_at_any_line_is_whole_or_undone(monkeypatch, kind, failures):
     """Also where taking it back is cut short, once or twice."""

@@ -2,10 +2,10 @@
 
 import sys
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import cases
 from rtfilter.predicates.letters import MOST_STARTS, fold, starts
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
@@ -26,7 +26,7 @@ def test_to_fold_twice_changes_nothing_and_makes_no_wildcard():
         assert folded == char or not set(folded) & set("%_\\")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "two"),
     [
         ("STRASSE", "straße"),

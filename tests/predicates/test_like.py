@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from predicate_cases import like, regular
 from rtfilter.errors import PredicateError
 from rtfilter.predicates.like import MAX_PARTS, canonical_like, escaped, is_like, lacks, simplest, start
@@ -92,7 +93,7 @@ def test_texts_between_underscores_are_limited():
         canonical_like("a_" * MAX_PARTS + "a")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "pattern", "phrase"),
     [
         ("ab", "abc%_", (2, "does not begin like 'abc_': lacks 'c' after character 2")),

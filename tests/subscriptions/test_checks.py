@@ -155,7 +155,7 @@ def test_what_is_forgotten_is_written_down_anew():
 
 
 def test_a_subscription_that_asks_for_something_else_is_checked_anew():
-    target = EventFilter(Schema({"s": str}))
+    target = EventFilter(Schema({"s": str}), matcher="rtree")
     target.subscribe_many([f"s LIKE 'prefix-{id % 2}%'" for id in range(40)])
     event = {"s": "prefix-1"}
     assert as_sets([target.match(event)]) == [set(range(1, 40, 2))]
