@@ -101,7 +101,7 @@ def compile_matchers() -> None:
         filter.unsubscribe(3)
     EqualSides(2).pack()
     RStarTree.bulk_load([[0.0]], [[1.0]]).check()
-    filter = EventFilter(Schema({"s": str}))
+    filter = EventFilter(Schema({"s": str}), matcher="rtree")
     filter.subscribe_many(["s LIKE 'long-prefix-%'"] * MANY)
     filter.match({"s": "long-prefix-1"})  # many exact checks at once
     filter.unsubscribe(0)
