@@ -54,15 +54,16 @@ class ScanMatcher:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._updates = 0
-        self._make_room(_FIRST)
+        self._ends, self._ids, self._exact = self._room(_FIRST)
         self._used = 0  # places that are filled
         self._places: dict[int, tuple[int, ...]] = {}
         self._several = False  # whether any id has several boxes
         self._all_exact = True
 
-    def _make_room(self, places: int) -> None:
-        self._ends = np.empty((2 * self._schema.dimensions, places))
-        self._ids, self._exact = np.empty(places, np.int64), np.empty(places, np.bool_)
+    def _room(self, places: int) -> tuple[FloatArray, IntArray, BoolArray]:
+        """Room for the ends, ids and exactness of so many boxes."""
+        ends = np.empty((2 * self._schema.dimensions, places))
+        return ends, np.empty(places, np.int64), np.empty(places, np.bool_)
 
     def add(self, filters: Filters) -> None:
         """See `Matcher`."""
@@ -83,10 +84,11 @@ class ScanMatcher:
         self._used = last
 
     def _grow(self, places: int) -> None:
-        former = self._ends, self._ids, self._exact
-        self._make_room(places)
-        for column, old in zip((self._ends, self._ids, self._exact), former, strict=True):
+        larger = self._room(places)
+        for column, old in zip(larger, (self._ends, self._ids, self._exact), strict=True):
             column[..., : self._used] = old[..., : self._used]
+        # The ids come last: their length tells a change that it must grow.
+        self._ends, self._exact, self._ids = larger[0], larger[2], larger[1]
 
     def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""

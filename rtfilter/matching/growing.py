@@ -49,10 +49,9 @@ class Growing:
             return
         try:
             # The thread does not keep alive a filter that nobody uses any more.
-            self._thread = threading.Thread(
-                target=_move, args=(ref(self),), name="rtfilter grows", daemon=True
-            )
-            self._thread.start()
+            thread = threading.Thread(target=_move, args=(ref(self),), name="rtfilter grows", daemon=True)
+            thread.start()
+            self._thread = thread
         except RuntimeError:  # no more threads now; the next change looks again
             self._thread = None
 

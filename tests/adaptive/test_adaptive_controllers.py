@@ -88,6 +88,7 @@ def test_the_example_of_the_package_runs():
 # All controllers
 
 
+@pytest.mark.slow
 @every
 @given(script=commands)
 def test_plans_are_always_possible(make, script):
@@ -97,6 +98,7 @@ def test_plans_are_always_possible(make, script):
         assert ticket.plan.group is None or ticket.plan.group >= 1
 
 
+@pytest.mark.slow
 @every
 @given(script=commands)
 def test_the_log_replays_also_from_json(make, script):
@@ -109,6 +111,7 @@ def test_the_log_replays_also_from_json(make, script):
     assert again.snapshot() == controller.snapshot()
 
 
+@pytest.mark.slow
 @every
 @given(script=commands)
 def test_snapshots_survive_json_and_change_nothing(make, script):
@@ -166,6 +169,7 @@ def test_a_dropped_batch_is_not_waited_for(make):
     assert after == before | {key: after[key] for key in ("stale_reports",) if key in after}
 
 
+@pytest.mark.slow
 @tuning
 @given(script=commands)
 def test_batches_of_other_classes_change_nothing(make, script):
@@ -387,6 +391,7 @@ def test_it_finds_the_best_level_and_group(level, group, stop, tolerance):
     assert plan == Plan(level, group)
 
 
+@pytest.mark.slow
 def test_it_settles_near_the_best_measured_plan():
     """On mean responses as measured for bursts of 1000 on 1,000,000 wide boxes, under 5 % noise.
 

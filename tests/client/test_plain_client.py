@@ -30,6 +30,14 @@ def _quick(monkeypatch):
     monkeypatch.setattr(backoff, "FIRST", 0.002)
 
 
+@pytest.fixture
+def _interruptible():
+    """Take interrupts, which a shell has background programs ignore."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
 def threads():
     return [one for one in threading.enumerate() if one.name.startswith("rtfilter")]
 
@@ -131,6 +139,7 @@ def interrupted_at(seconds, url):
         timer.cancel()
 
 
+@pytest.mark.usefixtures("_interruptible")
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals")
 def test_interrupts_at_any_moment_leave_nothing_behind():
     with served() as server:
@@ -151,6 +160,7 @@ def test_interrupts_at_any_moment_leave_nothing_behind():
         assert server.pending("ann") == {}
 
 
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupt_while_the_loop_is_made_leaves_none_open(monkeypatch):
     made, new = [], asyncio.new_event_loop
 

@@ -241,6 +241,7 @@ def test_did_you_mean(name, near):
         MIXED.attribute(name)
 
 
+@pytest.mark.slow
 def test_importing_the_schema_imports_no_heavy_library():
     """Nor does reading dicts and arrays; checked without the package's own ``__init__``."""
     code = (
@@ -364,6 +365,7 @@ def test_numpy_and_str_subclasses():
     assert Schema({"b": bool}).encode({"b": np.bool_(True)}).tolist() == [[1]]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(STRINGS) | st.text(max_size=9), min_size=2, max_size=30, unique=True))
 def test_string_codes_keep_order_and_identity(texts):
     codes = {text: string_code(text) for text in texts}

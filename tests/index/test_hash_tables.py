@@ -45,6 +45,7 @@ def test_whatever_is_done_while_tables_move_all_is_found(seed):
     assert not tree._tree.old_tables.size
 
 
+@pytest.mark.slow
 def test_an_insertion_moves_a_few_places():
     tree = growing(np.random.default_rng(1), size=1 << 15)
     moved = []

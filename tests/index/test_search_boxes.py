@@ -68,6 +68,7 @@ def boxes(draw, d, most):
     return sides[:, :, 0], sides[:, :, 1]
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_every_selection_equals_brute_force_after_any_change(data):
@@ -88,6 +89,7 @@ def test_every_selection_equals_brute_force_after_any_change(data):
     require_agreement(tree, low[kept], high[kept], ids[kept], query_low, query_high, rng)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", long_but(CAPACITIES, [(4, 4), (512, 4096)]))
 @pytest.mark.parametrize("d", long_but([1, 2, 12, 64], [2, 12]))
 @pytest.mark.parametrize("way", ["bulk", "insert"])
@@ -111,6 +113,7 @@ def test_every_selection_equals_brute_force(capacity, d, way):
     require_agreement(tree, low[1::2], high[1::2], ids[1::2], query_low, query_high, rng)
 
 
+@pytest.mark.slow
 def test_real_coordinates_equal_brute_force():
     """Ends within one cell of a node's grid, and on both sides of a cell's border."""
     rng = np.random.default_rng(3)

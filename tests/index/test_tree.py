@@ -40,6 +40,7 @@ def test_search_equals_brute_force(capacity, d, way):
     assert as_sets(tree.search(points)) == matches(low, high, points)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", CAPACITIES)
 def test_deleting_everything_leaves_an_empty_tree(capacity):
     rng = np.random.default_rng(1)
@@ -469,6 +470,7 @@ def test_a_shallow_copy_is_independent():
     assert 1 in tree
 
 
+@pytest.mark.slow
 def test_many_boxes_of_one_id_take_linear_time():
     n = 50_000
     sides = np.arange(n, dtype=float)[:, None]

@@ -154,6 +154,7 @@ WORLD = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(CONJUNCTIONS, min_size=1, max_size=8))
 def test_a_profile_covers_what_brute_force_says(predicates):
     matcher = matcher_of(FilterNodesMatcher, predicates, SMALL)

@@ -304,6 +304,7 @@ def test_removing_what_came_last_restores_the_tree(name, data):
     require_empty(matcher)
 
 
+@pytest.mark.slow
 @both
 @given(data=st.data())
 def test_any_changes_leave_a_sound_tree_that_finds_what_matches(name, data):

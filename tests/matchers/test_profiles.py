@@ -162,6 +162,7 @@ def test_places_are_those_of_the_values():
 # -- changes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every
 @given(
     changes=st.lists(st.tuples(st.integers(0, 5), PREDICATES), max_size=14),
@@ -193,6 +194,7 @@ def test_changes_leave_what_would_be_there_without_them(made, changes, events):
     require_empty(matcher)
 
 
+@pytest.mark.slow
 @every
 @given(predicates=st.lists(PREDICATES, max_size=6), last=PREDICATES)
 def test_who_comes_and_goes_leaves_no_trace(made, predicates, last):

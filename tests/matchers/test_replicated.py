@@ -21,6 +21,7 @@ def filters_of(*sources):
     return Filters.of_predicates(SCHEMA, [Predicate.parse(source, SCHEMA) for source in sources])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", long_but(range(3), [0]))
 @pytest.mark.parametrize("of", ["shared-counting", "shared-counting-filters", "masks"])
 def test_copies_keep_the_promises(of, seed):

@@ -87,7 +87,6 @@ def test_it_is_packed_once_more_than_half_is_gone():
     assert matcher.content([60, 1]).boxes().low.tolist() == [[60.0]]
 
 
-@pytest.mark.xfail(strict=True, reason="its columns take the place of others before they are filled")
 def test_a_call_that_is_cut_short_while_it_makes_room_loses_nothing():
     def made():
         filter = EventFilter(Schema({"x": float}), matcher="scan")

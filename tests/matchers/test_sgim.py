@@ -126,6 +126,7 @@ def test_each_constraint_is_evaluated_once_an_event(monkeypatch):
     assert evaluated(matcher, event) == len(tried) == len(set(tried)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["add", "remove"])
 @pytest.mark.parametrize("every", long_but([1, 4], [4]))
 def test_making_groups_anew_may_be_cut_short(change, every):

@@ -401,7 +401,7 @@ def test_threads_have_stamps_of_their_own():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", long_but(range(2), [0]))
-@variants
+@pytest.mark.parametrize("options", long_but(VARIANTS, [VARIANTS[0], *VARIANTS[5:8]]), ids=str)
 def test_every_variant_keeps_the_promises(options, seed):
     check_matcher(partial(SharedCountingMatcher, **options), seed, rounds=4)
 

@@ -134,6 +134,7 @@ def test_buckets_grow_with_the_boxes_and_share_them():
     assert table.search(values)[1].tolist() == list(range(10_000))
 
 
+@pytest.mark.slow
 def test_to_pack_copies_the_boxes_and_not_the_address_space_behind_them(monkeypatch):
     monkeypatch.setattr(equal_sides, "MOST", 1 << 24)  # rows, of which a copy would take 256 MB
     values = np.arange(float(pools.LARGE // 16 + 1))[:, None]  # of buckets, with which they lie in such space

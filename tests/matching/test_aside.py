@@ -85,6 +85,7 @@ def random_filter(matcher, seed):
     return filter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", long_but([0, 1, 300], [1, 300]))
 @pytest.mark.parametrize("matcher", [*EACH, "auto"])
 def test_a_saved_copy_is_of_one_version_whatever_changes_meanwhile(monkeypatch, tmp_path, matcher, changes):
@@ -97,6 +98,7 @@ def test_a_saved_copy_is_of_one_version_whatever_changes_meanwhile(monkeypatch, 
     assert loaded.subscribe("TRUE") == filter.subscribe("TRUE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [0, 1, 300])
 def test_repacking_loses_nothing_that_changes_meanwhile(monkeypatch, changes):
     filter = random_filter("rtree", seed=changes)
@@ -137,6 +139,7 @@ def given_one_of_many_boxes(filter, rng):
     filter.subscribe(" OR ".join(f"(n = {k} AND x = {k})" for k in range(100)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [repacked, enlarged, given_one_of_many_boxes])
 def test_a_copy_loses_nothing_where_all_moves_meanwhile(monkeypatch, tmp_path, change):
     filter, read, changed = random_filter("rtree", seed=1), aside.Copy._read, []
@@ -154,6 +157,7 @@ def test_a_copy_loses_nothing_where_all_moves_meanwhile(monkeypatch, tmp_path, c
     assert content(EventFilter.load(tmp_path / "index")) == content(filter)
 
 
+@pytest.mark.slow
 def test_changes_that_never_end_do_not_keep_a_copy_from_its_end(monkeypatch, tmp_path):
     filter = random_filter("rtree", seed=1)
     Meanwhile(monkeypatch, filter, 2, 10**9)

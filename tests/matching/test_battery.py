@@ -105,8 +105,8 @@ def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, 
         metrics=True,
         matcher=matcher,
     )
-    for _ in range(3):
-        events = random_events(rng, 30)
+    for _ in range(2):
+        events = random_events(rng, 25)
         rows = [filter.schema.read(event).row(0) for event in events]
         expected = subscribers(predicates, rows)
         for way in WAYS:
@@ -144,7 +144,7 @@ def repickle(filter, tmp_path):
 def test_a_copy_answers_the_same_and_lives_on(copy, matcher, tmp_path):
     rng = np.random.default_rng(1)
     capacity = (4, 4) if matcher == "rtree" else None
-    count = 30 if matcher in PYTHON else 100
+    count = 30 if matcher in PYTHON else 60
     original, predicates = build(rng, count, capacity=capacity, matcher=matcher)
     events = random_events(rng, 50)
     rows = [original.schema.read(event).row(0) for event in events]
@@ -240,6 +240,7 @@ def test_changes_and_batches_interleave_as_brute_force_says(matcher):
         assert sorted(predicates) == filter.ids().tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matcher", long_but(OTHERS, ["scan", "matching-tree", "auto"]))
 def test_threads_match_while_subscriptions_change(matcher):
     rng = np.random.default_rng(6)

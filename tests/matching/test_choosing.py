@@ -221,7 +221,7 @@ MODULES = [rtfilter.matching.choosing, aside, content, held, slices, rtfilter.ma
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", long_but(range(4), [0]))
+@pytest.mark.parametrize("part", long_but(range(8), [0]))
 def test_a_move_that_is_cut_short_anywhere_leaves_all_as_it_was_or_has_moved(part):
     def ready():
         filter = made(np.random.default_rng(0), 12)
@@ -233,7 +233,7 @@ def test_a_move_that_is_cut_short_anywhere_leaves_all_as_it_was_or_has_moved(par
     assert lines.count > 100
     expected = as_sets(ready().match_batch(random_events(np.random.default_rng(3), 10)))
     names = set()
-    for at in lines.ends()[2 * part :: 8]:
+    for at in lines.ends()[2 * part :: 16]:
         filter = ready()
         with Lines(MODULES, at) as lines, contextlib.suppress(Interrupt):
             filter._road.choosing.run()
@@ -265,6 +265,7 @@ def test_what_fails_leaves_the_matcher_and_is_told(monkeypatch, caplog):
         require_right(filter)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["saved", "pickled"])
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_a_copy_is_auto_and_has_the_chosen_matcher(tmp_path, keep, name):
@@ -424,6 +425,7 @@ def test_a_fixed_filter_says_what_it_uses():
         filter.repack()
 
 
+@pytest.mark.slow
 def test_repack_packs_whatever_is_in_use():
     filter = made(np.random.default_rng(0))
     for name in CANDIDATES:
@@ -435,6 +437,7 @@ def test_repack_packs_whatever_is_in_use():
         require_right(filter)
 
 
+@pytest.mark.slow
 def test_a_large_change_is_made_aside_whatever_is_in_use(monkeypatch):
     filter = made(np.random.default_rng(0))
     moved(filter, "masks")
@@ -454,6 +457,7 @@ def test_wrong_candidates_are_refused():
         EventFilter(SCHEMA, matcher="auto", capacity=(4, 4))
 
 
+@pytest.mark.slow
 def test_spark_opens_what_chose_with_the_tree(tmp_path):
     pytest.importorskip("pyspark")
     from rtfilter.spark import leases

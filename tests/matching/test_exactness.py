@@ -84,6 +84,7 @@ def test_numbers_compare_exactly(matcher, data):
         assert {id for id in range(len(intervals)) if filter.explain(event, id).matched} == ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matcher", EACH)
 @settings(max_examples=24, deadline=None)
 @given(data=st.data())
@@ -123,6 +124,7 @@ def moment(value):
     return value.item().replace(tzinfo=UTC) if isinstance(value, np.datetime64) else value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matcher", EACH)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
@@ -146,6 +148,7 @@ FINER = {"as": 10**12, "fs": 10**9, "ps": 10**6, "ns": 1000}
 """Units below a microsecond, and how many of them it has."""
 
 
+@pytest.mark.slow
 @cases("unit", [*FINER, "us", "ms", "s", "m", "h", "D", "W", "M", "Y"])
 def test_bounds_of_every_unit_of_datetime64(unit):
     """Brute force in the unit itself: an event of whole microseconds inside the bounds matches."""
@@ -180,6 +183,7 @@ def kept(filter, path):
     return EventFilter.load(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matcher", EACH)
 @pytest.mark.parametrize(
     "copy",

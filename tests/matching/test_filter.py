@@ -816,6 +816,7 @@ def test_an_exception_of_a_handler_is_that_of_its_call_and_not_of_the_stream_it_
     assert as_sets(stream.matches()) == expected
 
 
+@pytest.mark.slow
 def test_a_controller_may_use_the_filter_when_it_is_told():
     class Subscribing(FixedPlan):
         def report(self, ticket, report):
@@ -836,6 +837,7 @@ def test_a_controller_may_use_the_filter_when_it_is_told():
     assert len(filter) == before + 80
 
 
+@pytest.mark.slow
 def test_a_subscription_that_is_updated_is_there_all_the_time():
     filter, stop = EventFilter(Schema({"x": float}), matcher="hashes"), threading.Event()
     filter.subscribe("x = 1", 7)

@@ -594,6 +594,7 @@ def test_a_subscription_that_is_cut_short_while_it_moves_is_whole_or_undone(monk
 # -- covering ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_what_covers_is_the_same_by_scan_and_by_tree(seed):

@@ -20,6 +20,7 @@ from rtfilter.predicates.parse import parse
 TYPES = {"a": float, "b": int, "s": str, "z": str, "t": datetime, "ok": bool}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [1, 2])
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)

@@ -118,6 +118,7 @@ def around(real, call):
     return turn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matcher", EACH)
 def test_between_turns_nothing_or_all_of_a_large_change_is_seen(monkeypatch, matcher, way):
     model = Model(matcher)

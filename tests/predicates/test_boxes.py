@@ -61,6 +61,7 @@ def test_boxes_hold_every_match_and_exact_boxes_only_matches(data):
             assert expected
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_many_values_on_one_string_attribute(data):

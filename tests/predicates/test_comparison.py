@@ -33,6 +33,7 @@ def operand(side):
     return Operation(side[0], operand(side[1]), operand(side[2])) if isinstance(side, tuple) else side
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_values_are_those_of_a_naive_evaluator(data):
@@ -41,6 +42,7 @@ def test_values_are_those_of_a_naive_evaluator(data):
     assert evaluate(operand(side), event) == computed(side, event, NUMBERS)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_columns_are_the_values_where_they_are_sure(data):
@@ -55,6 +57,7 @@ def test_columns_are_the_values_where_they_are_sure(data):
             assert (None if none else value) == wanted
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_boxes_hold_all_that_matches(data):
@@ -74,6 +77,7 @@ def test_boxes_hold_all_that_matches(data):
             assert matches
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_boxes_of_one_attribute_hold_the_neighbours_of_their_ends(data):
@@ -129,6 +133,7 @@ def test_other_comparisons_ask_for_presence_alone(condition):
     assert not unbounded(bounded, SCHEMA).any()
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_text_and_json_come_back_equal(data):

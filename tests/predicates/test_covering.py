@@ -63,6 +63,7 @@ def p(text, schema=SCHEMA):
     return Predicate.parse(text, schema)
 
 
+@pytest.mark.slow
 @given(PREDICATES, PREDICATES)
 @settings(max_examples=150, deadline=None)
 def test_answers_are_never_wrong_in_a_small_world(one, two):
@@ -78,6 +79,7 @@ def test_answers_are_never_wrong_in_a_small_world(one, two):
     assert one.intersects(two) == two.intersects(one)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=120, deadline=None)
 def test_answers_are_never_wrong_over_all_operators(data):
@@ -275,6 +277,7 @@ def test_constants_of_several_types_without_a_schema():
     assert one.intersects(two) is None
 
 
+@pytest.mark.slow
 def test_few_answers_are_unknown():
     """Of pairs drawn from the tables above; their number may fall, not rise."""
     texts = sorted({text for pair in COVERED + NOT_COVERED + DISJOINT for text in pair})

@@ -18,6 +18,7 @@ def told(ends, at):
     return sorted(tuple(column[at].item() for column in ends[1:]) for at in np.flatnonzero(ends.owners == at))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [1, 10**15])
 @pytest.mark.parametrize("seed", long_but(range(3), [0]))
 def test_a_store_remembers_what_a_dict_would(seed, apart):

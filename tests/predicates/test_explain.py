@@ -44,6 +44,7 @@ def drawn(data):
     return predicate, row, types
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_verdicts_are_those_of_the_predicate(data):
@@ -178,6 +179,7 @@ def test_how_far_text_agrees(operator, constant, value, agrees):
     assert of(Constraint("x", operator, constant), value).agrees == agrees
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_an_event_that_is_changed_as_told_satisfies_the_constraint(data):
@@ -200,6 +202,7 @@ def test_an_event_that_is_changed_as_told_satisfies_the_constraint(data):
                 assert not any(test.accepts(value) for value in others)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_distances_and_agreement_are_those_of_the_values(data):

@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def test_every_character_that_folds_into_ascii_is_known():
             assert char in starts(folded, 1), hex(ord(char))
 
 
+@pytest.mark.slow
 def test_to_fold_twice_changes_nothing_and_makes_no_wildcard():
     for char in EVERY:
         folded = fold(char)

@@ -16,6 +16,7 @@ PATTERNS = TOKENS.map("".join)
 VALUES = st.text("abé%_\\\n", max_size=10)
 
 
+@pytest.mark.slow
 @given(PATTERNS, VALUES)
 @settings(max_examples=500, deadline=None)
 @example("a%a_a%a", "aaaaa")

@@ -106,6 +106,7 @@ def with_other_constants(draw, text, constants):
     return CONSTANT.sub(lambda found: chance.choice(constants) if chance.random() < rate else found[0], text)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_each_is_as_if_it_were_alone(data):
@@ -158,6 +159,7 @@ TEMPLATES = [
 ]
 
 
+@pytest.mark.slow
 @cases("template", TEMPLATES)
 def test_odd_constants_in_a_template(template):
     chance = np.random.default_rng(7)
@@ -173,6 +175,7 @@ def test_the_last_numbers_of_float64_in_a_template(operator):
     assert_same([f"price {operator} {end}" for end in ends * 20], SCHEMA)
 
 
+@pytest.mark.slow
 def test_each_template_is_parsed_twice(monkeypatch):
     parsed = []
 

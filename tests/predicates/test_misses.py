@@ -36,6 +36,7 @@ def nearness(failing):
     return len(failing), len(failing) - len(told), sum(told)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_the_table_is_that_of_single_explanations(data):

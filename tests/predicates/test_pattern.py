@@ -257,6 +257,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["symbol", "price", "url", "$or"]), JSON, max_size=3))
 @settings(max_examples=300, deadline=None)
 def test_any_mapping_is_a_predicate_or_a_predicate_error(pattern):

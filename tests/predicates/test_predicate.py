@@ -111,6 +111,7 @@ def test_sql_means_what_a_naive_evaluator_says(data):
         assert predicate.matches(event) == truth(condition, event, types)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_not_is_the_complement_on_complete_events(data):
@@ -207,6 +208,7 @@ def test_unusable_constraints(operator, value, message):
         Constraint("x", operator, value)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=100, deadline=None)
 def test_json_and_pickle_round_trips(data):
@@ -412,6 +414,7 @@ def any_predicates(draw):
     return Schema(kinds), Predicate(tuple(draw(st.lists(conjunctions, max_size=3))))
 
 
+@pytest.mark.slow
 @given(any_predicates())
 @settings(max_examples=150, deadline=None)
 def test_the_text_of_a_predicate_is_an_sql_condition_that_means_the_same(case):

@@ -70,6 +70,7 @@ def by_filter(schema, source, event):
     return subscriptions.match(event).tolist() == [0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decide", [by_definition, by_boxes, by_filter])
 @cases("entries", blocks("example"))
 def test_example(entries, decide):
@@ -124,6 +125,7 @@ def test_every_row_of_the_tables_is_there():
     assert (len(OPERATORS), len(OUT)) == (26 + 5, 6)
 
 
+@pytest.mark.slow
 @cases("row", OPERATORS)
 def test_operator(row):
     """All forms in a row of the first table mean the same, and each is searched as its row says."""

@@ -36,6 +36,7 @@ def has_form(test):
     )
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_conditions_are_read_again(data):

@@ -30,6 +30,7 @@ def three(kind, **options):
     return filter, *ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matcher", EACH)
 def test_every_call_takes_and_gives_the_ids_that_were_given(kind, matcher):
     filter, a, b, c = three(kind, matcher=matcher)

@@ -144,6 +144,7 @@ def test_nothing_is_counted_from_a_moment_that_is_none(clock, now):
     assert (filter.version, filter.deadline(id)) == (1, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_all_who_ask_hear_the_same_when_a_clock_goes_backwards(clock, kind, seed):
     rng = np.random.default_rng(seed)

@@ -13,6 +13,7 @@ SCHEMA = Schema({"x": float})
 NOTE = {"team": "ops", "Grüße": ["é", 1, 2.5, None, True, {"a": {}}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matcher", EACH)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_metadata_is_kept_and_saved(kind, matcher, tmp_path):
