@@ -168,7 +168,7 @@ def test_versions_share_untouched_shards_and_old_ones_stay(spark, built, tmp_pat
     assert longer.version == 2
     assert len(longer) == 3020
     assert len({shard.name for shard in longer.shards} - {shard.name for shard in index.shards}) == 1
-    after = EventFilter(SCHEMA)
+    after = EventFilter(SCHEMA, matcher="rtree")
     after.tree.extend(*before.tree.content()[:3])
     after.subscribe_many(low, high, ids=ids)
     assert pairs(match_frame(events, tmp_path / "index")) == matched(after, table)
@@ -223,7 +223,7 @@ def test_old_versions_can_be_removed(spark, built, tmp_path):
     with pytest.raises(SnapshotError, match="has the versions 2, not 1"):
         ShardedIndex.open(tmp_path / "index", 1)
     events, table = points(spark)
-    before_less = EventFilter(SCHEMA)
+    before_less = EventFilter(SCHEMA, matcher="rtree")
     before_less.tree.extend(*before.tree.content()[:3])
     before_less.unsubscribe_many(before.ids()[:1])
     assert pairs(match_frame(events, second)) == matched(before_less, table)
