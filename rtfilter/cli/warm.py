@@ -87,6 +87,7 @@ def compile_tree() -> None:
 def compile_matchers() -> None:
     """Match with those that have kernels of their own, and change them."""
     from rtfilter import EventFilter, RStarTree, Schema
+    from rtfilter.adaptive import FixedPlan
     from rtfilter.matchers.equal_sides import EqualSides
     from rtfilter.matching.refine import MANY
 
@@ -95,7 +96,9 @@ def compile_matchers() -> None:
     for matcher in ("split", "masks", "counting", "rein", "hem", "tama", "be-tree"):
         filter = EventFilter(Schema({"x": float, "s": str}), matcher=matcher)
         filter.subscribe_many(rules)
-        list(filter.stream(events))
+        for group in (None, 1):  # an adaptive controller tries one of them first, by chance
+            filter.controller = FixedPlan(0, group)
+            list(filter.stream(events))
         filter.workload(events)
         filter.part([0, 3, 4])
         filter.unsubscribe(3)
