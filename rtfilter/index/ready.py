@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import IO
@@ -29,7 +30,7 @@ NICE = 10
 """How far a process that compiles beside others lowers its priority."""
 
 _log = logging.getLogger("rtfilter")
-_modules = {"rtfilter.index.warm": 42}
+_modules = {"rtfilter.index.warm": 21}
 _progress: list[Progress] = []
 _lock = threading.RLock()
 _wanted = threading.Event()  # a thread waits in `load`
@@ -69,6 +70,7 @@ def _load() -> None:
     global _ready
     if _ready:
         return
+    _fork_between_kernels()
     total, done, compiled, logged = sum(_modules.values()), 0, counts.compiled, 0.0
 
     def watch() -> None:
@@ -93,6 +95,15 @@ def _load() -> None:
         _log.warning("compiled the search code: %d kernels", counts.compiled - compiled)
 
 
+@cache
+def _fork_between_kernels() -> None:
+    """Let a fork wait for a kernel that is being loaded: in the child, nobody would release numba's lock."""
+    from numba.core.compiler_lock import global_compiler_lock as lock
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
 def load_aside() -> None:
     """Load the search code in a background thread while other threads work.
 
@@ -111,12 +122,12 @@ def load_aside() -> None:
 
 def _load_cached() -> Path | None:
     """Load what the cache has. Return the folder of the cache if it lacks a kernel, else None."""
-    from rtfilter.index.kernels import cache
+    from rtfilter.index.kernels.cache import NotCachedError, only_cached
 
-    with _lock, cache.only_cached():
+    with _lock, only_cached():
         try:
             _load()
-        except cache.NotCachedError as missing:
+        except NotCachedError as missing:
             return missing.folder
     return None
 

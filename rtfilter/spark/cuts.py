@@ -134,9 +134,7 @@ def _framed(low: FloatArray, high: FloatArray, least: Any, width: Any) -> FloatA
 
 
 def _keys(boxes: FloatArray, k: int, kind: int) -> FloatArray:
-    keys = np.empty(len(boxes))
-    pack.sort_keys(boxes, np.arange(len(boxes)), k, kind, keys)
-    return keys
+    return pack.keys_of(boxes, k, kind)
 
 
 def salted(ids: IntArray) -> NDArray[np.uint64]:

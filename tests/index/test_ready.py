@@ -183,3 +183,41 @@ def test_no_process_is_left_by_one_that_ended(tmp_path, end):
     while Path(f"/proc/{child}").exists() and time.monotonic() < limit:
         time.sleep(0.05)
     assert not Path(f"/proc/{child}").exists()
+
+
+FORK = """
+import os, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+from rtfilter.index import ready
+from numba.core.compiler_lock import global_compiler_lock
+
+ready._modules = {"ready_kernels": 2}
+ready.load()
+held = threading.Event()
+
+def compile():
+    with global_compiler_lock:
+        held.set()
+        time.sleep(0.5)
+
+threading.Thread(target=compile).start()
+held.wait()
+pid = os.fork()
+if not pid:
+    ready._ready = False
+    ready.load()
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+def test_a_process_that_forks_while_a_thread_compiles_can_load(tmp_path):
+    (tmp_path / "ready_kernels.py").write_text(MODULE.format(more=4))
+    (tmp_path / "run.py").write_text(FORK)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", tmp_path / "run.py", str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout == "7\n", done.stderr

@@ -142,9 +142,7 @@ class KernelCache(caching.FunctionCache):
         if found is None and getattr(_thread, "only_cached", False):
             raise NotCachedError(Path(self.cache_path))
         if found is None:
-            _say_once(
-                f"compiling kernels for this machine, up to half a minute, once; kept in {self.cache_path}"
-            )
+            _say_once(f"compiling kernels for this machine, up to a minute, once; kept in {self.cache_path}")
         return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:

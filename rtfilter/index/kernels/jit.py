@@ -1,19 +1,21 @@
 """The decorator of every kernel: compiled by numba, cached on disk, without the GIL.
 
 A kernel may be compiled in two ways. For callers in Python it becomes machine code, which is cached. For
-other kernels it is a part: optimised, then put into the code of those that call it. numba would make machine
-code of every part too, and what unpacks Python's arguments for it: none of that would ever run, and it takes
-longer than all the rest.
+other kernels it is a part: put into the code of those that call it, and optimised there. numba would optimise
+every part, make machine code of it, and add what unpacks Python's arguments: that takes longer than all the
+rest, and none of it would ever run.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 from numba import types
+from numba.core import sigutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
@@ -30,6 +32,27 @@ _OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_w
 def kernel(function: F) -> F:
     """Compile `function` on first call (nopython, GIL released) and cache the machine code on disk."""
     return cast(F, Kernel(function, targetoptions=_OPTIONS))
+
+
+def part(function: F) -> F:
+    """Compile `function` for the kernels that call it. Python runs it as it is written."""
+    return cast(F, functools.wraps(function)(_Inner(function)))
+
+
+class _Inner:
+    """A function that kernels call compiled, and Python does not."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        options = _OPTIONS | {"no_cpython_wrapper": True}
+        self._part = _Part(function, targetoptions=options, pipeline_class=_PartCompiler)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self._part._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
 
 
 class Kernel(CPUDispatcher):
@@ -76,6 +99,12 @@ class Kernel(CPUDispatcher):
             done.put((None, error))
 
     def _compile(self, signature: Any) -> Any:
+        given, _ = sigutils.normalize_signature(signature)
+        plain = tuple(map(_writable, given))
+        if plain != given:
+            entry = self._compile(plain)
+            self._insert([kind._code for kind in given], entry, False)  # type: ignore[attr-defined]
+            return entry
         with global_compiler_lock:  # a second thread waits here until the cache is set
             if not self._looked:  # not while importing: most kernels are only called by kernels
                 found = cache_of(self.py_func)
@@ -103,6 +132,11 @@ class _Part(CPUDispatcher):
         return super().get_call_template(tuple(map(_widest, args)), kws)
 
 
+def _writable(kind: Any) -> Any:
+    """The type of an array that may be written, for one that may not: kernels write to no input."""
+    return kind.copy(readonly=False) if isinstance(kind, types.Array) and not kind.mutable else kind
+
+
 def _widest(kind: Any) -> Any:
     """int64 for all signed integers and constants, so that a part is not compiled for each."""
     plain: Any = getattr(kind, "literal_type", kind)
@@ -122,7 +156,6 @@ class _PartLibrary(JITCodeLibrary):
         for library in dict.fromkeys(self._linking_libraries):
             self._reload_init.update(library._reload_init)
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._optimize_final_module()
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
