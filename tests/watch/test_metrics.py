@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 import rtfilter
 from rtfilter import EventError, EventFilter, PredicateError, Schema
 from rtfilter.adaptive import FixedPlan, LevelController
+from rtfilter.index.kernels import counts
 from rtfilter.watch.metrics import FOLD_AT, Metrics
 
 
@@ -204,6 +205,7 @@ def test_filters_of_one_registry_are_told_apart_by_their_names():
     text = generate_latest(registry).decode()
     assert text.count("# TYPE rtfilter_events_total ") == 1
     assert text.count("rtfilter_build_info{") == 1
+    assert text.count("\nrtfilter_kernels_compiled_total ") == 1
 
 
 @pytest.mark.parametrize("name", ["", "alerts"])
@@ -280,6 +282,7 @@ def test_an_own_registry_tells_of_the_process_and_of_the_version():
     filter = make()
     assert value(filter, "process_resident_memory_bytes") > 1e6
     assert value(filter, "rtfilter_build_info", version=rtfilter.__version__) == 1
+    assert value(filter, "rtfilter_kernels_compiled_total") == counts.compiled
     shared = CollectorRegistry()
     Metrics(shared)
     assert shared.get_sample_value("process_resident_memory_bytes") is None  # its owner decides
