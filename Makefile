@@ -6,7 +6,7 @@ OUT ?= out
 # SYSTEM=no: install no system packages
 SYSTEM ?= yes
 
-.PHONY: demo serve-demo overlay-demo check test ready prove lint format bench bench-compare docs clean
+.PHONY: demo serve-demo overlay-demo check test ready prove lint format bench bench-compare versions docs clean
 
 demo: .venv/installed ## replay bursts of 12-d events and of flights, with table and picture
 	$(BIN)/python -m experiments demo --out $(OUT)
@@ -51,6 +51,9 @@ bench-compare: .venv/installed ## what became slower between two kept results, b
 	@test -n "$(OLD)" && test -n "$(NEW)" \
 		|| { echo "two results are needed: make bench-compare OLD=before/bench.json NEW=out/bench.json"; exit 2; }
 	$(BIN)/python -m experiments compare $(OLD) $(NEW)
+
+versions: .venv/installed ## the lowest and the newest numba and uvicorn that pyproject.toml allows; some ten minutes
+	$(BIN)/python scripts/versions.py
 
 docs: .venv/docs ## these pages as a site in out/site; broken links and public names without a docstring fail
 	$(BIN)/ruff check --isolated --select D100,D101,D102,D103,D104 rtfilter scheduler adaptive
