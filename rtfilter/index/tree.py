@@ -387,11 +387,12 @@ class RStarTree:
         exact: room.Growing | None = None,
     ) -> Hits:
         """Search (`descend.search`) and put the hits in order, behind those that are there."""
+        search: Callable[..., tuple[bool, IntArray, IntArray]] = descend.search
         found, addresses = room.taken()
-        complete, offsets, visits = descend.search(self._where, *what, addresses)
+        complete, offsets, visits = search(self._where, *what, addresses)
         while not complete:
             found, addresses = room.larger(found)
-            complete, offsets, visits = descend.search(self._where, *what, addresses)
+            complete, offsets, visits = search(self._where, *what, addresses)
         state, count = self._arrays.state, int(offsets[-1])
         # Memory from NumPy, which asks for huge pages: with small ones, first touching it takes longest.
         own_ids = np.empty(count, np.int64) if ids is None else ids.room(count)

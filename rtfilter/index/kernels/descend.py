@@ -163,18 +163,6 @@ def search(
 
 
 @kernel
-def search_all(
-    where: Int1, queries: Float2, selection: int, first_only: bool, room: Int1
-) -> tuple[bool, Int1, Int1]:
-    """`search` of all queries from the root. Tree and runs are given by their addresses."""
-    tree, runs = opened_tree(where), opened_runs(room)
-    nodes, cuts = np.empty(1, np.int64), np.zeros(2, np.int64)
-    nodes[0], cuts[1] = tree.state[ROOT], len(queries)
-    pairs = np.arange(len(queries)).astype(np.int32)
-    return search(tree, queries, selection, nodes, cuts, pairs, first_only, runs)
-
-
-@kernel
 def search_one(where: Int1, queries: Float2, first_only: bool, room: Int1) -> int:
     """`search` for one point, which costs little more than what it looks at.
 
