@@ -6,6 +6,7 @@ run alone (`EventFilter` sees to that).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from operator import index
 from os import PathLike
