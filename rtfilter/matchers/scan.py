@@ -58,7 +58,7 @@ class ScanMatcher:
         self._used = 0  # places that are filled
         self._places: dict[int, tuple[int, ...]] = {}
         self._several = False  # whether any id has several boxes
-        self._all_exact = True
+        self._all_exact = True  # all boxes that were ever added
 
     def _room(self, places: int) -> tuple[FloatArray, IntArray, BoolArray]:
         """Room for the ends, ids and exactness of so many boxes."""
@@ -136,7 +136,7 @@ class ScanMatcher:
             flags = self._exact[places]
             if self._several:
                 offsets, ids, flags = distinct(offsets, ids, flags)
-            exact = None if flags.all() else flags.astype(np.uint8)
+            exact = None if self._all_exact else flags.astype(np.uint8)
         return Hits(offsets, ids, exact, np.array((used,)))
 
     def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:
@@ -152,7 +152,7 @@ class ScanMatcher:
         ids, exact = self._ids[places], self._exact[places]
         if self._several:
             offsets, ids, exact = distinct(offsets, ids, exact)
-        flags = None if exact.all() else exact.astype(np.uint8)
+        flags = None if self._all_exact else exact.astype(np.uint8)
         return Hits(offsets, ids, flags, np.full(count, self._used))
 
     def _together(self, asked: FloatArray, compare: Any) -> tuple[IntArray, IntArray]:
