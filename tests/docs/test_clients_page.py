@@ -17,6 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text(encoding="u
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_its_programs_get_what_they_wait_for(tmp_path, capsys):
     database = engine(f"sqlite:///{tmp_path}/log.sqlite")
     Users(database).add("ann", Passwords().hash("ann's secret"), ["admin"])

@@ -40,6 +40,7 @@ def test_every_matcher_meets_every_workload_small_ones_first():
 
 
 @pytest.mark.parametrize(("workload", "name"), each_once(["sparse", "strings"], list(MATCHERS)))
+@pytest.mark.slow
 def test_every_matcher_is_measured_or_refuses(name, workload):
     found = cell.measure(case(name, workload, 60, ask_seconds=0.02))
     assert "failed" not in found
@@ -51,6 +52,7 @@ def test_every_matcher_is_measured_or_refuses(name, workload):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_cell_runs_in_a_process_of_its_own():
     found = cell.run(case("naive", subscriptions=50))
     assert found["unit"] == "constraints"

@@ -125,6 +125,7 @@ def test_errors_of_threads_are_raised(small):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("matchers", [1, 2])
+@pytest.mark.long
 def test_a_run_keeps_rows_and_draws_a_picture(tmp_path, matchers):
     out, figure = tmp_path / "m.json", tmp_path / "p" / "m.png"
     arguments = ["--quick", "--boxes", "4000", "--seconds", "0.1", "--workloads", "narrow", "--load", "0.3"]

@@ -50,6 +50,7 @@ def test_an_interrupted_run_says_how_to_go_on(monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_ends_a_real_run_with_one_line(tmp_path):
     # Children of a background shell ignore SIGINT; this one must not.
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "

@@ -249,7 +249,8 @@ def dummy(folder, name):
     return wheel
 
 
-@pytest.mark.parametrize("others_first", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("others_first", [False, True])
 def test_distributions_that_own_the_names_adaptive_and_scheduler(wheel, tmp_path, others_first):
     python = environment(tmp_path / "venv", required(wheel).values())
     others = [dummy(tmp_path, "adaptive"), dummy(tmp_path, "scheduler")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proofs import PROOFS, api
+from proofs import PROOFS, api, matchers
 
 FEW = {
     "kills": 2,
@@ -23,7 +23,10 @@ FEW = {
     "service-kills": 1,
 }
 """Cases that are tried without `--long`."""
-SHORT = {"api": partial(api.run, each=1, open_too=False)}
+SHORT = {
+    "api": partial(api.run, each=1, open_too=False),
+    "matchers": partial(matchers.tried, ["counting"]),
+}
 """What those try, if less than the others."""
 
 

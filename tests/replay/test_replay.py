@@ -87,6 +87,7 @@ def test_a_wrong_answer_stops_the_replay(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["wide", "flights"])
+@pytest.mark.slow
 def test_the_peer_holds_the_same_boxes(name):
     """rtree finds the same, on boxes in 12 dimensions and on real predicates, also after changes."""
     source = workload(name, 1)
