@@ -12,12 +12,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from rtfilter import EventFilter
 from rtfilter.spark import match_frame
 
-EVENTS, PARTS = 60_000, 12
+EVENTS, PARTS = 20_000, 8
 
 
 def executors(application):
@@ -53,8 +54,8 @@ def main():
     spark.sparkContext.setLogLevel("OFF")
     points = np.random.default_rng(1).random((EVENTS, 3))
     expected = {(e, int(s)) for e, found in enumerate(filter.match_batch(points)) for s in found}
-    rows = [(i, *map(float, point)) for i, point in enumerate(points)]
-    frame = spark.createDataFrame(rows, "id long, x double, y double, z double")
+    columns = {name: points[:, k] for k, name in enumerate("xyz")}
+    frame = spark.createDataFrame(pa.table({"id": np.arange(EVENTS), **columns}))
     source = frame.repartition(PARTS)  # rows come in an order of chance
     result = match_frame(source, path, partitions=PARTS)
     with open(Path(path) / "manifest.json", "a") as manifest:  # to the executors now another index

@@ -30,8 +30,11 @@ NEEDED = {
 }
 """Programs that tests need: whether each is here, and what is said of a test if not."""
 
-# Virtual machines of tests live for seconds: they should compile quickly, and need no threads to clean up.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Virtual machines of tests live for seconds: they should compile quickly, not verify the classes that they
+# load, and need no threads to clean up.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions"
+JAVA += " -XX:-BytecodeVerificationRemote"
+os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
 
 
 def pytest_addoption(parser):
@@ -136,23 +139,33 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """A session on two local cores, for all tests of Spark."""
+    """A session on two local cores, for all tests of Spark.
+
+    Its workers are forked from `spark_daemon`. Spark interprets its plans: it compiles a plan for longer than
+    a test uses it. Clusters and drivers of their own do without both.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     temporary = tmp_path_factory.mktemp("spark")  # which an interrupted run leaves to the next, to clean up
     from pyspark.sql import SparkSession
 
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", False)
         .config("spark.python.unix.domain.socket.enabled", True)
+        .config("spark.python.daemon.module", "spark_daemon")
         .config("spark.ui.showConsoleProgress", False)
         .config("spark.driver.host", "localhost")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={temporary}")
         .config("spark.local.dir", str(temporary))
         .config("spark.sql.shuffle.partitions", 2)
-        .getOrCreate()
+        .config("spark.sql.codegen.wholeStage", False)
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     )
+    with pytest.MonkeyPatch.context() as patch:
+        found = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, found)))
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -25,6 +25,17 @@ def shorten(tests: Iterable[Any]) -> None:
 def long_but(values: Iterable[Any], short: Collection[Any]) -> list[Any]:
     """Return parameters of a test, of which all but the `short` ones are run with `--long` only."""
     return [one if one in short else pytest.param(one, marks=pytest.mark.long) for one in values]
+
+
+def each_once(some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """Return all pairs as parameters, of which those run without `--long` have each value at least once."""
+    most = max(len(some), len(others))
+    short = {(at % len(some), at % len(others)) for at in range(most)}
+    return [
+        pytest.param(one, other, marks=[] if (i, j) in short else pytest.mark.long)
+        for i, one in enumerate(some)
+        for j, other in enumerate(others)
+    ]
 
 
 def _fewer(given: settings) -> settings:

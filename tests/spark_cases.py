@@ -7,8 +7,6 @@ import pytest
 marks = [pytest.mark.needs("java")]
 """Of tests that start Spark themselves; those with the fixture `spark` have them anyway."""
 
-SCHEMA = "id string, price double, symbol string, at struct<depth: int>, other long"
-
 
 def temporary(folder):
     """Environment in which Python and Java leave their temporary files in a folder when they are killed."""
@@ -16,9 +14,19 @@ def temporary(folder):
     return {"TMPDIR": str(folder), "JDK_JAVA_OPTIONS": java, "SPARK_LOCAL_DIRS": str(folder)}
 
 
-def frame(spark, rows, slices=4):
-    """Events as a DataFrame."""
-    return spark.createDataFrame(rows, SCHEMA).repartition(slices)
+def frame(spark, rows, slices=3):
+    """Events as a DataFrame; by Arrow, for which Spark needs no Python."""
+    import pyarrow as pa
+
+    depth = pa.struct([("depth", pa.int32())])
+    kinds = {
+        "id": pa.string(),
+        "price": pa.float64(),
+        "symbol": pa.string(),
+        "at": depth,
+        "other": pa.int64(),
+    }
+    return spark.createDataFrame(pa.Table.from_pylist(rows, pa.schema(kinds))).repartition(slices)
 
 
 def pairs(result):

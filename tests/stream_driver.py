@@ -35,7 +35,7 @@ def run(spark, home, changes_first=False):
 
 def main():
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", False)
         .config("spark.driver.host", "localhost")
         .config("spark.driver.memory", "512m")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from experiments.ports import free_port
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds in which all workers must have started."""
 
 

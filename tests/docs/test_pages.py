@@ -162,6 +162,7 @@ def exported(families):
     }
 
 
+@pytest.mark.slow
 def test_the_page_on_watching_has_all_metrics_and_no_others(tmp_path):
     watched = EventFilter(Schema({"x": float}), metrics=True)
     watched.subscribe("x > 1")

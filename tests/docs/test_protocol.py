@@ -50,11 +50,11 @@ def server(path):
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    assert begun.wait(10)
+    assert begun.wait(120)
     try:
         loop, end = over[0]
         address, settled = found[0]
-        yield address, lambda place: asyncio.run_coroutine_threadsafe(settled(place), loop).result(10)
+        yield address, lambda place: asyncio.run_coroutine_threadsafe(settled(place), loop).result(120)
     finally:
         loop.call_soon_threadsafe(end.set)
         thread.join()
@@ -81,7 +81,7 @@ async def play(address, settle, block):
     async def check():
         while len(heard) < len(wanted):
             try:
-                frames.feed(await asyncio.wait_for(reader.read(2**16), 3))
+                frames.feed(await asyncio.wait_for(reader.read(2**16), 120))
             except TimeoutError:
                 raise AssertionError(f"wanted {wanted}, heard {heard}") from None
             heard.extend((one.directive.name, alike(json.loads(one.body or b"{}"))) for one in frames)

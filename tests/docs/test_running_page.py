@@ -27,7 +27,7 @@ def said(command, folder):
     rtfilter = forks.executable(folder, "rtfilter", "-m rtfilter")
     own = bare | {"PATH": f"{rtfilter.parent}:{bare['PATH']}"}
     found = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=own, capture_output=True, text=True, timeout=300
+        ["bash", "-c", command], cwd=folder, env=own, capture_output=True, text=True, timeout=600
     )
     return found.stdout + found.stderr
 

@@ -99,14 +99,14 @@ class Reader:
     def end(self):
         if self._server is not None:
             self._server.terminate()
-            self._server.communicate(timeout=30)
+            self._server.communicate(timeout=120)
 
     def ask(self, one):
         """Run a command to its end; what it says."""
-        patience = time.monotonic() + 10
+        patience = time.monotonic() + 120
         while True:
             asked = self.start(self.here(one.command))
-            said, _ = asked.communicate("a password of ann's\n", timeout=60)
+            said, _ = asked.communicate("a password of ann's\n", timeout=120)
             early = '"deliveries":[]' in said and '"deliveries":[]' not in one.lines[0]
             if not early or time.monotonic() > patience:
                 return said.splitlines()
@@ -124,7 +124,7 @@ class Reader:
             while not (heard := re.search(r"(< .*|Connected.*)", hand.stdout.readline())):
                 assert hand.poll() is None, said
             said.append(heard[1])
-        hand.communicate(timeout=30)
+        hand.communicate(timeout=120)
         return said
 
 

@@ -54,6 +54,7 @@ def test_answers_are_compared_before_timing(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("bench")
+@pytest.mark.long
 def test_a_run_keeps_rows_settings_and_machine(quick):
     kept = json.loads((quick / "b" / "b.json").read_text())
     assert kept["experiment"] == "bench"
@@ -91,6 +92,7 @@ def test_a_run_keeps_rows_settings_and_machine(quick):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_updates_leave_the_index_as_it_was(monkeypatch):
     trees = []
     load = RStarTree.bulk_load
@@ -104,6 +106,7 @@ def test_updates_leave_the_index_as_it_was(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("bench")
+@pytest.mark.long
 def test_a_run_draws_a_picture(quick):
     assert (quick / "p" / "b.png").read_bytes().startswith(b"\x89PNG")
 
@@ -246,6 +249,7 @@ def test_importing_the_package_stays_light():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_overheads_are_measured(tmp_path, capsys):
     from experiments.speed.overheads import main
 

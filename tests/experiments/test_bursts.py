@@ -123,7 +123,7 @@ def test_short_calls_are_repeated():
 
 def test_settling_is_over_when_bursts_teach_nothing():
     made = workload("wide", seed=2, dimensions=3)
-    target = EventFilter(made.schema)
+    target = EventFilter(made.schema, matcher="rtree")
     made.subscribe(target, 0, 50)
     arriving = bursts.bursts(made, 8)
     adaptive = bursts.Listener(target.controller)

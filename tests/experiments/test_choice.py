@@ -8,6 +8,7 @@ from experiments.speed import choice
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_it_is_held_against_each_fixed_one(tmp_path, capsys, monkeypatch):
     out, picture = tmp_path / "auto.json", tmp_path / "auto.png"
     monkeypatch.setattr(choice, "STREAMED", 0.01)

@@ -8,6 +8,7 @@ import pytest
 from experiments.contest import cell, picture, run, tables
 from experiments.contest.plan import ENTRANTS, FULL, QUICK, Case
 from experiments.errors import ResultError
+from lengths import each_once
 from rtfilter.matchers import MATCHERS
 from rtfilter.matchers.masks import MasksMatcher
 from rtfilter.matchers.naive import NaiveMatcher
@@ -38,10 +39,10 @@ def test_every_matcher_meets_every_workload_small_ones_first():
     assert len(QUICK.cases(ENTRANTS, 7)) <= 3 * len(MATCHERS)
 
 
-@pytest.mark.parametrize("name", MATCHERS)
-@pytest.mark.parametrize("workload", ["sparse", "strings"])
+@pytest.mark.parametrize(("workload", "name"), each_once(["sparse", "strings"], list(MATCHERS)))
+@pytest.mark.slow
 def test_every_matcher_is_measured_or_refuses(name, workload):
-    found = cell.measure(case(name, workload, 60))
+    found = cell.measure(case(name, workload, 60, ask_seconds=0.02))
     assert "failed" not in found
     if "refused" not in found and "gave_up" not in found:
         assert {"1", "50"} == found["us"].keys() == found["asked"].keys()
@@ -51,6 +52,7 @@ def test_every_matcher_is_measured_or_refuses(name, workload):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_cell_runs_in_a_process_of_its_own():
     found = cell.run(case("naive", subscriptions=50))
     assert found["unit"] == "constraints"

@@ -86,6 +86,7 @@ def test_settled_is_a_phase_without_its_first_quarter():
     assert np.flatnonzero(contest.settled(log)).tolist() == list(range(10, 40))
 
 
+@pytest.mark.slow
 def test_the_contest_has_a_row_for_every_entrant_and_a_table():
     log = made(120)
     rows = contest.measure(log, SECONDS) + contest.measure(log, UNITS)
@@ -113,6 +114,7 @@ def test_bandits_find_the_best_arm_and_follow_it(kind):
 
 
 @pytest.mark.parametrize("name", ["widening", "sizes", "paper"])
+@pytest.mark.slow
 def test_recording_a_case_runs_every_batch_by_every_plan(name):
     case = cases.CASES[name](1, 0.01)
     log = record.record(case, 1)

@@ -12,6 +12,8 @@ def rows():
     return [{"piece": name, **row} for name in NAMES for row in day.played(name, 5, 0.1, seed=2)]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_every_strategy_serves_the_same_all_day(rows):
     receipts = {name: day.total(rows, name, "receipts") for name in NAMES}
     assert len(set(receipts.values())) == 1
@@ -20,6 +22,8 @@ def test_every_strategy_serves_the_same_all_day(rows):
         assert [row["hour"] for row in rows if row["day"] == name] == list(range(len(DAY))) == list(range(24))
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_events_cost_what_the_strategies_cost(rows):
     published = sum(int(0.1 * hour.events) for hour in DAY)
     sent = {name: day.total(rows, name, "events") for name in NAMES}
@@ -33,6 +37,8 @@ def test_events_cost_what_the_strategies_cost(rows):
         assert day.total(rows, name, "cost") == pytest.approx(day.messages(rows, name) + day.MATCH * matched)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_network_that_chooses_changes_its_strategy(rows):
     assert day.total(rows, CHOSEN, "choosing") > 0
     assert len({row["in use"] for row in rows if row["day"] == CHOSEN}) > 1
@@ -54,6 +60,8 @@ def test_choosing_holds_if_it_costs_less_than_each_fixed_strategy():
         assert {claim.units.verdict for claim in day.claims(made(costs))} == {verdict}
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_it_has_a_table_and_a_picture(rows):
     told = day.text(rows)
     assert "0:00 profile forwarding" in told

@@ -194,6 +194,7 @@ def test_the_papers_world_would_hold_and_its_opposite_would_not():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_small_run_has_rows_tables_and_a_picture(tmp_path):
     sizes = forwarding.SIZES["ci"] | {"profiles": (100, 300), "events": 40, "brokers": (1, 4, 8)}
     run = Run("forwarding", forwarding.SETTINGS["own"], CI, 1, tmp_path / "rows.json", sizes=sizes)

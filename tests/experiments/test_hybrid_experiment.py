@@ -136,6 +136,7 @@ def test_the_papers_curves_would_hold_and_others_would_not():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_small_run_has_rows_tables_a_picture_and_no_difference_to_real_routing(tmp_path):
     sizes = hybrid.SIZES["ci"] | {"clusters": 4, "brokers": 3, "publishers": (2, 6), "runs": 2,
                                   "subscribers": (1, 3, 6, 12)}  # fmt: skip

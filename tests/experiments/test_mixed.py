@@ -20,7 +20,7 @@ def log(*rows):
 def small():
     made = workload("narrow", seed=3, dimensions=2)
     boxes = made.subscriptions(0, 60)
-    target = EventFilter(made.schema)
+    target = EventFilter(made.schema, matcher="rtree")
     target.subscribe_many(*boxes)
     return target, mixed.Changes(target, boxes, made)
 
@@ -125,6 +125,7 @@ def test_errors_of_threads_are_raised(small):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("matchers", [1, 2])
+@pytest.mark.long
 def test_a_run_keeps_rows_and_draws_a_picture(tmp_path, matchers):
     out, figure = tmp_path / "m.json", tmp_path / "p" / "m.png"
     arguments = ["--quick", "--boxes", "4000", "--seconds", "0.1", "--workloads", "narrow", "--load", "0.3"]

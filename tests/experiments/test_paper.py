@@ -38,6 +38,7 @@ from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, by_level, by_plan, work
 from experiments.peers.counting import Counting
 from experiments.response.bursts import label
+from lengths import long_but
 from rtfilter import EventFilter
 from rtfilter.adaptive import FixedPlan, LevelController, Plan, PlanController
 from rtfilter.index.tree import RStarTree
@@ -63,7 +64,15 @@ TINY = CI.divided(10)._replace(
 )
 
 
-@pytest.fixture(scope="module", params=SETTINGS)
+RUN = {
+    name: [one for one in ("paper", "modern", "transform") if one in report.settings(name)]
+    for name in WANG.modules
+}
+"""Experiments, and settings in which they are run."""
+QUICK = ("fig4a", "fig4b", "fig4c", "fig4d")
+
+
+@pytest.fixture(scope="module", params=long_but(SETTINGS, ["paper", "modern", "transform"]))
 def grown(request):
     setting = SETTINGS[request.param]
     index = growing(setting, 3)
@@ -94,7 +103,11 @@ def test_the_paper_s_trees_are_inserted_into_and_not_packed():
             assert np.array_equal(own, other)
 
 
-@pytest.mark.parametrize("grown", [n for n in SETTINGS if not SETTINGS[n].transformed], indirect=True)
+@pytest.mark.parametrize(
+    "grown",
+    long_but([n for n in SETTINGS if not SETTINGS[n].transformed], ["paper", "modern"]),
+    indirect=True,
+)
 def test_visits_are_those_of_the_search_itself(grown):
     _, index = grown
     tree, points = index.filter.tree, index.points(5, 60)
@@ -561,6 +574,7 @@ def test_all_calls_are_timed_alike_on_the_same_batches():
         assert warm == counted[-1]  # so that each counted call follows another plan
 
 
+@pytest.mark.slow
 def test_nothing_measured_is_dropped(tmp_path):
     run = runner.Run("times", SETTINGS["paper"], TINY, 1, tmp_path / "times-paper.json")
     times.measure(run)
@@ -658,10 +672,11 @@ def test_a_long_run_says_how_long_it_takes(tmp_path):
 @pytest.mark.parametrize(
     ("name", "setting"),
     [
-        (name, setting)
-        for name in WANG.modules
-        for setting in ("paper", "modern", "transform")
-        if setting in report.settings(name)
+        pytest.param(
+            name, setting, marks=[] if name in QUICK and at % len(settings) == place else pytest.mark.long
+        )
+        for at, (name, settings) in enumerate(RUN.items())
+        for place, setting in enumerate(settings)
     ],
 )
 def test_every_experiment_runs_is_drawn_and_continued(name, setting, tmp_path, monkeypatch, capsys):
@@ -701,6 +716,7 @@ def pages(measured):
     return page.first_page(found, "paper", READING.read_text()), page.details(found, "paper")
 
 
+@pytest.mark.slow
 def test_the_first_page_is_one_page(pages):
     first, _ = pages
     words = [word for word in first.split() if any(sign.isalnum() for sign in word)]
@@ -709,6 +725,7 @@ def test_the_first_page_is_one_page(pages):
         assert f"1. {claim[0].upper()}{claim[1:]}: [{name}](paper/{name}-paper.png)." in first
 
 
+@pytest.mark.slow
 def test_the_first_page_has_a_slot_for_generators(measured, monkeypatch):
     monkeypatch.setattr(page, "brief", lambda rows: "a table of generators")
     found = report.results(measured)
@@ -718,6 +735,7 @@ def test_the_first_page_has_a_slot_for_generators(measured, monkeypatch):
 
 
 @pytest.mark.parametrize("setting", ["paper", "modern"])
+@pytest.mark.slow
 def test_intervals_of_results_are_possible(measured, setting):
     rows = json.loads((measured / f"fig4b-{setting}.json").read_text())["rows"]
     found = [timing.compared(row, which) for row in fig4b.of(rows, "seconds") for which in ("judged", "best")]
@@ -729,6 +747,7 @@ def test_intervals_of_results_are_possible(measured, setting):
     assert all(low >= 0 and high <= 1 for row in found for _, low, high in [row["share"]])
 
 
+@pytest.mark.slow
 def test_best_plans_are_drawn_in_three_orders(measured):
     for name in ("times", "fig4b", "fig4c", "fig4d"):
         rows = json.loads((measured / f"{name}-paper.json").read_text())["rows"]
@@ -738,6 +757,7 @@ def test_best_plans_are_drawn_in_three_orders(measured):
         assert "longest first" in labels, name
 
 
+@pytest.mark.slow
 def test_tables_fit_100_columns(pages):
     for text in pages:
         for block in text.split("```text\n")[1:]:
@@ -745,6 +765,7 @@ def test_tables_fit_100_columns(pages):
                 assert len(line) <= 100, line
 
 
+@pytest.mark.slow
 def test_all_numbers_of_the_pages_come_from_the_rows(pages):
     assert not re.search(r"\d %(?! intervals)", READING.read_text())
     assert "in the paper's own unit" not in "".join(pages)
@@ -760,6 +781,7 @@ def test_ten_claims_are_claims():
 
 
 @pytest.mark.parametrize("name", ["times", "fig4a", "fig4c"])
+@pytest.mark.slow
 def test_figures_by_level_mark_the_paper_s_range(measured, name):
     rows = json.loads((measured / f"{name}-paper.json").read_text())["rows"]
     figure = report.experiment(name).draw(rows, "title")
@@ -857,6 +879,7 @@ def test_arguments_are_checked_before_anything_is_measured(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_paper_s_claims_hold_in_work_units_on_small_indexes():
     setting = SETTINGS["paper"]
     index = growing(setting, 1)

@@ -50,6 +50,7 @@ def test_an_interrupted_run_says_how_to_go_on(monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_ends_a_real_run_with_one_line(tmp_path):
     # Children of a background shell ignore SIGINT; this one must not.
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -65,7 +66,7 @@ def test_ctrl_c_ends_a_real_run_with_one_line(tmp_path):
     child.stdout.readline()  # the machine: it has begun
     time.sleep(1)
     child.send_signal(signal.SIGINT)
-    _, said = child.communicate(timeout=60)
+    _, said = child.communicate(timeout=300)
     assert child.returncode == 130
     assert said == f"times: interrupted; python -m experiments {' '.join(arguments)} goes on from here\n"
 

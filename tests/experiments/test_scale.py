@@ -72,6 +72,7 @@ def test_waiting_for_quiet_ends():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_quick_runs_keep_their_rows_and_leave_nothing_behind(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(scale.tempfile, "tempdir", None)

@@ -317,6 +317,7 @@ def test_a_missing_program_is_said_and_left_out(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_short_run_has_a_row_for_each_step(tmp_path, capsys, monkeypatch):
     small = TINY._replace(lines=(100,), arrow=(100,))
     monkeypatch.setattr(run, "QUICK", small)

@@ -82,11 +82,13 @@ def test_a_case_has_a_row_for_each_batch_size(peer):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_case_runs_in_a_process_of_its_own():
     rows = trial.run(case("rtfilter", workload="sided", side=0.5, dimensions=2))
     assert [(r["batch"], r["side"]) for r in rows] == [(1, 0.5), (50, 0.5)]
 
 
+@pytest.mark.slow
 def test_what_a_peer_cannot_do_is_skipped_with_its_reason():
     assert trial.run(case("boostree", dimensions=5)) == [
         {"peer": "boostree", "workload": "narrow", "subscriptions": 300, "dimensions": 5, "side": None}
@@ -101,6 +103,7 @@ def test_what_takes_too_long_is_skipped_but_never_ours():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_crash_is_a_reason():
     assert "failed with exit code 1: KeyError" in trial.run(case("nothing"))[0]["skipped"]
 
@@ -172,6 +175,7 @@ def test_names_at_lines_do_not_lie_over_each_other(heights):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_whole_run(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(survey, "QUICK", SMALL._replace(varied=("narrow",), workloads=("geo",)))
     monkeypatch.setattr(trial, "run", trial.measure)  # in this process: a fresh one takes a second each

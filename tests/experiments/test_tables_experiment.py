@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from experiments.forwarding import tables
+from lengths import long_but
 
 
-@pytest.mark.parametrize("share", [0.01, 0.3, 1.0])
+@pytest.mark.parametrize("share", long_but([0.01, 0.3, 1.0], [0.3]))
+@pytest.mark.slow
 def test_conditions_match_that_share_of_events(share):
     rng = np.random.default_rng(0)
     one, _ = tables.made(tables.boxes(1000, share, rng), connections=1000)

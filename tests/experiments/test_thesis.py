@@ -139,6 +139,8 @@ def measured(tmp_path_factory):
     return folder, rows, written
 
 
+@pytest.mark.long
+@pytest.mark.slow
 def test_the_page_has_every_claim_with_its_command(measured):
     folder, _, written = measured
     assert written == [folder / NOVAK.page]
@@ -152,6 +154,8 @@ def test_the_page_has_every_claim_with_its_command(measured):
         assert max(map(len, block.partition("```")[0].splitlines())) <= 100
 
 
+@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_is_continued(measured, monkeypatch, capsys):
     folder, rows, _ = measured
     kept = json.loads((folder / "thesis-less-than.json").read_text())

@@ -11,8 +11,9 @@ from contextlib import suppress
 import pytest
 
 import forks
+from lengths import long_but
 
-BOTH = pytest.mark.parametrize("start", [forks.new, forks.python])
+BOTH = pytest.mark.parametrize("start", long_but([forks.new, forks.python], [forks.python]))
 TOLD = """
 import json, os, signal, sys, threading
 told = {
@@ -64,7 +65,7 @@ def test_it_is_given_what_a_new_one_is_given(program, tmp_path):
             one.stdin.write("heard")
             one.stdin.close()
             told, said = one.stdout.read(), one.stderr.read()
-            assert one.wait(20) == one.returncode == one.poll() == 3
+            assert one.wait(120) == one.returncode == one.poll() == 3
         assert said == "said\n"
         found.append(json.loads(told) | {"files": len(json.loads(told)["files"])})
     assert found[0] == found[1]
@@ -74,7 +75,7 @@ def test_it_is_given_what_a_new_one_is_given(program, tmp_path):
 
 @pytest.mark.slow
 @BOTH
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", long_but([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], [signal.SIGINT]))
 def test_it_takes_signals(start, number, program):
     if number == signal.SIGINT and signal.getsignal(number) == signal.SIG_IGN:
         pytest.skip("whoever runs this ignores interrupts")
@@ -84,7 +85,7 @@ def test_it_takes_signals(start, number, program):
         with pytest.raises(subprocess.TimeoutExpired):
             one.wait(0.01)
         one.send_signal(number)
-        assert one.wait(20) == (0 if number == signal.SIGINT else -number)
+        assert one.wait(120) == (0 if number == signal.SIGINT else -number)
         assert one.stdout.read() == ("interrupted\n" if number == signal.SIGINT else "")
         one.kill()  # is no error
 
@@ -96,7 +97,7 @@ import random
 from numpy import random as other
 print(random.random(), other.random(), other.default_rng().random())
 """
-    said = [started(forks.python, program(text)).communicate(timeout=20)[0].split() for _ in range(2)]
+    said = [started(forks.python, program(text)).communicate(timeout=120)[0].split() for _ in range(2)]
     assert not set(said[0]) & set(said[1])
     assert len(said[0]) == 3
 
@@ -113,13 +114,13 @@ def test_one_that_nobody_waits_for_ends_nothing(program):
         while True:
             os.kill(pid, 0)
             time.sleep(0.01)
-    assert started(forks.python, "-m", "rtfilter", "--version").communicate(timeout=20)[0]
+    assert started(forks.python, "-m", "rtfilter", "--version").communicate(timeout=120)[0]
 
 
 @pytest.mark.slow
 def test_an_error_is_told_as_by_a_new_one(program):
     one = started(forks.python, program("def f():\n    1 / 0\nf()"))
-    out, said = one.communicate(timeout=20)
+    out, said = one.communicate(timeout=120)
     assert (out, one.returncode) == ("", 1)
     assert re.search(r'program.py", line 2, in f\n.*\nZeroDivisionError: division by zero\n$', said, re.S)
 
@@ -131,13 +132,13 @@ import sys
 from rtfilter.index.kernels import counts
 print(counts.loads > 0, {"uvicorn", "rtfilter.overlay.running.broker_process"} <= sys.modules.keys())
 """
-    assert started(forks.python, program(text)).communicate(timeout=20)[0] == "True True\n"
+    assert started(forks.python, program(text)).communicate(timeout=120)[0] == "True True\n"
 
 
 @pytest.mark.slow
 def test_a_module_is_run_as_by_a_new_one():
     said = [
-        started(start, "-m", "rtfilter", "--version").communicate(timeout=20)
+        started(start, "-m", "rtfilter", "--version").communicate(timeout=120)
         for start in (forks.new, forks.python)
     ]
     assert said[0] == said[1]
@@ -146,7 +147,14 @@ def test_a_module_is_run_as_by_a_new_one():
 
 @pytest.mark.slow
 @BOTH
-@pytest.mark.parametrize(("end", "code"), [("3", 3), ("None", 0), ("'why'", 1)])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        pytest.param("3", 3, marks=pytest.mark.long),
+        pytest.param("None", 0, marks=pytest.mark.long),
+        ("'why'", 1),
+    ],
+)
 def test_it_ends_as_a_new_one(start, end, code, program):
     """Threads are waited for, what is to be done at exit is done, and what was written is there."""
     text = f"""
@@ -159,7 +167,7 @@ atexit.register(print, "exit")
 sys.exit({end})
 """
     one = started(start, program(text))
-    assert one.communicate(timeout=20) == ("thread\nexit\n", "why\n" if code == 1 else "")
+    assert one.communicate(timeout=120) == ("thread\nexit\n", "why\n" if code == 1 else "")
     assert one.returncode == code
 
 
@@ -179,14 +187,16 @@ def test_a_program_that_starts_python_starts_forks(program, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", long_but([signal.SIGTERM, signal.SIGINT, signal.SIGKILL], [signal.SIGKILL])
+)
 def test_who_ends_such_a_program_ends_the_fork(number, program, tmp_path):
     text = WAITS.replace('"there"', '__import__("os").getpid()')
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([forks.executable(tmp_path), program(text)], **pipes) as one:
         pid = int(one.stdout.readline())
         one.send_signal(number)
-        assert one.wait(20) == (0 if number == signal.SIGINT else -number)
+        assert one.wait(120) == (0 if number == signal.SIGINT else -number)
         with suppress(ProcessLookupError):
             while True:
                 os.kill(pid, 0)

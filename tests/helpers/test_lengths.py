@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from lengths import SHARE, long_but, shorten
+from lengths import SHARE, each_once, long_but, shorten
 
 
 def test_fewer_examples_are_tried_and_always_the_same():
@@ -48,3 +48,9 @@ def test_values_that_are_not_short_are_marked():
     made = long_but(["a", "b"], {"a"})
     assert made[0] == "a"
     assert [mark.name for mark in made[1].marks] == ["long"]
+
+
+def test_each_value_of_two_lists_is_in_a_short_pair():
+    made = each_once(["a", "b", "c"], [1, 2])
+    assert len(made) == 6
+    assert [one.values for one in made if not one.marks] == [("a", 1), ("b", 2), ("c", 1)]

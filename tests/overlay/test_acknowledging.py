@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lengths import each_once
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_moving import Changing
 from overlay.test_routes import TOLD, some_condition
@@ -115,8 +116,7 @@ class Publishers(Network):
         self.run()
 
 
-@pytest.mark.parametrize("told", TOLD)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "told"), each_once(list(STRATEGIES), list(TOLD)))
 @given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
 @settings(max_examples=10, deadline=None)
 def test_what_was_acknowledged_has_reached_everyone(

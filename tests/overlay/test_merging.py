@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_suppressing import about
 from rtfilter.overlay.merging import MergingTold
@@ -79,6 +80,7 @@ def test_what_another_one_replaces_goes_without_a_word() -> None:
     assert (link.suppressed, link.merged, list(link.sent())) == (0, 0, [])
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32), slack=st.sampled_from((0.0, 0.1, 0.4, 0.9)))
 @settings(max_examples=25, deadline=None)
 def test_all_are_covered_and_little_is_empty(seed: int, slack: float) -> None:
@@ -114,7 +116,8 @@ def test_all_are_covered_and_little_is_empty(seed: int, slack: float) -> None:
         assert for_nobody / len(events) <= slack + 0.1
 
 
-@pytest.mark.parametrize("strategy", ["profile_forwarding", "hybrid", "rendezvous"])
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", long_but(["profile_forwarding", "hybrid", "rendezvous"], ["hybrid"]))
 def test_merging_takes_smaller_tables_for_more_messages(strategy: str) -> None:
     rng = random.Random(2)
     tree = Tree.random(rng, 8)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lengths import each_once
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_hybrid import TO_S2, entries, publish, the_example
 from overlay.test_routes import Model, some_condition
@@ -83,8 +84,7 @@ class Changing:
                 self.join(cluster)
 
 
-@pytest.mark.parametrize("covering", [False, True])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "covering"), each_once(list(STRATEGIES), [False, True]))
 @given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
 @settings(max_examples=15, deadline=None)
 def test_after_changes_all_is_as_in_a_network_built_anew(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lengths import each_once
 from overlay.networks import TYPES, Network, Tree
 from rtfilter import EventFilter
 from rtfilter.overlay.names import EventId, SubscriptionId
@@ -87,8 +88,7 @@ class Model:
         assert received == {name: sorted(ids) for name, ids in self.expected.items()}
 
 
-@pytest.mark.parametrize("told", TOLD)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "told"), each_once(list(STRATEGIES), list(TOLD)))
 @given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
 @settings(max_examples=15, deadline=None)
 def test_each_event_reaches_whom_it_matches_exactly_once(

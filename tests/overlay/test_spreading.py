@@ -8,12 +8,13 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Replica, Subscriptions
 from rtfilter.overlay.sending import Send
 
-LONGEST = 20_000
+LONGEST, MANY = 20_000, 12
 
 
 class Counting(Network):
@@ -30,13 +31,13 @@ class Counting(Network):
         super().take(broker, sends)
 
 
-@pytest.mark.parametrize("length", [0, 1000, 6000])
+@pytest.mark.parametrize("length", long_but([0, 1000, 6000], [0, 1000]))
 def test_many_or_long_conditions_go_in_messages_that_a_neighbour_takes(length: int) -> None:
     """Else it would end the link, which would be made anew, and tell them again, for ever."""
     make = partial(Router, incarnation=1, types=TYPES, strategy="profile_forwarding", longest=LONGEST)
     tree = Tree({"a": "", "b": "a"}, {"a": ("a1", "a2")})
     network = Counting(tree, make=make)
-    for number in range(30):
+    for number in range(MANY):
         excluded = ", ".join(str(one) for one in range(10_000, 10_000 + length // 3))
         network.subscribe("a1/s", "trade", f"x > {number}" + (f" AND y IN ({excluded})" if length else ""))
     network.run()
@@ -47,8 +48,8 @@ def test_many_or_long_conditions_go_in_messages_that_a_neighbour_takes(length: i
     for broker in ("a2", "b"):
         network.routers[broker] = make(broker)
     network.settle()
-    assert len(network.tables()["b"]) == 30
-    assert len(network.routers["a2"].replica) == 30
+    assert len(network.tables()["b"]) == MANY
+    assert len(network.routers["a2"].replica) == MANY
     assert all(len(msgspec.msgpack.encode(one)) <= LONGEST for one in network.sent)
     for name, kind in (("subscriptions", Subscriptions), ("entries", Replica)):
         told = [one for one in network.sent if isinstance(one, kind) and getattr(one, name)]

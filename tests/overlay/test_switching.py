@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_routes import Model
 from rtfilter.overlay.choosing import Load, choose, costs
@@ -20,6 +21,7 @@ def root_of(network: Network) -> Router:
     return network.routers[network.tree.members[network.tree.root][0]]
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32),
     most_members=st.sampled_from((1, 3)),
@@ -85,7 +87,7 @@ def test_the_next_root_ends_what_the_former_one_began() -> None:
     assert all(len(router.table) == 1 for router in network.routers.values())
 
 
-@pytest.mark.parametrize("arrived", [0, 4, 8, 12, 16, 100])
+@pytest.mark.parametrize("arrived", long_but([0, 4, 8, 12, 16, 100], [4, 12, 100]))
 @pytest.mark.parametrize("name", ["event_forwarding", "profile_forwarding", "rendezvous"])
 def test_a_root_that_is_started_again_at_once_goes_on_where_it_was(name: str, arrived: int) -> None:
     """Nobody has taken its place; by the strategy it was started with it would lose what it acknowledges."""

@@ -28,14 +28,16 @@ def tool(name):
 
 
 def run(*command):
-    return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_the_containerfile_has_no_complaints():
     found = run(tool("hadolint"), str(DEPLOY / "Containerfile"))
     assert found.returncode == 0, found.stdout + found.stderr
 
 
+@pytest.mark.slow
 def test_the_service_in_the_compose_file_has_no_complaints_but_of_its_network_and_that_it_is_built_here():
     command = [tool("compose-lint"), "check", "--no-env", "--format", "json", "grafana/compose.yaml"]
     found = json.loads(run(*command).stdout)["findings"]
@@ -44,6 +46,7 @@ def test_the_service_in_the_compose_file_has_no_complaints_but_of_its_network_an
     assert {one["rule_id"] for one in found if one["severity"] in ("high", "critical")} == {"CL-0008"}
 
 
+@pytest.mark.slow
 def test_systemd_takes_the_unit(tmp_path):
     made = tmp_path / UNIT.name
     made.write_text(UNIT.read_text().replace("/opt/rtfilter/bin/rtfilter", "/bin/true"))
@@ -51,6 +54,7 @@ def test_systemd_takes_the_unit(tmp_path):
     assert (found.returncode, found.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_the_unit_shuts_the_server_in():
     given = ["security", "--offline=true", f"--threshold={EXPOSURE}", "--no-pager", str(UNIT)]
     found = run(tool("systemd-analyze"), *given)

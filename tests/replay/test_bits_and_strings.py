@@ -21,6 +21,7 @@ def test_rows_do_not_depend_on_how_the_sequence_is_cut(name):
 
 
 @pytest.mark.parametrize(("name", "least", "most"), [("bits", 0.5, 10), ("strings", 5, 200)])
+@pytest.mark.slow
 def test_subscriptions_are_read_and_matched(name, least, most):
     made = workload(name)
     filter = EventFilter(made.schema)

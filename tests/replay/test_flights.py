@@ -90,22 +90,24 @@ def test_subscriptions_do_not_depend_on_how_the_sequence_is_cut(made):
 @pytest.mark.parametrize(
     ("pattern", "condition", "mask"),
     [
-        (
+        pytest.param(
             {"origin": ["JFK"], "dest": ["LAX"], "dep_delay": [{"numeric": [">", 45]}]},
             "origin = 'JFK' AND dest = 'LAX' AND dep_delay > 45",
             lambda d: (d.origin == "JFK") & (d.dest == "LAX") & (d.dep_delay > 45),
+            marks=pytest.mark.long,
         ),
         (
             {"tailnum": [{"prefix": "N3"}], "dep_time": [{"exists": False}]},
             "tailnum LIKE 'N3%' AND dep_time IS NULL",
             lambda d: d.tailnum.str.startswith("N3", na=False) & d.dep_time.isna(),
         ),
-        (
+        pytest.param(
             {"dest": ["BOS", "DCA", "ORD"], "sched_dep": [{"numeric": [">=", "2013-02-08T00:00:00Z"]}]},
             "dest IN ('BOS', 'DCA', 'ORD') AND sched_dep >= '2013-02-08T00:00:00Z'",
             lambda d: (
                 d.dest.isin(["BOS", "DCA", "ORD"]) & (d.sched_dep >= pd.Timestamp("2013-02-08", tz="UTC"))
             ),
+            marks=pytest.mark.long,
         ),
         (
             {"$or": [{"wind_gust": [{"numeric": [">=", 40]}]}, {"visib": [{"numeric": ["<", 1]}]}]},
@@ -114,6 +116,7 @@ def test_subscriptions_do_not_depend_on_how_the_sequence_is_cut(made):
         ),
     ],
 )
+@pytest.mark.slow
 def test_filter_agrees_with_pandas_on_the_whole_year(data, pattern, condition, mask):
     target = EventFilter(flights.SCHEMA)
     target.subscribe_many([pattern, condition])

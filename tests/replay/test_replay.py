@@ -87,10 +87,11 @@ def test_a_wrong_answer_stops_the_replay(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["wide", "flights"])
+@pytest.mark.slow
 def test_the_peer_holds_the_same_boxes(name):
     """rtree finds the same, on boxes in 12 dimensions and on real predicates, also after changes."""
     source = workload(name, 1)
-    filter = EventFilter(source.schema)
+    filter = EventFilter(source.schema, matcher="rtree")
     ids = source.subscribe(filter, 0, 1500)
     peer = RtreePeer(filter)
     events = filter.schema.read(source.events(1000, 60))

@@ -25,7 +25,7 @@ once, late = run._run, set()
 run._run = timed
 own = workload("wide", 1)
 settings = Settings(20_000, 12, (2, 300), insert=10, delete=10)  # of a tree with two levels
-replay(own, settings, contenders(), EventFilter(own.schema))
+replay(own, settings, contenders(), EventFilter(own.schema, matcher="rtree"))
 print(sorted(late))
 """
 

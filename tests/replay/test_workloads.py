@@ -241,6 +241,7 @@ def test_unusable_requests_say_what_to_do():
         workload("wide").events(-1, 5)
 
 
+@pytest.mark.slow
 def test_importing_workloads_loads_none_of_the_optional_packages():
     code = "import sys, rtfilter.replay.workloads as w; w.workload('wide'); print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,6 +8,7 @@ import sys
 import types
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import UUID
 
 import numpy as np
@@ -23,50 +24,57 @@ from rtfilter.spark.blocks import Layout
 from rtfilter.spark.frames import dealt
 from rtfilter.spark.sessions import require_java
 from spark_cases import expected, frame, pairs
+from spark_tasks import matched_here
 
 
-@pytest.mark.parametrize("partitions", [None, 1, 3], ids=str)
-def test_pairs_are_those_of_the_filter(spark, alerts, rows, partitions):
-    result = match_frame(frame(spark, rows), alerts, partitions=partitions)
+@pytest.mark.parametrize(
+    ("saved", "partitions"), [(True, None), pytest.param(False, 1, marks=pytest.mark.long), (False, 3)]
+)
+def test_pairs_are_those_of_the_filter(spark, alerts, rows, tmp_path, saved, partitions):
+    if saved:
+        alerts.save(tmp_path / "index")
+    result = match_frame(frame(spark, rows), tmp_path / "index" if saved else alerts, partitions=partitions)
     assert result.columns == ["id", "subscription"]
     assert pairs(result) == expected(alerts, rows)
     assert result.rdd.getNumPartitions() == (partitions or 2)
 
 
-def test_a_saved_index_gives_the_same_pairs(spark, alerts, rows, tmp_path):
-    alerts.save(tmp_path / "index")
-    assert pairs(match_frame(frame(spark, rows), tmp_path / "index")) == expected(alerts, rows)
-
-
+@pytest.mark.long
 @pytest.mark.parametrize("events", [0, 1, 7])
 def test_more_partitions_than_events(spark, alerts, rows, events):
     result = match_frame(frame(spark, rows[:events]), alerts, partitions=9)
     assert pairs(result) == expected(alerts, rows[:events])
 
 
-def test_an_empty_index_matches_nothing(spark, rows):
-    assert pairs(match_frame(frame(spark, rows), EventFilter(Schema({"price": float})))) == []
-
-
 def test_what_the_filter_is_at_the_call_counts(spark, rows):
     filter = EventFilter(Schema({"price": float}))
+    empty = match_frame(frame(spark, rows), filter)
     filter.subscribe("price >= 50")
     before = match_frame(frame(spark, rows), filter)
     old = expected(filter, rows)
     filter.subscribe("price < 50")
+    assert pairs(empty) == []
     assert pairs(before) == old
     assert pairs(match_frame(frame(spark, rows), filter)) == expected(filter, rows)
 
 
-@pytest.mark.parametrize("partitions", [None, 3], ids=str)
-def test_ids_that_are_no_integers_are_text(spark, rows, partitions):
-    for made in ("rule-{}".format, lambda number: UUID(int=number)):
-        filter = EventFilter(Schema({"price": float}))
-        filter.subscribe_many(["price >= 50", "price < 60", "price > 0"], ids=[made(n) for n in range(3)])
-        result = match_frame(frame(spark, rows), filter, partitions=partitions)
-        assert dict(result.dtypes)["subscription"] == "string"
-        wanted = sorted((row["id"], str(id)) for row in rows for id in filter.match(row))
-        assert pairs(result) == wanted
+@pytest.mark.parametrize(
+    ("made", "partitions"),
+    [
+        pytest.param("rule-{}".format, 3, marks=pytest.mark.long),
+        (lambda number: UUID(int=number), None),
+        pytest.param("rule-{}".format, None, marks=pytest.mark.long),
+        pytest.param(lambda number: UUID(int=number), 3, marks=pytest.mark.long),
+    ],
+    ids=["text", "UUIDs", "text where it is", "UUIDs dealt out"],
+)
+def test_ids_that_are_no_integers_are_text(spark, rows, made, partitions):
+    filter = EventFilter(Schema({"price": float}))
+    filter.subscribe_many(["price >= 50", "price < 60", "price > 0"], ids=[made(n) for n in range(3)])
+    result = match_frame(frame(spark, rows), filter, partitions=partitions)
+    assert dict(result.dtypes)["subscription"] == "string"
+    wanted = sorted((row["id"], str(id)) for row in rows for id in filter.match(row))
+    assert pairs(result) == wanted
 
 
 def test_deadlines_are_held_against_the_moment_of_the_call(spark, rows):
@@ -120,13 +128,15 @@ def test_events_of_all_types(spark):
     assert pairs(match_frame(events, filter)) == [(1, 0), (1, 2), (2, 1), (2, 3), (2, 4)]
 
 
-def test_rows_that_were_shuffled_are_dealt_in_an_order_of_their_own(spark, rows, tmp_path):
+def test_rows_that_were_shuffled_are_dealt_in_an_order_of_their_own(spark, rows, tmp_path, compiled):
     def carried(events, names):
         return Layout.of(events, names, "id").carried(events)
 
     shuffled = carried(frame(spark, rows, 2), ["price", "id", "at"])
-    for part in shuffled.rdd.glom().collect():
-        keys = [((price is not None, price or 0), id) for price, id, _ in part]
+    parts = {0: [], 1: []}
+    for part, price, id in shuffled.select(sf.spark_partition_id(), "c0", "c1").collect():
+        parts[part].append(((price is not None, price or 0), id))
+    for keys in parts.values():
         assert len(keys) > 50
         assert keys == sorted(keys)
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
@@ -137,6 +147,14 @@ def test_rows_that_were_shuffled_are_dealt_in_an_order_of_their_own(spark, rows,
         assert "Sort " in carried(plan, ["price", "id"])._jdf.queryExecution().executedPlan().toString()
     read = carried(spark.read.parquet(str(tmp_path / "rows.parquet")), ["price", "id"])
     assert "Sort" not in read._jdf.queryExecution().executedPlan().toString()
+
+
+@pytest.fixture
+def compiled(spark):
+    """Spark compiles its plans, as it does by itself, and shows them so."""
+    spark.conf.set("spark.sql.codegen.wholeStage", True)
+    yield
+    spark.conf.set("spark.sql.codegen.wholeStage", False)
 
 
 def skewed():
@@ -150,21 +168,27 @@ def skewed():
     return filter, np.concatenate([rng.random((500, 3)) * 0.1, rng.random((1000, 3))])
 
 
-def test_partitions_have_the_same_work_and_do_the_least_first(spark):
+def test_partitions_have_the_same_work_and_do_the_least_first(tmp_path):
     filter, points = skewed()
+    filter.save(tmp_path / "index")
     workload = filter.workload(points)
     contiguous = workload.reshape(3, -1).sum(axis=1)
     assert contiguous.max() > 1.5 * contiguous.mean()
-    events = spark.createDataFrame([(i, *map(float, p)) for i, p in enumerate(points)], ["id", *"xyz"])
-    result = match_frame(events.coalesce(2), filter, partitions=3, details=True)
-    found = result.withColumn("part", sf.spark_partition_id()).toPandas()
-    events = found.drop_duplicates("id")
-    assert dict(zip(events.id, events.workload, strict=True)) == dict(enumerate(workload.tolist()))
-    work = events.groupby("part").workload.sum()
+    events = pa.table({"id": range(len(points)), **{name: points[:, k] for k, name in enumerate("xyz")}})
+    parts = matched_here(tmp_path / "index", [events[:700], events[700:]], 3)
+    found = pa.concat_tables(parts)
+    assert sorted(zip(found["id"].to_pylist(), found["subscription"].to_pylist(), strict=True)) == sorted(
+        map(tuple, filter.match_batch(points).pairs().T.tolist())
+    )
+    assert set(zip(found["id"].to_pylist(), found["workload"].to_pylist(), strict=True)) == set(
+        enumerate(workload.tolist())
+    )
+    work = np.array([workload[np.unique(part["id"])].sum() for part in parts])
     assert work.max() <= 1.15 * work.mean()
-    for _, part in found.groupby("part"):
-        order = list(zip(part.workload, part.offset, strict=True))
+    for part in parts:
+        order = list(zip(part["workload"].to_pylist(), part["offset"].to_pylist(), strict=True))
         assert order == sorted(order)
+    assert sum(map(len, matched_here(tmp_path / "index", [events[:1]], 9))) == filter.count(points[:1]).sum()
 
 
 def test_dealing_evens_out_from_batch_to_batch():
@@ -212,15 +236,18 @@ def files(alerts, rows, tmp_path, monkeypatch):
     table = pa.Table.from_pylist(rows)
     pq.write_table(table, "events.parquet")
     Path("events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    pq.write_table(table.rename_columns(["name", *table.column_names[1:]]), "named.parquet")
+    named = table.rename_columns(["name", *table.column_names[1:]])
+    pq.write_table(named, "named.parquet")
+    Path("named.jsonl").write_text("".join(json.dumps(row) + "\n" for row in named.to_pylist()))
 
 
 @pytest.mark.parametrize(
     ("source", "options"),
     [
-        ("events.parquet", []),
-        ("events.jsonl", ["--partitions", "3"]),
-        ("named.parquet", ["--id", "name", "--details"]),
+        pytest.param("events.parquet", [], marks=pytest.mark.long),
+        pytest.param("events.jsonl", ["--partitions", "3"], marks=pytest.mark.long),
+        pytest.param("named.parquet", ["--id", "name", "--details"], marks=pytest.mark.long),
+        ("named.jsonl", ["--id", "name", "--partitions", "3", "--details"]),
     ],
 )
 def test_the_command_writes_all_matches(spark, files, alerts, rows, source, options, capsys):
@@ -297,7 +324,10 @@ def test_a_missing_or_old_spark_is_named(version, message, monkeypatch):
         importlib.import_module("rtfilter.spark")
 
 
-# Leases
+# Leases, for which no machine of Java is needed
+
+LOCAL = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]"))
+"""All that leases ask of a session."""
 
 
 def homes(tmp_path):
@@ -306,16 +336,16 @@ def homes(tmp_path):
     return [path.name for path in own.iterdir() if path.is_dir()]
 
 
-def test_a_lease_holds_nothing_of_the_index(spark, alerts):
-    lease = leases.lend(spark, alerts)
+def test_a_lease_holds_nothing_of_the_index(alerts):
+    lease = leases.lend(LOCAL, alerts)
     assert len(lease.manifest) < 20_000
-    assert leases.lend(spark, alerts) == lease
+    assert leases.lend(LOCAL, alerts) == lease
     assert lease.open() is lease.open()
 
 
-def test_files_that_spark_sent_are_put_together_once(spark, alerts, rows, tmp_path, monkeypatch):
+def test_files_that_spark_sent_are_put_together_once(alerts, rows, tmp_path, monkeypatch):
     alerts.save(tmp_path / "index")
-    lease = leases.lend(spark, tmp_path / "index")
+    lease = leases.lend(LOCAL, tmp_path / "index")
     shutil.copytree(tmp_path / "index", tmp_path / "sent")
     shutil.rmtree(tmp_path / "index")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -329,9 +359,9 @@ def test_files_that_spark_sent_are_put_together_once(spark, alerts, rows, tmp_pa
 
 
 @pytest.mark.parametrize("lost", ["manifest.json", "a file"])
-def test_what_a_cleaner_left_is_put_together_again(spark, alerts, tmp_path, monkeypatch, lost):
+def test_what_a_cleaner_left_is_put_together_again(alerts, tmp_path, monkeypatch, lost):
     alerts.save(tmp_path / "sent")
-    lease = leases.lend(spark, tmp_path / "sent")
+    lease = leases.lend(LOCAL, tmp_path / "sent")
     lease = leases.Lease(str(tmp_path / "elsewhere"), lease.manifest)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("pyspark.SparkFiles.get", lambda name: str(tmp_path / "sent" / name))
@@ -356,11 +386,23 @@ def test_a_directory_that_others_can_write_to_is_refused(tmp_path, monkeypatch, 
         leases._own_directory()
 
 
-def test_an_index_that_is_gone_or_another_is_named(spark, alerts, tmp_path, monkeypatch):
+def test_an_index_that_is_gone_or_another_is_named(alerts, tmp_path, monkeypatch):
     alerts.save(tmp_path / "index")
-    lease = leases.lend(spark, tmp_path / "index")
+    lease = leases.lend(LOCAL, tmp_path / "index")
     alerts.save(tmp_path / "index")  # the same content, but the files that the lease names are gone
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(SnapshotError, match="is not what it was when match_frame was called"):
         lease.open()
     assert homes(tmp_path) == []
+
+
+def test_a_cluster_is_sent_the_files_of_an_index_once(alerts, tmp_path):
+    alerts.save(tmp_path / "index")
+    sent = []
+    context = SimpleNamespace(master="spark://there:7077", listFiles=sent, addFile=sent.append)
+    for _ in range(2):
+        leases.lend(SimpleNamespace(sparkContext=context), tmp_path / "index")
+    names = sorted(os.path.basename(file) for file in sent)
+    assert names == sorted(file.name for file in (tmp_path / "index").glob("*.bin"))
+    shutil.rmtree(tmp_path / "index")
+    assert all(os.path.exists(file) for file in sent)

@@ -5,12 +5,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import spark_cases
 from experiments.spark.cluster import cluster
 from rtfilter import EventFilter, Schema
 
-pytestmark = spark_cases.marks
+pytestmark = [*spark_cases.marks, pytest.mark.long]
 
 
 def test_a_killed_executor_loses_nothing_and_the_index_is_sent_once(tmp_path):
@@ -21,7 +22,7 @@ def test_a_killed_executor_loses_nothing_and_the_index_is_sent_once(tmp_path):
     with cluster(tmp_path / "cluster") as (url, environment):
         driver = [sys.executable, Path(__file__).parents[1] / "cluster_driver.py", url, tmp_path / "index"]
         run = subprocess.run(
-            driver, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
+            driver, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=900
         )
     expected = [*["killed True pairs True"] * 2, "homes 1"]
     assert run.stdout.splitlines()[-3:] == expected, run.stderr[-8000:]

@@ -48,6 +48,19 @@ def test_large_integers_in_bounds_are_exact():
     assert highs[2].tolist() == [float("inf"), 5.0]
 
 
+def test_labels_that_cannot_be_kept_are_named():
+    for label, value, reason in (
+        ("ttl", 0.0, "ttl: a time to live is finite and above 0"),
+        ("metadata", "x", "metadata: "),
+        ("metadata", "[1]", "metadata: metadata is a dict"),
+    ):
+        batch = pa.table({"id": [2, 3], "where": ["x > 1"] * 2, label: [None, value]})
+        filter = EventFilter(SCHEMA)
+        with pytest.raises(ValueError, match=f"subscription 3: {reason}"):
+            SubscriptionReader(SCHEMA, [], [label]).subscribe(filter, batch)
+        assert len(filter) == 0
+
+
 def test_columns_of_arrays_are_refused_where_an_attribute_is_in_them():
     schema = Schema({"tags": str, "staff.name": str, "a.b.c": int})
     texts = types.ArrayType(types.StringType())

@@ -12,6 +12,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "begin", "bounds"), SMALL)
 def test_every_state_of_a_small_election_is_sound_and_heals(size, begin, bounds):
     explorer = Explorer(size)

@@ -40,12 +40,12 @@ def test_the_first_cluster_ever_becomes_the_root():
     assert told(point.receive(ClaimRoot(cluster("b"), "", 0), "b1", 0.1)) == ("b1", first)
 
 
-@pytest.mark.parametrize("order", [*permutations("abcd")])
-def test_of_claims_at_once_the_first_wins_and_all_are_told_the_same(order):
+def test_of_claims_at_once_the_first_wins_and_all_are_told_the_same():
     failed = Root(cluster("r"), 3)
-    point = RendezvousPoint(SETTINGS, failed)
-    answers = {told(point.receive(ClaimRoot(cluster(c), "r", 3), f"{c}1", 9.0))[1] for c in order}
-    assert answers == {Root(cluster(order[0]), 4)} == {point.root}
+    for order in permutations("abcd"):
+        point = RendezvousPoint(SETTINGS, failed)
+        answers = {told(point.receive(ClaimRoot(cluster(c), "r", 3), f"{c}1", 9.0))[1] for c in order}
+        assert answers == {Root(cluster(order[0]), 4)} == {point.root}, order
 
 
 def test_a_claim_against_a_root_of_the_past_is_not_granted():

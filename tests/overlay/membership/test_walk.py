@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from lengths import long_but
 from rtfilter.overlay.membership.walk import Look, Request, walk
 
 
@@ -90,17 +91,18 @@ def check(children, distance, refusing, avoided, dead):
     assert len(questions) <= 4 * len(children) + 1
 
 
-@pytest.mark.parametrize("first", range(0, 5000, 1000))
-def test_5000_random_trees_half_of_which_refuse(first):
-    for seed in range(first, first + 1000):
+@pytest.mark.parametrize("trees", long_but([500, 5000], [500]))
+def test_random_trees_half_of_which_refuse(trees):
+    for seed in range(trees):
         chance = Random(seed)
         children, distance = tree(chance, chance.randrange(1, 40))
         refusing = {name for name in children if chance.random() < 0.5}
         check(children, distance, refusing, (), ())
 
 
-def test_5000_random_trees_with_silent_and_avoided_clusters():
-    for seed in range(5000, 10_000):
+@pytest.mark.parametrize("trees", long_but([500, 5000], [500]))
+def test_random_trees_with_silent_and_avoided_clusters(trees):
+    for seed in range(5000, 5000 + trees):
         chance = Random(seed)
         children, distance = tree(chance, chance.randrange(1, 20))
         names = list(children)

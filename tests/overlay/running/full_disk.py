@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from rtfilter.cli import main
+from rtfilter.overlay.running import broker_process
 from rtfilter.store import database
 
 full, arguments = Path(sys.argv[1]), sys.argv[2:]
@@ -16,4 +17,5 @@ def begin(connection):
 
 
 database._begin = begin
+broker_process._warm = lambda: None  # which takes each broker a second, though its fork has loaded everything
 sys.exit(main(arguments))

@@ -76,7 +76,7 @@ class Processes:
         """End a process in order; returns its exit status."""
         process = self.running.pop(name)
         process.send_signal(signal.SIGTERM)
-        status = process.wait(20)
+        status = process.wait(120)
         process.stdout.close()
         return status
 
@@ -84,7 +84,7 @@ class Processes:
         """A client of some brokers, to be tried in this order."""
         return BrokerClient([self.addresses[one] for one in brokers], name, self.key.of(Role.CLIENT))
 
-    async def whole(self, *brokers, seconds=60):
+    async def whole(self, *brokers, seconds=180):
         """Wait until these brokers, and no others, are in one tree; returns it."""
         end = time.monotonic() + seconds
         while True:

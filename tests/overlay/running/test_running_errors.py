@@ -7,6 +7,7 @@ import pytest
 
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.membership.contacts import Standing
+from rtfilter.overlay.running import broker_process
 from rtfilter.overlay.running.broker_process import BrokerProcess
 from rtfilter.overlay.running.client import BrokerClient, RefusedError
 from rtfilter.overlay.running.client_work import Work
@@ -17,6 +18,12 @@ from rtfilter.overlay.running.settings import BrokerSettings, SettingsError
 from rtfilter.store.log import TakenError
 
 KEY = Key.new()
+
+
+@pytest.fixture(autouse=True)
+def cold(monkeypatch):
+    """Brokers do not load all that they need before they begin, which takes a second."""
+    monkeypatch.setattr(broker_process, "_warm", lambda: None, raising=False)
 
 
 class Store:
@@ -58,7 +65,7 @@ async def ran(folder, change, visit=None, **more):
     with socket.create_server(("127.0.0.1", 0)) as bound:
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         begin = (lambda: visits.append(asyncio.create_task(visited(address)))) if visit else (lambda: None)
-        status = await asyncio.wait_for(process.run(bound, begin), 20)
+        status = await asyncio.wait_for(process.run(bound, begin), 120)
         await asyncio.gather(*visits)
         return status
 

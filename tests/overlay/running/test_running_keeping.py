@@ -22,7 +22,7 @@ class Store:
         self.gate.set()
 
     def commit(self, changes):
-        self.gate.wait(5)
+        self.gate.wait(120)
         self.tries += 1
         if self.error is not None:
             raise self.error
@@ -41,7 +41,7 @@ def run(script):
         keeper = Keeper(store)
         task = asyncio.create_task(keeper.run())
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(120):
                 await script(keeper, store, told, task)
         finally:
             store.gate.set()

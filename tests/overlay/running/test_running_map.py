@@ -2,6 +2,7 @@
 
 import pytest
 
+from lengths import each_once
 from rtfilter.overlay.running.client_messages import Description, Known
 from rtfilter.overlay.running.map import Survey, as_text, draw
 
@@ -65,6 +66,7 @@ def test_the_strategy_is_told_and_while_it_is_changed_who_routes_by_which():
     assert "strategy" not in as_text(survey(silent=["b1"]))
 
 
+@pytest.mark.slow
 def test_the_picture_names_the_strategy(tmp_path):
     draw(WHOLE, tmp_path / "tree.svg")
     assert "strategy: hybrid" in (tmp_path / "tree.svg").read_text()
@@ -83,10 +85,11 @@ def test_those_that_are_below_each_other_while_the_tree_changes_are_all_there():
     assert [text.count(f"at {name}:") for name in "abcd"] == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    "found", [WHOLE, CHANGING, survey(silent=["b1"])], ids=["whole", "changing", "silent"]
-)
-@pytest.mark.parametrize("kind", ["png", "svg"])
-def test_it_is_drawn(found, kind, tmp_path):
-    draw(found, tmp_path / f"tree.{kind}", "now")
+FOUND = {"whole": WHOLE, "changing": CHANGING, "silent": survey(silent=["b1"])}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kind"), each_once(list(FOUND), ["png", "svg"]))
+def test_it_is_drawn(name, kind, tmp_path):
+    draw(FOUND[name], tmp_path / f"tree.{kind}", "now")
     assert (tmp_path / f"tree.{kind}").stat().st_size > 4000

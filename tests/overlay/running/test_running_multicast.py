@@ -36,7 +36,7 @@ def test_a_cluster_speaks_by_multicast_and_a_cut_link_is_gone_round():
         [*MAKE, "sh", "-c", script, sys.executable, str(HERE / "in_namespaces.py")],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
     assert ran.returncode == 0, ran.stderr

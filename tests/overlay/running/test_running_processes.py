@@ -6,7 +6,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +25,7 @@ HOME = Path(__file__).parents[3]
 
 
 def run(script):
-    return asyncio.run(asyncio.wait_for(script(), 150))
+    return asyncio.run(asyncio.wait_for(script(), 600))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ def test_subscriptions_end_with_their_client(pair):
 
     async def script():
         async with Subscriber(pair.client("ann", "b")) as ann, pair.client("bob", "a") as bob:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(120):
                 await bob.publish("trade", {"x": 5.0})
             assert ann.values == []
 
@@ -114,11 +113,11 @@ def test_the_command_of_a_client_whose_name_is_taken_ends_and_is_not_waited_for(
 
     async def script():
         async with pair.client("ann", "a") as later:
-            _, said = await asyncio.to_thread(former.communicate, timeout=20)
+            _, said = await asyncio.to_thread(former.communicate, timeout=120)
             assert "has connected as ann; take another name" in said
             assert former.returncode == 2
             await later.subscribe("trade", "x > 1")
-        async with pair.client("bob", "b") as bob, asyncio.timeout(15):
+        async with pair.client("bob", "b") as bob, asyncio.timeout(120):
             await bob.publish("trade", {"x": 2.0})
 
     run(script)
@@ -132,9 +131,9 @@ def test_a_subscriber_that_is_told_to_end_leaves_in_order(pair):
         while "subscribed" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        assert "ended by a signal" in process.communicate(timeout=20)[1]
+        assert "ended by a signal" in process.communicate(timeout=120)[1]
     assert process.returncode == 143
-    asyncio.run(asyncio.wait_for(gone(pair, "a", "eve"), 10))
+    asyncio.run(asyncio.wait_for(gone(pair, "a", "eve"), 120))
 
 
 async def gone(pair, broker, client):
@@ -142,6 +141,7 @@ async def gone(pair, broker, client):
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_broker_of_another_strategy_or_of_other_types_is_refused(pair, tmp_path):
     """It would be linked, and events published there would be acknowledged and lost."""
     (tmp_path / "other.json").write_text('{"trade": {"x": "int"}}')
@@ -209,7 +209,7 @@ def test_commands_subscribe_publish_and_draw(pair, tmp_path, capsys):
         assert subscriber.poll() is None
     published = ["broker", "publish", "trade", str(tmp_path / "events.jsonl"), "--name", "bob", *key]
     assert main([*published, "--at", pair.addresses["a"]]) == 0
-    out, _ = subscriber.communicate(timeout=60)
+    out, _ = subscriber.communicate(timeout=180)
     assert [json.loads(line)["event"]["x"] for line in out.splitlines()] == [4.0, 5.0]
     assert subscriber.returncode == 0
     whole = ["--key", str(pair.folder / "network.key"), "--at", pair.addresses["point"]]
@@ -314,7 +314,7 @@ def test_events_of_a_pipe_are_acknowledged_and_refused_while_it_is_silent(pair):
     with forks.python(*command, **pipes) as publisher:
         publisher.stdin.write('{"x": 0.5}\n{"x": NaN}\n')
         publisher.stdin.flush()
-        assert publisher.wait(20) == 2
+        assert publisher.wait(120) == 2
         assert "NaN" in publisher.stderr.read()
 
 
@@ -333,8 +333,10 @@ def test_the_program_on_the_page_does_what_it_says(pair, tmp_path):
     program = program.replace("price < 10", "x < 10").replace("127.0.0.1:17471", pair.addresses["a"])
     program = program.replace("127.0.0.1:17472", pair.addresses["b"])
     program = program.replace('Path("client.key")', f"Path({str(pair.folder / 'client.key')!r})")
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert ran.stdout == "{'x': 9.5}\n", ran.stderr
+    (tmp_path / "program.py").write_text(program)
+    ran = forks.python(tmp_path / "program.py", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, said = ran.communicate(timeout=180)
+    assert out == "{'x': 9.5}\n", said
 
 
 def test_a_killed_broker_goes_on_where_it_was(tmp_path):
@@ -352,7 +354,7 @@ def test_a_killed_broker_goes_on_where_it_was(tmp_path):
                 await asyncio.sleep(0.5)
                 assert not arrived.done()
                 network.start("b")
-                await asyncio.wait_for(arrived, 60)
+                await asyncio.wait_for(arrived, 180)
                 assert ann.values == [2.0, 3.0]
 
         run(script)
@@ -369,7 +371,7 @@ def test_what_a_killed_broker_has_stored_arrives_though_its_publisher_is_gone(tm
                 await ann.subscribe("trade", "x > 1")
                 async with network.client("bob", "a") as bob:
                     _, arrived = await bob.start("trade", {"x": 2.0})
-                    async with asyncio.timeout(30):
+                    async with asyncio.timeout(180):
                         while not (await network.describe("b")).stats["clients"]["undelivered"]:
                             await asyncio.sleep(0.1)  # it is stored before it is sent
                     assert not arrived.done()  # ann has not said that she has it
@@ -380,7 +382,7 @@ def test_what_a_killed_broker_has_stored_arrives_though_its_publisher_is_gone(tm
                     assert delivery.values == {"x": 2.0}
                     ann.had(delivery)
                     break
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(180):
                     while (await network.describe("a")).stats["clients"]["unacknowledged"]:
                         await asyncio.sleep(0.1)
 
@@ -418,6 +420,7 @@ def test_a_broker_with_a_full_disk_refuses_what_it_cannot_keep_and_goes_on(tmp_p
         run(script)
 
 
+@pytest.mark.long
 def test_subscriptions_of_a_client_that_comes_to_a_full_disk_are_there_when_there_is_room(tmp_path):
     with processes(tmp_path) as network:
         network.start("a")
@@ -429,11 +432,11 @@ def test_subscriptions_of_a_client_that_comes_to_a_full_disk_are_there_when_ther
                 await ann.client.subscribe("trade", "x > 1")
                 network.full("a").touch()
                 network.kill("b")
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(180):
                     while "cannot be kept" not in network.log("a"):
                         await asyncio.sleep(0.1)
                 network.full("a").unlink()
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(180):
                     while not (await network.describe("a")).stats["clients"]["subscriptions"]:
                         await asyncio.sleep(0.1)
                 await bob.publish("trade", {"x": 2.0})
@@ -442,6 +445,7 @@ def test_subscriptions_of_a_client_that_comes_to_a_full_disk_are_there_when_ther
         run(script)
 
 
+@pytest.mark.long
 def test_who_cannot_keep_that_it_claims_does_not_and_the_point_keeps_its_root(tmp_path):
     with processes(tmp_path) as network:
         network.start("a1", "--cluster", "a")
@@ -454,7 +458,7 @@ def test_who_cannot_keep_that_it_claims_does_not_and_the_point_keeps_its_root(tm
             network.full(other).touch()
             network.full("point").touch()
             network.kill(led)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(180):
                 while "cannot be kept" not in network.log(other):
                     await asyncio.sleep(0.1)
             await asyncio.sleep(5 * HEARTBEAT)
@@ -498,7 +502,7 @@ def test_alerts_arrive_though_the_root_is_killed(tmp_path):
                         network.kill("root1")
                     if x == 40:
                         network.kill("root2")
-                await asyncio.wait_for(asyncio.gather(*waiting), 90)
+                await asyncio.wait_for(asyncio.gather(*waiting), 180)
                 for one in (ann, cyd):
                     assert sorted(one.values) == list(map(float, range(60)))
             await network.whole("c", "d")
@@ -535,13 +539,14 @@ def test_the_strategy_is_changed_while_the_network_runs_and_events_go_on(tmp_pat
                 network.start(root)
                 await network.whole(*"abcd")
                 waiting.append((await bob.start("trade", {"x": float(len(waiting))}))[1])
-                await asyncio.wait_for(asyncio.gather(*waiting), 60)
+                await asyncio.wait_for(asyncio.gather(*waiting), 180)
                 assert sorted(ann.values) == list(map(float, range(len(waiting))))
                 assert await switch("rendezvous", at="b") == 0
 
         run(script)
 
 
+@pytest.mark.long
 def test_a_network_chooses_another_strategy_by_itself_and_events_go_on(tmp_path):
     """Two clusters want all events: then nothing costs less than to send each one to both."""
     with processes(tmp_path, "--choose-every", "0.5", "--grace", "1") as network:
@@ -558,7 +563,7 @@ def test_a_network_chooses_another_strategy_by_itself_and_events_go_on(tmp_path)
                 for one in (ann, eve):
                     await one.client.subscribe("trade", "x >= 0")
                 assert set((await network.whole("a", "b")).strategies.values()) == {"hybrid"}
-                async with network.client("bob", "b") as bob, asyncio.timeout(30):
+                async with network.client("bob", "b") as bob, asyncio.timeout(180):
                     chosen = set()
                     while chosen != {"event_forwarding"}:
                         for _ in range(10):
@@ -573,6 +578,7 @@ def test_a_network_chooses_another_strategy_by_itself_and_events_go_on(tmp_path)
         run(script)
 
 
+@pytest.mark.long
 def test_events_of_a_type_meet_at_its_rendezvous_cluster(tmp_path, capsys):
     flags = ["--strategy", "rendezvous", "--rendezvous-for", "trade=c", "--grace", "1"]
     with processes(tmp_path, *flags) as network:
@@ -595,7 +601,7 @@ def test_events_of_a_type_meet_at_its_rendezvous_cluster(tmp_path, capsys):
                 await asyncio.sleep(1)
                 assert not arrived.done()
                 network.start("c")
-                await asyncio.wait_for(arrived, 30)
+                await asyncio.wait_for(arrived, 180)
                 assert ann.values == [2.0, 3.0, 4.0]
 
         run(script)
@@ -605,6 +611,7 @@ def test_events_of_a_type_meet_at_its_rendezvous_cluster(tmp_path, capsys):
         assert "--rendezvous-for: no event type 'tirade'; --types has trade" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_cut_link_is_gone_round(tmp_path):
     with processes(tmp_path, "--children", "2") as network:
         for name in "abcd":
