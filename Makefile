@@ -6,9 +6,9 @@ OUT ?= out
 # SYSTEM=no: install no system packages
 SYSTEM ?= yes
 
-.PHONY: demo serve-demo overlay-demo check test ready prove lint format bench bench-compare docs clean
+.PHONY: demo serve-demo overlay-demo check test ready prove lint format bench bench-compare versions docs clean
 
-demo: .venv/installed ## replay bursts of 12-d events and of flights, with table and picture
+demo: .venv/demo ## replay bursts of 12-d events and of flights, with table and picture; two minutes with all it installs
 	$(BIN)/python -m experiments demo --out $(OUT)
 
 serve-demo: .venv/installed ## a server, a publisher of real flights, three subscribers; 20 seconds
@@ -28,7 +28,8 @@ ready: .venv/installed ## style, types and layers; meanwhile kernels are compile
 	@$(BIN)/python -m rtfilter warm & compiling=$$!; \
 		$(MAKE) --no-print-directory lint; linted=$$?; wait $$compiling && exit $$linted
 
-prove: .venv/installed ## what takes longer: kills, faults, damage, interrupts, long random runs; writes tests/proofs/results
+prove: ready ## what takes longer: all tests in full, kills, random runs, planted faults; writes tests/proofs/results
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --long
 	PYTHONPATH=tests $(BIN)/python -m proofs
 
 lint: .venv/installed
@@ -52,6 +53,9 @@ bench-compare: .venv/installed ## what became slower between two kept results, b
 		|| { echo "two results are needed: make bench-compare OLD=before/bench.json NEW=out/bench.json"; exit 2; }
 	$(BIN)/python -m experiments compare $(OLD) $(NEW)
 
+versions: .venv/installed ## the lowest and the newest numba and uvicorn that pyproject.toml allows; some ten minutes
+	$(BIN)/python scripts/versions.py
+
 docs: .venv/docs ## these pages as a site in out/site; broken links and public names without a docstring fail
 	$(BIN)/ruff check --isolated --select D100,D101,D102,D103,D104 rtfilter scheduler adaptive
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -61,13 +65,19 @@ docs: .venv/docs ## these pages as a site in out/site; broken links and public n
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed: .venv/demo ## all that the other targets need, in the same environment
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# What the demo needs, and no more. Python keeps the bytecode of what it imports; pip would compile all of it.
+.venv/demo: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "rtfilter needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
 	@SYSTEM="$(SYSTEM)" PYTHON="$(PYTHON)" scripts/system.sh venv
 	@$(PYTHON) -m venv .venv \
 		|| { echo "cannot make .venv: on Debian, apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "installing some 400 MB into .venv; half a minute, or longer on a slow line"
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[demo]'
 	@touch $@
 
 clean:

@@ -29,19 +29,51 @@ is better they settle, and compare again when the index has changed, or the resp
 The package uses no clock, no files and no locks, and random numbers of a seed only. A controller can write
 its inputs and decisions to a log, and :func:`replay` checks a log with a new controller.
 
-Inside: `plans`, `sizes`, `recording` and `replay` are for all controllers. `choosing` is the default one,
+Inside: `plans`, `sizes`, `recording` and `replaying` are for all controllers. `choosing` is the default one,
 with `learner`, `beliefs`, `costs` and `drift`. `controllers` has the others; the rule of the paper is in
 `probing`, with `rule`, `loop`, `samples`, `underway`, `heights`, `spaces`, `doubt`, `stopping` and `student`.
 `matchers` chooses matchers, with `drift`.
 """
 
-from rtfilter.adaptive.choosing import CostController
-from rtfilter.adaptive.controllers import FixedPlan, LevelController, PlanController
-from rtfilter.adaptive.matchers import MatcherChooser
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from rtfilter.adaptive.plans import WHOLE, Controller, Entry, Plan, Report, Shape, Sink, Ticket, plans_of
-from rtfilter.adaptive.replay import ReplayError, replay, replay_matchers
-from rtfilter.adaptive.sizes import GROUPS, SizeClass, exact, powers_of_two
-from rtfilter.adaptive.stopping import EarlyStop
+
+if TYPE_CHECKING:
+    from rtfilter.adaptive.choosing import CostController
+    from rtfilter.adaptive.controllers import FixedPlan, LevelController, PlanController
+    from rtfilter.adaptive.matchers import MatcherChooser
+    from rtfilter.adaptive.replaying import ReplayError, replay, replay_matchers
+    from rtfilter.adaptive.sizes import GROUPS, SizeClass, exact, powers_of_two
+    from rtfilter.adaptive.stopping import EarlyStop
+else:
+    _PLACES = {
+        "CostController": "choosing",
+        "EarlyStop": "stopping",
+        "FixedPlan": "controllers",
+        "GROUPS": "sizes",
+        "LevelController": "controllers",
+        "MatcherChooser": "matchers",
+        "PlanController": "controllers",
+        "ReplayError": "replaying",
+        "SizeClass": "sizes",
+        "exact": "sizes",
+        "powers_of_two": "sizes",
+        "replay": "replaying",
+        "replay_matchers": "replaying",
+    }
+
+    def __getattr__(name):
+        """Import a name at its first use: a filter that does not stream needs no controller."""
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+        return found
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "GROUPS",

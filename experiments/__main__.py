@@ -40,6 +40,7 @@ class Experiment(NamedTuple):
 
 EXPERIMENTS = {
     "demo": Experiment("demo", "a short replay of boxes and of flights, with a picture"),
+    "minutes": Experiment("minutes.run", "a newcomer's first minutes: first steps in a fresh environment"),
     "bench": Experiment("speed.bench", "speed of search, updates and loading, compared with peers"),
     "peers": Experiment("speed.survey", "time per event of all peers, by size and shape of the index"),
     "auto": Experiment("speed.choice", "a filter that chooses its matcher, beside each fixed one"),

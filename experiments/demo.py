@@ -1,24 +1,53 @@
-"""A short replay of boxes in 12 dimensions and of real flights, with a table and a picture: `make demo`."""
+"""A minute that shows what rtfilter does, on boxes in 12 dimensions and on real flights: `make demo`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from time import perf_counter
+from typing import Any
+
+from tqdm import tqdm
 
 from experiments.arguments import new_folder
 from experiments.timing import one_core
-from rtfilter import EventFilter
+from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import CostController, FixedPlan, LevelController
-from rtfilter.replay import Contender, Report, Settings, draw, replay
+from rtfilter.predicates.parse import parse
+from rtfilter.replay import PEER, Contender, Report, Settings, draw, replay
 from rtfilter.replay.machine import one_line
+from rtfilter.replay.output import Row, table
+from rtfilter.replay.report import size_class
 from rtfilter.replay.workloads import workload
+from rtfilter.replay.workloads.base import Bounds, Workload
+from rtfilter.text import plain
 
 # The demo is short, so the search for a level takes few samples, and begins again after few updates.
 ROUNDS, THRESHOLD = 4, 12_000
 SIZES = (16, 128, 512)
+CONTEST: Mapping[str, str] = {
+    "arrival order": "rtfilter, one by one",
+    "shortest first": "rtfilter, shortest first",
+    "whole burst": "rtfilter, whole burst",
+    "adaptive": "rtfilter, adaptive",
+}
+"""Each contender, as the table names it."""
+ASKED: Mapping[str, str] = {
+    "wide": "{} subscriptions, each a range of values for all 12 attributes of an event",
+    "flights": "{} alerts on departures from New York; the events are real flights of 2013",
+}
+"""The question of each workload."""
+READING = """\
+Events arrive in bursts. The numbers are mean response times: from the arrival of a burst until the matches of
+an event are known. A plan tells how many events share a search, and down to which level of the tree."""
+COMPILE = "from experiments.demo import compile_kernels; compile_kernels()"
 
 
 def contenders() -> list[Contender]:
@@ -34,13 +63,134 @@ def contenders() -> list[Contender]:
 def settings(quick: bool) -> dict[str, Settings]:
     """The settings of each workload, by its name."""
     if quick:
-        small = Settings(500, 6, (4, 16), insert=20, delete=20, peer_every=2)
+        small = Settings(500, 6, (4, 16), peer_every=2)
         return {"wide": small, "flights": small}
-    boxes = Settings(100_000, 240, SIZES, insert=50, delete=50, peer_every=24)
+    # No subscription comes or goes: the kernels of changes take longer to compile than all others.
     return {
-        "wide": boxes,
-        "flights": Settings(20_000, 240, SIZES, insert=50, delete=50, peer_every=24),
+        "wide": Settings(100_000, 240, SIZES, check_every=4, peer_every=24),
+        "flights": Settings(20_000, 240, SIZES, check_every=24, peer_every=24),
     }
+
+
+def empty_filter(source: Workload) -> EventFilter:
+    """A filter that begins as an R*-tree, however few its subscriptions are."""
+    return EventFilter(source.schema, matcher="rtree")
+
+
+@dataclass(frozen=True)
+class Drawn(Workload):
+    """A workload whose first subscriptions are drawn and parsed already.
+
+    Attributes
+    ----------
+    source : Workload
+    chosen : Bounds or list of Predicate
+        Subscriptions of `source`, from the first on.
+    """
+
+    source: Workload
+    chosen: Bounds | list[Any]
+
+    def subscriptions(self, start: int, count: int) -> Bounds | list[Any]:
+        """Some of `chosen`."""
+        rows = slice(start, start + count)
+        if isinstance(self.chosen, Bounds):
+            return Bounds(self.chosen.low[rows], self.chosen.high[rows])
+        return self.chosen[rows]
+
+    def events(self, start: int, count: int) -> Any:
+        """Those of `source`."""
+        return self.source.events(start, count)
+
+
+def drawn(name: str, chosen: Settings) -> Drawn:
+    """A workload by its name, ready to be replayed."""
+    source = workload(name, chosen.seed)
+    own = source.subscriptions(0, chosen.subscriptions)
+    if not isinstance(own, Bounds):
+        own = [parse(one, source.schema) for one in own]
+    return Drawn(name, source.schema, chosen.seed, source, own)
+
+
+def compile_kernels() -> None:
+    """Compile all kernels that the demo needs, by a tiny replay; they are cached for later processes."""
+    source = workload("wide", 1)
+    replay(source, Settings(9000, 12, (2, 300)), contenders(), empty_filter(source))
+    alerts = EventFilter(Schema({"delay": float}), matcher="rtree")
+    alerts.subscribe_many([f"delay < {k} OR delay > {k + 60}" for k in range(5000)])  # two boxes each
+    alerts.match_batch([{"delay": 70.0}, {"delay": -1.0}])
+
+
+@contextmanager
+def compiling(shown: bool) -> Iterator[Callable[[], None]]:
+    """Compile kernels in another process meanwhile; yields a function that waits until they are there."""
+    begun, command = perf_counter(), [sys.executable, "-c", COMPILE]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+
+        def wait() -> None:
+            with tqdm(
+                desc="compiling", bar_format="{desc}, {elapsed}", disable=not shown, leave=False
+            ) as bar:
+                while running(child):
+                    bar.refresh()
+            if child.returncode:
+                said = child.stderr.read().decode(errors="replace") if child.stderr else ""
+                raise ChildProcessError(f"the kernels cannot be compiled:\n{said}")
+            print(f"the search is ready after {perf_counter() - begun:.0f} s", flush=True)
+
+        try:
+            yield wait
+        finally:
+            child.kill()
+
+
+def running(child: subprocess.Popen[bytes]) -> bool:
+    """Whether a process still runs after a moment."""
+    try:
+        child.wait(timeout=0.2)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def text(report: Report) -> str:
+    """A replay as a question, a table of its answers, and what was checked."""
+    sizes = sorted({size_class(row) for row in report.rows})
+    columns = {"by": "answered by"} | {str(size): f"{size} events" for size in sizes}
+    columns |= {"faster": "times faster", "plan": f"last plan ({' | '.join(map(str, sizes))} events)"}
+    subscriptions = f"{report.settings.subscriptions:,}"
+    checked = (
+        f"{report.matches:,} matches; the answers of all agree, and those to {report.checked:,} events were "
+        "compared with brute force"
+    )
+    asked = ASKED[report.workload].format(subscriptions)
+    return f"{asked}\n\n{table(lines(report, sizes), columns)}\n{checked}"
+
+
+def lines(report: Report, sizes: Sequence[int]) -> list[Row]:
+    """The rows of the table, the slowest first; ``faster`` compares with `rtree` on the same bursts."""
+    found: list[Row] = []
+    for summary in report.summary():
+        name = summary["contender"]
+        ratio, plans = summary["peer_ratio"], []
+        line: Row = {"by": CONTEST.get(name, name), "faster": "1" if ratio is None else plain(ratio, 2, ",")}
+        for size in sizes:
+            own = [row for row in report.rows if row["contender"] == name and size_class(row) == size]
+            if own:
+                line[str(size)] = f"{plain(1e3 * mean(row['response'] for row in own), 2, ',')} ms"
+                plans.append(plan(own[-1]))
+        line["plan"] = "" if name == PEER else " | ".join(plans)
+        found.insert(0 if name == PEER else len(found), line)
+    return found
+
+
+def plan(row: Row) -> str:
+    """The plan of a burst in words."""
+    group, level = row["group"], row["level"]
+    if group is None or group >= row["size"]:
+        return "all at once"
+    how = "one by one" if group == 1 else f"groups of {group}"
+    return f"{how} from level {level}" if level else how
 
 
 def main(arguments: list[str]) -> int:
@@ -49,16 +199,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=new_folder, default=Path("out"), help="folder for picture and JSON")
     parser.add_argument("--quick", action="store_true", help="a few seconds, for tests")
     given = parser.parse_args(arguments)
-    begun = perf_counter()
-    print(one_line())
+    begun, shown, chosen = perf_counter(), sys.stderr.isatty(), settings(given.quick)
+    print(one_line(), "compiling the search in the background, once on this machine", sep="\n", flush=True)
+    with compiling(shown) as wait:
+        sources = []
+        for name, own in chosen.items():
+            sources.append(drawn(name, own))
+            print(f"{own.subscriptions:,} subscriptions of the workload {name} are drawn", flush=True)
+        wait()
+    print(f"\n{READING}")
     reports: list[Report] = []
-    for name, chosen in settings(given.quick).items():
-        source = workload(name, chosen.seed)
+    for source in sources:
         with one_core():
-            report = replay(source, chosen, contenders(), EventFilter(source.schema), sys.stderr.isatty())
-        print(f"\n{report.text()}", flush=True)
+            report = replay(source, chosen[source.name], contenders(), empty_filter(source), shown)
+        print(f"\n{text(report)}", flush=True)
         reports.append(report)
-    given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "demo.json").write_text(json.dumps([report.to_json() for report in reports], indent=1))
     draw(reports, given.out / "demo.png")
     kept = f"picture {given.out / 'demo.png'}, numbers {given.out / 'demo.json'}"

@@ -16,19 +16,18 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.adaptive import Controller, CostController, MatcherChooser
 from rtfilter.changes import Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.index import ready
 from rtfilter.matchers.port import refuse_missing
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of
-from rtfilter.matching.choosing import Choosing, resolved
 from rtfilter.matching.control import Control
 from rtfilter.matching.covering import How, related
 from rtfilter.matching.elements import united
-from rtfilter.matching.growing import LARGE, SMALL, Growing
+from rtfilter.matching.growing import LARGE, SMALL, WAITED, Growing
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
@@ -36,8 +35,6 @@ from rtfilter.matching.tracker import MAX_KEYS, MAX_MATCHES, Key, Tracker
 from rtfilter.matching.updates import Updates
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.elements import events_of
-from rtfilter.predicates.explain import Explanation, explain
-from rtfilter.predicates.misses import MAX_PAIRS, MISSES, Misses, MissSearch
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.results import Matches, Related
@@ -55,7 +52,10 @@ from rtfilter.subscriptions.tables import Rules, read_rules, refuse_twice
 from rtfilter.text import shown
 
 if TYPE_CHECKING:
+    from rtfilter.adaptive import Controller, MatcherChooser
     from rtfilter.index.tree import RStarTree
+    from rtfilter.predicates.explain import Explanation
+    from rtfilter.predicates.misses import Misses
     from rtfilter.watch.metrics import Metrics
 
 KIND = "rtfilter.filter"
@@ -131,7 +131,7 @@ class EventFilter:
         grows = matcher is None and capacity is None
         if matcher is None:
             matcher = SMALL if grows else LARGE
-        fixed, chooser = resolved(matcher)
+        fixed, chooser = _resolved(matcher)
         made = factory_of(fixed)(schema, **options)
         held = Subscriptions(schema, fixed, made, kind=kind_of(ids), clock=clock)
         self._configure(held, policy, controller, metrics, chooser, grows)
@@ -147,7 +147,7 @@ class EventFilter:
         grows: bool = False,
     ) -> None:
         self.schema, self._subscriptions = subscriptions.schema, subscriptions
-        control = Control(CostController() if controller is None else controller, subscriptions.updates)
+        control = Control(controller, subscriptions.updates)
         observer: Metrics | None = None
         if metrics is not False:
             from rtfilter.watch.metrics import Metrics
@@ -161,7 +161,10 @@ class EventFilter:
         self._road = Road(subscriptions, resolve(policy), control, observer)
         self._updates = Updates(self._road)
         if chooser is not None:
+            from rtfilter.matching.choosing import Choosing
+
             self._road.choosing = Choosing(self._road, self._updates, chooser)
+        self._grows = grows
         if grows and subscriptions.factory == SMALL:
             self._road.growing = Growing(subscriptions, self._updates)
             self._road.look()
@@ -217,10 +220,6 @@ class EventFilter:
     @property
     def _chooser(self) -> MatcherChooser | None:
         return None if self._road.choosing is None else self._road.choosing.chooser
-
-    @property
-    def _grows(self) -> bool:
-        return self._road.growing is not None
 
     @property
     def tree(self) -> RStarTree:
@@ -491,7 +490,7 @@ class EventFilter:
 
         A new index is packed aside, about 2 us a box, while others match and change.
         """
-        if self._road.choosing is None and not self._grows:
+        if self._road.choosing is None and self._road.growing is None:
             self.tree  # noqa: B018  # complains where there is none
         self._updates.repack()
 
@@ -724,11 +723,13 @@ class EventFilter:
         EventError
             The event cannot be read.
         """
+        from rtfilter.predicates.explain import explain
+
         (one,) = events_of(_one(self.schema.read(_lone(event)), "explain"))
         return explain(self.predicate(id), one)
 
     def explain_batch(
-        self, events: object, ids: Id | ArrayLike | Sequence[Name] | None = None, *, limit: int = MISSES
+        self, events: object, ids: Id | ArrayLike | Sequence[Name] | None = None, *, limit: int | None = None
     ) -> Misses:
         """Why events do not match subscriptions: a table of the nearest misses.
 
@@ -741,9 +742,9 @@ class EventFilter:
             See `Schema.read`.
         ids : int, str, uuid.UUID, or array or list of them, optional
             By default all subscriptions.
-        limit : int
-            Most pairs in the table: those in which the fewest constraints fail, and among them those that
-            miss by the least.
+        limit : int, optional
+            Most pairs in the table, by default 1000: those in which the fewest constraints fail, and among
+            them those that miss by the least.
 
         Raises
         ------
@@ -766,7 +767,9 @@ class EventFilter:
         1      1             price < 15         missing
         1      2             price > 20         missing
         """
-        found = MissSearch(limit)
+        from rtfilter.predicates.misses import MAX_PAIRS, MISSES, MissSearch
+
+        found = MissSearch(MISSES if limit is None else limit)
         table = self.schema.read(_lone(events))
         asked = self.ids() if ids is None else asked_ids(ids, self._subscriptions.kind)
         wanted = list(dict.fromkeys(asked if isinstance(asked, list) else asked.tolist()))
@@ -844,11 +847,12 @@ class EventFilter:
         snapshot.write(path, KIND, *self._saved())
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-        grows = self._grows
-        meta, arrays = to_arrays(self._updates.copy())
+        # Who opens it has a small filter at once as well.
+        small = self._grows and len(self._subscriptions) < WAITED
+        meta, arrays = to_arrays(self._updates.copy(SMALL if small else None))
         if self._chooser is not None:
             meta["auto"] = self._chooser.options
-        if grows:
+        if self._grows:
             meta["grows"] = True
         return meta, arrays
 
@@ -872,17 +876,19 @@ class EventFilter:
         name = found.meta.get("matcher", "rtree")
         if matcher is None and name not in list(MATCHERS):  # a list, because a damaged name may have no hash
             raise SnapshotError(f"{path} was saved with the matcher {name!r}; pass it to load as `matcher`")
-        other, chooser = (None, None) if matcher is None else resolved(matcher)
+        other, chooser = (None, None) if matcher is None else _resolved(matcher)
         if other is not None:
             factory_of(other)  # a wrong name is no fault of the snapshot
         loaded = cls.__new__(cls)
+        grows = matcher is None and bool(found.meta.get("grows"))
+        if grows and name == LARGE:
+            ready.load()
         with snapshot.opening(path):
             if matcher is None:
                 chooser = _saved_chooser(found.meta)
             if chooser is not None:
                 other = None if name in chooser.candidates else chooser.matcher
             held = from_arrays(found.meta, found.arrays, other, clock=clock)
-        grows = matcher is None and bool(found.meta.get("grows"))
         loaded._configure(held, policy, controller, metrics, chooser, grows)
         return loaded
 
@@ -893,7 +899,9 @@ class EventFilter:
         return {"schema": self.schema, "meta": meta, "arrays": copies, **chosen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        held = from_arrays(state["meta"], state["arrays"], state["matcher"], state["schema"])
+        name = state["meta"]["matcher"]
+        factory = name if name in MATCHERS else state["matcher"]
+        held = from_arrays(state["meta"], state["arrays"], factory, state["schema"])
         chooser = _saved_chooser(state["meta"])
         # What was learnt stays behind.
         self._configure(held, state["policy"], None, False, chooser, bool(state["meta"].get("grows")))
@@ -902,13 +910,30 @@ class EventFilter:
         return f"EventFilter({self.schema!r}, {len(self)} subscriptions)"
 
 
+def _resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser | None]:
+    """See `rtfilter.matching.choosing.resolved`, which a name of a matcher does not need."""
+    if isinstance(matcher, str) and matcher in MATCHERS:
+        return matcher, None
+    from rtfilter.matching.choosing import resolved
+
+    return resolved(matcher)
+
+
 def _like(chooser: MatcherChooser | None) -> MatcherChooser | None:
-    return None if chooser is None else MatcherChooser(**chooser.options)
+    if chooser is None:
+        return None
+    from rtfilter.adaptive import MatcherChooser
+
+    return MatcherChooser(**chooser.options)
 
 
 def _saved_chooser(meta: Mapping[str, Any]) -> MatcherChooser | None:
     """The chooser of a snapshot or a pickle, if it had one. Raises `ValueError` or `TypeError`."""
-    return resolved(MatcherChooser(**meta["auto"]))[1] if "auto" in meta else None
+    if "auto" not in meta:
+        return None
+    from rtfilter.adaptive import MatcherChooser
+
+    return _resolved(MatcherChooser(**meta["auto"]))[1]
 
 
 def _moment(at: Any) -> float:

@@ -213,14 +213,19 @@ def load():
     """Have all that a fork shares."""
     import gc
 
+    from rtfilter import EventFilter, Schema
     from rtfilter.cli import COMMANDS, _module
+    from rtfilter.index import ready
+    from rtfilter.matching.refine import MANY
     from rtfilter.overlay.running import broker_process, starting  # noqa: F401
-    from rtfilter.service import server
+    from rtfilter.service import server  # noqa: F401
 
     for name in COMMANDS:
         _module(name)
-    server._warm()
-    broker_process._warm()
+    ready.load()
+    filter = EventFilter(Schema({"s": str}), matcher="rtree")
+    filter.subscribe_many(["s LIKE 'a long text%'"] * MANY)
+    filter.match({"s": "a long text"})  # loads what checks many subscriptions at once
     gc.collect()
     gc.freeze()  # or each fork would copy what the collector looks at
 

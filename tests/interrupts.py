@@ -82,8 +82,9 @@ def twice(
     made: Callable[[], Any],
     change: Callable[[Any], object],
     undo: Callable[[Any], object],
+    every: int = 1,
 ) -> Iterator[tuple[Any, tuple[int, int]]]:
-    """Cut a change short at each of its lines and undo it, and again with the undoing cut short as well.
+    """Cut a change short at its lines and undo it, and again with the undoing cut short as well.
 
     Where that is cut short goes round all of its lines, as the change goes on.
 
@@ -95,6 +96,8 @@ def twice(
         Makes what is changed, always alike.
     change, undo : callable
         They take what was made.
+    every : int
+        The change is cut short at one of so many lines.
 
     Yields
     ------
@@ -107,7 +110,7 @@ def twice(
     with Lines(modules) as whole:
         change(matcher)
     undone = 0
-    for turn, at in enumerate(whole.ends()):
+    for turn, at in enumerate(whole.ends()[::every]):
         line = -1
         for _ in range(2):
             matcher = made()
@@ -121,7 +124,7 @@ def twice(
             undo(matcher)
             yield matcher, (at, line)
             line = turn * STEP % undoing.count
-    assert undone > 5
+    assert undone > 5 // every
 
 
 def _in_finalizer(frame: FrameType | None) -> bool:

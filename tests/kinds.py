@@ -3,7 +3,9 @@
 from uuid import UUID
 
 import numpy as np
+import pytest
 
+from lengths import long_but
 from rtfilter import Schema
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.registry import MATCHERS, make_matcher
@@ -14,13 +16,25 @@ TAKING_ALL = [name for name in MATCHERS if make_matcher(name, Schema({"x": float
 """The matchers that take every predicate; the others are tested on what they take by `check_matcher`."""
 
 BOXED = [name for name in TAKING_ALL if make_matcher(name, Schema({"x": float})).takes.boxes]
-"""Of these, those of boxes, which are compiled; the others are Python, and tests give them less to do."""
+"""Of these, those of boxes; the others are Python objects, and tests give them less to do."""
+EACH = long_but(TAKING_ALL, ("rtree", "scan", "matching-tree"))
+"""Of what all matchers share: the short form tries levels of boxes, one list of boxes, and no boxes."""
+EACH_BOXED = long_but(BOXED, ("rtree", "scan", "counting"))
+"""The same of what all matchers of boxes share: `counting` keeps them in layers."""
 KEEPING = ("rtree", "masks", "hashes")
 """Of matchers, by what they save: arrays of their own, boxes, predicates."""
 TAKEN_OVER = [(name, name) for name in TAKING_ALL if name not in KEEPING]
 TAKEN_OVER += [(name, kind) for name in TAKING_ALL for kind in KEEPING]
 TAKEN_OVER += [(kind, name) for name in TAKING_ALL for kind in KEEPING if name not in KEEPING]
 """Who saves, and who opens it: each with itself, and with each kind either way."""
+_SHORT = {(name, name) for name in ("rtree", "scan", "matching-tree")} | {
+    ("scan", "hashes"),
+    ("hashes", "scan"),
+}
+_SHORT |= {pair for name in ("masks", "hashes", "scan") for pair in ((name, "rtree"), ("rtree", name))}
+EACH_TAKEN_OVER = [
+    pair if pair in _SHORT else pytest.param(*pair, marks=pytest.mark.long) for pair in TAKEN_OVER
+]
 
 
 def id_of(kind: type, number: int):

@@ -18,6 +18,12 @@ def program(name):
 HERE = all(program(name) for name in ("initdb", "pg_ctl", "postgres"))
 
 
+def smoke(test):
+    """Let the short form of a test run on PostgreSQL, too; together such tests use each statement once."""
+    test.on_postgresql = True
+    return test
+
+
 class Server:
     """A server that can be stopped and started again; as root it runs as postgres, or nobody.
 

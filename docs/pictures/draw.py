@@ -224,7 +224,7 @@ def response() -> str:
             parts.append(text(left + 78, top + 30, f"{size} events", 13, anchor="end"))
             for value, colour in zip(pair, colours.values(), strict=True):
                 top += 20
-                width = max(value, 1)  # a pixel a millisecond
+                width = max(0.8 * value, 1)  # pixels; the longest bar and its label end before the next panel
                 parts.append(
                     f"<rect x='{left + 86}' y='{top - 12}' width='{width:.1f}' height='16' fill='{colour}'/>"
                 )

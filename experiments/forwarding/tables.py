@@ -19,9 +19,10 @@ from experiments.arguments import new_file, positive
 from experiments.output import keep
 from experiments.timing import rounds
 from rtfilter import EventFilter, Schema
+from rtfilter.index import ready
 from rtfilter.overlay.names import Connection, SubscriptionId, link
 from rtfilter.overlay.routing_messages import Subscription
-from rtfilter.overlay.table import CAPACITY, Table
+from rtfilter.overlay.table import Table
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table
 
@@ -55,7 +56,7 @@ def made(conditions: Sequence[str], connections: int) -> tuple[Table, dict[Conne
         connection = link(f"b{number % connections}")
         one.add(Subscription(SubscriptionId("b", 1, number), TYPE, condition), connection)
         parts[connection].append(condition)
-    each = {connection: EventFilter(SCHEMA, CAPACITY, max_unbounded=None) for connection in parts}
+    each = {connection: EventFilter(SCHEMA, max_unbounded=None) for connection in parts}
     for connection, own in each.items():
         own.subscribe_many(parts[connection])
     return one, each
@@ -78,6 +79,7 @@ def match_each(each: Mapping[Connection, EventFilter], events: Sequence[Event]) 
 def measure(connections: int, subscriptions: int, share: float, repeats: int, seed: int) -> Row:
     """One row of the result."""
     rng = np.random.default_rng(seed)
+    ready.load()  # so that all are trees from the first
     one, each = made(boxes(subscriptions, share, rng), connections)
     events = [{"x": x, "y": y} for x, y in rng.uniform(0, 1, (EVENTS, 2)).tolist()]
     if match_one(one, events) != match_each(each, events):

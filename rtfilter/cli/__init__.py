@@ -11,7 +11,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -89,13 +89,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     try:
-        arguments = _parser().parse_args(argv)
+        given = sys.argv[1:] if argv is None else argv
+        arguments = _parser([name for name in COMMANDS if name in given]).parse_args(given)
     except SystemExit as done:  # after --help, --version, or a usage message
         return int(done.code or 0)
     return int(_module(arguments.command).run(arguments))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(known: Container[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The parser of all commands; it knows the arguments of some, whose modules it imports."""
     parser = argparse.ArgumentParser(
         prog="rtfilter",
         description="Match events against range subscriptions.",
@@ -111,7 +113,8 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(
             name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
         )
-        _module(name).add_arguments(command)
+        if name in known:
+            _module(name).add_arguments(command)
     return parser
 
 

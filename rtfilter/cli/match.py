@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         progress=arguments.progress,
         skip=arguments.on_error == "skip",
     )
-    target.match_batch([])  # loads the compiled kernels, which take no part in the rate
+    target.match_batch([])  # a tree loads its compiled code, which takes no part in the rate
     events = matches = 0
     began = perf_counter()
     text = target.id_type not in (None, int)

@@ -99,7 +99,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay; an interrupted one writes the results of the bursts that were complete."""
     from rtfilter import EventFilter, replay
     from rtfilter.extras import needed
-    from rtfilter.index.tree import DEFAULT_CAPACITY
     from rtfilter.replay.workloads import WORKLOADS, workload
 
     # What cannot be is said before the replay, which takes minutes.
@@ -124,9 +123,10 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             source, most = _from_files(arguments)
             count = most if arguments.subscriptions is None else arguments.subscriptions
-        capacity = tuple(arguments.capacity) if arguments.capacity else DEFAULT_CAPACITY
+        capacity = tuple(arguments.capacity) if arguments.capacity else None
         observed = arguments.metrics_port is not None or arguments.push is not None
-        filter = EventFilter(source.schema, capacity, metrics=observed)
+        # Plans are about the levels of a tree.
+        filter = EventFilter(source.schema, capacity, metrics=observed, matcher="rtree")
         settings = replay.Settings(
             subscriptions=count,
             bursts=arguments.bursts,

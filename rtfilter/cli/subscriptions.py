@@ -77,7 +77,7 @@ def build_filter(
     path : str
     schema : Schema
     capacity : (int, int), optional
-        See `EventFilter`.
+        See `EventFilter`; by default the filter begins with a scan.
     progress : bool
         Show progress even where standard error is no terminal.
     only : str, optional
@@ -91,10 +91,9 @@ def build_filter(
         The file cannot be read, or a subscription in it is unusable; with its place.
     """
     from rtfilter.filter import EventFilter
-    from rtfilter.index.tree import DEFAULT_CAPACITY
 
     try:
-        target = EventFilter(schema, capacity or DEFAULT_CAPACITY, max_unbounded=None)
+        target = EventFilter(schema, capacity, max_unbounded=None)
     except ValueError as error:
         raise CommandError(str(error)) from None
     rows = Rows(path, skip)

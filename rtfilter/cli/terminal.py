@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from time import monotonic
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 _CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {*b"\t\n"}, "?")
@@ -25,11 +26,39 @@ def show(text: str) -> None:
     print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def progress_bar(unit: str, always: bool) -> Any:
-    """Return a `tqdm` that counts on standard error, and shows only on a terminal unless `always`."""
-    from tqdm import tqdm
+class _Lines:
+    """Counts in lines on standard error, a few seconds apart, where `tqdm` is missing."""
 
+    EVERY = 5.0
+
+    def __init__(self, unit: str, hidden: bool) -> None:
+        self._unit, self._hidden = unit, hidden
+        self._count, self._said = 0, monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def update(self, more: int = 1) -> None:
+        """Count so many more."""
+        self._count += more
+        if not self._hidden and monotonic() >= self._said + self.EVERY:
+            self._said = monotonic()
+            say(f"{self._count} {self._unit}")
+
+
+def progress_bar(unit: str, always: bool) -> Any:
+    """Return a `tqdm` that counts on standard error, and shows only on a terminal unless `always`.
+
+    Without the package, which the extra `progress` has, plain lines tell the count.
+    """
     hidden = not (always or sys.stderr.isatty())
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        return _Lines(unit, hidden)
     return tqdm(file=sys.stderr, unit=f" {unit}", unit_scale=True, leave=False, disable=hidden)
 
 

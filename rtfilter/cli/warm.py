@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
 from rtfilter.cli.terminal import CommandError, say
+from rtfilter.index.kernels import counts
+
+KERNELS = 48
+"""Kernels that the command loads or compiles."""
+SAY_EVERY = 5.0
+"""Seconds between two lines of progress."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rtfilter.index.kernels.jit import Kernel
 
     begun = perf_counter()
-    with warnings.catch_warnings(record=True) as complaints:
+    with warnings.catch_warnings(record=True) as complaints, _progress():
         warnings.simplefilter("always")
         cache_of(Kernel.known[0].py_func)  # warns where nothing can be kept, before it takes a minute
         if not complaints:
@@ -45,37 +54,40 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+@contextmanager
+def _progress() -> Iterator[None]:
+    """Say how many kernels are ready, every few seconds while some are compiled."""
+    compiled, done, said = counts.compiled, 0, perf_counter()
+
+    def watch() -> None:
+        nonlocal done, said
+        done = min(done + 1, KERNELS)
+        if counts.compiled > compiled and perf_counter() >= said + SAY_EVERY:
+            said = perf_counter()
+            say(f"{done} of {KERNELS} kernels")
+
+    log, quiet = logging.getLogger("rtfilter"), logging.NullHandler()  # else the log would say so, too
+    log.addHandler(quiet)
+    counts.watchers.append(watch)
+    try:
+        yield
+    finally:
+        counts.watchers.remove(watch)
+        log.removeHandler(quiet)
+
+
 def compile_tree() -> None:
-    """Change and search a small tree in every way."""
-    import numpy as np
+    """Compile what every filter with an R*-tree uses."""
+    import rtfilter.filter  # noqa: F401  # names the kernels
+    from rtfilter.index import ready
 
-    from rtfilter import RStarTree
-
-    low = np.random.default_rng(0).random((5000, 2))
-    tree = RStarTree.bulk_load(low[:200], low[:200] + 0.1, capacity=(4, 8))
-    tree.insert(200, low[0], low[0] + 0.5)
-    tree.insert(200, low[1], low[1] + 0.5)  # an id with two boxes
-    tree.insert_many(np.arange(201, 241), low[:40], low[:40] + 0.2)
-    tree.replace(201, low[:2], low[:2] + 0.3)
-    tree.delete(202)
-    tree.delete_many(np.arange(0, 200, 2))
-    for points in (low[:200], low[:1]):
-        tree.any(points)
-        frontier = tree.frontier(points, 1)
-        tree.resume(frontier)
-        tree.resume_part(frontier.split(np.arange(len(points)), np.array([0, len(points)])), 0)
-    tree.search_boxes(low[:9], low[:9] + 0.2, "within")
-    tree.boxes_of(201)
-    tree.check()
-    tree.repack()
-    large = RStarTree.bulk_load(low[:4096], low[:4096] + 0.1)
-    large.insert(5000, low[4096], low[4096] + 0.1)  # hash tables grow, and are saved while both are there
-    RStarTree.from_arrays(large.to_arrays())
+    ready.load()
 
 
 def compile_matchers() -> None:
     """Match with those that have kernels of their own, and change them."""
-    from rtfilter import EventFilter, Schema
+    from rtfilter import EventFilter, RStarTree, Schema
+    from rtfilter.adaptive import FixedPlan
     from rtfilter.matchers.equal_sides import EqualSides
     from rtfilter.matching.refine import MANY
 
@@ -84,12 +96,15 @@ def compile_matchers() -> None:
     for matcher in ("split", "masks", "counting", "rein", "hem", "tama", "be-tree"):
         filter = EventFilter(Schema({"x": float, "s": str}), matcher=matcher)
         filter.subscribe_many(rules)
-        list(filter.stream(events))
+        for group in (None, 1):  # an adaptive controller tries one of them first, by chance
+            filter.controller = FixedPlan(0, group)
+            list(filter.stream(events))
         filter.workload(events)
         filter.part([0, 3, 4])
         filter.unsubscribe(3)
     EqualSides(2).pack()
-    filter = EventFilter(Schema({"s": str}))
+    RStarTree.bulk_load([[0.0]], [[1.0]]).check()
+    filter = EventFilter(Schema({"s": str}), matcher="rtree")
     filter.subscribe_many(["s LIKE 'long-prefix-%'"] * MANY)
     filter.match({"s": "long-prefix-1"})  # many exact checks at once
     filter.unsubscribe(0)

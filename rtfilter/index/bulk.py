@@ -14,7 +14,6 @@ from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels import layout, pack
 from rtfilter.index.kernels.array_types import Bool1, Float2, Float3, Int1
 from rtfilter.index.kernels.layout import Tree
-from rtfilter.index.kernels.nodes import free_node
 from rtfilter.index.kernels.pools import use_huge_pages
 
 #: How full bulk loading leaves its nodes: room for later insertions before the first split. Leaves of the
@@ -35,11 +34,10 @@ def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> None
     first = tables.distinct(low, high, table)
     rows = np.flatnonzero(first == np.arange(len(ids)))
     threads = 2 if len(rows) >= PARALLEL and _cores() > 1 else 1
-    cuts = _group(pack.frame_boxes(tree, low, high, rows), rows, int(leaf * FILL), threads)
+    cuts = grouped(pack.frame_boxes(tree, low, high, rows), rows, int(leaf * FILL), threads)
     for pool, count in ((tree.bounds, len(rows)), (tree.slots, len(rows)), (tree.links, len(ids))):
         use_huge_pages(pool, count)
     pack.fill_tables(tree, ids, low, high, exact, first, table, rows)
-    free_node(tree, 0)  # the empty root
     entries, level = np.arange(len(rows)), 0
     while True:
         count = len(cuts) - 1
@@ -49,20 +47,21 @@ def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> None
         middle = count // threads
         _in_parallel(fill, [(0, middle), (middle, count)] if 0 < middle < count else [(0, count)])
         if count == 1:
-            pack.crown(tree, nodes[0])
+            tree.state[layout.ROOT] = nodes[0]
+            tree.state[layout.HEIGHT] = level + 1
             return
         entries, level = nodes, level + 1
-        cuts = _group(pack.frame_nodes(tree, entries), entries, int(inner * FILL), threads=1)
+        cuts = grouped(pack.frame_nodes(tree, entries), entries, int(inner * FILL), threads=1)
 
 
-def _group(boxes: Float3, rows: Int1, target: int, threads: int) -> Int1:
+def grouped(boxes: Float3, rows: Int1, target: int, threads: int) -> Int1:
     """Reorder `rows`, one for each framed box, into groups of at most `target`; their int64 bounds."""
     places = np.arange(len(rows))
     groups = -(-len(rows) // target)
     sample = min(max(target, LEAST_SAMPLE), MOST_SAMPLE)
     bounds = [0, groups]
     if threads > 1 and groups > 1:
-        bounds.insert(1, int(pack.cut_once(boxes, places, groups, sample, np.empty(len(rows)))))
+        bounds.insert(1, _cut(boxes, places, groups, sample))
     cuts = np.zeros(groups + 1, np.int64)
 
     def cut(first: int, last: int) -> None:
@@ -74,6 +73,14 @@ def _group(boxes: Float3, rows: Int1, target: int, threads: int) -> Int1:
     _in_parallel(cut, list(pairwise(bounds)))
     rows[:] = rows[places]
     return cuts
+
+
+def _cut(boxes: Float3, places: Int1, groups: int, sample: int) -> int:
+    """Reorder the places for the best cut, and return how many groups stand before it."""
+    k, kind, parts = pack.choose_cut(boxes, places, groups, sample)
+    order = np.argpartition(pack.keys_of(boxes, k, kind)[places], len(places) * parts // groups)
+    places[:] = places[order]
+    return int(parts)
 
 
 def _in_parallel(work: Callable[[int, int], None], parts: Sequence[tuple[int, int]]) -> None:

@@ -164,9 +164,10 @@ def _check_rows(tree: Tree, boxes: Int1) -> None:
     heads = _entered(tree, hash_tables.BY_ID).tolist()
     require(len(heads) == state[layout.IDS], "wrong count of ids")
     siblings = 0
+    where = layout.TREE_BY_ADDRESS.addresses(tree)
     for head in heads:
         link, own = head, int(links["id"][head])
-        require(hash_tables.first_link(tree, own) == head, f"id {own} cannot be looked up")
+        require(hash_tables.look_up(where, own) == head, f"id {own} cannot be looked up")
         while link >= 0:
             require(links["id"][link] == own, f"a link of id {own} names another id")
             link = int(links["sibling"][link])

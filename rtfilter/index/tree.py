@@ -48,6 +48,11 @@ KIND = "rtfilter.tree"
 #: Places of hash tables that are moved to larger ones in one go.
 MOVED_AT_ONCE = 1 << 12
 
+_NOTHING = False, changes.NO_SIDES, changes.NO_SIDES, changes.NO_IDS, changes.NO_FLAGS
+_NOWHERE = np.empty(0, np.int64)
+_NO_QUERIES = np.empty((0, 1))
+_NO_FRONTIER = _NOWHERE, _NOWHERE, np.empty(0, np.int32)
+
 
 class RStarTree:
     """R*-tree of closed boxes [low, high], each tied to the ids that share it.
@@ -128,9 +133,11 @@ class RStarTree:
         """Insert one box, low and high of shape (d,). An id may own several boxes."""
         lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
         key, shape = index(id), (self.dimensions,)
-        inserted = lower.shape == upper.shape == shape and arguments.is_id(key)
-        inserted = inserted and changes.insert_one(self._where, key, lower, upper, bool(exact))
-        if not inserted:  # because of what this complains about, or for want of room
+        inserted = -1
+        if lower.shape == upper.shape == shape and arguments.is_id(key):
+            what = key, bool(exact), lower, upper, changes.NO_IDS, changes.NO_FLAGS
+            inserted = changes.change(self._where, changes.INSERT_ONE, *what)
+        if inserted < 0:  # because of what this complains about, or for want of room
             self.insert_many([key], lower[np.newaxis], upper[np.newaxis], exact=[exact])
         elif self._arrays.old_tables.size:
             self._drop_old_tables()
@@ -143,9 +150,10 @@ class RStarTree:
         self._insert(arguments.ids(ids, len(lower)), lower, upper, arguments.flags(exact, len(lower)))
 
     def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
-        if not changes.insert(self._where, ids, low, high, exact):
-            self._make_room(len(ids))
-            changes.insert(self._where, ids, low, high, exact)
+        what = changes.INSERT, 0, False, low.reshape(-1), high.reshape(-1), ids, exact.view(np.uint8)
+        if changes.change(self._where, *what) == changes.NO_ROOM:
+            self._make_room(max(len(ids), 1))
+            changes.change(self._where, *what)
         self._drop_old_tables()
 
     def extend(
@@ -168,10 +176,10 @@ class RStarTree:
     def delete(self, id: int) -> bool:
         """Remove an id with all its boxes; False when it is unknown."""
         key = arguments.id(id)
-        known = changes.delete_one(self._where, key)
+        known = changes.change(self._where, changes.DELETE_ONE, key, *_NOTHING)
         if known < 0:
             self._make_room(1)
-            known = changes.delete_one(self._where, key)
+            known = changes.change(self._where, changes.DELETE_ONE, key, *_NOTHING)
         if self._arrays.state.item(layout.FREED):
             layout.give_back_free_nodes(self._arrays)
         return bool(known)
@@ -180,9 +188,11 @@ class RStarTree:
         """Remove ids with all their boxes; bool (n,): which were known."""
         identifiers = arguments.ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
-        if not changes.delete(self._where, identifiers, removed):
+        none = changes.NO_SIDES
+        what = changes.DELETE, 0, False, none, none, identifiers, removed.view(np.uint8)
+        if changes.change(self._where, *what) == changes.NO_ROOM:
             self._make_room(1)
-            changes.delete(self._where, identifiers, removed)
+            changes.change(self._where, *what)
         if len(removed) > 1 or self._arrays.state.item(layout.FREED):
             layout.give_back_free_nodes(self._arrays)
         return removed
@@ -212,10 +222,12 @@ class RStarTree:
         lower, upper = arguments.boxes(low, high, self.dimensions)
         key = arguments.id(id)
         flags = arguments.flags(exact, len(lower))
-        known = changes.replace(self._where, key, lower, upper, flags)
+        sides = lower.reshape(-1), upper.reshape(-1)
+        what = changes.REPLACE, key, False, *sides, changes.NO_IDS, flags.view(np.uint8)
+        known = changes.change(self._where, *what)
         if known < 0:
-            self._make_room(len(lower))
-            known = changes.replace(self._where, key, lower, upper, flags)
+            self._make_room(max(len(lower), 1))
+            known = changes.change(self._where, *what)
         self._drop_old_tables()
         return bool(known)
 
@@ -329,8 +341,8 @@ class RStarTree:
         self._require_whole()
         size = self._chunk(len(batch))
         if len(batch) <= size:
-            return self._hits(descend.search_all, batch, selection, first_only)
-        parts = [self._hits(descend.search_all, batch[:size], selection, first_only)]
+            return self._hits(batch, selection, first_only, *descend.FROM_ROOT)
+        parts = [self._hits(batch[:size], selection, first_only, *descend.FROM_ROOT)]
         start = size
         # The parts of a large result lie in one array: new memory costs more than to search.
         ids = room.Growing(parts[0].ids, len(batch) / size)
@@ -338,7 +350,8 @@ class RStarTree:
         while start < len(batch):
             size = self._chunk(len(batch) - start)
             part = batch[start : start + size]
-            parts.append(self._hits(descend.search_all, part, selection, first_only, ids=ids, exact=exact))
+            what = part, selection, first_only, *descend.FROM_ROOT
+            parts.append(self._hits(*what, ids=ids, exact=exact))
             start += size
         return Hits.joined(parts, ids.closed(), None if exact is None else exact.closed())
 
@@ -370,12 +383,12 @@ class RStarTree:
 
     def _hits(
         self,
-        search: Callable[..., tuple[bool, IntArray, IntArray]],
         *what: Any,
         ids: room.Growing | None = None,
         exact: room.Growing | None = None,
     ) -> Hits:
-        """Run a search kernel of `descend` and put its hits in order, behind those that are there."""
+        """Search (`descend.search`) and put the hits in order, behind those that are there."""
+        search: Callable[..., tuple[bool, IntArray, IntArray]] = descend.search
         found, addresses = room.taken()
         complete, offsets, visits = search(self._where, *what, addresses)
         while not complete:
@@ -431,7 +444,7 @@ class RStarTree:
         """
         self._require(frontier.version)
         stopped = frontier.nodes, frontier.cuts, frontier.pairs
-        return self._hits(descend.search_from, frontier.points, frontier.selection, *stopped)
+        return self._hits(frontier.points, frontier.selection, False, *stopped, _NOWHERE, 0)
 
     @unwrapped
     def resume_part(self, parts: Parts, group: int) -> Hits:
@@ -439,7 +452,7 @@ class RStarTree:
         self._require(parts.version)
         if not 0 <= group < len(parts):
             raise IndexError(f"group {group} of {len(parts)}")
-        return self._hits(descend.search_part, parts.where, group, parts.selection)
+        return self._hits(_NO_QUERIES, parts.selection, False, *_NO_FRONTIER, parts.where, group)
 
     @property
     def _version(self) -> Version:
@@ -615,7 +628,8 @@ class RStarTree:
         tree._tree = layout.Tree(**typed, **{name: made[name] for name in NOT_KEPT})
         nodes.find_leaving(tree._tree)
         if len(state) < layout.STATE_SIZE:
-            grid.draw_anew(tree._tree)
+            grid.let_be_drawn(tree._tree)
+            tree.delete_many([])  # draws
         return tree
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -5,10 +5,25 @@ matcher receives `Filters`, with `boxes()` and `constraints()`, and events as an
 and `values(attribute)`.
 """
 
-from rtfilter.matchers.check import check_matcher
+from typing import TYPE_CHECKING
+
 from rtfilter.matchers.filters import BoxColumns, ConstraintColumns, Filters
 from rtfilter.matchers.port import Matcher, Resumable, Savable, Takes
 from rtfilter.matchers.registry import MATCHERS, Factory, make_matcher
+
+if TYPE_CHECKING:
+    from rtfilter.matchers.check import check_matcher
+else:
+
+    def __getattr__(name):
+        """Import `check_matcher` at its first use: programs that match events do without."""
+        if name != "check_matcher":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from rtfilter.matchers.check import check_matcher
+
+        globals()[name] = check_matcher
+        return check_matcher
+
 
 __all__ = [
     "MATCHERS",

@@ -177,7 +177,7 @@ class SearchingBoxes(Protocol):
     def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:
         """Find the subscriptions with a box that each query box selects; see `RStarTree.search_boxes`.
 
-        `Hits.exact` is 1 where a box that is selected is exact.
+        `Hits.exact` is 1 where a box that is selected is exact, and None only if no box at all is inexact.
         """
 
 

@@ -31,6 +31,9 @@ STEP: Final = 4
 BOXES: Final = 4096
 """Boxes that are compared together, at most."""
 
+CALL: Final = 20_000
+"""Comparisons that take as long as a call of NumPy takes longer than one of compiled code, about."""
+
 _FIRST: Final = 64  # columns of an empty scan
 _NONE: Final = np.empty(0, np.int64)
 
@@ -46,20 +49,21 @@ class ScanMatcher:
     options: Mapping[str, Any] = MappingProxyType({})
 
     work = 0
-    """Ends that were compared so far, about: a measure of what a faster matcher would save."""
+    """Comparisons of ends so far, about: a measure of what compiled code would save."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._updates = 0
-        self._make_room(_FIRST)
+        self._ends, self._ids, self._exact = self._room(_FIRST)
         self._used = 0  # places that are filled
         self._places: dict[int, tuple[int, ...]] = {}
         self._several = False  # whether any id has several boxes
-        self._all_exact = True
+        self._all_exact = True  # all boxes that were ever added
 
-    def _make_room(self, places: int) -> None:
-        self._ends = np.empty((2 * self._schema.dimensions, places))
-        self._ids, self._exact = np.empty(places, np.int64), np.empty(places, np.bool_)
+    def _room(self, places: int) -> tuple[FloatArray, IntArray, BoolArray]:
+        """Room for the ends, ids and exactness of so many boxes."""
+        ends = np.empty((2 * self._schema.dimensions, places))
+        return ends, np.empty(places, np.int64), np.empty(places, np.bool_)
 
     def add(self, filters: Filters) -> None:
         """See `Matcher`."""
@@ -80,10 +84,11 @@ class ScanMatcher:
         self._used = last
 
     def _grow(self, places: int) -> None:
-        former = self._ends, self._ids, self._exact
-        self._make_room(places)
-        for column, old in zip((self._ends, self._ids, self._exact), former, strict=True):
+        larger = self._room(places)
+        for column, old in zip(larger, (self._ends, self._ids, self._exact), strict=True):
             column[..., : self._used] = old[..., : self._used]
+        # The ids come last: their length tells a change that it must grow.
+        self._ends, self._exact, self._ids = larger[0], larger[2], larger[1]
 
     def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""
@@ -113,7 +118,7 @@ class ScanMatcher:
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
         """See `Matcher`; visits are boxes, of which each is compared."""
         points = events.points
-        self.work += len(points) * self._used * len(self._ends)
+        self.work += len(points) * self._used * len(self._ends) + CALL
         if len(points) == 1:
             return self._hits_of_one(points[0])
         points = points.T
@@ -131,7 +136,7 @@ class ScanMatcher:
             flags = self._exact[places]
             if self._several:
                 offsets, ids, flags = distinct(offsets, ids, flags)
-            exact = None if flags.all() else flags.astype(np.uint8)
+            exact = None if self._all_exact else flags.astype(np.uint8)
         return Hits(offsets, ids, exact, np.array((used,)))
 
     def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:
@@ -147,7 +152,7 @@ class ScanMatcher:
         ids, exact = self._ids[places], self._exact[places]
         if self._several:
             offsets, ids, exact = distinct(offsets, ids, exact)
-        flags = None if exact.all() else exact.astype(np.uint8)
+        flags = None if self._all_exact else exact.astype(np.uint8)
         return Hits(offsets, ids, flags, np.full(count, self._used))
 
     def _together(self, asked: FloatArray, compare: Any) -> tuple[IntArray, IntArray]:

@@ -79,9 +79,9 @@ class Copy:
         return True
 
 
-def copied(gate: Gate, source: Subscriptions) -> Subscriptions:
-    """A copy of all subscriptions at one version, newly built. Raises `MovedError`."""
-    copy = Copy(gate, source)
+def copied(gate: Gate, source: Subscriptions, of: Factory | None = None) -> Subscriptions:
+    """A copy of all subscriptions at one version, newly built; see `Copy`. Raises `MovedError`."""
+    copy = Copy(gate, source, of=of)
     while True:
         copy.catch_up()
         with gate.reading():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from rtfilter.adaptive import Controller, Report, Shape, Ticket
 from rtfilter.matching.gate import Gate
 
+_MAKING = threading.RLock()
 METHODS = ("plan", "report", "drop", "on_update", "snapshot")
 
 
@@ -16,21 +18,39 @@ class Control:
     Attributes
     ----------
     controller : Controller
-        May be replaced between batches.
+        May be replaced between batches. Without one, the first batch of a stream makes a `CostController`.
     updates : int
         Boxes that came and went before.
     """
 
-    def __init__(self, controller: Controller, updates: int = 0) -> None:
-        for method in METHODS:
-            if not callable(getattr(controller, method, None)):
-                raise TypeError(
-                    "a controller has the methods of those in `rtfilter.adaptive`; "
-                    f"{controller!r} has no {method}"
-                )
-        self.controller = controller
+    def __init__(self, controller: Controller | None = None, updates: int = 0) -> None:
+        if controller is not None:
+            for method in METHODS:
+                if not callable(getattr(controller, method, None)):
+                    raise TypeError(
+                        "a controller has the methods of those in `rtfilter.adaptive`; "
+                        f"{controller!r} has no {method}"
+                    )
+        self._controller = controller
         self._updates = updates
         self._turns = Gate()
+
+    @property
+    def controller(self) -> Controller:
+        """The controller, which is made where it is first needed."""
+        if self._controller is not None:
+            return self._controller
+        from rtfilter.adaptive import CostController
+
+        with _MAKING:  # so that two threads get the same one
+            if self._controller is None:
+                self._controller = CostController()
+            return self._controller
+
+    @controller.setter
+    def controller(self, controller: Controller) -> None:
+        with _MAKING:
+            self._controller = controller
 
     def plan(self, size: int, shape: Shape, updates: int) -> Ticket:
         """The plan for a batch of `size` > 0 events; `updates`: boxes that came and went so far."""

@@ -8,9 +8,9 @@ it in place. Until then the scan answers.
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING, Final
+from weakref import ref
 
 from rtfilter.index import ready
 from rtfilter.matchers.scan import ScanMatcher
@@ -48,8 +48,10 @@ class Growing:
         if self._given_up or self.moving or not self._pays():
             return
         try:
-            self._thread = threading.Thread(target=self._move, name="rtfilter grows", daemon=True)
-            self._thread.start()
+            # The thread does not keep alive a filter that nobody uses any more.
+            thread = threading.Thread(target=_move, args=(ref(self),), name="rtfilter grows", daemon=True)
+            thread.start()
+            self._thread = thread
         except RuntimeError:  # no more threads now; the next change looks again
             self._thread = None
 
@@ -77,20 +79,33 @@ class Growing:
             try:
                 ready.load()
             except Exception:
-                self._give_up()
+                self.give_up()
         return total >= SOON and ready.ready()
 
-    def _move(self) -> None:
-        try:
-            ready.load_aside()
-            self._updates.grow(LARGE)
-        except Exception:
-            self._give_up()
+    def move(self) -> None:
+        """Build the tree and put it in place; the kernels are loaded."""
+        self._updates.grow(LARGE)
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
+        """Stay with the scan for good, and say so in the log."""
+        import logging  # takes longer than to make a filter
+
         self._given_up = True
         logging.getLogger("rtfilter").warning(
             "the search code cannot be compiled; the filter stays with a scan, which is slow for many "
             "subscriptions",
             exc_info=True,
         )
+
+
+def _move(of: ref[Growing]) -> None:
+    """Load the kernels, then let a filter move, if it is still in use."""
+    try:
+        ready.load_aside()
+        growing = of()
+        if growing is not None:
+            growing.move()
+    except Exception:
+        growing = of()
+        if growing is not None:
+            growing.give_up()

@@ -145,13 +145,13 @@ class Updates:
             if self._subscriptions.factory != of:
                 self.put_in_place(Copy(self._road.gate, self._subscriptions, of=of))
 
-    def copy(self) -> Subscriptions:
-        """A copy of all at one version, newly built."""
+    def copy(self, of: Factory | None = None) -> Subscriptions:
+        """A copy of all at one version, newly built, by another matcher if one is named."""
         try:
-            return copied(self._road.gate, self._subscriptions)
+            return copied(self._road.gate, self._subscriptions, of)
         except MovedError:
             with self.alone():  # only large changes move all
-                return copied(self._road.gate, self._subscriptions)
+                return copied(self._road.gate, self._subscriptions, of)
 
     def _index_names(self) -> None:
         """Before the first change of what was loaded: beside batches, as it takes long for many names."""

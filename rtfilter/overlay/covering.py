@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from rtfilter.filter import EventFilter
 from rtfilter.overlay.names import SubscriptionId
 from rtfilter.overlay.routing_messages import Subscribe, Subscription, Unsubscribe
 from rtfilter.overlay.sending import Message
 from rtfilter.predicates.model import Predicate
-
-CAPACITY: Final = (16, 64)
-"""Of the nodes of an index; see `rtfilter.overlay.table`."""
 
 
 class Told:
@@ -106,7 +102,7 @@ class CoveringTold(Told):
         if index is None:
             schema = self._read(subscription).schema
             assert schema is not None
-            index = EventFilter(schema, CAPACITY, max_unbounded=None, ids=int)
+            index = EventFilter(schema, max_unbounded=None, ids=int)
             self._indexes[subscription.type] = index
         return index
 

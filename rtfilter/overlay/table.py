@@ -15,8 +15,6 @@ from rtfilter.overlay.names import Connection, Kind, SubscriptionId
 from rtfilter.overlay.routing_messages import Entry, Subscription
 from rtfilter.predicates.model import Predicate
 
-CAPACITY: Final = (16, 64)
-"""Of the nodes of an index: an empty one takes 30 kB in all, where the default of `EventFilter` takes 280."""
 PARSED: Final = 10_000
 """Most conditions that are remembered as predicates."""
 
@@ -152,7 +150,7 @@ class _Index:
     """The entries of one event type by number. Changes are made when somebody asks, all at once."""
 
     def __init__(self, schema: Schema) -> None:
-        self._filter = EventFilter(schema, CAPACITY, max_unbounded=None, ids=int)
+        self._filter = EventFilter(schema, max_unbounded=None, ids=int)
         self._connections: list[Connection] = []
         self._places: dict[Connection, int] = {}
         self._entries: list[int] = []  # of each place: without any, another connection may have it

@@ -48,6 +48,8 @@ class Settings:
         Number of new subscriptions that come, and of the oldest ones that go, after each burst.
     check : int
         Events per burst whose matches are compared with brute force.
+    check_every : int
+        At least 1. Brute force looks at the bursts whose numbers, from 0 on, are multiples of this.
     peer_every : int
         The peer runs the bursts whose numbers, from 0 on, are multiples of this; 0: none.
     seed : int
@@ -61,5 +63,6 @@ class Settings:
     insert: int = 0
     delete: int = 0
     check: int = 1
+    check_every: int = 1
     peer_every: int = 0
     seed: int = 1

@@ -30,10 +30,7 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter import sockets
-from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.events.schema import Schema
-from rtfilter.filter import EventFilter
-from rtfilter.matching.refine import MANY
 from rtfilter.service.access import Access
 from rtfilter.service.access import Limits as UserLimits
 from rtfilter.service.conversation import Conversation
@@ -216,7 +213,6 @@ async def _running(
             pipeline = Pipeline(
                 log, settings.data, users, settings.bounds, settings.keeping, metrics=metrics.of
             )
-            await asyncio.to_thread(_warm)
             gc.disable()  # or it would look again and again at a million subscriptions,
             try:
                 await pipeline.start()
@@ -251,25 +247,6 @@ def _alone(log: Log, holding: Hold) -> bool:
         return log.mine()
     except SQLAlchemyError:
         return True
-
-
-def _warm() -> None:
-    """Load the kernels, or compile them, so that the first event need not wait for it."""
-    filter = EventFilter(Schema({"x": float, "s": str}))
-    filter.subscribe("x > 1 AND s = 'a'")  # as one alone, and below in bulk
-    events: list[dict[str, object]] = [{"x": 1.5, "s": "a"}, {"s": "a"}]
-    list(filter.stream(events[:1]))
-    filter.subscribe_many(["x > 1", "s = 'a'"])
-    filter.update(0, "x > 2")
-    for group in (None, 1):
-        filter.controller = FixedPlan(0, group)
-        list(filter.stream(events))
-    filter.match_batch(events)
-    filter.match_batch(events[:1])  # one alone has a kernel of its own
-    filter.subscribe_many(["s LIKE 'a long text%'"] * MANY)
-    filter.match({"s": "a long text"})  # many exact checks at once
-    filter.unsubscribe(3)
-    filter.unsubscribe(0)
 
 
 def _require_users(settings: Settings, there: bool) -> None:

@@ -68,6 +68,7 @@ def _newest(folder: Path, settled: int, metrics: Metrics | None) -> tuple[EventF
             _log.warning("%s is newer than the log; it is removed", one.path)
             _remove(one.path)
             continue
+        _log.info("opening %s", one.path)  # a large one may wait for its compiled code
         try:
             found = EventFilter.load(one.path, metrics=metrics or False)
         except SnapshotError as error:

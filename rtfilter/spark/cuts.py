@@ -1,4 +1,7 @@
-"""Cutting space into shards by the rule that packs boxes into the nodes of the R*-tree."""
+"""Cutting space into shards by the rule that packs boxes into the nodes of the R*-tree.
+
+Only functions that cut import the compiled code: tasks that match against a small index do without.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.index.kernels import pack
-from rtfilter.index.kernels.layout import OPEN
 
 #: Boxes that one cut is chosen on.
 SAMPLE = 512
@@ -48,6 +49,8 @@ class Cuts:
     @classmethod
     def into(cls, shards: int, low: FloatArray, high: FloatArray, ids: IntArray) -> Cuts:
         """Cut space so that a sample of boxes, float64 (n, d), with ids, int64 (n,), is spread evenly."""
+        from rtfilter.index.kernels import pack
+
         least, width = _frame(low, high)
         boxes, salts = _framed(low, high, least, width), salted(ids)
         cuts: list[Cut] = []
@@ -118,6 +121,8 @@ class Cuts:
 
 def _frame(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the least finite coordinate of each dimension, and the extent from there to the greatest."""
+    from rtfilter.index.kernels.layout import OPEN
+
     ends = np.concatenate([low, high])
     finite = np.abs(ends) < OPEN
     least = np.where(finite, ends, np.inf).min(axis=0, initial=np.inf)
@@ -134,9 +139,9 @@ def _framed(low: FloatArray, high: FloatArray, least: Any, width: Any) -> FloatA
 
 
 def _keys(boxes: FloatArray, k: int, kind: int) -> FloatArray:
-    keys = np.empty(len(boxes))
-    pack.sort_keys(boxes, np.arange(len(boxes)), k, kind, keys)
-    return keys
+    from rtfilter.index.kernels import pack
+
+    return pack.keys_of(boxes, k, kind)
 
 
 def salted(ids: IntArray) -> NDArray[np.uint64]:

@@ -29,6 +29,8 @@ from weakref import WeakKeyDictionary
 
 from rtfilter import EventFilter, Schema, SnapshotError
 from rtfilter.filter import KIND
+from rtfilter.index import ready
+from rtfilter.matching.growing import LARGE, MOVED, SMALL
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 
@@ -80,14 +82,26 @@ class Lease:
         """Number of subscriptions in the index."""
         return int(json.loads(self.manifest)["meta"].get("subscriptions", 0))
 
+    @property
+    def scan(self) -> bool:
+        """Whether the index was saved before it moved to a tree."""
+        return bool(json.loads(self.manifest)["meta"].get("matcher") == SMALL)
+
+    @property
+    def matcher(self) -> str:
+        """The matcher of all executors: a small index stays a scan, so that all estimate work alike."""
+        return SMALL if self.scan and self.subscriptions < MOVED else LARGE
+
     def open(self) -> EventFilter:
         """Return the index, mapped once by this process. Raises `SnapshotError`."""
         with _lock:
             found = _open.pop(self.digest, None)
             if found is None:
                 found = self.load()
+                if self.matcher == LARGE:
+                    ready.load()  # here, so that no batch waits for the compiled code
             _open[self.digest] = found
-            while len(_open) > 1 and sum(index.tree.nbytes for index in _open.values()) > OPEN:
+            while len(_open) > 1 and sum(index.stats()["bytes"] for index in _open.values()) > OPEN:
                 _open.popitem(last=False)
             return found
 
@@ -103,7 +117,7 @@ class Lease:
         path = places.local(self.place)
         if path is not None and self._lies_in(path):
             with suppress(SnapshotError):
-                here = EventFilter.load(path, matcher="rtree", clock=clock)
+                here = EventFilter.load(path, matcher=self.matcher, clock=clock)
                 if _manifest(path) == self.manifest:  # it was not replaced while it was read
                     return here
         home = _own_directory() / self.digest
@@ -121,7 +135,7 @@ class Lease:
             try:
                 fcntl.flock(in_use, fcntl.LOCK_SH)  # so that `_clean` does not remove it
                 if self._lies_in(home):
-                    found = EventFilter.load(home, matcher="rtree", clock=clock)
+                    found = EventFilter.load(home, matcher=self.matcher, clock=clock)
                     return found
             finally:
                 if found is None:
@@ -268,7 +282,7 @@ def context_of(spark: SparkSession) -> Any:
 
 def _save(index: EventFilter) -> Path:
     """Save a filter in a temporary directory, once per version."""
-    version = index.version, index._subscriptions.updates
+    version = index.version, int(index.stats().get("updates", 0))
     with _lock:
         before = _saved.get(index)
         if before is not None and before[0] == version:

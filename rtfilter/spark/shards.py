@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, Schema, SnapshotError
 from rtfilter.dtypes import IntArray
-from rtfilter.index.tree import DEFAULT_CAPACITY
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
@@ -363,7 +362,7 @@ def build_sharded(
     schema: Schema,
     *,
     shards: int | None = None,
-    capacity: tuple[int, int] = DEFAULT_CAPACITY,
+    capacity: tuple[int, int] | None = None,
 ) -> ShardedIndex:
     """Build an index of any size on the executors, in shards of neighbouring subscriptions.
 
@@ -384,7 +383,7 @@ def build_sharded(
         Of the events.
     shards : int, optional
         Their number; by default one for each million subscriptions. A task takes the memory of a shard.
-    capacity : (int, int)
+    capacity : (int, int), optional
         See `RStarTree`.
 
     Returns
@@ -403,7 +402,7 @@ def build_sharded(
     """
     if shards is not None and shards < 1:
         raise ValueError(f"an index has at least 1 shard, not {shards}")
-    EventFilter(schema, capacity)  # says what is wrong
+    capacity = EventFilter(schema, capacity, matcher="rtree").tree.capacity  # says what is wrong
     context_of(subscriptions.sparkSession)
     place = places.absolute(path)
     if _versions(place) or places.names(place):

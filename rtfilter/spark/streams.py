@@ -319,7 +319,8 @@ class ChangeStage:
         if path is None:
             raise SnapshotError(f"{self.place}: only an index in shards can be changed there; build_sharded")
         if self._filter is None:
-            self._filter = EventFilter.load(path, matcher="rtree")
+            grows = lease_of(self.place).scan
+            self._filter = EventFilter.load(path, matcher=None if grows else "rtree")
         filter, self._filter = self._filter, None  # after a failure it may hold half of a change
         subscriptions = SubscriptionFrame.of(given, filter.schema)
         subscriptions.count()

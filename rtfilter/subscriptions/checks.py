@@ -220,6 +220,15 @@ class Checks:
         return [(INSIDE, 0, place, *_interval(operator, float(one)), b"") for one in values]
 
 
+def exercise() -> None:
+    """Use all kernels once, which loads or compiles them."""
+    schema = Schema({"s": str})
+    checks, one = Checks(schema), np.zeros(1, np.int64)
+    predicate = Predicate.parse("s LIKE 'a%'", schema)
+    checks.decide(one, one, schema.read([{"s": "a"}]), None, lambda handle: predicate)
+    checks.forget(one)
+
+
 def _interval(operator: str, value: float) -> tuple[float, float]:
     """Least and greatest coordinate for which an operator holds, or, of a negated one, does not hold."""
     match operator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Sequence
 from math import inf
 from numbers import Integral, Real
@@ -22,8 +21,6 @@ from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.metadata import encoded
 from rtfilter.subscriptions.tables import Rules, cell
 from rtfilter.text import numbered, shown
-
-_LOGGER = logging.getLogger("rtfilter")
 
 
 class BadRule(NamedTuple):
@@ -234,7 +231,9 @@ class Load:
                 raise type(error)(str(first)) from None
             raise error
         if self._on_error == "skip":
-            _LOGGER.warning(
+            import logging  # takes longer than to make a filter
+
+            logging.getLogger("rtfilter").warning(
                 "%s of %s left out; on_error=list.append tells all. The first: %s",
                 f"{len(new):,}",
                 numbered(len(self._rules), "rule"),

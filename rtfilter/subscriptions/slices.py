@@ -125,5 +125,6 @@ def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:
 
 def renew(held: Held, handles: IntArray, part: Part) -> None:
     """Replace what is known of some handles, by a part of others; see `take`."""
-    held.forget(handles)
+    if len(handles):  # removing nothing would still compile the removal kernels
+        held.forget(handles)
     take(held, [part])

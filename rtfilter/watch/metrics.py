@@ -301,10 +301,12 @@ class _Filters(Collector):
 
     def describe(self) -> Iterable[Metric]:
         yield _build_info()
+        yield _kernels()
         yield from next(iter(self.members.values())).describe()
 
     def collect(self) -> Iterable[Metric]:
         yield _build_info()
+        yield _kernels()
         families: dict[str, Metric] = {}
         for name, metrics in list(self.members.items()):
             for family in metrics.collect():
@@ -323,6 +325,12 @@ def _build_info() -> Metric:
     family = GaugeMetricFamily("rtfilter_build_info", "1, with the version of rtfilter", labels=["version"])
     family.add_metric([version], 1)
     return family
+
+
+def _kernels() -> Metric:
+    counts = sys.modules.get("rtfilter.index.kernels.counts")  # which stands higher
+    text = "Kernels that the process compiled because no cache had them"
+    return CounterMetricFamily("rtfilter_kernels_compiled", text, getattr(counts, "compiled", 0))
 
 
 _joining = threading.Lock()

@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from cases import cases
 from rtfilter.adaptive import CostController, Plan, Report, Shape, replay
 from rtfilter.adaptive.learner import Learner
 
@@ -88,8 +89,9 @@ def test_where_it_is_certain_it_tries_nothing():
     assert tries(controller) - before < 15
 
 
-@pytest.mark.parametrize("factor", [0.1, 3.0, 10.0, 100.0])
-@pytest.mark.parametrize("best", [Plan(0, 16), Plan(2, 1), Plan(2, 4)])
+@pytest.mark.slow
+@cases("factor", [0.1, 3.0, 10.0, 100.0])
+@cases("best", [Plan(0, 16), Plan(2, 1), Plan(2, 4)])
 def test_an_odd_first_batch_is_forgotten(factor, best):
     cost = valley(best.level, best.group)
     for seed in range(3):
@@ -100,7 +102,11 @@ def test_an_odd_first_batch_is_forgotten(factor, best):
         assert regret(run(controller, lambda plan, n: cost(plan), 100, seed=9), cost, best) < 0.1
 
 
-@pytest.mark.parametrize(("noise", "most"), [(0.5, 1), (0.7, 3), (1.0, 3)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("noise", "most"),
+    [pytest.param(0.5, 1, marks=pytest.mark.long), (0.7, 3), pytest.param(1.0, 3, marks=pytest.mark.long)],
+)
 def test_strong_noise_does_not_settle_it_on_a_plan_that_takes_twice_as_long(noise, most):
     costs, wrong = {None: 1.5, 4: 2.6, 1: 3.0}, 0
     for seed in range(60):
@@ -198,6 +204,7 @@ def test_a_plan_that_finishes_nothing_is_no_good():
     assert used[-300:].count(Plan(0, None)) < 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [300, 1000])
 def test_as_many_batches_may_be_under_way_as_they_like(together):
     cost, best = valley(2, 4), Plan(2, 4)
@@ -325,6 +332,7 @@ def test_updates_count_as_a_share_of_the_index():
     assert known[1] == pytest.approx(1000 * known[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.1, 1.0, 10.0])
 def test_an_index_that_was_packed_anew_may_be_another_one(factor):
     moved = valley(2, 16)
@@ -336,6 +344,7 @@ def test_an_index_that_was_packed_anew_may_be_another_one(factor):
         assert regret(used, moved, Plan(2, 16)) < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.01, 0.1, 1.0])
 def test_an_index_that_always_changes_and_costs_the_same_is_not_doubted_for_ever(share):
     cost, controller, used = valley(1, 4), CostController(), []

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cases import cases
 from rtfilter.adaptive import Plan, Report
 from rtfilter.adaptive.costs import CostModel, Line
 
@@ -22,15 +23,22 @@ def batch(plan, size, estimate, group, event, whole=0.0):
 COSTS = {"estimate": (3e-5, 4e-7), "group": 2e-5, "event": 5e-6, "whole": 1e-5}
 
 
-@pytest.mark.parametrize("plan", [Plan(0, None), Plan(1, 1), Plan(1, 16), Plan(2, 64)])
-@pytest.mark.parametrize("size", [64, 256, 1024])
-def test_a_fitted_model_says_what_a_batch_takes(plan, size):
+@pytest.fixture(scope="module")
+def model():
+    """Fitted to batches of other sizes and plans than those that are asked for."""
     model = CostModel()
     for _ in range(200):
-        for size_before in (32, 128, 512, 2048):
-            for before in (Plan(0, None), Plan(0, 4), Plan(1, 16), Plan(1, 256)):
-                if (before.group or 0) < size_before:
-                    model.fit(before, batch(before, size_before, **COSTS))
+        for size in (32, 128, 512, 2048):
+            for plan in (Plan(0, None), Plan(0, 4), Plan(1, 16), Plan(1, 256)):
+                if (plan.group or 0) < size:
+                    model.fit(plan, batch(plan, size, **COSTS))
+    return model
+
+
+@pytest.mark.slow
+@cases("plan", [Plan(0, None), Plan(1, 1), Plan(1, 16), Plan(2, 64)])
+@cases("size", [64, 256, 1024])
+def test_a_fitted_model_says_what_a_batch_takes(model, plan, size):
     real = batch(plan, size, **COSTS).mean_response
     assert model.response(plan, size) == pytest.approx(real, rel=0.03)
 

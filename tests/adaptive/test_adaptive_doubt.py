@@ -82,6 +82,7 @@ def test_one_pause_of_the_machine_is_no_drift(kind):
     assert run(controller, lambda plan: 1.0, 100) is None
 
 
+@pytest.mark.slow
 def test_noise_is_hardly_ever_drift():
     """50 % log-normal noise, 20 seeds with about 950 settled batches each."""
     sigma, searches = np.log1p(0.25) ** 0.5, 0

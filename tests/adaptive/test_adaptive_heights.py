@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import cases
 from rtfilter.adaptive import LevelController, PlanController, Report, Shape
 from rtfilter.adaptive.heights import KEPT
 
@@ -33,7 +34,7 @@ def test_a_height_that_flips_settles_at_both(kind):
 
 
 @tuning
-@pytest.mark.parametrize(("settled", "height", "first"), [(6, 4, 3), (6, 9, 6), (1, 4, 1)])
+@cases(("settled", "height", "first"), [(6, 4, 3), (6, 9, 6), (1, 4, 1)])
 def test_a_new_height_begins_at_the_nearest_level(kind, settled, height, first):
     controller = kind(rounds=1, seed=None)
     batches(controller, 60, Shape(7), best=settled)

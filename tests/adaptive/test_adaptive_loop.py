@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import cases
 from rtfilter.adaptive import EarlyStop, LevelController, PlanController, Report, Shape
 from rtfilter.adaptive.loop import Loop
 from rtfilter.adaptive.rule import Rule
@@ -45,8 +46,8 @@ def given_up(ticket, bound):
 
 @tuning
 @stops
-@pytest.mark.parametrize("bound", [0.1, 50.0])
-@pytest.mark.parametrize("level", range(5))
+@cases("bound", [0.1, 50.0])
+@cases("level", range(5))
 def test_it_settles_although_all_batches_of_one_level_are_given_up(kind, stop, level, bound):
     def report(ticket):
         if ticket.plan.level == level:
@@ -60,7 +61,7 @@ def test_it_settles_although_all_batches_of_one_level_are_given_up(kind, stop, l
 
 @tuning
 @stops
-@pytest.mark.parametrize("level", range(5))
+@cases("level", range(5))
 def test_it_settles_although_one_level_never_reports(kind, stop, level):
     def report(ticket):
         return None if ticket.plan.level == level else Report(respond(ticket), 64)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import cases
 from rtfilter.adaptive import MatcherChooser, ReplayError, replay_matchers
 from rtfilter.adaptive.matchers import CATCH_UP, SAMPLE, SMALL, STEP, Content, Move, Pair, Trial, Try
 
@@ -113,6 +114,7 @@ def test_the_fastest_is_found_and_kept():
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(1e-6, 1e-3), min_size=4, max_size=4), st.integers(1, 100_000))
 def test_without_noise_what_is_used_is_within_5_percent_of_the_best_that_is_not_hopeless(each, count):
     world = World(dict(zip(NAMES, each, strict=True)), count)
@@ -125,6 +127,7 @@ def test_without_noise_what_is_used_is_within_5_percent_of_the_best_that_is_not_
     assert len({new for _, new in world.moves}) == len(world.moves)  # it never comes back
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.floats(0.05, 0.7), st.floats(0.96, 1.05))
 def test_equals_are_not_moved_between(seed, noise, ratio):
     world = World(costs(rtree=20e-6, masks=20e-6 * ratio), noise=noise, seed=seed)
@@ -140,6 +143,7 @@ def test_a_tenth_less_is_enough_though_it_may_be_less_than_that():
     assert found.count("masks") > 34  # 25, where 5 % less had to be certain
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(1e-6, 1e-3), min_size=4, max_size=4), st.floats(0.01, 0.2), st.integers(0, 9))
 def test_a_log_replays_to_the_same_decisions(each, noise, seed):
     world = World(dict(zip(NAMES, each, strict=True)), noise=noise, seed=seed)
@@ -161,6 +165,7 @@ def test_a_log_of_other_decisions_is_refused():
         replay_matchers(world.log, MatcherChooser(NAMES))
 
 
+@pytest.mark.slow
 def test_trials_take_their_share_of_the_time_at_most():
     for share in (0.01, 0.03, 0.2):
         world = World(costs(rtree=20e-6), build=1e-6, share=share)
@@ -172,6 +177,7 @@ def test_trials_take_their_share_of_the_time_at_most():
         assert world.tested > 0
 
 
+@pytest.mark.slow
 def test_who_loses_clearly_in_a_sample_is_not_built_in_full():
     count = SAMPLE * STEP**3
     world = World(costs(rtree=10e-6, split=10e-6 * CATCH_UP**3 * 1.1, masks=10e-6, counting=1.0), count)
@@ -200,7 +206,8 @@ def test_a_trial_waits_for_what_it_will_cost_and_no_longer():
     assert before <= (world.tested + 0.001) / 0.03 <= 1.1 * world.matched
 
 
-@pytest.mark.parametrize("sizes", [(1000,), (1, 64, 1000)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [(1000,), pytest.param((1, 64, 1000), marks=pytest.mark.long)])
 def test_trials_keep_to_their_share_where_to_match_takes_longer_with_more_subscriptions(sizes):
     world = World({"rtree": 20e-6, "hem": 30e-6}, 100_000, each=1, grows=True, passes=4, share=0.03)
     while len(world.wanted) < 3:
@@ -264,6 +271,7 @@ def test_other_sizes_and_other_subscriptions_begin_another_round():
     assert whys(world)[-1] == "subscriptions have changed"
 
 
+@pytest.mark.slow
 def test_what_is_built_anew_for_a_change_is_not_used_while_changes_come():
     world = World(costs(rtree=20e-6, masks=5e-6, split=19e-6, counting=30e-6), gradual=NAMES[:2], build=1e-5)
     assert world.run(3000) == "masks"
@@ -289,6 +297,7 @@ def test_what_was_left_has_to_be_much_better_to_come_back():
     assert world.run(10_000) == "rtree"
 
 
+@pytest.mark.slow
 def test_what_could_not_be_built_is_tried_again_with_other_subscriptions_only():
     world = World({"rtree": 20e-6, "split": 10e-6})
     world.failing = {"split": "MemoryError: it takes too much"}
@@ -339,7 +348,7 @@ def test_it_begins_with_what_was_saved():
     assert MatcherChooser(**chooser.options).options == chooser.options
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         ({"candidates": ()}, "candidates are names of different matchers"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cases import cases
 from rtfilter.adaptive import Plan, Report, Ticket
 
 
@@ -26,7 +27,7 @@ def test_levels_and_groups_are_whole():
         Plan(1.5, 2)
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
     [
         {"size": 0},

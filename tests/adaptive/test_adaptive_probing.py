@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import cases
 from rtfilter.adaptive import Shape
 from rtfilter.adaptive.probing import Counts, Mode, Outcome, Probing
 from rtfilter.adaptive.rule import Rule
@@ -143,8 +144,8 @@ def test_strict_rule_walks_on_when_equal():
     assert run.machine.position == 2
 
 
-@pytest.mark.parametrize("stop", [None, EarlyStop(minimum=2)])
-@pytest.mark.parametrize(("tolerance", "loops"), [(0.0, 2), (0.049, 2), (0.051, 1)])
+@cases("stop", [None, EarlyStop(minimum=2)])
+@cases(("tolerance", "loops"), [(0.0, 2), (0.049, 2), (0.051, 1)])
 def test_a_slightly_better_neighbour_is_settled_at_without_a_loop_around_it(tolerance, loops, stop):
     run = Run(paper(rounds=3, tolerance=tolerance, early_stop=stop), 7, 3)
     assert run.settle([9.0, 9.0, 1.0, 1.05, 9.0, 9.0, 9.0].__getitem__) == loops
@@ -392,7 +393,7 @@ def test_samples_are_given_up_where_much_changed_meanwhile(updates, episode):
     assert run.machine.ask(run.shape)[1] == episode
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         ({"rounds": 0}, "rounds, the samples per position, must be at least 1"),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import cases
 from rtfilter.adaptive import LevelController, PlanController, Report, Shape, exact, powers_of_two
 from rtfilter.adaptive.sizes import as_smallest
 
@@ -43,9 +44,9 @@ def test_a_whole_batch_is_one_group():
     assert as_smallest(1.0, 96, 64, None) == as_smallest(1.0, 96, 64, 4096) == pytest.approx(64 / 96)
 
 
-@pytest.mark.parametrize("kind", [LevelController, PlanController])
-@pytest.mark.parametrize("turn", range(3))
-@pytest.mark.parametrize("rhythm", [(96, 127, 64), (64, 127, 96)])
+@cases("kind", [LevelController, PlanController])
+@cases("turn", range(3))
+@cases("rhythm", [(96, 127, 64), (64, 127, 96)])
 def test_sizes_that_come_in_a_rhythm_settle_at_the_best_level(kind, rhythm, turn):
     each = (1.60, 1.45, 1.30, 1.15, 1.00, 1.20, 1.40)  # time per event by level; it begins at 3
 

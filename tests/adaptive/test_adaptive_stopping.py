@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
+from cases import cases
+from lengths import long_but
 from rtfilter.adaptive import EarlyStop, LevelController, Plan, PlanController, Report, Shape
 from rtfilter.adaptive.samples import Samples
 
@@ -34,8 +36,8 @@ def test_one_sample_has_no_variance():
     assert samples([1.0]).variance_of_mean == float("inf")
 
 
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("factor", [1.0, 1.1])
+@cases("seed", range(20))
+@cases("factor", [1.0, 1.1])
 def test_sign_is_the_one_sided_welch_test(seed, factor):
     rng = np.random.default_rng(seed)
     a, b = rng.normal(10, 1, rng.integers(3, 20)), rng.normal(9, 3, rng.integers(3, 20))
@@ -59,7 +61,7 @@ def test_sign_is_antisymmetric(a, b):
     assert test.sign(samples(a), samples(b), 1.0, 0.1) == -test.sign(samples(b), samples(a), 1.0, 0.1)
 
 
-@pytest.mark.parametrize(("rounds", "looks"), [(4, 0), (8, 0), (9, 1), (16, 1), (17, 2), (64, 3), (65, 4)])
+@cases(("rounds", "looks"), [(4, 0), (8, 0), (9, 1), (16, 1), (17, 2), (64, 3), (65, 4)])
 def test_looks_double(rounds, looks):
     assert EarlyStop(minimum=8).looks(rounds) == looks
 
@@ -92,7 +94,10 @@ def settle(controller, cost, size, height, seed):
     raise AssertionError("does not settle")
 
 
-def compare(kind, cost, size, seeds=60):
+several = pytest.mark.parametrize("seeds", long_but([15, 60], [15]))
+
+
+def compare(kind, cost, size, seeds):
     """Means over seeds, without and with early stop: batches, time lost, regret of the end."""
     best = min(cost(Plan(level, group)) for level in range(7) for group in (1, 4, 16, 64, None))
     for stop in (None, EarlyStop()):
@@ -121,28 +126,35 @@ def grouped(plan):
     return (1 + 4 / group) * (256 + group) / 2 * (1 - (1 - flat(plan)) * (1 - group / 256))
 
 
-def test_on_a_steep_valley_it_needs_half_the_batches():
-    (batches, lost, regret), (fewer, less, as_good) = compare(LevelController, steep, 64)
+@pytest.mark.slow
+@several
+def test_on_a_steep_valley_it_needs_half_the_batches(seeds):
+    (batches, lost, regret), (fewer, less, as_good) = compare(LevelController, steep, 64, seeds)
     assert batches == 2 * 3 * 64
     assert fewer < batches / 2
     assert less < lost / 2
     assert regret == as_good == 0
 
 
-def test_on_a_flat_valley_it_does_not_do_worse():
-    (batches, lost, regret), (fewer, less, as_good) = compare(LevelController, flat, 64)
+@pytest.mark.slow
+@several
+def test_on_a_flat_valley_it_does_not_do_worse(seeds):
+    (batches, lost, regret), (fewer, less, as_good) = compare(LevelController, flat, 64, seeds)
     assert fewer < batches
     assert less < lost
     assert as_good < regret + 0.01
 
 
-def test_on_a_lattice_it_leaves_the_bad_groups_early():
-    (batches, lost, regret), (fewer, less, as_good) = compare(PlanController, grouped, 256)
+@pytest.mark.slow
+@several
+def test_on_a_lattice_it_leaves_the_bad_groups_early(seeds):
+    (batches, lost, regret), (fewer, less, as_good) = compare(PlanController, grouped, 256, seeds)
     assert fewer < batches
     assert less < 0.75 * lost
     assert as_good < regret + 0.01
 
 
+@pytest.mark.slow
 def test_wrong_verdicts_among_equals_stay_below_alpha():
     wrong = 0
     for seed in range(200):

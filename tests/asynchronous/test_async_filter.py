@@ -526,6 +526,7 @@ def test_events_are_taken_from_their_source_as_there_is_room(gated):
 # -- cancelling ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pause", "rounds"), [(inf, 14), (0, 9)], ids=["loop", "thread"])
 def test_cancelling_at_every_step_harms_nobody_else(noted, pause, rounds):
     many = [(one, other) for one in range(5) for other in range(one, 5)]

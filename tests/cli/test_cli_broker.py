@@ -75,7 +75,7 @@ def test_reading_events_may_be_given_up_while_it_waits_for_input():
 
     def frames():
         yield 1
-        given_up.wait(10)
+        given_up.wait(60)
         yield 2
         read_on.set()
 
@@ -85,7 +85,7 @@ def test_reading_events_may_be_given_up_while_it_waits_for_input():
 
     assert asyncio.run(first()) == 1
     given_up.set()
-    assert read_on.wait(10)
+    assert read_on.wait(60)
     gc.collect()  # what nobody has waited for would be told of here
 
 

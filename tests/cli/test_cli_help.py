@@ -61,16 +61,13 @@ def words(line):
 
 @pytest.mark.parametrize("command", HELPS, ids=" ".join)
 def test_every_help_has_examples_that_are_understood(capsys, command):
-    found = [given for line in examples(capsys, command) for given in words(line)]
+    lines = examples(capsys, command)
+    found = [given for line in lines for given in words(line)]
     assert any(given[: len(command)] == command for given in found)
     for given in found:
         if "COMMAND" not in given:
             _parser().parse_args(given)
-
-
-@pytest.mark.parametrize("command", HELPS, ids=" ".join)
-def test_no_example_takes_a_port_of_another_program(capsys, command):
-    for line in examples(capsys, command):
+    for line in lines:  # no example takes a port of another program
         own = re.sub(r"spark://host:7077", "", line)  # Spark's own
         assert not OTHERS_PORTS & {int(number) for number in re.findall(r"\b\d{4,5}\b", own)}, line
 

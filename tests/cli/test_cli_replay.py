@@ -60,6 +60,7 @@ def interrupted(monkeypatch):
     return install
 
 
+@pytest.mark.slow
 def test_an_interrupted_replay_writes_what_it_has(capsys, interrupted):
     interrupted(4)
     given = ["--json", "o.json", "--csv", "o.csv", "--log", "o.log", "--figure", "o.svg"]

@@ -65,6 +65,8 @@ def test_a_user_and_a_token_are_made_shown_and_taken_away(run, kept):
     listed = run("list")
     assert re.search(r"bob  publisher, subscriber  since .*\n  token 1  laptop  made .*, good until ", listed)
     assert token not in listed
+    (made,) = kept().tokens.values()
+    assert made.expires - made.made == pytest.approx(90 * 86_400, abs=60)
     run("revoke", "1")
     assert "revoked" in run("list")
     run("roles", "bob", "--role", "publisher")

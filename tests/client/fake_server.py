@@ -231,7 +231,7 @@ def served():
             await over.wait()
 
     running = background.submit(serve())
-    assert there.wait(5)
+    assert there.wait(60)
     server.call = background.call
     try:
         yield server
@@ -241,5 +241,5 @@ def served():
             over.set()
 
         background.call(end())
-        running.result(5)
+        running.result(60)
         background.close()

@@ -47,7 +47,7 @@ class RealServer:
         assert self._gone() == 0
 
     def _gone(self):
-        code = self.process.wait(30)
+        code = self.process.wait(60)
         self.process.stdout.close()
         return code
 
@@ -66,7 +66,7 @@ class Framed:
     """A peer of the door for TCP that knows frames only."""
 
     def __init__(self, server, context=None):
-        self._socket = socket.create_connection(("localhost", server.tcp_port), timeout=20)
+        self._socket = socket.create_connection(("localhost", server.tcp_port), timeout=60)
         if context is not None:
             self._socket = context.wrap_socket(self._socket, server_hostname="localhost")
         self._frames, self._heard, self._deliveries = Reader(Told), [], []

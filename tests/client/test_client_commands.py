@@ -14,9 +14,11 @@ from fake_server import RefusalError, served
 from real_server import ENVIRONMENT, RealServer, serving
 
 import forks
+from lengths import long_but
 from rtfilter.cli import FAILED, INTERRUPTED, PIPE_CLOSED, main
 from rtfilter.client import connect_plain
 
+pytestmark = pytest.mark.slow
 ROWS = [{"symbol": f"S{i}", "price": float(i)} for i in range(10)]
 
 
@@ -63,7 +65,7 @@ def written(folder, form):
     return path
 
 
-@pytest.mark.parametrize("form", ["jsonl", "jsonl.gz", "csv", "parquet"])
+@pytest.mark.parametrize("form", long_but(["jsonl", "jsonl.gz", "csv", "parquet"], ("jsonl",)))
 def test_subscribe_publish_listen(asked, tmp_path, form):
     user = f"ann-{form}"
     code, (id,), _ = asked("subscribe", "price > 7", "--user", user, "--metadata", '{"to": "x"}')
@@ -98,7 +100,7 @@ def test_a_named_publication_is_one(asked, tmp_path):
 def test_a_pipe_is_published_as_it_comes(server):
     with connect_plain(server.url, user="pipe") as client:
         id = client.subscribe("price > 100")
-        deliveries = client.deliveries(timeout=20)
+        deliveries = client.deliveries(timeout=60)
         with started(server, "publish", "--user", "bob", stdin=subprocess.PIPE) as program:
             for price in (101.0, 102.0):
                 program.stdin.write(json.dumps({"price": price}) + "\n")
@@ -106,7 +108,7 @@ def test_a_pipe_is_published_as_it_comes(server):
                 assert next(deliveries).event == {"price": price}
             program.stdin.write("nonsense\n")
             program.stdin.close()
-            assert program.wait(20) == FAILED
+            assert program.wait(60) == FAILED
             said = program.stderr.read()
         assert "published 2 events" in said
         assert "error: <stdin>:3: not JSON" in said
@@ -165,10 +167,12 @@ def test_interrupts_and_closed_pipes_are_clean(server):
                 else:
                     program.stdout.close()
                     client.publish({"price": 202.0})
-                assert program.wait(20) == end
+                assert program.wait(60) == end
                 said = program.stderr.read()
             assert said == ("rtfilter: interrupted\n" if end == INTERRUPTED else "")
-        assert [one.event["price"] for one in client.deliveries(timeout=0.5)][-1] == 202.0  # nobody had it
+        deliveries = client.deliveries(timeout=60)
+        while next(deliveries).event["price"] != 202.0:  # nobody had it
+            pass
         client.unsubscribe(id)
 
 
@@ -178,7 +182,7 @@ def test_the_end_of_a_subscription_is_told(server):
     with started(server, "listen", "--user", "ted") as program:
         assert re.match(r"rtfilter: subscription \d+ ended: ", program.stderr.readline())
         program.send_signal(signal.SIGINT)
-        assert program.wait(20) == INTERRUPTED
+        assert program.wait(60) == INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -229,7 +233,6 @@ def test_a_time_to_wait_that_makes_no_sense_is_not_waited(asked, tmp_path):
         assert len(server.log) == 10
 
 
-@pytest.mark.slow
 def test_users_with_passwords_and_tokens(tmp_path, asked, monkeypatch):
     def users(*arguments):
         code, lines, said = asked("users", "--data", tmp_path / "data", *arguments)

@@ -56,12 +56,12 @@ async def saying(after_ready, instead_of_connected=None, times=1):
         yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", heard
 
 
-def listened(after_ready, patience=5.0, times=1):
+def listened(after_ready, patience=60.0, times=1):
     """What a client gets, and what the server hears."""
 
     async def main():
         async with (
-            asyncio.timeout(5),
+            asyncio.timeout(60),
             saying(after_ready, times=times) as (url, heard),
             connect(url, user="ann", patience=patience) as client,
         ):
@@ -96,7 +96,7 @@ def sends(*messages):
 )
 def test_what_comes_instead_of_connected_is_told(answer):
     async def main():
-        async with asyncio.timeout(5), saying(None, answer) as (url, _):
+        async with asyncio.timeout(60), saying(None, answer) as (url, _):
             with pytest.raises(ProtocolError, match="the server"):
                 await connect(url, user="ann").open()
 
@@ -133,7 +133,7 @@ def test_numbers_that_go_back_or_leap_acknowledge_nothing(second):
 
     async def main():
         async with (
-            asyncio.timeout(5),
+            asyncio.timeout(60),
             saying(slowly) as (url, heard),
             connect(url, user="ann", acknowledge="manual") as client,
         ):
@@ -190,7 +190,7 @@ def test_connections_that_are_lost_at_once_are_given_up():
 
 def test_an_answer_without_all_positions_is_told():
     async def main():
-        async with asyncio.timeout(5), saying(None) as (url, _), connect(url, user="ann") as client:
+        async with asyncio.timeout(60), saying(None) as (url, _), connect(url, user="ann") as client:
             with pytest.raises(ProtocolError, match="lacks"):
                 await client.publish({"price": 1})
             with pytest.raises(ProtocolError, match="lacks"):

@@ -149,6 +149,17 @@ def test_what_is_confirmed_is_forgotten():
     assert len(ledger._done) == 1
 
 
+def test_a_confirmation_says_nothing_of_earlier_connections():
+    ledger = filled(5)
+    ledger.acknowledge(ledger.take())
+    ledger.begin()
+    ledger.arrive(event(1, 6))
+    ledger.acknowledge(ledger.take())
+    ledger.confirmed(ledger.due()[0])
+    ledger.arrive(event(2, 5, redelivered=1))
+    assert ledger.take() is None
+
+
 def test_only_so_many_acknowledgements_are_kept_without_confirmation(monkeypatch):
     monkeypatch.setattr(module, "MOST_KEPT", 3)
     ledger = filled(*range(1, 10))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from cases import cases
 from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.bounds import compile_bounds
@@ -27,7 +28,7 @@ def caught(call):
     return found.value
 
 
-@pytest.mark.parametrize(
+@cases(
     ("events", "row", "attribute", "message", "reason"),
     [
         ([{}, {"price": math.nan}], 1, "price", "attribute 'price' is NaN; where", "is NaN; where"),
@@ -56,7 +57,7 @@ def test_an_event_of_another_type_is_named_by_its_row():
     assert error.reason == str(error).removeprefix("event 1 ")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "attribute", "reason"),
     [
         ("prise < 1", "prise", "unknown attribute; did you mean 'price'?"),
@@ -107,7 +108,7 @@ def samples():
     ]
 
 
-@pytest.mark.parametrize("error", samples(), ids=lambda error: type(error).__name__)
+@cases("error", samples())
 @pytest.mark.parametrize(
     "move",
     [

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import cases
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.explain import explain
@@ -37,7 +38,7 @@ def test_values_are_cut(value, text):
     assert len(text) <= 60
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "digits", "text"),
     [
         (3350.0, 2, "3350"),

@@ -11,6 +11,7 @@ import polars
 import pyarrow as pa
 import pytest
 
+from cases import cases
 from oracle import choices as brute_force
 from rtfilter import EventError, EventFilter, Schema
 from rtfilter.events.elements import MAX_CHOICES
@@ -114,7 +115,7 @@ KINDS = pa.schema(
 )
 
 
-@pytest.mark.parametrize("form", ["dicts", "pandas", "pandas of arrays", "arrow", "polars", "record batch"])
+@cases("form", ["dicts", "pandas", "pandas of arrays", "arrow", "polars", "record batch"])
 def test_all_forms_match_the_same(form):
     filter = EventFilter(SCHEMA)
     filter.subscribe_many(RULES)

@@ -6,6 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from cases import cases
 from rtfilter import EventError, EventFilter, Schema
 
 ROWS = [{"vehicle": "a", "at": {"fleet": 1}, "x": 0.5}, {"vehicle": "b", "at": {"fleet": 2}, "x": 0.5}]
@@ -34,9 +35,9 @@ def keys_of(made, events, keys=None):
     return made.keys()
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("key", "expected"), [("vehicle", ["a", "b"]), ("at.fleet", [1, 2])])
-@pytest.mark.parametrize("known", [False, True])
+@cases("form", FORMS)
+@cases(("key", "expected"), [("vehicle", ["a", "b"]), ("at.fleet", [1, 2])])
+@cases("known", [False, True])
 def test_an_attribute_of_the_schema_or_not(form, key, expected, known):
     events = TABLE.to_reader() if form == "a stream of arrow" else FORMS[form]
     others = {key: type(expected[0])} if known else {}
@@ -112,7 +113,7 @@ def test_equal_keys_are_one():
     assert keys_of(tracker(), [[0.5]] * 5, keys) == [1, "1"]
 
 
-@pytest.mark.parametrize("keys", [np.array([["a"], ["b"]]), [["a"], "b"], [{}, "b"]], ids=str)
+@pytest.mark.parametrize("keys", [np.array([["a"], ["b"]]), [["a"], "b"], [{}, "b"]])
 def test_a_key_without_a_hash_is_an_error(keys):
     with pytest.raises(EventError, match=r"event 0: the key is the .* which has no hash"):
         keys_of(tracker(), [[0.5], [0.5]], keys)

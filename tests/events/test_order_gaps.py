@@ -1,7 +1,6 @@
 """The gaps between order coordinates of texts, beside all characters around."""
 
-import pytest
-
+from cases import cases
 from rtfilter.events.encoding import ORDER_MAX, order_code, order_gaps, utf8
 
 EDGES = [
@@ -19,8 +18,8 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize("before", ["", "a", "\x7f", "abcde", "abcdefg", "ÿ", "ab\uffff"])
-@pytest.mark.parametrize("edge", EDGES)
+@cases("before", ["", "a", "\x7f", "abcde", "abcdefg", "ÿ", "ab\uffff"])
+@cases("edge", EDGES)
 def test_ends_lie_beside_the_next_texts(before, edge):
     code = order_code(utf8(before + edge))
     low, high = order_gaps(code, code)

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rtfilter
+from cases import cases
 from predicate_cases import STRINGS, events, schemas
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.encoding import (
@@ -112,7 +113,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "end"), [(kind, end) for kind, ends in ENDS.items() for end in ends])
+@cases(("kind", "end"), [(kind, end) for kind, ends in ENDS.items() for end in ends])
 def test_every_accepted_domain_is_saved_exactly(kind, end):
     schema = Schema({"a": Attribute(kind, low=end), "b": Attribute(kind, high=end)})
     again = Schema.from_json(json.loads(json.dumps(schema.to_json())))
@@ -151,7 +152,7 @@ def test_both_forms_of_json_are_read(data):
     assert Schema.from_json(data) == Schema(expected)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("data", "message"),
     [
         (None, "a schema is a JSON object"),
@@ -193,13 +194,13 @@ def test_order_of_attributes_distinguishes_schemas():
     assert Schema({"a": int, "b": int}) != Schema({"b": int, "a": int})
 
 
-@pytest.mark.parametrize("name", ["", ".", "a.", ".a", "a..b", "$or", 5])
+@cases("name", ["", ".", "a.", ".a", "a..b", "$or", 5])
 def test_unusable_names(name):
     with pytest.raises(ValueError, match="cannot name an attribute"):
         Schema({name: float})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "message"),
     [
         ((str, "a"), "str attribute has no domain"),
@@ -240,6 +241,7 @@ def test_did_you_mean(name, near):
         MIXED.attribute(name)
 
 
+@pytest.mark.slow
 def test_importing_the_schema_imports_no_heavy_library():
     """Nor does reading dicts and arrays; checked without the package's own ``__init__``."""
     code = (
@@ -269,7 +271,7 @@ def test_missing_and_alien_values():
     assert MIXED.encode({"price": "3", "symbol": 3, "ok": 1, "at": 5}).tolist() == [[ALIEN] * 5]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "coordinate"),
     [
         (True, ALIEN),
@@ -297,7 +299,7 @@ def test_what_counts_as_a_number(value, coordinate):
         assert schema.encode(form).tolist() == [[coordinate]]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "coordinate"),
     [
         (NOON, NOON_US),
@@ -333,8 +335,8 @@ def test_what_counts_as_a_timestamp(value, coordinate):
         assert schema.encode(form).tolist() == [[coordinate]]
 
 
-@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"])
-@pytest.mark.parametrize("step", [1, 25])
+@cases("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"])
+@cases("step", [1, 25])
 def test_datetime64_of_every_unit_in_an_array_and_alone(unit, step):
     """Whole microseconds, rounded down, or another type where int64 does not hold them."""
     rng = np.random.default_rng(1)
@@ -363,6 +365,7 @@ def test_numpy_and_str_subclasses():
     assert Schema({"b": bool}).encode({"b": np.bool_(True)}).tolist() == [[1]]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(STRINGS) | st.text(max_size=9), min_size=2, max_size=30, unique=True))
 def test_string_codes_keep_order_and_identity(texts):
     codes = {text: string_code(text) for text in texts}
@@ -556,7 +559,7 @@ def test_array_of_wrong_shape(shape):
         NUMBERS.read(np.zeros(shape))
 
 
-@pytest.mark.parametrize("dtype", [complex, "m8[s]", "M8[s]", bool, "V8", [("x", float)]])
+@cases("dtype", [complex, "m8[s]", "M8[s]", bool, "V8", [("x", float)]])
 def test_an_array_of_another_type_is_refused(dtype):
     with pytest.raises(EventError, match="'x' is a number, but the array holds"):
         Schema({"x": float}).read(np.zeros((1, 1), dtype))
@@ -637,7 +640,7 @@ def test_pandas_columns():
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "series", "coordinates"),
     [
         ("price", pd.array([1, None], "Int64"), [1, MISSING]),
@@ -684,7 +687,7 @@ def test_pandas_columns_of_one_name():
         NUMBERS.read(pd.DataFrame([[1, 2]], columns=["x", "x"]))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "array", "coordinates"),
     [
         ("price", pa.array([1, None]), [1, MISSING]),
@@ -759,11 +762,21 @@ def test_objects_nested_too_deeply():
         Schema({"a.b": int}).read(event)
 
 
+def test_objects_are_nested_up_to_64_levels():
+    event = {"b": 1}
+    for _ in range(63):
+        event = {"a": event}
+    path = "a." * 63 + "b"
+    assert Schema({path: int}).read(event).row(0) == {path: 1}
+    with pytest.raises(EventError, match="nested deeper than 64"):
+        Schema({path: int}).read({"a": event})
+
+
 # Errors
 
 
-@pytest.mark.parametrize("value", [math.nan, np.float32("nan"), np.float64("nan")])
-@pytest.mark.parametrize("kind", [float, int, str, bool, datetime])
+@cases("value", [math.nan, np.float32("nan"), np.float64("nan")])
+@cases("kind", [float, int, str, bool, datetime])
 def test_nan_names_row_and_attribute(value, kind):
     schema = Schema({"a": kind, "b": kind})
     for form, row in (({"b": value}, 0), ([{}, {"b": value}], 1)):
@@ -797,7 +810,7 @@ def test_infinity(value):
             NUMBERS.read(form)
 
 
-@pytest.mark.parametrize(
+@cases(
     "form",
     [
         np.array([[math.inf]]),
@@ -814,7 +827,7 @@ def test_infinity_in_columns(form):
         Schema({"n": int}).read(form)
 
 
-@pytest.mark.parametrize(
+@cases(
     "form",
     [
         {"n": 65536},
@@ -853,8 +866,8 @@ INTEGERS = [
 ]
 
 
-@pytest.mark.parametrize("form", INTEGERS)
-@pytest.mark.parametrize(
+@cases("form", INTEGERS)
+@cases(
     ("low", "high", "inside"),
     [
         (None, BIG, [BIG]),
@@ -886,8 +899,8 @@ def test_domains_of_timestamps_are_exact_far_ahead():
             schema.read(form)
 
 
-@pytest.mark.parametrize("form", INTEGERS)
-@pytest.mark.parametrize("n", [5, BIG, BIG + 1, -BIG - 1, 2**62 + 1, 2**63 - 1, 2**63, 2**64 - 1])
+@cases("form", INTEGERS)
+@cases("n", [5, BIG, BIG + 1, -BIG - 1, 2**62 + 1, 2**63 - 1, 2**63, 2**64 - 1])
 def test_a_coordinate_and_its_rest_are_the_integer(form, n):
     table = Schema({"n": int}).read(form(n))
     rest = table.rests(np.array([0]), np.array([0]))
@@ -904,8 +917,8 @@ def test_tables_are_read_again_only_by_an_equal_schema():
             Schema(other).read(table)
 
 
-@pytest.mark.parametrize("type_", [float, str])
-@pytest.mark.parametrize(
+@cases("type_", [float, str])
+@cases(
     "form",
     [
         lambda rows: [dict(zip("xy", row, strict=True)) for row in rows],

@@ -35,6 +35,7 @@ def changed(where):
     return lent.cubes[1].sum()
 
 
+@pytest.mark.slow
 def test_lent_arrays_are_read_and_written_in_place():
     lent = arrays(4)
     assert changed(BY_ADDRESS.addresses(lent)) == np.arange(6.0, 12).sum()

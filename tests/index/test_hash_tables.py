@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from lengths import long_but
 from rtfilter import RStarTree
 from rtfilter.index import tree as index
 from rtfilter.index.kernels import hash_tables
@@ -26,7 +27,7 @@ def growing(rng, size=256):
     return tree
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", long_but(range(20), range(4)))
 def test_whatever_is_done_while_tables_move_all_is_found(seed):
     rng = np.random.default_rng(seed)
     tree = growing(rng)
@@ -44,6 +45,7 @@ def test_whatever_is_done_while_tables_move_all_is_found(seed):
     assert not tree._tree.old_tables.size
 
 
+@pytest.mark.slow
 def test_an_insertion_moves_a_few_places():
     tree = growing(np.random.default_rng(1), size=1 << 15)
     moved = []

@@ -6,13 +6,15 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 
-from rtfilter.index.kernels import cache
+from rtfilter.index.kernels import cache, counts, jit
 
 MODULE = """
 from typing import NamedTuple
@@ -24,6 +26,10 @@ class {name}(NamedTuple):
 @kernel
 def total(pair):
     return pair.value + {more}
+
+@kernel
+def last(array):
+    return array[-1]
 """
 
 
@@ -162,6 +168,37 @@ def test_a_full_disk_is_warned_of(load, monkeypatch):
     with pytest.warns(RuntimeWarning, match=r"No space left.*NUMBA_CACHE_DIR"):
         assert kernels.total(kernels.Pair(1)) == 2
     assert kernels.total(kernels.Pair(1.5)) == 2.5
+
+
+def test_threads_that_meet_a_new_kernel_compile_it_once_and_keep_it(load, monkeypatch):
+    """The second thread waits until the cache is set: else it would compile without one."""
+    first, cache_of, compiled = load(), jit.cache_of, counts.compiled
+
+    def slow(function):
+        time.sleep(0.2)
+        return cache_of(function)
+
+    monkeypatch.setattr(jit, "cache_of", slow)
+    threads = [threading.Thread(target=first.total, args=(first.Pair(1),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert counts.compiled == compiled + 1
+    again = load()
+    again.total(again.Pair(1))
+    assert counts.compiled == compiled + 1
+
+
+def test_an_array_that_cannot_be_written_needs_no_kernel_of_its_own(load):
+    module, compiled = load(), counts.compiled
+    fixed = np.arange(3.0)
+    fixed.flags.writeable = False
+    assert module.last(fixed) == 2.0
+    assert module.last(np.arange(4.0)) == 3.0
+    assert module.last(fixed) == 2.0
+    assert counts.compiled == compiled + 1
+    assert len(module.last.overloads) == 1
 
 
 def test_importing_needs_no_cache(tmp_path):

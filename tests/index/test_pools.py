@@ -77,6 +77,7 @@ def test_a_mapped_pool_becomes_the_beginning_of_a_larger_one(monkeypatch, tmp_pa
     assert (np.fromfile(tmp_path / "pool") == rows(LARGE + 5).ravel()).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["reserved", "copied", "small"])
 @pytest.mark.parametrize("capacity", [(4, 4), (8, 64), (512, 4096)])
 def test_a_tree_answers_wherever_its_pools_lie(monkeypatch, tmp_path, capacity, way):

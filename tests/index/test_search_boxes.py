@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxes import random_boxes, random_points
+from cases import cases
+from lengths import long_but
 from oracle import as_sets
 from rtfilter.index.tree import QueryBoxes, RStarTree
 
@@ -66,6 +68,7 @@ def boxes(draw, d, most):
     return sides[:, :, 0], sides[:, :, 1]
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_every_selection_equals_brute_force_after_any_change(data):
@@ -86,8 +89,9 @@ def test_every_selection_equals_brute_force_after_any_change(data):
     require_agreement(tree, low[kept], high[kept], ids[kept], query_low, query_high, rng)
 
 
-@pytest.mark.parametrize("capacity", CAPACITIES)
-@pytest.mark.parametrize("d", [1, 2, 12, 64])
+@pytest.mark.slow
+@pytest.mark.parametrize("capacity", long_but(CAPACITIES, [(4, 4), (512, 4096)]))
+@pytest.mark.parametrize("d", long_but([1, 2, 12, 64], [2, 12]))
 @pytest.mark.parametrize("way", ["bulk", "insert"])
 def test_every_selection_equals_brute_force(capacity, d, way):
     rng = np.random.default_rng(d)
@@ -109,6 +113,7 @@ def test_every_selection_equals_brute_force(capacity, d, way):
     require_agreement(tree, low[1::2], high[1::2], ids[1::2], query_low, query_high, rng)
 
 
+@pytest.mark.slow
 def test_real_coordinates_equal_brute_force():
     """Ends within one cell of a node's grid, and on both sides of a cell's border."""
     rng = np.random.default_rng(3)
@@ -202,7 +207,7 @@ def test_no_queries_and_no_boxes_have_empty_results():
         assert tree.search_boxes([[0, 0]], [[1, 1]], how).counts.tolist() == [0]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("low", "high", "how", "message"),
     [
         ([[0, 0]], [[1, 1]], "touch", "how must be one of 'intersect', 'contain', 'within', not 'touch'"),

@@ -11,17 +11,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from boxes import random_boxes, random_points
+from cases import cases
+from lengths import long_but
 from oracle import as_sets, matches
 from rtfilter.index import room
 from rtfilter.index.kernels import grid, layout, pools, runs
 from rtfilter.index.tree import RStarTree
 
 CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130), (4, 210), (210, 4)]
+EACH = long_but(CAPACITIES, [(4, 4), (512, 4096), (4, 210)])
 INF = np.inf
 
 
-@pytest.mark.parametrize("capacity", CAPACITIES)
-@pytest.mark.parametrize("d", [1, 2, 12, 64])
+@pytest.mark.parametrize("capacity", EACH)
+@pytest.mark.parametrize("d", long_but([1, 2, 12, 64], [1, 12, 64]))
 @pytest.mark.parametrize("way", ["bulk", "insert"])
 def test_search_equals_brute_force(capacity, d, way):
     rng = np.random.default_rng(d)
@@ -37,6 +40,7 @@ def test_search_equals_brute_force(capacity, d, way):
     assert as_sets(tree.search(points)) == matches(low, high, points)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", CAPACITIES)
 def test_deleting_everything_leaves_an_empty_tree(capacity):
     rng = np.random.default_rng(1)
@@ -146,8 +150,8 @@ def test_a_search_within_a_search_on_the_same_thread_disturbs_neither(monkeypatc
     assert np.array_equal(tree.search(points).ids, expected.ids)
 
 
-@pytest.mark.parametrize("capacity", CAPACITIES)
-@pytest.mark.parametrize("d", [1, 2, 12])
+@pytest.mark.parametrize("capacity", EACH)
+@pytest.mark.parametrize("d", long_but([1, 2, 12], [2, 12]))
 @pytest.mark.parametrize("kind", ["plain", "inexact", "several boxes"])
 def test_a_point_alone_finds_what_it_finds_in_a_batch(capacity, d, kind):
     rng = np.random.default_rng(d)
@@ -218,7 +222,9 @@ def test_leaves_visited_are_those_that_contain_the_point():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "limit"), [("wide", 1.05), ("narrow", 1.05)])
+@pytest.mark.parametrize(
+    ("kind", "limit"), [("wide", 1.05), pytest.param("narrow", 1.05, marks=pytest.mark.long)]
+)
 def test_quality_is_that_of_libspatialindex(kind, limit):
     """Mean leaves visited per event at the paper's capacities, both built by the same insertions."""
     from rtree import index
@@ -387,7 +393,7 @@ def test_insertion_order_does_not_change_results(seed, d):
     assert as_sets(one.search(points)) == as_sets(other.search(points))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("act", "message"),
     [
         (lambda: RStarTree(0), "1 to 32767 dimensions"),
@@ -464,6 +470,7 @@ def test_a_shallow_copy_is_independent():
     assert 1 in tree
 
 
+@pytest.mark.slow
 def test_many_boxes_of_one_id_take_linear_time():
     n = 50_000
     sides = np.arange(n, dtype=float)[:, None]

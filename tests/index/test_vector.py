@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
+from cases import cases
 from rtfilter.index.kernels import vector
 from rtfilter.index.kernels.layout import LANES
 
@@ -23,8 +24,8 @@ def intersected(words, rows, sure, count, shift, found):
     return vector.intersect(words, rows, sure, count, shift, found)
 
 
-@pytest.mark.parametrize("sure", range(ROWS + 1))
-@pytest.mark.parametrize("density", [0, 0.02, 0.3, 0.9, 1])
+@cases("sure", range(ROWS + 1))
+@cases("density", [0, 0.02, 0.3, 0.9, 1])
 def test_intersect_ands_all_rows(density, sure):
     words = masks(density)
     rows = np.arange(ROWS) * 3 * LANES
@@ -57,7 +58,7 @@ def compared(words, index, code):
     return vector.compare(words, index, code)
 
 
-@pytest.mark.parametrize("code", [0, 1, 127, 128, 254, 255])
+@cases("code", [0, 1, 127, 128, 254, 255])
 def test_compare_is_unsigned_and_byte_by_byte(code):
     values = rng.integers(0, 256, 128).astype(np.uint8)
     values[64:70] = [0, code, 255, 128, 127, max(code, 1) - 1]
@@ -71,7 +72,7 @@ def counted(word):
     return vector.trailing_zeros(word), vector.ones(word)
 
 
-@pytest.mark.parametrize("word", [0, 1, 2, 12, 1 << 63, (1 << 64) - 1])
+@cases("word", [0, 1, 2, 12, 1 << 63, (1 << 64) - 1])
 def test_bits_are_counted(word):
     zeros, ones = counted(np.uint64(word))
     assert ones == word.bit_count()

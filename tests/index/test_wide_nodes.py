@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from boxes import random_boxes, random_points
+from lengths import long_but
 from oracle import as_sets, matches
 from rtfilter import RStarTree
 from rtfilter.index.kernels import layout
@@ -18,6 +19,7 @@ def homes(tree):
     return np.where(slots["link"] >= 0, slots["leaf"], -1)
 
 
+@pytest.mark.slow
 def test_a_change_moves_few_entries_and_splits_one_leaf_at_most():
     rng = np.random.default_rng(1)
     low = rng.random((4000, 3))
@@ -37,6 +39,7 @@ def test_a_change_moves_few_entries_and_splits_one_leaf_at_most():
     tree.check()
 
 
+@pytest.mark.slow
 def test_an_entry_that_would_split_another_node_goes_back():
     rng = np.random.default_rng(4)
     low = rng.random((6000, 3))
@@ -49,8 +52,9 @@ def test_an_entry_that_would_split_another_node_goes_back():
     tree.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [(4, 210), (210, 4), (210, 210), (4, 320)])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", long_but(range(3), [0]))
 def test_any_changes_keep_all_invariants(capacity, seed):
     rng = np.random.default_rng(seed)
     low, high = random_boxes(rng, 4000, 3)

@@ -66,6 +66,7 @@ def check(matcher):
     assert rows.alive[: len(tree.node)].sum() == len(listed)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_changes_leave_a_sound_tree_that_answers_as_brute_force(data):
@@ -155,6 +156,7 @@ def test_rows_nodes_and_pieces_are_used_again(order):
     assert len(sizes) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(mmap, "MAP_ANONYMOUS"), reason="no address space to reserve")
 @pytest.mark.parametrize("name", ["be-tree", "masks"])
 def test_boxes_are_not_copied_when_many_become_more(name):

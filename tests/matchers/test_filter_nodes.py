@@ -97,9 +97,10 @@ def test_a_share_that_is_none_is_refused(share):
         FilterNodesMatcher(XY, bit_lists=share)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [POINTERS, BITS])
 def test_both_forms_keep_the_promises(made):
-    check_matcher(made)
+    check_matcher(made, rounds=4)
 
 
 # -- steps ---------------------------------------------------------------------------------------------------
@@ -153,6 +154,7 @@ WORLD = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(CONJUNCTIONS, min_size=1, max_size=8))
 def test_a_profile_covers_what_brute_force_says(predicates):
     matcher = matcher_of(FilterNodesMatcher, predicates, SMALL)

@@ -1,5 +1,6 @@
 """The interval tree against a list of intervals."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +64,7 @@ def test_texts_have_an_order_as_well():
     ]
 
 
+@pytest.mark.slow
 def test_ascending_ends_make_no_deep_tree():
     tree = IntervalTree()
     for at in range(10_000):

@@ -7,7 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from kinds import TAKEN_OVER, TAKING_ALL
+from cases import slow_but
+from kinds import EACH, EACH_TAKEN_OVER, TAKING_ALL
+from lengths import long_but
 from rtfilter import Attribute, EventError, EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.cli import main
 from rtfilter.matchers import MATCHERS, BoxColumns, Filters, Takes, check_matcher, make_matcher
@@ -18,12 +20,14 @@ from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.results import Hits
 
 PRICES = Schema({"price": float, "symbol": str})
+QUICK = ("rtree", "scan", "split", "masks", "be-tree")
+"""The matchers whose check `make check` runs: it takes half a second for most others."""
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", MATCHERS)
+@pytest.mark.parametrize("seed", long_but(range(3), [1]))
+@pytest.mark.parametrize("name", slow_but(MATCHERS, QUICK))
 def test_registered_matchers_keep_the_promises(name, seed):
-    check_matcher(name, seed, rounds=4 if seed else 8)
+    check_matcher(name, seed, rounds=3 if seed == 1 else 8)
 
 
 @pytest.mark.parametrize("name", MATCHERS)
@@ -62,6 +66,7 @@ class Equalities(HashesMatcher):
     )
 
 
+@pytest.mark.slow
 def test_a_matcher_that_takes_little_is_checked_on_that():
     check_matcher(Equalities)
 
@@ -118,6 +123,7 @@ class Wrong(MasksMatcher):
         return super().ids()[::-1] if self.broken == "descends" else super().ids()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -139,13 +145,14 @@ def test_a_broken_promise_is_noticed(broken, message):
             check_matcher(made)
 
 
+@pytest.mark.slow
 def test_an_operator_that_is_not_taken_is_not_asked_for_in_the_check():
     few = type("Few", (HashesMatcher,), {"takes": Takes(operators=frozenset(("=",)), boxes=False)})
     check_matcher(few)
 
 
 def test_unknown_names_and_misplaced_options_say_what_to_do():
-    with pytest.raises(ValueError, match="unknown matcher 'btree'; choose one of rtree, split"):
+    with pytest.raises(ValueError, match="unknown matcher 'btree'; choose one of scan, rtree, split"):
         EventFilter(PRICES, matcher="btree")
     with pytest.raises(TypeError, match="a matcher is a name or a class"):
         EventFilter(PRICES, matcher=7)
@@ -168,7 +175,7 @@ def test_a_matcher_of_ones_own_is_named_to_load(tmp_path):
     assert isinstance(loaded._subscriptions.matcher, Equalities)
 
 
-@pytest.mark.parametrize(("name", "other"), TAKEN_OVER)
+@pytest.mark.parametrize(("name", "other"), EACH_TAKEN_OVER)
 def test_a_saved_filter_can_be_opened_with_another_matcher(name, other, tmp_path):
     filter = EventFilter(PRICES, matcher=name)
     filter.subscribe_many(["price < 3", "symbol LIKE 'abcdefghi%'", "price < 1 AND price > 2"])
@@ -189,7 +196,7 @@ def test_a_saved_filter_can_be_opened_with_another_matcher(name, other, tmp_path
     assert loaded.subscribe("price = 1") == 4
 
 
-@pytest.mark.parametrize("other", TAKING_ALL)
+@pytest.mark.parametrize("other", EACH)
 def test_boxes_of_a_class_of_ones_own_give_way_to_every_matcher(other, tmp_path):
     filter = EventFilter(PRICES, matcher=type("Own", (MasksMatcher,), {}))
     filter.subscribe_many(["symbol LIKE 'abcdefghi%'", "price < 3 OR symbol = 'a'"])
@@ -217,6 +224,7 @@ def test_bounds_reach_matchers_of_constraints():
     assert filter.workload(events).tolist() == [2 + 1, 2 + 1, 2]
 
 
+@pytest.mark.slow
 def test_layers_stay_few_and_removed_boxes_do_not_stay_for_ever():
     filter = EventFilter(PRICES, matcher="counting")
     for i in range(300):
@@ -225,6 +233,18 @@ def test_layers_stay_few_and_removed_boxes_do_not_stay_for_ever():
     assert filter.unsubscribe_many(np.arange(200)).all()
     assert sum(filter.stats()["layers"]) < 300
     assert sorted(filter.match({"price": 250.5})) == list(range(200, 251))
+
+
+def test_the_workload_of_the_tree_is_the_leaves_to_visit():
+    rng = np.random.default_rng(0)
+    ends = np.sort(rng.random((400, 2, 2)), axis=1)
+    filter = EventFilter(Schema({"x": float, "y": float}), (4, 8))
+    filter.subscribe_many(ends[:, 0], ends[:, 1])
+    tree, events = filter.tree, rng.random((50, 2))
+    by_level = [tree.frontier(events, level).workload for level in range(tree.height)]
+    assert len(by_level) > 2
+    assert (filter.workload(events) == by_level[-1]).all()
+    assert (by_level[-1] != by_level[-2]).any()
 
 
 def test_estimates_of_counting_are_its_increments():

@@ -11,7 +11,9 @@ import rtfilter.matchers.filter_nodes
 import rtfilter.matchers.gough_smith
 import rtfilter.matchers.leaf_sets
 import rtfilter.matchers.profiles
+from cases import cases
 from interrupts import twice
+from lengths import long_but
 from profile_cases import EVENTS, PREDICATES, SCHEMA, add, found, matcher_of, remove
 from rtfilter import Attribute, Predicate, Schema
 from rtfilter.matchers.filter_nodes import FilterNodesMatcher
@@ -68,7 +70,7 @@ def exactly(*values):
 
 
 @every
-@pytest.mark.parametrize(
+@cases(
     ("event", "profiles"),
     [
         ((40, 10, 80), {2}),
@@ -99,7 +101,7 @@ NUMBERS = (-1, 1.5, 2, 2.5, 7, 7.5, 8, 2**53, 2**53 + 1, 2**53 + 2)
 
 
 @every
-@pytest.mark.parametrize(
+@cases(
     "source",
     ["x < 2", "x <= 2", "x > 2", "x >= 2", "x = 2", "x <> 2", "x >= 2 AND x <= 7", "x > 2 AND x < 7",
      "x IN (2, 7)", "x NOT IN (2, 7)", "x = 9007199254740993", "x > 9007199254740992", "x IS NOT NULL",
@@ -160,6 +162,7 @@ def test_places_are_those_of_the_values():
 # -- changes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every
 @given(
     changes=st.lists(st.tuples(st.integers(0, 5), PREDICATES), max_size=14),
@@ -191,6 +194,7 @@ def test_changes_leave_what_would_be_there_without_them(made, changes, events):
     require_empty(matcher)
 
 
+@pytest.mark.slow
 @every
 @given(predicates=st.lists(PREDICATES, max_size=6), last=PREDICATES)
 def test_who_comes_and_goes_leaves_no_trace(made, predicates, last):
@@ -238,7 +242,8 @@ SOME = [{"x": 1, "y": 1, "s": "abc"}, {"x": 4, "y": 2, "s": "a"}, {}]
 @pytest.mark.slow
 @pytest.mark.parametrize("made", [MADE[name] for name in ("half", "tree", "small tree")])
 @pytest.mark.parametrize("change", ["add", "remove"])
-def test_a_change_that_was_interrupted_can_be_undone(change, made):
+@pytest.mark.parametrize("every", long_but([1, 10], [10]))
+def test_a_change_that_was_interrupted_can_be_undone(change, made, every):
     """Wherever it is cut short, and wherever undoing it is."""
 
     def before():
@@ -258,7 +263,7 @@ def test_a_change_that_was_interrupted_can_be_undone(change, made):
 
     alone = matcher_of(made, OTHERS)
     expected, left = found(alone, *SOME), shape(alone)
-    for matcher, lines in twice(MODULES, before, call, undo):
+    for matcher, lines in twice(MODULES, before, call, undo, every):
         assert (found(matcher, *SOME), shape(matcher)) == (expected, left), lines
         add(matcher, {9: "x = 1 OR y < 2", 8: "x = 7"})
         remove(matcher, *range(10))

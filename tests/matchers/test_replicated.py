@@ -1,11 +1,13 @@
 """Copies of a matcher: changes reach all, and any of them matches."""
 
 import threading
+import time
 from functools import partial
 
 import numpy as np
 import pytest
 
+from lengths import long_but
 from rtfilter import EventFilter, Schema
 from rtfilter.matchers import Filters, check_matcher
 from rtfilter.matchers.replicated import ReplicatedMatcher
@@ -19,7 +21,8 @@ def filters_of(*sources):
     return Filters.of_predicates(SCHEMA, [Predicate.parse(source, SCHEMA) for source in sources])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", long_but(range(3), [0]))
 @pytest.mark.parametrize("of", ["shared-counting", "shared-counting-filters", "masks"])
 def test_copies_keep_the_promises(of, seed):
     check_matcher(partial(ReplicatedMatcher, of=of, copies=3), seed, rounds=4)
@@ -40,7 +43,7 @@ def test_every_copy_answers_the_same_after_each_change():
 
 
 def test_two_threads_match_in_two_copies_at_once():
-    both = threading.Barrier(2, timeout=20)  # breaks unless both threads come
+    both = threading.Barrier(2, timeout=120)  # breaks unless both threads come
 
     class Meeting(SharedCountingMatcher):
         """Bears one thread, which waits inside for another one that matches elsewhere."""
@@ -63,6 +66,27 @@ def test_two_threads_match_in_two_copies_at_once():
     for thread in threads:
         thread.join()
     assert found == [[0], [0]]
+
+
+def test_one_copy_is_used_by_one_thread_at_a_time():
+    inside, most = [], []
+
+    class Slow(SharedCountingMatcher):
+        def find(self, event):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.02)
+            inside.pop()
+            return super().find(event)
+
+    matcher = ReplicatedMatcher(SCHEMA, of=Slow, copies=1)
+    matcher.add(filters_of("x = 1"))
+    threads = [threading.Thread(target=matcher.match, args=[SCHEMA.read([{"x": 1}])]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 4
 
 
 def test_a_change_cut_short_between_copies_can_be_undone(monkeypatch):

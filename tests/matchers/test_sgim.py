@@ -8,6 +8,7 @@ import pytest
 
 import rtfilter.matchers.sgim
 from interrupts import twice
+from lengths import long_but
 from rtfilter import EventFilter, Predicate, Schema
 from rtfilter.matchers import Filters, check_matcher
 from rtfilter.matchers.sgim import Classes, SgimMatcher
@@ -125,8 +126,10 @@ def test_each_constraint_is_evaluated_once_an_event(monkeypatch):
     assert evaluated(matcher, event) == len(tried) == len(set(tried)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["add", "remove"])
-def test_making_groups_anew_may_be_cut_short(change):
+@pytest.mark.parametrize("every", long_but([1, 4], [4]))
+def test_making_groups_anew_may_be_cut_short(change, every):
     """Nothing is lost, and what came is gone when it is removed."""
     sources = [f"x > {k} AND b" for k in range(16)]
     event = {"x": 20.0, "b": True}
@@ -150,7 +153,7 @@ def test_making_groups_anew_may_be_cut_short(change):
     call(matcher)
     assert matcher.details() != before
     left = [0, 1, 3, 4, 5, 6] if change == "add" else [0, 1]
-    for matcher, lines in twice([rtfilter.matchers.sgim], made, call, undo):
+    for matcher, lines in twice([rtfilter.matchers.sgim], made, call, undo, every):
         assert asked(matcher, event) == [left], lines
         assert sum(map(len, matcher._groups.groups.values())) == len(left), lines
 
@@ -174,9 +177,10 @@ def test_a_class_never_falls_where_the_value_rises():
         assert {found[0], found[-1]} <= set(range(7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attributes", [1, 5])
 def test_groups_by_all_attributes_or_one(attributes):
-    check_matcher(partial(SgimMatcher, attributes=attributes))
+    check_matcher(partial(SgimMatcher, attributes=attributes), rounds=4)
 
 
 def test_no_attribute_is_refused():

@@ -134,6 +134,7 @@ def test_buckets_grow_with_the_boxes_and_share_them():
     assert table.search(values)[1].tolist() == list(range(10_000))
 
 
+@pytest.mark.slow
 def test_to_pack_copies_the_boxes_and_not_the_address_space_behind_them(monkeypatch):
     monkeypatch.setattr(equal_sides, "MOST", 1 << 24)  # rows, of which a copy would take 256 MB
     values = np.arange(float(pools.LARGE // 16 + 1))[:, None]  # of buckets, with which they lie in such space
@@ -164,6 +165,7 @@ def test_it_finds_what_the_tree_finds(dimensions):
     assert as_sets(found) == as_sets(tree)
 
 
+@pytest.mark.slow
 def test_changes_that_are_cut_short_leave_all_or_nothing():
     def ready():
         return made("symbol = 1", "price > 1", "symbol IN (2, 3)")
@@ -180,7 +182,7 @@ def test_changes_that_are_cut_short_leave_all_or_nothing():
             change(filter)
         expected = [as_sets(ready().match_batch(events)), as_sets(filter.match_batch(events))]
         assert expected[0] != expected[1]
-        for at in range(lines.count):
+        for at in lines.ends():
             filter = ready()
             with Lines([equal_sides, split], at), pytest.raises(Interrupt):
                 change(filter)

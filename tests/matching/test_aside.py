@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from examples import SCHEMA, random_events, random_predicate
-from kinds import BOXED, TAKING_ALL
+from kinds import BOXED, EACH
+from lengths import long_but
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema
 from rtfilter.matching import aside
@@ -84,8 +85,9 @@ def random_filter(matcher, seed):
     return filter
 
 
-@pytest.mark.parametrize("changes", [0, 1, 300])
-@pytest.mark.parametrize("matcher", [*TAKING_ALL, "auto"])
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", long_but([0, 1, 300], [1, 300]))
+@pytest.mark.parametrize("matcher", [*EACH, "auto"])
 def test_a_saved_copy_is_of_one_version_whatever_changes_meanwhile(monkeypatch, tmp_path, matcher, changes):
     filter = random_filter(matcher, seed=changes)
     meanwhile = Meanwhile(monkeypatch, filter, changes, changes)
@@ -96,6 +98,7 @@ def test_a_saved_copy_is_of_one_version_whatever_changes_meanwhile(monkeypatch, 
     assert loaded.subscribe("TRUE") == filter.subscribe("TRUE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [0, 1, 300])
 def test_repacking_loses_nothing_that_changes_meanwhile(monkeypatch, changes):
     filter = random_filter("rtree", seed=changes)
@@ -136,6 +139,7 @@ def given_one_of_many_boxes(filter, rng):
     filter.subscribe(" OR ".join(f"(n = {k} AND x = {k})" for k in range(100)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [repacked, enlarged, given_one_of_many_boxes])
 def test_a_copy_loses_nothing_where_all_moves_meanwhile(monkeypatch, tmp_path, change):
     filter, read, changed = random_filter("rtree", seed=1), aside.Copy._read, []
@@ -153,6 +157,7 @@ def test_a_copy_loses_nothing_where_all_moves_meanwhile(monkeypatch, tmp_path, c
     assert content(EventFilter.load(tmp_path / "index")) == content(filter)
 
 
+@pytest.mark.slow
 def test_changes_that_never_end_do_not_keep_a_copy_from_its_end(monkeypatch, tmp_path):
     filter = random_filter("rtree", seed=1)
     Meanwhile(monkeypatch, filter, 2, 10**9)

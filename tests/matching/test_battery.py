@@ -1,7 +1,8 @@
 """One battery over every way to match: matchers, policies, controllers, saved, pickled, changed, in threads.
 
 It runs in full for the R*-tree, and pairwise for every other matcher of boxes. Those without boxes know
-nothing of controllers: two pairs each go round all of them.
+nothing of controllers: two pairs each go round all of them. The short form tries each controller with one
+policy on the tree, and one pair on each other matcher.
 """
 
 import pickle
@@ -11,8 +12,10 @@ from itertools import cycle, product
 import numpy as np
 import pytest
 
+from cases import slow_but
 from examples import SCHEMA, random_events, random_predicate
-from kinds import BOXED, TAKING_ALL
+from kinds import BOXED, EACH, TAKING_ALL
+from lengths import long_but
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter
 from rtfilter.adaptive import CostController, EarlyStop, FixedPlan, LevelController, PlanController
@@ -77,9 +80,20 @@ PAIRS = list(zip(CONTROLLERS, cycle(POLICIES), strict=False))
 PAIRWISE = [(None, *pair, matcher) for matcher in OTHERS if matcher in [*BOXED, "auto"] for pair in PAIRS]
 PYTHON = [name for name in OTHERS if name not in [*BOXED, "auto"]]
 PAIRWISE += [(None, *pair, matcher) for matcher, pair in zip(2 * PYTHON, cycle(PAIRS), strict=False)]
+SHORT = [((4, 4), *pair, "rtree") for pair in PAIRS] + [((512, 4096), "plan", "shortest", "rtree")]
+SHORT += list({one[-1]: one for one in PAIRWISE}.values())
+QUICK = [one for one in SHORT if one[-1] in ("rtree", "scan", "masks")]
 
 
-@pytest.mark.parametrize(("capacity", "controller", "policy", "matcher"), FULL + PAIRWISE)
+@pytest.mark.parametrize(
+    ("capacity", "controller", "policy", "matcher"),
+    [
+        pytest.param(
+            *one, marks=[pytest.mark.long] * (one not in SHORT) + [pytest.mark.slow] * (one not in QUICK)
+        )
+        for one in FULL + PAIRWISE
+    ],
+)
 def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, policy, matcher):
     rng = np.random.default_rng(0)
     filter, predicates = build(
@@ -91,8 +105,8 @@ def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, 
         metrics=True,
         matcher=matcher,
     )
-    for _ in range(4):
-        events = random_events(rng, 40)
+    for _ in range(2):
+        events = random_events(rng, 25)
         rows = [filter.schema.read(event).row(0) for event in events]
         expected = subscribers(predicates, rows)
         for way in WAYS:
@@ -107,7 +121,7 @@ def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, 
         del predicates[gone]
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", long_but(range(15), range(3)))
 def test_seeds_beyond_the_battery(seed):
     rng = np.random.default_rng(100 + seed)
     filter, predicates = build(rng, 60, capacity=(4, 6))
@@ -125,12 +139,12 @@ def repickle(filter, tmp_path):
     return pickle.loads(pickle.dumps(filter))
 
 
-@pytest.mark.parametrize("copy", [keep, repickle])
-@pytest.mark.parametrize("matcher", [*TAKING_ALL, "auto"])
+@pytest.mark.parametrize("copy", long_but([keep, repickle], [keep]))
+@pytest.mark.parametrize("matcher", slow_but([*TAKING_ALL, "auto"], ["rtree", "scan", "masks", "hashes"]))
 def test_a_copy_answers_the_same_and_lives_on(copy, matcher, tmp_path):
     rng = np.random.default_rng(1)
     capacity = (4, 4) if matcher == "rtree" else None
-    count = 30 if matcher in PYTHON else 100
+    count = 30 if matcher in PYTHON else 60
     original, predicates = build(rng, count, capacity=capacity, matcher=matcher)
     events = random_events(rng, 50)
     rows = [original.schema.read(event).row(0) for event in events]
@@ -149,7 +163,7 @@ def test_a_copy_answers_the_same_and_lives_on(copy, matcher, tmp_path):
     assert str(third.predicate(id)) == "x > 0"
 
 
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.parametrize("matcher", EACH)
 def test_insertion_order_does_not_change_results(matcher):
     rng = np.random.default_rng(2)
     count = 30 if matcher in PYTHON else 80
@@ -179,7 +193,7 @@ def test_subscribing_and_unsubscribing_restores_everything():
     assert filter.stats()["links"] == 0
 
 
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.parametrize("matcher", EACH)
 def test_adding_constraints_never_adds_matches_nor_subscriptions_remove_any(matcher):
     rng = np.random.default_rng(4)
     filter, _ = build(rng, 40, matcher=matcher)
@@ -193,7 +207,7 @@ def test_adding_constraints_never_adds_matches_nor_subscriptions_remove_any(matc
         assert loose in new or tight not in new
 
 
-@pytest.mark.parametrize("matcher", OTHERS)
+@pytest.mark.parametrize("matcher", long_but(OTHERS, ["scan", "matching-tree", "auto"]))
 def test_changes_and_batches_interleave_as_brute_force_says(matcher):
     rng = np.random.default_rng(5)
     filter, predicates = build(rng, 20, matcher=matcher)
@@ -226,7 +240,8 @@ def test_changes_and_batches_interleave_as_brute_force_says(matcher):
         assert sorted(predicates) == filter.ids().tolist()
 
 
-@pytest.mark.parametrize("matcher", OTHERS)
+@pytest.mark.slow
+@pytest.mark.parametrize("matcher", long_but(OTHERS, ["scan", "matching-tree", "auto"]))
 def test_threads_match_while_subscriptions_change(matcher):
     rng = np.random.default_rng(6)
     filter, predicates = build(rng, 60, matcher=matcher)

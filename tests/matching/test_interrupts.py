@@ -18,6 +18,7 @@ import rtfilter.matchers.matching_tree
 import rtfilter.matchers.profiles
 import rtfilter.matchers.rows
 import rtfilter.matchers.rtree
+import rtfilter.matchers.scan
 import rtfilter.matchers.sgim
 import rtfilter.matching.aside
 import rtfilter.matching.control
@@ -38,7 +39,8 @@ import rtfilter.subscriptions.names
 import rtfilter.subscriptions.slices
 import rtfilter.subscriptions.unbounded
 from interrupts import Interrupt, Lines
-from kinds import TAKING_ALL, require_sound
+from kinds import EACH, require_sound
+from lengths import long_but
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.predicates.parse import parse
@@ -61,6 +63,7 @@ MODULES = [
     rtfilter.matchers.profiles,
     rtfilter.matchers.rows,
     rtfilter.matchers.rtree,
+    rtfilter.matchers.scan,
     rtfilter.matchers.sgim,
     rtfilter.matching.aside,
     rtfilter.matching.control,
@@ -95,7 +98,10 @@ EVENTS = [{"x": float(x), "s": s} for x in (0, 3) for s in ("a", "abcdefgh")]
 BEFORE = {1: "x >= 1", 2: "s = 'abcdefgh'", 3: "x < 2 OR s LIKE 'abcdefg%'", 4: "FALSE"}
 BEFORE = {id: parse(text, SCHEMA) for id, text in BEFORE.items()}
 LAST = parse("x = 0", SCHEMA)
-PATIENCE = 20  # seconds until a call counts as hung
+PATIENCE = 120  # seconds until a call counts as hung
+PARTS = 12
+parts = pytest.mark.parametrize("part", long_but(range(PARTS), (0,)))
+"""Of the lines at which a call is cut short, the short form tries every twelfth."""
 
 
 def made(matcher="rtree"):
@@ -155,27 +161,30 @@ LARGE = {
     ("call", "aside"),
     [
         ("subscribe", False),
-        ("subscribe, next ids", False),
+        pytest.param("subscribe, next ids", False, marks=pytest.mark.long),
         ("unsubscribe", False),
         ("subscribe, boxes", True),
         ("unsubscribe", True),
     ],
 )
-def test_a_large_change_cut_short_is_whole_or_undone(monkeypatch, call, aside):
+@parts
+def test_a_large_change_cut_short_is_whole_or_undone(monkeypatch, call, aside, part):
     for name, value in {"AT_ONCE": 1, "BIT": 2, "LONG": -1, "KNOWN": 2}.items():
         monkeypatch.setattr(rtfilter.matching.updates, name, value)
     monkeypatch.setattr(rtfilter.matching.updates, "ASIDE", 10**9 if aside else -1)
-    cut_short("rtree", LARGE[call], changes=True)
+    cut_short("rtree", LARGE[call], part, changes=True)
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_call_cut_short_at_any_line_is_whole_or_undone(call):
-    cut_short("rtree", call)
+@parts
+def test_a_call_cut_short_at_any_line_is_whole_or_undone(call, part):
+    cut_short("rtree", call, part)
 
 
-@pytest.mark.parametrize("failures", [1, 2])
+@pytest.mark.parametrize("failures", long_but([1, 2], (1,)))
 @pytest.mark.parametrize("call", CHANGES)
-def test_a_change_whose_recovery_is_cut_short_is_put_in_order_by_the_next(monkeypatch, call, failures):
+@parts
+def test_a_change_whose_recovery_is_cut_short_is_put_in_order_by_the_next(monkeypatch, call, failures, part):
     left = [0]
     recover = Subscriptions.recover
 
@@ -186,13 +195,14 @@ def test_a_change_whose_recovery_is_cut_short_is_put_in_order_by_the_next(monkey
         recover(self)
 
     monkeypatch.setattr(Subscriptions, "recover", interrupted)
-    cut_short("hashes", CALLS[call], lambda armed: left.__setitem__(0, failures * armed))
+    cut_short("hashes", CALLS[call], part, lambda armed: left.__setitem__(0, failures * armed))
 
 
-@pytest.mark.parametrize("matcher", [name for name in TAKING_ALL if name != "rtree"])
+@pytest.mark.parametrize("matcher", [name for name in EACH if name != "rtree"])
 @pytest.mark.parametrize("call", CHANGES)
-def test_a_change_of_any_matcher_cut_short_is_whole_or_undone(matcher, call):
-    cut_short(matcher, CALLS[call], modules=[one for one in MODULES if one not in ABOVE])
+@parts
+def test_a_change_of_any_matcher_cut_short_is_whole_or_undone(matcher, call, part):
+    cut_short(matcher, CALLS[call], part, modules=[one for one in MODULES if one not in ABOVE])
 
 
 def labeled(matcher, gone=False):
@@ -221,16 +231,18 @@ LABELED = {
 
 
 @pytest.mark.parametrize("call", LABELED)
-def test_a_change_with_labels_cut_short_is_whole_or_undone(call):
-    cut_short("rtree", LABELED[call], changes=True, make=labeled, last="r17")
+@parts
+def test_a_change_with_labels_cut_short_is_whole_or_undone(call, part):
+    cut_short("rtree", LABELED[call], part, changes=True, make=labeled, last="r17")
 
 
 @pytest.mark.parametrize("call", ["subscribe", "update"])
-def test_a_change_with_labels_of_another_matcher_cut_short_is_whole_or_undone(call):
-    cut_short("hashes", LABELED[call], changes=True, make=labeled, last="r17")
+@parts
+def test_a_change_with_labels_of_another_matcher_cut_short_is_whole_or_undone(call, part):
+    cut_short("hashes", LABELED[call], part, changes=True, make=labeled, last="r17")
 
 
-@pytest.mark.parametrize("aside", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["bits", "aside"])
+@pytest.mark.parametrize("aside", [False, pytest.param(True, marks=pytest.mark.long)], ids=["bits", "aside"])
 @pytest.mark.parametrize(
     "call",
     [
@@ -241,11 +253,12 @@ def test_a_change_with_labels_of_another_matcher_cut_short_is_whole_or_undone(ca
     ],
     ids=["subscribe", "unsubscribe"],
 )
-def test_a_large_change_with_labels_cut_short_is_whole_or_undone(monkeypatch, call, aside):
+@parts
+def test_a_large_change_with_labels_cut_short_is_whole_or_undone(monkeypatch, call, aside, part):
     for name, value in {"AT_ONCE": 1, "BIT": 2, "LONG": -1, "KNOWN": 2}.items():
         monkeypatch.setattr(rtfilter.matching.updates, name, value)
     monkeypatch.setattr(rtfilter.matching.updates, "ASIDE", 10**9 if aside else -1)
-    cut_short("rtree", call, changes=True, make=labeled, last="r17")
+    cut_short("rtree", call, part, changes=True, make=labeled, last="r17")
 
 
 @pytest.mark.parametrize(
@@ -256,18 +269,20 @@ def test_a_large_change_with_labels_cut_short_is_whole_or_undone(monkeypatch, ca
     ],
     ids=["anew", "match"],
 )
-def test_removing_what_is_gone_cut_short_is_whole_or_undone(call, changes):
+@parts
+def test_removing_what_is_gone_cut_short_is_whole_or_undone(call, changes, part):
     """Changes made meanwhile are told once each: what is gone may be told with them."""
 
     def make(matcher):
         return labeled(matcher, gone=True)
 
-    cut_short("rtree", call, changes=changes, make=make, last="r17", told_once=False, anew=True)
+    cut_short("rtree", call, part, changes=changes, make=make, last="r17", told_once=False, anew=True)
 
 
 def cut_short(
     matcher,
     call,
+    part,
     arm=lambda armed: None,
     changes=None,
     make=made,
@@ -276,7 +291,10 @@ def cut_short(
     anew=False,
     modules=MODULES,
 ):
-    """Interrupt a call at each of its lines; with `anew`, one that shows no change changes something, too."""
+    """Interrupt a call at its lines, of which the others are in other parts.
+
+    With `anew`, a call that shows no change changes something, too.
+    """
     filter = make(matcher)
     before = answers(filter)
     call(filter)
@@ -289,7 +307,7 @@ def cut_short(
     with Lines(modules) as lines:
         call(filter)
     assert lines.count > 3
-    for at in lines.ends():
+    for at in lines.ends()[part::PARTS]:
         if anew:
             filter = make(matcher)
             told = filter.changes()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinds import TAKING_ALL
+from kinds import EACH
 from limits import sources_within
 from oracle import as_sets, satisfied
 from rtfilter import AsyncFilter, EventError, EventFilter, Schema
@@ -51,7 +51,7 @@ PLANS = {"whole": FixedPlan(0, None), "groups": FixedPlan(1, 2), "single": Fixed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.parametrize("matcher", EACH)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_every_way_to_match_gives_what_the_choices_say(matcher, data):

@@ -20,6 +20,7 @@ from rtfilter.predicates.parse import parse
 TYPES = {"a": float, "b": int, "s": str, "z": str, "t": datetime, "ok": bool}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [1, 2])
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
@@ -29,7 +30,7 @@ def test_hits_decided_together_are_those_of_the_predicates(many, data):
     drawn = data.draw(st.lists(sources_within(types), min_size=1, max_size=5))
     batch = data.draw(st.lists(events(types), min_size=1, max_size=8))
     batch += batch[:2]
-    target = EventFilter(schema)
+    target = EventFilter(schema, matcher="rtree")
     target.subscribe_many([source for source, _ in drawn])
     table = schema.read(batch)
     predicates = {id: parse(source, schema) for id, (source, _) in enumerate(drawn)}
@@ -44,7 +45,7 @@ def test_hits_decided_together_are_those_of_the_predicates(many, data):
 def test_a_pattern_beside_a_comparison_is_asked_once_for_each_text(monkeypatch, ids):
     asked = []
     monkeypatch.setitem(COMPARE, "like", lambda value, _: asked.append(value) or value.endswith("x"))
-    target = EventFilter(Schema({"s": str, "bid": float, "ask": float}))
+    target = EventFilter(Schema({"s": str, "bid": float, "ask": float}), matcher="rtree")
     target.subscribe_many(["s LIKE '%x' AND bid < ask", "s LIKE '%x' AND bid - ask >= 0"], ids=ids)
     texts = ["x", "ax", "a long text that ends in x", "b", "another one that does not"]
     rng = np.random.default_rng(5)
@@ -121,7 +122,7 @@ def counted(monkeypatch, owner, name):
 
 
 def test_comparisons_ask_no_event_where_coordinates_tell_all(monkeypatch):
-    target = EventFilter(Schema({"bid": float, "ask": float, "s": str}))
+    target = EventFilter(Schema({"bid": float, "ask": float, "s": str}), matcher="rtree")
     target.subscribe_many(["bid * 2 >= ask + 1", "bid >= ask AND s = 'A'", "bid >= ask AND s = 'B'"])
     rng = np.random.default_rng(1)
     batch = [
@@ -148,7 +149,7 @@ def test_comparisons_ask_no_event_where_coordinates_tell_all(monkeypatch):
 
 
 def test_each_comparison_is_computed_once_for_a_batch(monkeypatch):
-    target = EventFilter(Schema({"bid": float, "ask": float, "n": int}))
+    target = EventFilter(Schema({"bid": float, "ask": float, "n": int}), matcher="rtree")
     target.subscribe_many([f"bid >= ask AND n < {n}" for n in range(10, 30)])
     computed = counted(monkeypatch, refine, "verdicts")
     batch = np.random.default_rng(2).random((300, 3))
@@ -160,7 +161,7 @@ def test_each_comparison_is_computed_once_for_a_batch(monkeypatch):
     ("condition", "asked"), [("s LIKE 'a long%prefix %'", 5), ("s LIKE 'a long prefix%'", 0)]
 )
 def test_a_string_is_asked_about_once_or_compared_by_compiled_code(monkeypatch, condition, asked):
-    target = EventFilter(Schema({"s": str}))
+    target = EventFilter(Schema({"s": str}), matcher="rtree")
     target.subscribe(condition)
     batch = [{"s": f"a long prefix {row % 5}"} for row in range(200)]
     calls = counted(monkeypatch, Constraint, "accepts")

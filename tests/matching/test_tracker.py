@@ -100,6 +100,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(STEPS, max_size=25), st.sampled_from([1, 3, 5, 100]), st.sampled_from([1, 5, 10, 1000]))
 def test_any_steps_give_what_the_oracle_gives(steps, max_keys, max_matches):
@@ -387,7 +388,10 @@ def test_keys_have_to_come_from_somewhere():
             zones().track("vehicle", max_matches=wrong)
 
 
-@pytest.mark.parametrize(("kind", "failures"), [(int, 0), (int, 1), (int, 2), (str, 0)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "failures"), [(int, 0), pytest.param(int, 1, marks=pytest.mark.long), (int, 2), (str, 0)]
+)
 def test_a_call_cut_short_at_any_line_is_whole_or_undone(monkeypatch, kind, failures):
     """Also where taking it back is cut short, once or twice."""
     left, recover = [0], Tracker._recover
@@ -441,6 +445,7 @@ def test_a_call_cut_short_at_any_line_is_whole_or_undone(monkeypatch, kind, fail
 # Threads
 
 
+@pytest.mark.slow
 def test_threads_that_have_keys_of_their_own_and_changes_beside_them():
     filter = zones(8)
     tracker = filter.track()

@@ -31,6 +31,7 @@ def as_lists(found):
     return [[ids.tolist() for ids in one] for one in found]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.lists(IDS, unique=True, max_size=6), st.lists(IDS, unique=True, max_size=6))))
 def test_they_are_the_differences_of_sets_ascending(pairs):
     before, now = [a for a, _ in pairs], [b for _, b in pairs]

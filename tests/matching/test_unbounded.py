@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kinds import BOXED, KINDS, id_of, require_sound
+from kinds import EACH_BOXED, KINDS, id_of, require_sound
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.cli.subscriptions import build_filter
 from rtfilter.filter import KIND
@@ -42,7 +42,7 @@ def unbounded(filter):
     return filter.stats()["unbounded"]
 
 
-@pytest.mark.parametrize("matcher", BOXED)
+@pytest.mark.parametrize("matcher", EACH_BOXED)
 @pytest.mark.parametrize("source", WIDE)
 def test_what_nothing_bounds_is_counted(source, matcher):
     filter = EventFilter(SCHEMA, matcher=matcher, max_unbounded=0)
@@ -100,7 +100,7 @@ def test_an_id_that_is_there_already_counts_once():
     assert unbounded(filter) == 0
 
 
-@pytest.mark.parametrize("matcher", BOXED)
+@pytest.mark.parametrize("matcher", EACH_BOXED)
 def test_an_update_counts_what_it_replaces(matcher):
     filter = EventFilter(SCHEMA, matcher=matcher, max_unbounded=1)
     a, b = filter.subscribe("bid >= ask"), filter.subscribe("bid > 1")
@@ -172,7 +172,7 @@ def test_who_is_beyond_its_deadline_does_not_count_although_it_is_still_there(ki
         filter.subscribe("bid >= ask", id=id_of(kind, 1))
 
 
-@pytest.mark.parametrize("matcher", BOXED)
+@pytest.mark.parametrize("matcher", EACH_BOXED)
 def test_copies_know_them(matcher, tmp_path):
     filter = EventFilter(SCHEMA, matcher=matcher, max_unbounded=3)
     filter.subscribe_many([*WIDE[:3], *BOUNDED])
@@ -192,7 +192,7 @@ def test_copies_know_them(matcher, tmp_path):
     assert (other.max_unbounded, unbounded(other)) == (3, 3)
 
 
-@pytest.mark.parametrize("matcher", BOXED)
+@pytest.mark.parametrize("matcher", EACH_BOXED)
 def test_those_of_a_snapshot_of_a_former_version_are_counted(matcher, tmp_path):
     filter = EventFilter(SCHEMA, matcher=matcher)
     filter.subscribe_many([*WIDE, *BOUNDED])

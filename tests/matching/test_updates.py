@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from examples import SCHEMA, random_events, random_predicate
-from kinds import TAKING_ALL
+from kinds import EACH
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
 from rtfilter.adaptive import FixedPlan
@@ -118,7 +118,8 @@ def around(real, call):
     return turn
 
 
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.slow
+@pytest.mark.parametrize("matcher", EACH)
 def test_between_turns_nothing_or_all_of_a_large_change_is_seen(monkeypatch, matcher, way):
     model = Model(matcher)
     before, after, calls = dict(model.held), None, []
@@ -150,7 +151,7 @@ def test_between_turns_nothing_or_all_of_a_large_change_is_seen(monkeypatch, mat
     assert len(calls) > 12
 
 
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.parametrize("matcher", EACH)
 def test_others_change_meanwhile(monkeypatch, tmp_path, matcher, way):
     model = Model(matcher)
     ids = iter(range(1000, 2000))
@@ -183,6 +184,7 @@ def test_others_change_meanwhile(monkeypatch, tmp_path, matcher, way):
     model.check()
 
 
+@pytest.mark.slow
 def test_a_snapshot_has_nothing_or_all_of_a_large_change(monkeypatch, tmp_path, way):
     model, sizes = Model(), set()
 
@@ -233,7 +235,7 @@ def test_next_ids_lie_behind_those_that_are_being_added(monkeypatch, way):
 
 
 def test_updates_are_boxes_whichever_way_they_went(way):
-    filter = EventFilter(Schema({"x": float}))
+    filter = EventFilter(Schema({"x": float}), matcher="rtree")
     ids = filter.subscribe_many(["x < 1 OR x > 5"] * 5 + ["FALSE"] * 4)
     assert filter.stats()["updates"] == 10
     filter.unsubscribe_many(ids)
@@ -249,7 +251,7 @@ def test_a_large_change_is_told_once(way):
     assert told == [(2, 9, []), (3, 0, [1, 2, 3, 4, 5])]
 
 
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.parametrize("matcher", EACH)
 def test_an_id_that_exists_refuses_a_large_change(matcher, way):
     model = Model(matcher)
     for ids in ([30, 31, 32, 33, 34, 7], [30, 31, 32, 33, 34, 30], [30, 31, 32, 33, 34, -1]):
@@ -262,7 +264,7 @@ def test_an_id_that_exists_refuses_a_large_change(matcher, way):
     assert model.settled()
 
 
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.parametrize("matcher", EACH)
 def test_a_large_change_that_fails_leaves_nothing_that_is_seen(monkeypatch, matcher, way):
     model = Model(matcher)
     kind = type(model.filter._subscriptions.matcher)
@@ -291,7 +293,7 @@ def test_a_large_change_that_fails_leaves_nothing_that_is_seen(monkeypatch, matc
 
 def test_a_turn_changes_few_boxes(monkeypatch):
     monkeypatch.setattr(updates, "ASIDE", -1)
-    filter, counts = EventFilter(Schema({"x": float})), [0]
+    filter, counts = EventFilter(Schema({"x": float}), matcher="rtree"), [0]
     writing = filter._road.gate.writing
 
     def counted():
@@ -338,7 +340,7 @@ def test_a_change_of_the_same_id_waits(monkeypatch, call):
     monkeypatch.setattr(Updates, "_add_bits", slow)
     model.filter.subscribe_many(model.drawn(9), ids=range(30, 39))
     order.append("large")
-    threads[0].join(20)
+    threads[0].join(120)
     assert order.index("small") >= order.index("large") - 1  # it may end before this thread goes on
     assert (33 in model.filter) == ("unsubscribe" not in str(call.__code__.co_names))
     assert model.settled()
@@ -370,7 +372,7 @@ def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_i
 
     def order(workload):
         other.start()
-        assert waits.wait(20)
+        assert waits.wait(120)
         with pytest.raises(RuntimeError, match="an order"):
             model.filter.unsubscribe_many(np.arange(9, 18))
         return np.argsort(workload)
@@ -379,7 +381,7 @@ def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_i
     model.filter.controller = FixedPlan(0, 1)
     model.filter.policy = order
     model.filter.stream(EVENTS)
-    other.join(20)
+    other.join(120)
     model.filter.policy = np.argsort
     model.check()
     assert model.settled()
@@ -434,13 +436,13 @@ def test_a_handler_that_comes_while_a_stream_is_computed_does_not_wait_for_its_e
     stream = model.filter.stream(EVENTS)
     monkeypatch.setattr(road, "refine", refine)
     assert as_sets(stream.matches()) == subscribers(model.held, ROWS)
-    others[0].join(20)
+    others[0].join(120)
     assert len(model.filter) == 21
 
 
 def test_what_matches_nothing_takes_turns_as_well(monkeypatch):
     monkeypatch.setattr(updates, "ASIDE", -1)
-    filter, turns = EventFilter(SCHEMA), []
+    filter, turns = EventFilter(SCHEMA, matcher="rtree"), []
     monkeypatch.setattr(Updates, "_add_bits", around(Updates._add_bits, lambda: turns.append(len(filter))))
     filter.subscribe_many(["FALSE"] * 9)
     assert len(turns) == 2 * 5
@@ -468,7 +470,7 @@ def cut_after(monkeypatch, bits):
 
 
 @pytest.mark.parametrize("bits", [1, 4])
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.parametrize("matcher", EACH)
 def test_what_a_large_change_left_stays_hidden_until_the_next_removes_it(monkeypatch, matcher, bits):
     monkeypatch.setattr(updates, "ASIDE", -1)
     model = Model(matcher)
@@ -491,7 +493,7 @@ def test_what_a_large_change_left_stays_hidden_until_the_next_removes_it(monkeyp
 
 def test_the_memory_of_what_was_removed_one_by_one_is_given_back(monkeypatch):
     monkeypatch.setattr("rtfilter.matchers.rtree.LEAST_ROWS", 64)
-    filter, built = EventFilter(Schema({"x": float})), []
+    filter, built = EventFilter(Schema({"x": float}), matcher="rtree"), []
     monkeypatch.setattr(
         Updates, "_build_anew", around(Updates._build_anew, lambda: built.append(filter.tree.rows))
     )
@@ -510,7 +512,7 @@ def test_the_memory_of_what_was_removed_one_by_one_is_given_back(monkeypatch):
 def test_memory_is_not_given_back_while_a_large_change_goes_on(monkeypatch):
     monkeypatch.setattr("rtfilter.matchers.rtree.LEAST_ROWS", 64)
     monkeypatch.setattr(updates, "ASIDE", -1)
-    filter = EventFilter(Schema({"x": float}))
+    filter = EventFilter(Schema({"x": float}), matcher="rtree")
     low = np.arange(100.0).reshape(-1, 1)
     filter.subscribe_many(low, low + 0.5)
     each_turn(monkeypatch, lambda: filter.unsubscribe(99))  # beside a large removal

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import rtfilter
+import uncompiled
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
@@ -62,6 +63,68 @@ def test_who_needs_no_compiler_loads_none(tmp_path, module):
     assert not {"numba", "numpy", "llvmlite"} & {*imported}
 
 
+SMALL = """
+from rtfilter import EventFilter, Schema
+clock = [0.0]
+alerts = EventFilter(Schema({"price": float, "symbol": str}), metrics=True, clock=lambda: clock[0])
+alerts.subscribe("symbol = 'ACME' AND price < 10")
+ids = alerts.subscribe_many(["symbol LIKE 'a long text%' OR price > 5"] * 99, ttl=[5.0] * 99)
+event = {"symbol": "ACME", "price": 9.5}
+assert len(alerts.match(event)) == 100
+assert len(alerts.match_batch([event, {"symbol": "a long text"}]).pairs()[0]) == 199
+assert len(list(alerts.stream([event] * 50))) == 50
+assert not alerts.explain({"symbol": "ACME", "price": 11}, 0).matched
+alerts.explain_batch([event])
+assert len(alerts.covering("price BETWEEN 6 AND 7").ids) == 99
+assert len(alerts.covered("price < 12").ids) == 1
+alerts.track("symbol").match_batch([event])
+alerts.update(0, "price < 9")
+alerts.unsubscribe(1)
+clock[0] = 6.0
+assert len(alerts.match(event)) == 0
+assert alerts.any_match([event]).tolist() == [False]
+alerts.stats(), alerts.part([0]), alerts.workload([event])
+alerts.save("saved")
+assert len(EventFilter.load("saved", clock=lambda: clock[0])) == 1
+"""
+HELP = """
+import contextlib, io, re
+from rtfilter.cli import COMMANDS, main
+def told(*words):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main([*words, "--help"]) == 0
+    return out.getvalue()
+told()
+for command in COMMANDS:
+    text = told(command)
+    if found := re.search("ACTION ...", text):
+        for action in re.findall(r"^    ([a-z]+) ", text, re.MULTILINE):
+            told(command, action)
+"""
+COMMANDS = """
+import json
+from pathlib import Path
+from rtfilter.cli import main
+Path("rules.jsonl").write_text('"price < 10"\\n"symbol = \\'A\\'"\\n')
+Path("events.jsonl").write_text('{"price": 5.5, "symbol": "B"}\\n')
+Path("schema.json").write_text('{"price": "float", "symbol": "str"}')
+assert main("index build rules.jsonl --schema schema.json --out saved".split()) == 0
+for words in ("index check saved", "index info saved", "match saved events.jsonl",
+    "match rules.jsonl events.jsonl --schema schema.json", "explain saved events.jsonl"):
+    assert main(words.split()) == 0, words
+"""
+
+
+@pytest.mark.parametrize("program", [SMALL, HELP, COMMANDS], ids=["filter", "help", "commands"])
+def test_small_uses_need_no_compiler(tmp_path, program):
+    env = uncompiled.environment(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_each_public_name_is_found_where_types_say():
     (typed,) = [
         node
@@ -105,7 +168,7 @@ def test_nothing_imports_in_circles():
     grimp = pytest.importorskip("grimp")
     graph = grimp.build_graph("rtfilter", "experiments", exclude_type_checking_imports=True, cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
-    assert "rtfilter.adaptive.controllers" in imports["rtfilter.adaptive"]
+    assert "rtfilter.adaptive.plans" in imports["rtfilter.adaptive"]
     TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
 
 

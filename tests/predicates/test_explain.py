@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from limits import sources_within
 from predicate_cases import BIG, CONSTANTS, POOLS, STRINGS, events, schemas, truth
 from rtfilter.errors import PredicateError
@@ -43,6 +44,7 @@ def drawn(data):
     return predicate, row, types
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_verdicts_are_those_of_the_predicate(data):
@@ -56,7 +58,7 @@ def test_verdicts_are_those_of_the_predicate(data):
     assert str(explanation)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("operator", "constant", "value", "distance", "reason"),
     [
         ("<", 10, 12.5, 2.5, "is 12.5, too high by 2.5"),
@@ -152,12 +154,12 @@ def test_distance_and_reason(operator, constant, value, distance, reason):
 
 
 def test_every_operator_has_a_reason():
-    told = test_distance_and_reason.pytestmark[0].args[1]
+    told = test_distance_and_reason.table
     failing = {case[0] for case in told if not of(Constraint("x", *case[:2]), case[2]).satisfied}
     assert failing == {*COMPARE, *PRESENCE}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("operator", "constant", "value", "agrees"),
     [
         ("=", "ACME", "ACMX", 3),
@@ -177,6 +179,7 @@ def test_how_far_text_agrees(operator, constant, value, agrees):
     assert of(Constraint("x", operator, constant), value).agrees == agrees
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_an_event_that_is_changed_as_told_satisfies_the_constraint(data):
@@ -199,6 +202,7 @@ def test_an_event_that_is_changed_as_told_satisfies_the_constraint(data):
                 assert not any(test.accepts(value) for value in others)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_distances_and_agreement_are_those_of_the_values(data):
@@ -257,7 +261,7 @@ def beginnings(pattern):
             yield canonical_like(pattern[:end])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("condition", "event", "remedy"),
     [
         ("a < 10", {"a": 12}, {"a": 9}),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import cases
 from rtfilter.predicates.letters import MOST_STARTS, fold, starts
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
@@ -19,6 +20,7 @@ def test_every_character_that_folds_into_ascii_is_known():
             assert char in starts(folded, 1), hex(ord(char))
 
 
+@pytest.mark.slow
 def test_to_fold_twice_changes_nothing_and_makes_no_wildcard():
     for char in EVERY:
         folded = fold(char)
@@ -26,7 +28,7 @@ def test_to_fold_twice_changes_nothing_and_makes_no_wildcard():
         assert folded == char or not set(folded) & set("%_\\")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "two"),
     [
         ("STRASSE", "straße"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from predicate_cases import like, regular
 from rtfilter.errors import PredicateError
 from rtfilter.predicates.like import MAX_PARTS, canonical_like, escaped, is_like, lacks, simplest, start
@@ -15,6 +16,7 @@ PATTERNS = TOKENS.map("".join)
 VALUES = st.text("abé%_\\\n", max_size=10)
 
 
+@pytest.mark.slow
 @given(PATTERNS, VALUES)
 @settings(max_examples=500, deadline=None)
 @example("a%a_a%a", "aaaaa")
@@ -92,7 +94,7 @@ def test_texts_between_underscores_are_limited():
         canonical_like("a_" * MAX_PARTS + "a")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "pattern", "phrase"),
     [
         ("ab", "abc%_", (2, "does not begin like 'abc_': lacks 'c' after character 2")),

@@ -44,6 +44,7 @@ def predicates(draw):
         return Predicate.parse("x < 5 AND tags = 'a' AND staff.role IS NULL", SCHEMA)
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(predicates(), EVENTS)
 def test_matches_and_explain_tell_what_the_choices_say(predicate, event):
@@ -71,6 +72,7 @@ def asks_for_none(predicate):
     return any(getattr(test, "operator", "") == "is null" for test in tests)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(predicates(), predicates(), st.lists(EVENTS, min_size=1, max_size=6), PLAIN)
 def test_what_covers_does_so_for_lists_too(one, two, batch, plain):
@@ -168,7 +170,7 @@ def test_tables_tell_elements():
 def test_choices_are_counted(monkeypatch):
     filter = EventFilter(SCHEMA)
     filter.subscribe_many(["tags = 'c'", "x = 5"])
-    monkeypatch.setattr("rtfilter.filter.MAX_PAIRS", 6)
+    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 6)
     assert filter.explain_batch([{"tags": list("ab")}, {"tags": "c"}]).pairs == 4
     with pytest.raises(ValueError, match="4 choices of elements and 2 subscriptions are more than 6 pairs"):
         filter.explain_batch([{"tags": list("abc")}, {}])

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import predicate_cases as cases
+import predicate_cases
+from cases import cases
 from rtfilter import PredicateError, Schema
 from rtfilter.predicates import many, model, templates
 from rtfilter.predicates.boxes import compile_predicate
@@ -105,12 +106,13 @@ def with_other_constants(draw, text, constants):
     return CONSTANT.sub(lambda found: chance.choice(constants) if chance.random() < rate else found[0], text)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_each_is_as_if_it_were_alone(data):
-    attributes = data.draw(cases.schemas())
+    attributes = data.draw(predicate_cases.schemas())
     schema = Schema(attributes)
-    texts = [cases.sql(data.draw(cases.conditions(attributes))) for _ in range(2)]
+    texts = [predicate_cases.sql(data.draw(predicate_cases.conditions(attributes))) for _ in range(2)]
     constants = [found for text in texts for found in CONSTANT.findall(text)] + ODD
     sources = [data.draw(with_other_constants(text, constants)) for text in texts for _ in range(6)]
     assert_same(sources, schema)
@@ -157,7 +159,8 @@ TEMPLATES = [
 ]
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.slow
+@cases("template", TEMPLATES)
 def test_odd_constants_in_a_template(template):
     chance = np.random.default_rng(7)
     sources = [
@@ -172,6 +175,7 @@ def test_the_last_numbers_of_float64_in_a_template(operator):
     assert_same([f"price {operator} {end}" for end in ends * 20], SCHEMA)
 
 
+@pytest.mark.slow
 def test_each_template_is_parsed_twice(monkeypatch):
     parsed = []
 

@@ -36,6 +36,7 @@ def nearness(failing):
     return len(failing), len(failing) - len(told), sum(told)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_the_table_is_that_of_single_explanations(data):
@@ -219,7 +220,7 @@ def test_a_subscription_beyond_its_deadline_is_not_looked_at():
 
 
 def test_too_many_pairs_are_refused(monkeypatch):
-    monkeypatch.setattr("rtfilter.filter.MAX_PAIRS", 5)
+    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 5)
     with pytest.raises(ValueError, match="2 events and 3 subscriptions are more than 5 pairs"):
         alerts().explain_batch([{}, {}])
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import cases
 from rtfilter.errors import PredicateError
 from rtfilter.predicates.networks import address, canonical_network, is_in_network, network_starts
 
@@ -24,7 +25,7 @@ def test_an_address_is_in_a_network_as_the_library_says(first, second, bits, for
         assert not inside or any(form(one).startswith(start) for start in network_starts(network, 6))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("network", "beginnings"),
     [
         ("10.0.0.0/8", ["10."]),
@@ -45,7 +46,7 @@ def test_how_addresses_begin(network, beginnings):
     assert sorted(network_starts(network, 5)) == sorted(beginnings)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "",
@@ -71,9 +72,7 @@ def test_what_is_no_network_is_refused(text):
         canonical_network(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "10.0.0", "10.0.0.1 ", "10.0.0.01", "::1%lo", "x" * 100, "10.0.0.0/8", "10.0.0.٨"]
-)
+@cases("text", ["", "10.0.0", "10.0.0.1 ", "10.0.0.01", "::1%lo", "x" * 100, "10.0.0.0/8", "10.0.0.٨"])
 def test_text_that_is_no_address_is_in_no_network(text):
     assert address(text) is None
     assert not is_in_network(text, "0.0.0.0/0")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from predicate_cases import events, patterns, schemas, sql, truth
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
@@ -18,7 +19,7 @@ SCHEMA = Schema(
 )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pattern", "same"),
     [
         ({"symbol": ["A"]}, "symbol = 'A'"),
@@ -98,7 +99,7 @@ def test_an_empty_list_matches_nothing():
     assert not any(predicate.matches({"symbol": value}) for value in ("", "A", None))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pattern", "message", "path"),
     [
         ({}, "use Predicate.everything", "$"),
@@ -256,6 +257,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["symbol", "price", "url", "$or"]), JSON, max_size=3))
 @settings(max_examples=300, deadline=None)
 def test_any_mapping_is_a_predicate_or_a_predicate_error(pattern):

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from predicate_cases import NETWORKS, conditions, defined, events, like, schemas, sql, truth
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import Timestamp
@@ -46,7 +47,7 @@ def test_example_of_two_severities(event, expected):
     assert matching(subscriptions, event) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("severity", "expected"),
     [(10, "123"), (7, "13"), (25, "1"), (3, "3"), (5, "3"), (20, "1")],
 )
@@ -110,6 +111,7 @@ def test_sql_means_what_a_naive_evaluator_says(data):
         assert predicate.matches(event) == truth(condition, event, types)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_not_is_the_complement_on_complete_events(data):
@@ -123,7 +125,7 @@ def test_not_is_the_complement_on_complete_events(data):
             assert predicate.matches(event) is not negation.matches(event)
 
 
-@pytest.mark.parametrize("operator", [*COMPARE, "is null", "exists"])
+@cases("operator", [*COMPARE, "is null", "exists"])
 def test_missing_and_ill_typed_values(operator):
     """A missing value satisfies only ``is null``, one of another type only ``exists``; nothing raises."""
     text = operator in COMPARE and operator not in OPERATORS_OF["number"]
@@ -134,7 +136,7 @@ def test_missing_and_ill_typed_values(operator):
         assert constraint.matches({"a": odd}) == (operator == "exists")
 
 
-@pytest.mark.parametrize(("operator", "negated"), NEGATED.items())
+@cases(("operator", "negated"), NEGATED.items())
 def test_negation_is_mutual(operator, negated):
     assert NEGATED[negated] == operator
 
@@ -183,7 +185,7 @@ def test_constants_are_canonical():
     assert str(Constraint("x", "not in", [])) == "x NOT IN ()"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("operator", "value", "message"),
     [
         ("~", 5, "unknown operator '~'"),
@@ -206,6 +208,7 @@ def test_unusable_constraints(operator, value, message):
         Constraint("x", operator, value)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=100, deadline=None)
 def test_json_and_pickle_round_trips(data):
@@ -224,9 +227,7 @@ def test_json_and_pickle_round_trips(data):
     assert parse(predicate, schema) == predicate
 
 
-@pytest.mark.parametrize(
-    "data", [5, [5], [[5]], [[["x"]]], [[["x", "<", 5, 5]]], [[["x", "<"]]], [[["x", "?", 5]]]]
-)
+@cases("data", [5, [5], [[5]], [[["x"]]], [[["x", "<", 5, 5]]], [[["x", "<"]]], [[["x", "?", 5]]]])
 def test_json_of_something_else(data):
     with pytest.raises(PredicateError):
         Predicate.from_json(data)
@@ -242,7 +243,7 @@ def test_str_is_readable():
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("operator", "value", "same"),
     [
         ("like", "abc%", ("prefix", "abc")),
@@ -319,7 +320,7 @@ def test_parse_of_a_predicate_fits_constants_to_the_schema():
     assert parsed == parse("t > '2024-05-31'", schema)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("constraint", "message"),
     [
         (Constraint("severty", "=", 5), "did you mean 'severity'"),
@@ -413,6 +414,7 @@ def any_predicates(draw):
     return Schema(kinds), Predicate(tuple(draw(st.lists(conjunctions, max_size=3))))
 
 
+@pytest.mark.slow
 @given(any_predicates())
 @settings(max_examples=150, deadline=None)
 def test_the_text_of_a_predicate_is_an_sql_condition_that_means_the_same(case):
@@ -428,7 +430,7 @@ def test_the_text_of_a_parsed_condition_is_read_again(data):
     assert parse(str(parsed), Schema(schema)) == parsed
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "text"),
     [
         ("select", "select = 1"),
@@ -474,7 +476,7 @@ def test_a_constraint_that_no_text_could_hold_is_refused(arguments, message):
         Constraint(*arguments)
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
     [
         [[["x", "=", {"us": "soon"}]]],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from predicate_cases import inside
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events import elements, nesting
@@ -69,8 +70,9 @@ def by_filter(schema, source, event):
     return subscriptions.match(event).tolist() == [0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decide", [by_definition, by_boxes, by_filter])
-@pytest.mark.parametrize("entries", blocks("example"))
+@cases("entries", blocks("example"))
 def test_example(entries, decide):
     schema = schema_of(entries)
     wanted = {"match": True, "no match": False}
@@ -82,7 +84,7 @@ def test_example(entries, decide):
             assert decide(schema, source, json.loads(text)) == matches, f"{source} and {text}"
 
 
-@pytest.mark.parametrize("entries", blocks("error"))
+@cases("entries", blocks("error"))
 def test_error(entries):
     message = dict(entries)["message"]
     for source in sources(entries):
@@ -123,7 +125,8 @@ def test_every_row_of_the_tables_is_there():
     assert (len(OPERATORS), len(OUT)) == (26 + 5, 6)
 
 
-@pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row[0][1][0])
+@pytest.mark.slow
+@cases("row", OPERATORS)
 def test_operator(row):
     """All forms in a row of the first table mean the same, and each is searched as its row says."""
     schema = schema_of([])
@@ -140,7 +143,7 @@ def test_operator(row):
         assert row[-1][0] == ("box" if compiled.exact.all() else found)
 
 
-@pytest.mark.parametrize("row", OUT, ids=lambda row: row[0][0])
+@cases("row", OUT)
 def test_what_stays_out(row):
     (_, (example,)), (_, (error,)) = row[3:]
     with pytest.raises(PredicateError, match=re.escape(error)):
@@ -166,7 +169,7 @@ def test_every_block_is_run():
             assert {key for key, _ in block.values[0]} <= known
 
 
-@pytest.mark.parametrize(
+@cases(
     ("row", "value"),
     [
         ("filters after", combine.MAX_FILTERS),

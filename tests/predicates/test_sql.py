@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
+from lengths import long_but
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import MAX_DEPTH
@@ -28,7 +30,7 @@ def refused(source):
     return caught.value
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "meaning"),
     [
         ("price = 1", "price = 1"),
@@ -187,7 +189,7 @@ def test_meaning(source, meaning):
     assert str(parse(source, SCHEMA)) == meaning
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "message"),
     [
         ("symbol + 1 = 2", "needs numbers, and 'symbol' is a string"),
@@ -411,7 +413,7 @@ UNLISTED = {
 """What SQL has, some of it silently taken by the parser, but the page does not list."""
 
 
-@pytest.mark.parametrize("source", UNLISTED)
+@cases("source", UNLISTED)
 def test_what_the_page_does_not_list_is_refused(source):
     error = refused(source)
     assert UNLISTED[source] in error.message
@@ -486,7 +488,7 @@ def test_what_is_read_has_the_grammar_of_the_page(source):
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "place"),
     [
         ("qty = 1 AND prise = 2", "prise"),
@@ -520,8 +522,9 @@ def test_long_lines_and_odd_characters_are_cut_for_display():
     message.encode()
 
 
-@pytest.mark.parametrize("n", [10_000, 1000, 100, MAX_DEPTH + 1])
-@pytest.mark.parametrize("opening", ["(", "NOT ", "NOT (", "- ", "f(", "[", "CASE "])
+@pytest.mark.slow
+@cases("n", [10_000, 1000, 100, MAX_DEPTH + 1])
+@cases("opening", ["(", "NOT ", "NOT (", "- ", "f(", "[", "CASE "])
 def test_deep_nesting_is_refused_and_never_a_recursion_error(opening, n):
     source = opening * n + "qty = 1" + ")" * (n if "(" in opening else 0)
     refused(source[: MAX_LENGTH - 1])
@@ -639,16 +642,18 @@ CONSTANTS = ("5", "1.5", "1e400", "007", "'x'", "''", "'it''s'", "'2024-05-31T12
 AFTER = ("", " AND ok", " OR ok", ")", " + 1", " < 3", "::int", " IS NULL", " x", ";", " --", " AND")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_plain_comparisons_are_read_as_by_the_general_reader(monkeypatch, name):
+@pytest.mark.slow
+@pytest.mark.parametrize("part", long_but(range(7), [0]))
+def test_plain_comparisons_are_read_as_by_the_general_reader(monkeypatch, part):
     """What is found, or the error and its place."""
     sources = [
         f"{start}{name} {operator} {constant}{after}"
+        for name in NAMES
         for start in ("", "NOT ", "(")
         for operator in ("=", "<>", "<", ">=", "!=", "==", "<=>")
         for constant in CONSTANTS
         for after in AFTER
-    ]
+    ][part::7]
     short = [_outcome(source) for source in sources]
     monkeypatch.setattr(_SqlReader, "_plain_comparison", lambda *_: None)
     assert [(s, found) for s, found in zip(sources, short, strict=True) if found != _outcome(s)] == []

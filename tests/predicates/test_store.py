@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from cases import cases
 from examples import SCHEMA, random_predicate
 from rtfilter import EventFilter, Schema
 from rtfilter.events.encoding import Timestamp
@@ -85,10 +86,8 @@ def test_every_type_of_constant_survives():
         assert store.get(0) == parsed
 
 
-@pytest.mark.parametrize(
-    "value", [1, -1, 0.1, 1e300, -0.0, 10**300, True, 'a "quoted" ü \ud800', Timestamp(7)]
-)
-@pytest.mark.parametrize("name", ["price", 'a "b".c', "größe"])
+@cases("value", [1, -1, 0.1, 1e300, -0.0, 10**300, True, 'a "quoted" ü \ud800', Timestamp(7)])
+@cases("name", ["price", 'a "b".c', "größe"])
 def test_the_text_of_a_constraint_is_json(name, value):
     filters = tuple(Filter((Constraint(name, operator, value),) * 2) for operator in ("=", "<>", "exists"))
     for predicate in (Predicate(()), Predicate((Filter(()),)), Predicate(filters)):
@@ -101,7 +100,7 @@ PAIR = "\ud800\udc00"
 """Two code points, which JSON would join to one."""
 
 
-@pytest.mark.parametrize(
+@cases(
     "source",
     [
         f"symbol = '{PAIR}'",
@@ -111,7 +110,7 @@ PAIR = "\ud800\udc00"
         f"symbol = '{PAIR} of more than six bytes'",
     ],
 )
-@pytest.mark.parametrize("together", [False, True])
+@cases("together", [False, True])
 def test_two_surrogates_stay_two_characters(source, together, tmp_path):
     rules = EventFilter(PRICES)
     if together:  # with a template

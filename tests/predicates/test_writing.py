@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from limits import patterns_within
 from predicate_cases import conditions, schemas, sql
 from rtfilter import Predicate, PredicateError, Schema
@@ -35,6 +36,7 @@ def has_form(test):
     )
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_conditions_are_read_again(data):
@@ -63,7 +65,7 @@ def test_patterns_are_read_again(data):
     assert Predicate.parse(json.loads(json.dumps(predicate.to_pattern())), schema) == predicate
 
 
-@pytest.mark.parametrize(
+@cases(
     ("condition", "pattern"),
     [
         ("price > 3 AND price <= 7", {"price": [{"numeric": [">", 3, "<=", 7]}]}),
@@ -89,7 +91,7 @@ def test_forms(condition, pattern):
     assert p(pattern) == p(condition)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("condition", "message", "attribute"),
     [
         ("TRUE", "TRUE has no form", None),
@@ -133,7 +135,7 @@ def test_parse_tells_the_place():
         p({"qty": [{"numeric": [">", 1, "<"]}]})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("condition", "boxes", "checked", "unbounded"),
     [
         ("price < 10 AND symbol = 'ACME'", 1, False, False),

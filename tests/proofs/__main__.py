@@ -1,17 +1,15 @@
 """`python -m proofs [NAME ...]`: run all cases, and keep what was found in `results`."""
 
 import argparse
-import json
 from collections import Counter
-from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from tqdm import tqdm
 
+from proofs.keeping import keep
 from proofs.proof import PROOFS, Proof
 from rtfilter.replay.machine import one_line
-
-RESULTS = Path(__file__).parent / "results"
 
 
 def prove(name: str, proof: Proof) -> None:
@@ -23,7 +21,7 @@ def prove(name: str, proof: Proof) -> None:
             counts += proof.run(seed)
         except AssertionError as error:
             raise AssertionError(f"{name}, seed {seed}: {error}") from error
-    found = {
+    found: dict[str, Any] = {
         "claim": proof.claim,
         "cases": proof.cases,
         "seeds": [0, proof.cases - 1],
@@ -31,7 +29,9 @@ def prove(name: str, proof: Proof) -> None:
         "seconds": round(perf_counter() - begun),
         "machine": one_line(),
     }
-    (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    if proof.rows is not None:
+        found["rows"] = proof.rows()
+    keep(name, found)
     print(f"{name}: {proof.claim}: {proof.cases} cases, {found['tried']}", flush=True)
 
 

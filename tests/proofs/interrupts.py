@@ -19,7 +19,7 @@ from interrupts import Interrupt
 from kinds import TAKING_ALL
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter
-from rtfilter.matchers.port import Adopting
+from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching import updates
 from rtfilter.predicates.parse import parse
 
@@ -113,7 +113,7 @@ def _chosen(
         return name, lambda: list(filter.stream(events)), model
     if name == "save":
         return name, lambda: filter.save(f"{folder}/kept"), model
-    if name == "repack" and isinstance(filter._subscriptions.matcher, Adopting):
+    if name == "repack" and isinstance(filter._subscriptions.matcher, RTreeMatcher):
         return name, filter.repack, model
     if name == "update" and model:
         return name, lambda: filter.update(id, source), {**model, id: parse(source, SCHEMA)}

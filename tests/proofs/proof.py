@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proofs import (
     agreement,
@@ -18,6 +18,7 @@ from proofs import (
     interrupts,
     kills,
     matchers,
+    planted,
     sequences,
     servers,
     soak,
@@ -37,6 +38,8 @@ class Proof(NamedTuple):
     """Whether `make test` runs every tenth case. Of others, a test of their own is the short form."""
     short: Callable[[int], Counter[str]] | None = None
     """The same in `make test`, where a case takes too long, or needs what may not be installed."""
+    rows: Callable[[], list[dict[str, Any]]] | None = None
+    """What is kept of each case, in a table."""
 
 
 PROOFS = {
@@ -89,5 +92,12 @@ PROOFS = {
         1,
         soak.run,
         tenth=False,
+    ),
+    "planted": Proof(
+        "each planted fault makes a test fail",
+        len(planted.FAULTS),
+        planted.run,
+        tenth=False,
+        rows=planted.rows,
     ),
 }

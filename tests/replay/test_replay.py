@@ -208,7 +208,8 @@ def test_the_demo_runs_and_leaves_table_and_picture(tmp_path, capsys):
 
     assert demo(["--quick", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "wide: 500 subscriptions" in out
-    assert "flights: 500 subscriptions" in out
+    assert "500 subscriptions, each a range of values for all 12 attributes" in out
+    assert "500 alerts on departures from New York" in out
+    assert out.count("rtfilter, adaptive") == 2
     assert (tmp_path / "demo.png").exists()
     assert len(json.loads((tmp_path / "demo.json").read_text())) == 2

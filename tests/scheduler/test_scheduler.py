@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import cases
 from rtfilter import scheduler
 
 costs = st.lists(st.integers(0, 1000), min_size=1, max_size=30)
@@ -161,7 +162,7 @@ def test_completion_times_refuse_bad_costs(bad):
         scheduler.completion_times([1.0, 1.0], plan, estimation=bad)
 
 
-@pytest.mark.parametrize("cuts", [[0], [0, 1], [1, 2], [0, 1, 1, 2], [0, 2, 1, 2], [[0, 2]], []])
+@cases("cuts", [[0], [0, 1], [1, 2], [0, 1, 1, 2], [0, 2, 1, 2], [[0, 2]], []])
 def test_completion_times_refuse_cuts_that_do_not_rise_from_0_to_n(cuts):
     plan = scheduler.Schedule(np.array([1, 0]), np.array(cuts, dtype=np.int64))
     with pytest.raises(ValueError, match="cuts must rise strictly from 0 to 2"):

@@ -39,10 +39,10 @@ class Running:
             given["Content-Type"] = kind
         if user is not None:
             given.setdefault("Authorization", "Basic " + base64.b64encode(f"{user}:".encode()).decode())
-        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         if self.opened.settings.certificate is not None:
             context = ssl.create_default_context(cafile=self.opened.settings.certificate)
-            link = http.client.HTTPSConnection("localhost", self.port, timeout=10, context=context)
+            link = http.client.HTTPSConnection("localhost", self.port, timeout=60, context=context)
         try:
             link.request(method, path, body, given)
             return Answer(link.getresponse())
@@ -51,7 +51,7 @@ class Running:
 
     def run(self, work):
         """The result of a coroutine, on the loop of the server."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     def settle(self):
         """Wait until it is known what all events match."""

@@ -38,7 +38,7 @@ async def unless_died(pipeline, script):
     done, died = asyncio.create_task(script(pipeline)), asyncio.create_task(pipeline.died())
     await asyncio.wait((done, died), return_when=asyncio.FIRST_COMPLETED)
     if not done.done():
-        await asyncio.wait((done,), timeout=1)
+        await asyncio.wait((done,), timeout=10)
     if not done.done():
         done.cancel()
         raise died.result() or AssertionError("a stage has ended")

@@ -37,6 +37,10 @@ class Clock:
         return self.now
 
 
+DAY = 86_400.0
+"""By so much the time of day is ahead of the other clock."""
+
+
 @pytest.fixture
 def passwords():
     return Counted(PasswordHasher(**CHEAP))
@@ -71,7 +75,7 @@ def access(users, passwords, clock):
 
 @contextmanager
 def opened(users, passwords, clock, limits=Limits()):  # noqa: B008
-    made = Access(users, limits, passwords, clock, clock)
+    made = Access(users, limits, passwords, clock, lambda: DAY + clock())
     try:
         yield made
     finally:
@@ -181,7 +185,7 @@ def test_a_revoked_token_is_refused_and_ends_its_session_only(access, users, clo
 
 
 def test_a_token_expires(access, users, clock):
-    token, _ = token_of(users, expires=clock.now + 60)
+    token, _ = token_of(users, expires=DAY + clock.now + 60)
     clock.now += authenticate.LOOK
     who = asyncio.run(access.token(token))
     assert later(access, clock, who)
@@ -247,7 +251,7 @@ def test_too_many_passwords_at_once_are_told_to_come_again(users, clock):
 
     class Slow(Passwords):
         def right(self, hash, password):
-            return go.wait(5) and super().right(hash, password)
+            return go.wait(60) and super().right(hash, password)
 
     async def rush():
         many = [asyncio.create_task(made.password("nobody", "x")) for _ in range(authenticate.MOST_WAITING)]

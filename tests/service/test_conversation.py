@@ -108,7 +108,7 @@ def test_all_comes_in_order_where_a_door_has_a_way_past_the_outbox(tmp_path, tak
                 session.sent()
 
         async def sent():
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while session.owed:
                     await asyncio.sleep(0)
 

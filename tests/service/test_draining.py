@@ -4,7 +4,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import ExitStack, closing
 from urllib.request import urlopen
 
@@ -12,10 +11,13 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+import forks
+from lengths import long_but
 from rtfilter.service import pipeline as module
 from rtfilter.service.doors.frames import Asked, Reader, Told, write
 from service.running import running
 
+pytestmark = pytest.mark.slow
 MANY = 3000
 LINES = b'{"price": 1}\n' * MANY
 
@@ -150,12 +152,13 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", long_but([signal.SIGTERM, signal.SIGINT], (signal.SIGINT,)))
 def test_a_second_signal_does_not_wait(tmp_path, number):
-    command = ["serve", "--data", str(tmp_path), "--port", "0", "--drain", "600"]
-    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    with subprocess.Popen([sys.executable, "-c", STAYS, *command], **quiet) as server:
+    command = ["serve", "--data", tmp_path / "data", "--port", "0", "--drain", "600"]
+    program = tmp_path / "stays.py"
+    program.write_text(STAYS)
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with forks.python(program, *command, **quiet) as server:
         port = server.stdout.readline().strip().rpartition(":")[2]
         with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60):  # from now on it takes signals
             server.send_signal(signal.SIGTERM)

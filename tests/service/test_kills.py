@@ -2,6 +2,8 @@
 
 import pytest
 
+import postgresql
+from lengths import long_but
 from service.kills import FaultError, run
 from service.kills.started import FAULTS, POINTS
 
@@ -14,14 +16,20 @@ NEEDED = {
 """Where the server has to be killed so that a fault shows soon."""
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", long_but(POINTS, ("told, and progress not written", "an index is renamed")))
 def test_nothing_is_lost_where_the_server_is_killed_at(point, tmp_path):
-    done = run(tmp_path, 2, seed=POINTS.index(point), kill_at=point)
+    done = run(tmp_path, 1, seed=POINTS.index(point), kill_at=point)
     assert done[f"killed {point}"]
     assert done["deliveries"]
 
 
-@pytest.mark.parametrize("fault", [fault.__name__ for fault in FAULTS])
+@pytest.mark.needs("postgresql")
+def test_nothing_is_lost_on_postgresql(tmp_path):
+    with postgresql.running() as there:
+        assert run(tmp_path, 1, 0, there.url, kill_at="in the commit")["deliveries"]
+
+
+@pytest.mark.parametrize("fault", long_but([fault.__name__ for fault in FAULTS], ("lost_mark",)))
 def test_the_checker_finds(fault, tmp_path):
     for seed in range(4):  # threads take their turns as they like: one run may miss it
         folder = tmp_path / str(seed)

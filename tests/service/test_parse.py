@@ -61,6 +61,7 @@ def found(filter, read):
         return error.row, error.attribute
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])  # pyarrow's first steps are
 @given(table=tables())
 def test_columns_are_read_as_their_rows(filter, table):

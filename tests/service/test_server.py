@@ -8,13 +8,14 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import suppress
 from http.client import HTTPException
 
 import pytest
 from websockets.sync.client import connect
 
+import forks
+from lengths import long_but
 from rtfilter import Schema
 from rtfilter.service import server as module
 from rtfilter.service.access.passwords import Passwords
@@ -24,6 +25,8 @@ from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 from rtfilter.store.users import Users
 from service.running import SCHEMA, running
+
+pytestmark = pytest.mark.slow
 
 
 def test_another_schema_is_refused_and_none_is_the_same(tmp_path):
@@ -201,7 +204,7 @@ def test_it_speaks_tls(tmp_path, certificate):
         context = ssl.create_default_context(cafile=certificate["certificate"])
         with connect(f"wss://localhost:{server.port}/session", ssl=context, close_timeout=0.1) as socket:
             socket.send('{"directive": "CONNECT", "user": "ann"}')
-            assert '"CONNECTED"' in socket.recv(timeout=10)
+            assert '"CONNECTED"' in socket.recv(timeout=60)
 
 
 def test_a_certificate_that_cannot_be_used_is_told(tmp_path, certificate):
@@ -214,48 +217,38 @@ def start(folder, *more):
     schema = folder / "schema of ticks.json"
     schema.write_text('{"price": "float"}')
     command = ["serve", "--data", str(folder / "the data"), "--schema", str(schema), "--port", "0", *more]
-    return subprocess.Popen(
-        [sys.executable, "-m", "rtfilter", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return forks.python("-m", "rtfilter", *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", long_but([signal.SIGTERM, signal.SIGINT], (signal.SIGTERM,)))
 def test_a_signal_ends_it_in_good_order(tmp_path, number):
     server = start(tmp_path)
     line = server.stdout.readline()
     port = line.strip().rpartition(":")[2]
     with connect(f"ws://127.0.0.1:{port}/session", close_timeout=0.5) as socket:
         socket.send('{"directive": "CONNECT", "user": "ann"}')
-        assert "CONNECTED" in socket.recv(timeout=10)
+        assert "CONNECTED" in socket.recv(timeout=60)
         second = start(tmp_path)
-        said, error = second.communicate(timeout=30)
+        said, error = second.communicate(timeout=60)
         assert (second.returncode, said) == (2, "")
         assert "another server uses" in error
         os.kill(server.pid, number)
         with suppress(Exception):
-            socket.recv(timeout=10)
+            socket.recv(timeout=60)
     out, err = server.stdout.read(), server.stderr.read()
-    server.wait(30)
+    server.wait(60)
     server.stdout.close()
     server.stderr.close()
     assert server.returncode == 0, err
     assert "Traceback" not in err
     made = [shlex.split(line)[1:] for line in out.splitlines() if line.startswith("  rtfilter users")]
-    told = [
-        subprocess.run(
-            [sys.executable, "-m", "rtfilter", *words],
-            input="correct horse\n",
-            cwd="/",
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for words in made
-    ]
+    told = []
+    for words in made:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        done = forks.python("-m", "rtfilter", *words, cwd="/", **pipes)
+        done.stdin.write("correct horse\n")
+        told.append(done.communicate(timeout=60)[0])
+        assert done.returncode == 0
     assert len(told) == 2
     assert told[1].startswith("rtf_")
 

@@ -5,7 +5,7 @@ import pytest
 from service.kills import FaultError
 from service.soak import run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 WARM = 4000
 """Bytes an entry by which a server may grow in its first seconds; the long form says how little later."""
 

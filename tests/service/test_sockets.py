@@ -39,6 +39,14 @@ def test_what_cannot_be_had_is_named():
             sockets.bound("127.0.0.1", port)
 
 
+def test_a_peer_that_takes_nothing_is_given_up_after_so_many_seconds():
+    with socket.socket() as connection:
+        sockets.keep_alive(connection, 2.5)
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2500  # milliseconds
+
+
 @pytest.mark.parametrize(
     ("host", "shown"),
     [("localhost", "localhost"), ("::1", "[::1]"), ("[::1]", "[::1]"), ("10.0.0.1", "10.0.0.1")],

@@ -16,7 +16,7 @@ from rtfilter.service.doors.tcp import Patience, _Peer, listen
 from rtfilter.session import TABLE, Directive, State
 from service.running import running
 
-QUICK = Patience(connect=5.0, write=5.0, end=1.0)
+QUICK = Patience(connect=60.0, write=60.0, end=1.0)
 
 
 class Client:
@@ -258,13 +258,14 @@ def test_who_says_nothing_is_closed_and_who_connected_stays(tmp_path):
         there, silent = await connect("ann"), await connect()
         silent.writer.write(b"\0\0")
         told = await silent.hear()
-        assert (told["kind"], told["error"]) == ("unauthenticated", "no CONNECT within 0.1 seconds")
+        assert (told["kind"], told["error"]) == ("unauthenticated", "no CONNECT within 1 seconds")
         assert await silent.hear() is None
         assert (await there.say("READY"))["directive"] == "ACK"
 
-    through(tmp_path, script, patience=QUICK._replace(connect=0.1))
+    through(tmp_path, script, patience=QUICK._replace(connect=1.0))
 
 
+@pytest.mark.slow
 def test_who_takes_no_bytes_is_closed_and_holds_up_nobody(tmp_path):
     async def script(pipeline, connect, conversations):
         slow, quick = await connect("ann"), await connect("bob")
@@ -280,7 +281,7 @@ def test_who_takes_no_bytes_is_closed_and_holds_up_nobody(tmp_path):
         assert [one.position for one in pipeline.pending(ANN)] == places
         assert conversations[1].state is State.RECEIVING
 
-    through(tmp_path, script, patience=QUICK._replace(write=0.1))
+    through(tmp_path, script, patience=QUICK._replace(write=1.0))
 
 
 def big(pipeline, count):
@@ -292,7 +293,7 @@ def test_who_asks_and_takes_no_answers_is_not_listened_to(tmp_path):
     async def script(pipeline, connect, conversations):
         client = await connect("ann")
         body = b'{"tag": "%s"}' % (b"x" * 10_000)
-        asked = 3000
+        asked = 1500
         client.writer.write(write(Asked.STOP, body) * asked)
         for _ in range(100):
             await asyncio.sleep(0.001)
@@ -386,7 +387,7 @@ def test_who_is_gone_before_the_connection_is_closed_is_no_error(tmp_path, monke
     monkeypatch.setattr(_Peer, "_write", gone)
     with running(tmp_path, tcp_port=0) as server:  # on the loop that servers have
         address = ("127.0.0.1", server.opened.tcp_port)
-        with socket.create_connection(address, timeout=10) as link, suppress(ConnectionResetError):
+        with socket.create_connection(address, timeout=60) as link, suppress(ConnectionResetError):
             assert link.recv(1) == b""
         server.run(asyncio.sleep(0))
     assert "Unhandled" not in caplog.text

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import forks
 from boxes import random_boxes, random_points
 from oracle import as_sets, matches
 from rtfilter.errors import SnapshotError
@@ -137,6 +137,35 @@ def test_a_full_disk_leaves_the_old_snapshot(saved, monkeypatch):
     assert not (path.parent / "new").exists()
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_all_is_on_the_disk_before_it_replaces_and_its_name_after(saved, monkeypatch):
+    path, *_ = saved
+    done, plain = [], os.replace
+
+    def replace(source, target):
+        done.append("replace")
+        plain(source, target)
+
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    )
+    monkeypatch.setattr(os, "replace", replace)
+    RStarTree(2).save(path)
+    written = {str(path / entry["file"]) for entry in snapshot.info(path)["arrays"].values()}
+    at = done.index("replace")
+    assert written < set(done[:at])
+    assert len(done[:at]) == len(written) + 1  # and the manifest
+    assert done[at + 1 :] == [str(path)]
+
+
+def killed_while(script, path):
+    """How a process ends that runs a script, to which it gives the path of a snapshot."""
+    file = path.parent / "script.py"
+    file.write_text(script)
+    return forks.python(file, path).wait(60)
+
+
+@pytest.mark.slow
 def test_a_writer_killed_in_the_middle_leaves_the_old_snapshot(saved):
     path, low, high, points = saved
     script = (
@@ -148,7 +177,7 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_snapshot(saved):
         "os.fsync = die\n"
         "RStarTree(2).save(sys.argv[1])\n"
     )
-    assert subprocess.run([sys.executable, "-c", script, str(path)]).returncode == 9
+    assert killed_while(script, path) == 9
     assert as_sets(RStarTree.load(path).search(points)) == matches(low, high, points)
     RStarTree.load(path).save(path)  # clears away what the killed writer left
     assert len(list(path.glob("*.bin"))) == len(snapshot.info(path)["arrays"])
@@ -209,6 +238,7 @@ def test_an_interruption_just_after_the_replacement_keeps_the_new_snapshot(saved
     assert RStarTree.load(path).dimensions == 2
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_its_first_save_does_not_block_the_next(tmp_path):
     script = (
         "import os, sys; from rtfilter.index.tree import RStarTree\n"
@@ -220,7 +250,7 @@ def test_a_writer_killed_at_its_first_save_does_not_block_the_next(tmp_path):
         "RStarTree(2).save(sys.argv[1])\n"
     )
     path = tmp_path / "index"
-    assert subprocess.run([sys.executable, "-c", script, str(path)]).returncode == 9
+    assert killed_while(script, path) == 9
     RStarTree(4).save(path)
     assert RStarTree.load(path).dimensions == 4
     assert len(list(path.glob("*.bin"))) == len(RStarTree(4).to_arrays())

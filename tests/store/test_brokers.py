@@ -1,7 +1,5 @@
 """What a broker keeps, in SQLite and PostgreSQL."""
 
-import itertools
-
 import pytest
 import sqlalchemy as sql
 
@@ -11,34 +9,17 @@ from rtfilter.store.brokers import BrokerStore, Gone, Memory, Publication, Settl
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log, TakenError
 
-NUMBERS = itertools.count()
 
-
-@pytest.fixture(scope="module")
-def server():
-    with postgresql.running() as made:
-        yield made.url
-
-
-@pytest.fixture(
-    params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.slow, pytest.mark.needs("postgresql")])]
-)
-def opened(request, tmp_path):
+@pytest.fixture
+def opened(database):
     """Opens the database of a test, again and again."""
     made = []
 
-    def open_it(url):
-        made.append(engine(url))
+    def open_it():
+        made.append(engine(database))
         return made[-1]
 
-    if request.param == "sqlite":
-        yield lambda: open_it(f"sqlite:///{tmp_path}/broker.sqlite")
-    else:
-        url = request.getfixturevalue("server")
-        schema = f"s{next(NUMBERS)}"
-        with open_it(url).begin() as connection:
-            connection.execute(sql.text(f"CREATE SCHEMA {schema}"))
-        yield lambda: open_it(f"{url}&options=-csearch_path={schema}")
+    yield open_it
     for one in made:
         one.dispose()
 
@@ -46,6 +27,7 @@ def opened(request, tmp_path):
 JFK = Subscription("ann", "1", "flights", "origin = 'JFK'")
 
 
+@postgresql.smoke
 def test_what_was_committed_is_there_after_a_start(opened):
     store = BrokerStore(opened(), "a")
     first = Publication("client bob", 7, 1, "bob", "flights", b"one")
@@ -58,6 +40,7 @@ def test_what_was_committed_is_there_after_a_start(opened):
     assert again.memory() == b"new"
 
 
+@postgresql.smoke
 def test_a_subscription_is_replaced_and_removed_by_its_key(opened):
     store = BrokerStore(opened(), "a")
     store.commit([JFK, JFK._replace(predicate="origin = 'EWR'"), JFK._replace(key="2")])
@@ -74,6 +57,7 @@ def test_each_start_has_a_higher_incarnation_also_by_the_clock(opened, monkeypat
     assert found == [5, 6, 7, 9]
 
 
+@postgresql.smoke
 def test_who_has_started_before_may_write_no_more(opened):
     former = BrokerStore(opened(), "a")
     BrokerStore(opened(), "a")
@@ -91,6 +75,7 @@ def test_brokers_of_one_database_do_not_see_each_other(opened):
     assert len(one.publications()) == 1
 
 
+@postgresql.smoke
 def test_what_is_not_shared_has_one_broker(opened):
     BrokerStore(opened(), "bonn", shared=False)
     for _ in range(2):
@@ -117,6 +102,7 @@ def test_a_commit_is_whole_or_not_at_all(opened):
     assert store.subscriptions() == []
 
 
+@postgresql.smoke
 def test_the_tables_of_brokers_have_a_version_of_their_own(opened, monkeypatch):
     made = opened()
     BrokerStore(made, "a").commit([JFK])

@@ -1,6 +1,5 @@
 """A database of an older version is brought to the last one, whole or not at all."""
 
-import itertools
 import os
 import sqlite3
 import subprocess
@@ -20,42 +19,20 @@ from rtfilter.store.webhooks import Webhook, WebhookTable
 from service.served import ANN, BOB, pairs, publish, served
 
 HERE = Path(__file__).parent
-NUMBERS = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def server():
-    with postgresql.server() as dsn:
-        yield dict(part.split("=") for part in dsn.split())
-
-
-@pytest.fixture(
-    params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.slow, pytest.mark.needs("postgresql")])]
-)
-def old(request, tmp_path):
+@pytest.fixture
+def old(database, tmp_path):
     """The address of a database of version 1."""
-    dump = HERE / f"version_1.{request.param}.sql"
-    if request.param == "sqlite":
+    if database.startswith("sqlite"):
         made = sqlite3.connect(tmp_path / "log.sqlite")
-        made.executescript(dump.read_text())
+        made.executescript((HERE / "version_1.sqlite.sql").read_text())
         made.close()
-        return f"sqlite:///{tmp_path}/log.sqlite"
-    place = request.getfixturevalue("server")
-    psql = [
-        postgresql.program("psql"),
-        "-h",
-        place["host"],
-        "-U",
-        place["user"],
-        "-q",
-        "-v",
-        "ON_ERROR_STOP=1",
-    ]
-    name = f"old{next(NUMBERS)}"
-    again = ["-c", f"CREATE DATABASE {name}"]
-    subprocess.run([*psql, "-d", place["dbname"], *again], check=True, capture_output=True)
-    subprocess.run([*psql, "-d", name, "-f", dump], check=True, capture_output=True)
-    return f"postgresql+psycopg://{place['user']}@/{name}?host={place['host']}"
+    else:
+        dump = ["-v", "ON_ERROR_STOP=1", "-f", HERE / "version_1.postgresql.sql"]
+        address = database.replace("+psycopg", "")
+        subprocess.run([postgresql.program("psql"), "-q", *dump, address], check=True, capture_output=True)
+    return database
 
 
 def shape(url):
@@ -83,6 +60,7 @@ def version(url):
     return found
 
 
+@postgresql.smoke
 def test_an_old_database_becomes_as_a_new_one(old, tmp_path):
     new = f"sqlite:///{tmp_path}/new.sqlite"
     for url in (old, new):
@@ -91,6 +69,7 @@ def test_an_old_database_becomes_as_a_new_one(old, tmp_path):
     assert version(old) == version(new) == VERSION
 
 
+@postgresql.smoke
 def test_all_that_was_there_is_served(old, tmp_path):
     async def look(pipeline):
         assert pairs(pipeline, ANN) == {(11, 2)}
@@ -108,6 +87,7 @@ def test_all_that_was_there_is_served(old, tmp_path):
     assert [*known.accounts] == [one.user for one in known.tokens.values()] == ["ann"]
 
 
+@postgresql.smoke
 def test_webhooks_that_were_there_have_not_failed(old):
     before = sqlalchemy.Table(
         "webhooks",

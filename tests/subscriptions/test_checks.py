@@ -46,6 +46,7 @@ def truth(predicates, table, rows=None):
     return np.array(found, np.bool_).reshape(len(rows), len(predicates))
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_verdicts_are_those_of_the_predicates(data):
@@ -134,6 +135,7 @@ def test_few_new_predicates_are_written_down_in_a_call(monkeypatch):
     assert counts == [5, 10, 15, 16, 16]
 
 
+@pytest.mark.slow
 def test_what_is_forgotten_is_written_down_anew():
     schema = Schema({"s": str})
     words = [f"prefix-{id % 50}" for id in range(400)]
@@ -154,8 +156,9 @@ def test_what_is_forgotten_is_written_down_anew():
     assert target._used <= 2 * len(predicates) + 30  # what is forgotten takes no room for good
 
 
+@pytest.mark.slow
 def test_a_subscription_that_asks_for_something_else_is_checked_anew():
-    target = EventFilter(Schema({"s": str}))
+    target = EventFilter(Schema({"s": str}), matcher="rtree")
     target.subscribe_many([f"s LIKE 'prefix-{id % 2}%'" for id in range(40)])
     event = {"s": "prefix-1"}
     assert as_sets([target.match(event)]) == [set(range(1, 40, 2))]

@@ -7,7 +7,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from kinds import KINDS, TAKING_ALL, id_of, require_sound
+from kinds import EACH, KINDS, id_of, require_sound
 from oracle import as_sets
 from rtfilter import EventFilter, Schema, SnapshotError, UnknownSubscriptionError
 from rtfilter.matching import updates
@@ -30,7 +30,8 @@ def three(kind, **options):
     return filter, *ids
 
 
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.slow
+@pytest.mark.parametrize("matcher", EACH)
 def test_every_call_takes_and_gives_the_ids_that_were_given(kind, matcher):
     filter, a, b, c = three(kind, matcher=matcher)
     assert filter.ids().tolist() == [a, b, c]
@@ -62,7 +63,7 @@ def test_every_call_takes_and_gives_the_ids_that_were_given(kind, matcher):
     assert type(filter.match({"x": 7.0}).tolist()[0]) is kind
 
 
-@pytest.mark.parametrize("copy", ["pickle", "snapshot", *TAKING_ALL])
+@pytest.mark.parametrize("copy", ["pickle", "snapshot", *EACH])
 def test_a_copy_has_the_ids(kind, copy, tmp_path):
     filter, a, b, c = three(kind)
     filter.unsubscribe(a)

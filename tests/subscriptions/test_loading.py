@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from rtfilter import EventFilter, PredicateError, Schema
 
 SCHEMA = Schema({"price": float, "symbol": str})
@@ -221,7 +222,7 @@ def test_patterns_may_be_in_a_column_of_json(rules):
     assert rules.match({"symbol": "A"}).tolist() == [4]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("table", "says"),
     [
         (pd.DataFrame({"where": ["price > 1"]}), "needs a column 'rule'.*; it has where"),
@@ -266,8 +267,8 @@ def test_metadata_of_tables_that_are_no_json_say_so(metadata, rules):
     assert bad[0].reason.startswith("metadata ")
 
 
-@pytest.mark.parametrize("given", [iter(["price > 1"]), sqlite3.connect(":memory:"), 5, None])
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@cases("given", [iter(["price > 1"]), sqlite3.connect(":memory:"), 5, None])
+@cases("on_error", ["raise", "skip"])
 def test_what_is_no_list_of_rules_says_so(given, on_error, rules):
     with pytest.raises(TypeError, match=r"takes a list of predicates, a table or a cursor, not .*list\("):
         rules.subscribe_many(given, on_error=on_error)

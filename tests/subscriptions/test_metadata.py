@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from kinds import KINDS, TAKING_ALL, id_of
+from cases import cases
+from kinds import EACH, KINDS, id_of
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
 from rtfilter.subscriptions.metadata import LIMIT
 
@@ -12,7 +13,8 @@ SCHEMA = Schema({"x": float})
 NOTE = {"team": "ops", "Grüße": ["é", 1, 2.5, None, True, {"a": {}}]}
 
 
-@pytest.mark.parametrize("matcher", TAKING_ALL)
+@pytest.mark.slow
+@pytest.mark.parametrize("matcher", EACH)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_metadata_is_kept_and_saved(kind, matcher, tmp_path):
     filter = EventFilter(SCHEMA, matcher=matcher)
@@ -56,7 +58,7 @@ def test_an_unknown_subscription_has_none():
         EventFilter(SCHEMA).metadata(3)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("note", "error", "message"),
     [
         ([1], TypeError, "a dict"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import time
@@ -120,7 +121,8 @@ def test_every_metric_that_is_asked_for_is_exported(tmp_path):
 @needs_prometheus
 def test_configuration_and_alerts_pass_promtool():
     for command in (["check", "config", "prometheus.yml"], ["test", "rules", "rules_test.yml"]):
-        run = subprocess.run(["promtool", *command], cwd=HOME, capture_output=True, text=True)
+        lean = os.environ | {"GOGC": "400", "GOMAXPROCS": "1"}
+        run = subprocess.run(["promtool", *command], cwd=HOME, env=lean, capture_output=True, text=True)
         assert run.returncode == 0, run.stdout + run.stderr
 
 
@@ -270,7 +272,7 @@ def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
     streams = watched_stream()
     stops = [filter.metrics.serve(ports[0]), streams.serve(ports[1])]
     controller = PlanController(rounds=2, threshold=1000)
-    settings = Settings(subscriptions=5000, bursts=500, sizes=(16, 128, 512), insert=100, delete=100, check=1)
+    settings = Settings(subscriptions=2000, bursts=200, sizes=(16, 128), insert=20, delete=20, check=1)
     try:
         began = time.time()
         streams.record(1000, 0.7, 30, 6.0, 0.4)  # so that rates have a beginning
@@ -312,7 +314,7 @@ def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
         assert middle / 2.5 <= share <= middle * 2.5
         assert number(prometheus, "rtfilter_index_updates_total") == filter.stats()["updates"]
         own_instance = f'{{instance="127.0.0.1:{ports[0]}"}}'
-        assert number(prometheus, f"rtfilter_index_subscriptions{own_instance}") == 5000
+        assert number(prometheus, f"rtfilter_index_subscriptions{own_instance}") == settings.subscriptions
         visits = sum(row["visits"] for row in report.rows)
         seen = number(prometheus, "sum(rtfilter_estimated_visits_total)")
         assert visits <= seen <= visits + 4 * 100

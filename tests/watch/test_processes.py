@@ -2,13 +2,13 @@
 
 import multiprocessing
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from prometheus_client import generate_latest
 
+import forks
+from lengths import long_but
 from rtfilter import EventFilter, Schema
 from rtfilter.watch.processes import STALE, Together, share
 
@@ -27,8 +27,10 @@ filter.match_batch(np.full((int(sys.argv[3]), 1), 0.5))
 
 @pytest.mark.slow
 def test_counters_are_summed_and_gauges_are_the_greatest(tmp_path):
+    program = tmp_path / "child.py"
+    program.write_text(CHILD)
     for boxes, events in ((3, 100), (5, 70)):
-        subprocess.run([sys.executable, "-c", CHILD, str(tmp_path), str(boxes), str(events)], check=True)
+        assert forks.python(program, tmp_path, boxes, events).wait(60) == 0
     filter = EventFilter(Schema({"x": float}), metrics=True)
     stop = share(filter.metrics, tmp_path)
     filter.match_batch(np.full((7, 1), 0.5))
@@ -54,7 +56,7 @@ def count(directory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", long_but(["fork", "spawn"], ("fork",)))
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_children_of_multiprocessing_write_before_they_end(tmp_path, method):
     child = multiprocessing.get_context(method).Process(target=count, args=(tmp_path,))

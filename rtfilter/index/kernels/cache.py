@@ -12,8 +12,9 @@ import logging
 import os
 import stat
 import tempfile
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,27 @@ REMEDY = "set NUMBA_CACHE_DIR to a folder that lasts and can be written, and fil
 _DIGEST = hashlib.blake2b(
     b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
 ).hexdigest()
+
+
+class NotCachedError(Exception):
+    """No cache has a kernel, and this thread must not compile; `folder` is that of the cache."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"a kernel is missing in {folder}")
+        self.folder = folder
+
+
+_thread = threading.local()
+
+
+@contextlib.contextmanager
+def only_cached() -> Iterator[None]:
+    """Let this thread load kernels, and raise `NotCachedError` where it would compile one."""
+    _thread.only_cached = True
+    try:
+        yield
+    finally:
+        _thread.only_cached = False
 
 
 class _Named(caching.UserProvidedCacheLocator):
@@ -117,10 +139,10 @@ class KernelCache(caching.FunctionCache):
             found = None
             with contextlib.suppress(OSError):
                 self.flush()
+        if found is None and getattr(_thread, "only_cached", False):
+            raise NotCachedError(Path(self.cache_path))
         if found is None:
-            _say_once(
-                f"compiling kernels for this machine, up to half a minute, once; kept in {self.cache_path}"
-            )
+            _say_once(f"compiling kernels for this machine, up to a minute, once; kept in {self.cache_path}")
         return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:

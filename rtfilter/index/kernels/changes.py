@@ -1,91 +1,73 @@
 """Changes of a tree: each is one call that does not stop in the middle; a signal comes before or after it.
 
-All take the tree by its addresses, and do nothing where it has not got the room (`can_take`).
+One kernel makes all kinds of changes: one that inserts takes longer to compile than any other.
 """
 
 import numpy as np
 
-from rtfilter.index.kernels.array_types import Bool1, Float1, Float2, Int1
+from rtfilter.index.kernels.array_types import Byte1, Float1, Int1
 from rtfilter.index.kernels.delete import remove
 from rtfilter.index.kernels.dissolve import dissolve
 from rtfilter.index.kernels.grid import redraw
 from rtfilter.index.kernels.insert import enter
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.layout import LINKS, Tree, has_room, opened_tree
+from rtfilter.index.kernels.layout import LINKS, has_room, opened_tree
+
+INSERT_ONE, REPLACE, INSERT, DELETE, DELETE_ONE = 0, 1, 2, 3, 4  # kinds of changes
+NO_ROOM, WRONG = -1, -2
+NO_SIDES = np.empty(0)
+NO_IDS = np.empty(0, np.int64)
+NO_FLAGS = np.empty(0, np.uint8)
 
 
 @kernel
-def can_take(tree: Tree, count: int) -> bool:
-    """Whether all pools and tables have room for so many more boxes of any ids."""
-    return has_room(tree, count, count) and tree.tables.shape[1] >= 2 * (tree.state[LINKS] + count)
+def change(
+    where: Int1,
+    kind: int,
+    identifier: int,
+    exact: bool,
+    low: Float1,
+    high: Float1,
+    ids: Int1,
+    flags: Byte1,
+) -> int:
+    """Change the tree at these addresses, as a whole or, for want of room or of a box, not at all.
 
+    Flags are bytes: numba takes a microsecond to look at an array of bool.
 
-@kernel
-def insert(where: Int1, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> bool:
-    """Insert n boxes in the tree at these addresses, all or, for want of room, none; whether they are in."""
-    tree = opened_tree(where)
-    if not can_take(tree, len(ids)):
-        return False
-    sides = np.empty((2, low.shape[1]))
-    for i in range(len(ids)):
-        enter(tree, ids[i], low[i], high[i], exact[i], sides)
-        dissolve(tree)
-    redraw(tree)
-    return True
+    `INSERT_ONE` takes `identifier`, `exact` and a box (d,), (d,). `INSERT` takes n `ids`, their exactness in
+    `flags` and their boxes one after another, (n d,), (n d,). `DELETE_ONE` takes `identifier`, `DELETE` takes
+    `ids`, and sets the `flags` of those that were known. `REPLACE` deletes `identifier` and inserts it with n
+    boxes and `flags`. What a kind does not take is empty, and ignored.
 
-
-@kernel
-def insert_one(where: Int1, identifier: int, low: Float1, high: Float1, exact: bool) -> bool:
-    """Insert one box (d,), (d,) if it is one and there is room; whether it is in."""
-    tree = opened_tree(where)
-    valid = can_take(tree, 1)
-    for k in range(len(low)):
-        valid &= low[k] <= high[k]
-    if valid:
-        enter(tree, identifier, low, high, exact, np.empty((2, len(low))))
-        dissolve(tree)
-        redraw(tree)
-    return valid
-
-
-@kernel
-def delete(where: Int1, ids: Int1, removed: Bool1) -> bool:
-    """Delete n ids with all their boxes from the tree at these addresses; False, for want of room, if none.
-
-    `removed` (bool, n) tells which were known.
+    Returns how many of the deleted ids were known, `NO_ROOM`, or `WRONG` for low > high in `INSERT_ONE`.
     """
     tree = opened_tree(where)
-    if not has_room(tree, 1, 1):
-        return False
-    for i in range(len(ids)):
-        removed[i] = remove(tree, ids[i])
+    dimensions = tree.mbr.shape[2]
+    boxes = len(low) // dimensions
+    many = INSERT <= kind <= DELETE
+    steps = len(ids) if many else max(boxes, 1)
+    if steps > 0 and not has_room(tree, max(boxes, 1), max(boxes, 1)):
+        return NO_ROOM
+    if boxes > 0 and tree.tables.shape[1] < 2 * (tree.state[LINKS] + boxes):
+        return NO_ROOM
+    if kind == INSERT_ONE:
+        for k in range(dimensions):
+            if not low[k] <= high[k]:
+                return WRONG
+    sides = np.empty((2, dimensions))
+    known = 0
+    for i in range(steps):
+        one = ids[i] if many else identifier
+        if kind >= DELETE or (kind == REPLACE and i == 0):
+            removed = remove(tree, one)
+            known += removed
+            if kind == DELETE:
+                flags[i] = removed
+        if i < boxes:
+            first, last = i * dimensions, (i + 1) * dimensions
+            sure = exact if kind == INSERT_ONE else flags[i] != 0
+            enter(tree, one, low[first:last], high[first:last], sure, sides)
         dissolve(tree)
     redraw(tree)
-    return True
-
-
-@kernel
-def delete_one(where: Int1, identifier: int) -> int:
-    """Delete one id with all its boxes: 1 if it was known, 0 if not, -1 for want of room."""
-    tree = opened_tree(where)
-    if not has_room(tree, 1, 1):
-        return -1
-    known = remove(tree, identifier)
-    dissolve(tree)
-    redraw(tree)
-    return int(known)
-
-
-@kernel
-def replace(where: Int1, identifier: int, low: Float2, high: Float2, exact: Bool1) -> int:
-    """Delete one id and insert it with n other boxes; see `delete_one`."""
-    tree = opened_tree(where)
-    if not can_take(tree, len(exact)):
-        return -1
-    known = remove(tree, identifier)
-    sides = np.empty((2, low.shape[1]))
-    for i in range(len(exact)):
-        enter(tree, identifier, low[i], high[i], exact[i], sides)
-    dissolve(tree)
-    redraw(tree)
-    return int(known)
+    return known

@@ -66,7 +66,8 @@ def deal(
         for i in range(order_cuts[g], order_cuts[g + 1]):
             group_of[order[i]] = g
             place_of[order[i]] = i - order_cuts[g]
-            part_queries[i] = queries[order[i]]
+            for k in range(queries.shape[1]):
+                part_queries[i, k] = queries[order[i], k]
     pair_count = np.zeros(groups + 1, np.int64)
     node_count = np.zeros(groups + 1, np.int64)
     last_node = np.full(groups, -1, np.int64)
@@ -77,9 +78,14 @@ def deal(
             if last_node[g] != i:
                 last_node[g] = i
                 node_count[g + 1] += 1
-    pair_place = np.cumsum(pair_count)
-    part_cuts = np.cumsum(node_count)
-    node_place = part_cuts.copy()
+    pair_place, part_cuts, node_place = (
+        np.zeros(groups + 1, np.int64),
+        np.zeros(groups + 1, np.int64),
+        np.zeros(groups + 1, np.int64),
+    )
+    for g in range(groups):
+        pair_place[g + 1] = pair_place[g] + pair_count[g + 1]
+        part_cuts[g + 1] = node_place[g + 1] = part_cuts[g] + node_count[g + 1]
     part_nodes = np.empty(part_cuts[groups], np.int64)
     part_starts = np.empty(part_cuts[groups] + 1, np.int64)
     part_starts[part_cuts[groups]] = len(pairs)

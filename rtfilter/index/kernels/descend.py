@@ -22,17 +22,18 @@ from rtfilter.index.kernels.layout import (
     STALE,
     TODO,
     WORD,
-    Tree,
     opened_tree,
     words_for,
     words_of,
 )
 from rtfilter.index.kernels.leaves import AHEAD, search_leaves, search_leaves_by_boxes
-from rtfilter.index.kernels.runs import Runs, offsets_of, opened_runs
+from rtfilter.index.kernels.runs import offsets_of, opened_runs
 from rtfilter.index.kernels.select_box import POINT
 from rtfilter.index.kernels.select_point import candidates, locate, verify
 from rtfilter.index.kernels.vector import trailing_zeros
 
+#: Arguments of `search` for a search from the root.
+FROM_ROOT = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64), 0
 #: Of `search_one`: larger runs are needed; the tree or the point is none that can be searched.
 NO_ROOM, WRONG = -1, -2
 
@@ -60,9 +61,10 @@ def frontier(
     n = len(queries)
     workload = np.zeros(n, np.int64)
     arena = np.empty(4 * n + 64, np.int32)
-    arena[:n] = np.arange(n)
+    for i in range(n):
+        arena[i] = i
     stack = np.empty((tree.state[HEIGHT] * tree.state[INNER_CAPACITY] + 1, 3), np.int64)
-    stack[0] = np.array([tree.state[ROOT], 0, n])
+    stack[0, 0], stack[0, 1], stack[0, 2] = tree.state[ROOT], 0, n
     depth = 1 if n > 0 else 0
     nodes = np.empty(64, np.int64)
     cuts = np.zeros(65, np.int64)
@@ -92,20 +94,41 @@ def frontier(
 
 @kernel
 def search(
-    tree: Tree,
+    where: Int1,
     queries: Float2,
     selection: int,
+    first_only: bool,
     nodes: Int1,
     cuts: Int1,
     pairs: Int32_1,
-    first_only: bool,
-    runs: Runs,
+    dealt_at: Int1,
+    group: int,
+    room: Int1,
 ) -> tuple[bool, Int1, Int1]:
-    """Finish queries from a frontier: the rows pairs[cuts[i]:cuts[i + 1]] of `queries` stopped at nodes[i].
+    """Search for all queries, from the root or from where they stopped. Tree and runs are given by address.
 
-    With `first_only` a query is dropped after its first exact hit. Fills `runs`; returns whether they had
+    The rows pairs[cuts[i]:cuts[i + 1]] of `queries` stopped at nodes[i]; without `cuts` they are searched for
+    from the root. With `dealt_at`, the addresses of `Dealt`, one group is searched for, in its order, and all
+    these are empty.
+
+    With `first_only` a query is dropped after its first exact hit. Fills the runs; returns whether they had
     the room (the rest is of no use then), `offsets_of` them, and visits int64 (n,): nodes visited per query.
     """
+    tree, runs = opened_tree(where), opened_runs(room)
+    if len(dealt_at) > 0:
+        dealt = opened_dealt(dealt_at)
+        first, last = dealt.cuts[group], dealt.cuts[group + 1]
+        queries = dealt.queries[dealt.query_cuts[group] : dealt.query_cuts[group + 1]]
+        nodes = dealt.nodes[first:last]
+        cuts = np.empty(last - first + 1, np.int64)
+        for i in range(last - first + 1):
+            cuts[i] = dealt.starts[first + i] - dealt.starts[first]
+        pairs = dealt.pairs[dealt.starts[first] : dealt.starts[last]]
+    elif len(cuts) == 0:
+        nodes, cuts, pairs = np.empty(1, np.int64), np.empty(2, np.int64), np.empty(len(queries), np.int32)
+        nodes[0], cuts[0], cuts[1] = tree.state[ROOT], 0, len(queries)
+        for i in range(len(queries)):
+            pairs[i] = i
     queries = borrowed(queries)
     visits = np.zeros(len(queries), np.int64)
     done = np.zeros(len(queries) if first_only else 0, np.bool_)
@@ -140,20 +163,8 @@ def search(
 
 
 @kernel
-def search_all(
-    where: Int1, queries: Float2, selection: int, first_only: bool, room: Int1
-) -> tuple[bool, Int1, Int1]:
-    """`search` of all queries from the root. Tree and runs are given by their addresses."""
-    tree, runs = opened_tree(where), opened_runs(room)
-    nodes, cuts = np.empty(1, np.int64), np.zeros(2, np.int64)
-    nodes[0], cuts[1] = tree.state[ROOT], len(queries)
-    pairs = np.arange(len(queries)).astype(np.int32)
-    return search(tree, queries, selection, nodes, cuts, pairs, first_only, runs)
-
-
-@kernel
 def search_one(where: Int1, queries: Float2, first_only: bool, room: Int1) -> int:
-    """`search_all` of one point, which costs little more than what it looks at.
+    """`search` for one point, which costs little more than what it looks at.
 
     Its hits are the first ``runs.size[1]`` of the runs. Returns how many nodes were visited, `NO_ROOM` or
     `WRONG`. No lists of points are made for each child, and one number is handed to Python.
@@ -208,29 +219,3 @@ def search_one(where: Int1, queries: Float2, first_only: bool, room: Int1) -> in
         if first_only and done[0]:
             break
     return visits
-
-
-@kernel
-def search_from(
-    where: Int1, queries: Float2, selection: int, nodes: Int1, cuts: Int1, pairs: Int32_1, room: Int1
-) -> tuple[bool, Int1, Int1]:
-    """`search` of all queries from a frontier. Tree and runs are given by their addresses."""
-    return search(opened_tree(where), queries, selection, nodes, cuts, pairs, False, opened_runs(room))
-
-
-@kernel
-def search_part(where: Int1, dealt_at: Int1, g: int, selection: int, room: Int1) -> tuple[bool, Int1, Int1]:
-    """`search` for group g of `Dealt`, in its order. All arrays are given by their addresses."""
-    dealt = opened_dealt(dealt_at)
-    first, last = dealt.cuts[g], dealt.cuts[g + 1]
-    starts = dealt.starts[first : last + 1]
-    return search(
-        opened_tree(where),
-        dealt.queries[dealt.query_cuts[g] : dealt.query_cuts[g + 1]],
-        selection,
-        dealt.nodes[first:last],
-        starts - starts[0],
-        dealt.pairs[starts[0] : starts[-1]],
-        False,
-        opened_runs(room),
-    )

@@ -20,7 +20,8 @@ Numbers = TypeVar("Numbers", bound=NDArray[Any])
 def doubled(array: Numbers) -> Numbers:
     """The array with twice the room."""
     larger = np.empty(max(2 * len(array), 64), array.dtype)
-    larger[: len(array)] = array
+    for i in range(len(array)):
+        larger[i] = array[i]
     return larger
 
 
@@ -66,7 +67,9 @@ def expand(
     for j in range(head.count):
         children[j] = tree.entries[head.entries + j]
         cuts[j + 1] = cuts[j] + sizes[j]
-    place = cuts[:-1].copy()
+    place = np.empty(head.count, np.int64)
+    for j in range(head.count):
+        place[j] = cuts[j]
     by_child = np.empty(cuts[-1], np.int32)
     for i in range(len(reached)):
         for w in range(used):
@@ -86,7 +89,8 @@ def push(
     """Put the nodes that queries reached on the stack, their lists behind `top` in the arena."""
     while top + len(pairs) > len(arena):
         arena = doubled(arena)
-    arena[top : top + len(pairs)] = pairs
+    for i in range(len(pairs)):
+        arena[top + i] = pairs[i]
     for i in range(len(nodes)):
         if cuts[i + 1] > cuts[i]:
             stack[depth, 0], stack[depth, 1], stack[depth, 2] = nodes[i], top + cuts[i], top + cuts[i + 1]

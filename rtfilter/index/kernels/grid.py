@@ -158,11 +158,19 @@ def build_grid(tree: Tree, node: int) -> None:
             for j in range(head.count):
                 put_code(tree, codes, j, code(source[entries[j], 0, k], low, scale))
                 put_code(tree, codes + stride * (WORD // 8), j, code(source[entries[j], 1, k], low, scale))
-    tree.ranking[node] = ascending(overlapped.astype(np.float64))
-    clustered = np.argmax(empty)
+    order = ascending(overlapped)
+    for i in range(dimensions):
+        tree.ranking[node, i] = order[i]
+    clustered = 0
+    for k in range(dimensions):
+        if empty[k] > empty[clustered]:
+            clustered = k
     if empty[clustered] * LANES > EMPTIED * CELLS * used:
-        rank = np.argmax(tree.ranking[node] == clustered)
-        tree.ranking[node, 1 : rank + 1] = tree.ranking[node, :rank].copy()
+        rank = 0
+        while tree.ranking[node, rank] != clustered:
+            rank += 1
+        for i in range(rank, 0, -1):
+            tree.ranking[node, i] = tree.ranking[node, i - 1]
         tree.ranking[node, 0] = clustered
     head.tested = 0
     for k in range(dimensions):  # numba's `sum` alone would take a second to compile
@@ -175,13 +183,14 @@ def build_grid(tree: Tree, node: int) -> None:
     head.age = 0
 
 
-@kernel
-def draw_anew(tree: Tree) -> None:
-    """Build the grids of all nodes that have codes: those were others once."""
-    for node in range(tree.state[USED_NODE]):
-        head = tree.nodes[node]
-        if head.level >= 0 and head.count > 0 and in_vectors(words_of(tree, head.level)):
-            build_grid(tree, node)
+def let_be_drawn(tree: Tree) -> None:
+    """Let the next change build the grids of all nodes that have codes: those were others once."""
+    heads = tree.nodes[: tree.state[USED_NODE]]
+    wide = [level for level in (0, 1) if in_vectors(words_of(tree, level))]
+    nodes = np.flatnonzero((heads["count"] > 0) & np.isin(np.minimum(heads["level"], 1), wide))
+    heads["age"][nodes] = np.maximum(heads["built"][nodes], 8)
+    heads["stale"][nodes] = [*nodes[1:], -1][: len(nodes)]
+    tree.state[STALE] = nodes[0] if len(nodes) else -1
 
 
 @kernel

@@ -44,8 +44,10 @@ def mix(value: np.uint64) -> np.uint64:
 def hash_box(sides: Float2) -> np.uint64:
     """Hash of one box, float64 (2, d) without negative zeros."""
     total = np.uint64(0)
-    for word in sides.reshape(sides.size).view(np.uint64):
-        total = mix(total * MULTIPLIER + word)
+    words = sides.view(np.uint64)
+    for end in range(2):
+        for k in range(sides.shape[1]):
+            total = mix(total * MULTIPLIER + words[end, k])
     return total
 
 
@@ -152,15 +154,6 @@ def _enter(tree: Tree, table: Int32_1, row: int, which: int) -> None:
 
 
 @kernel
-def first_gap(table: Int32_1) -> int:
-    """The first empty place."""
-    place = 0
-    while table[place] != 0:
-        place += 1
-    return place
-
-
-@kernel
 def _move(tree: Tree, which: int, places: int) -> None:
     """Move the entries of at least so many places from the old table to the new one, while there are any.
 
@@ -191,19 +184,26 @@ def move(tree: Tree, places: int) -> None:
     _move(tree, BY_ID, places)
 
 
-@kernel
 def moved_all(tree: Tree) -> bool:
     """Whether nothing is left in old tables."""
-    size = tree.old_tables.shape[1]
-    return tree.state[MOVED + BY_SIDES] >= size and tree.state[MOVED + BY_ID] >= size
+    size, state = tree.old_tables.shape[1], tree.state
+    return bool(state.item(MOVED + BY_SIDES) >= size and state.item(MOVED + BY_ID) >= size)
 
 
-@kernel
 def start_moving(tree: Tree) -> None:
     """Begin to move the entries of old tables, which are complete."""
     for which in range(2):
-        tree.state[FIRST + which] = first_gap(tree.old_tables[which]) + 1
+        tree.state[FIRST + which] = _first_gap(tree.old_tables[which]) + 1
         tree.state[MOVED + which] = 0
+
+
+def _first_gap(table: Int32_1) -> int:
+    """The first empty place: the first of a few rows of places, where a table is half empty."""
+    for first in range(0, len(table), 1024):
+        gaps = np.flatnonzero(table[first : first + 1024] == 0)
+        if len(gaps):
+            return first + int(gaps[0])
+    raise ValueError("the table has no empty place")
 
 
 @kernel
@@ -229,11 +229,15 @@ def distinct(low: Float2, high: Float2, table: Int32_1) -> Int1:
     sides = np.empty((2, dimensions))
     last = np.uint64(len(table) - 1)
     for i in range(n):
-        sides[0], sides[1] = low[i] + 0.0, high[i] + 0.0  # no negative zeros
+        for k in range(dimensions):
+            sides[0, k], sides[1, k] = low[i, k] + 0.0, high[i, k] + 0.0  # no negative zeros
         place = hash_box(sides) & last
         while table[place] >= 0:
             other = table[place]
-            if (low[other] == low[i]).all() and (high[other] == high[i]).all():
+            same = True
+            for k in range(dimensions):
+                same &= low[other, k] == low[i, k] and high[other, k] == high[i, k]
+            if same:
                 break
             place = (place + np.uint64(1)) & last
         if table[place] < 0:
@@ -251,7 +255,8 @@ def add_box(tree: Tree, sides: Float2, table: Int32_1, place: int) -> int:
     else:
         box = tree.state[USED_BOX]
         tree.state[USED_BOX] += 1
-    tree.bounds[box] = sides
+    for k in range(sides.shape[1]):
+        tree.bounds[box, 0, k], tree.bounds[box, 1, k] = sides[0, k], sides[1, k]
     tree.slots[box].link = -1
     tree.slots[box].leaf = -1
     table[place] = ~box

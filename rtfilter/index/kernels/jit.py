@@ -1,19 +1,21 @@
 """The decorator of every kernel: compiled by numba, cached on disk, without the GIL.
 
 A kernel may be compiled in two ways. For callers in Python it becomes machine code, which is cached. For
-other kernels it is a part: optimised, then put into the code of those that call it. numba would make machine
-code of every part too, and what unpacks Python's arguments for it: none of that would ever run, and it takes
-longer than all the rest.
+other kernels it is a part: put into the code of those that call it, and optimised there. numba would optimise
+every part, make machine code of it, and add what unpacks Python's arguments: that takes longer than all the
+rest, and none of it would ever run.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 from numba import types
+from numba.core import sigutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
@@ -30,6 +32,27 @@ _OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_w
 def kernel(function: F) -> F:
     """Compile `function` on first call (nopython, GIL released) and cache the machine code on disk."""
     return cast(F, Kernel(function, targetoptions=_OPTIONS))
+
+
+def part(function: F) -> F:
+    """Compile `function` for the kernels that call it. Python runs it as it is written."""
+    return cast(F, functools.wraps(function)(_Inner(function)))
+
+
+class _Inner:
+    """A function that kernels call compiled, and Python does not."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        options = _OPTIONS | {"no_cpython_wrapper": True}
+        self._part = _Part(function, targetoptions=options, pipeline_class=_PartCompiler)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self._part._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
 
 
 class Kernel(CPUDispatcher):
@@ -58,7 +81,6 @@ class Kernel(CPUDispatcher):
 
     def compile(self, signature: Any) -> Any:
         """Load or compile the kernel for arguments of these types; interrupts only stop waiting for it."""
-        counts.loads += 1
         # A finalizer may come here while this thread compiles something else: no other thread could, then.
         if threading.current_thread() is not threading.main_thread() or global_compiler_lock.is_locked():
             return self._compile(signature)
@@ -77,12 +99,30 @@ class Kernel(CPUDispatcher):
             done.put((None, error))
 
     def _compile(self, signature: Any) -> Any:
-        if not self._looked:  # not while importing: most kernels are only called by kernels
-            self._looked = True
-            found = cache_of(self.py_func)
-            if found is not None:
-                self._cache = found
-        return super().compile(signature)
+        given, _ = sigutils.normalize_signature(signature)
+        plain = tuple(map(_writable, given))
+        if plain != given:
+            entry = self._compile(plain)
+            self._insert([kind._code for kind in given], entry, False)  # type: ignore[attr-defined]
+            return entry
+        with global_compiler_lock:  # a second thread waits here until the cache is set
+            if not self._looked:  # not while importing: most kernels are only called by kernels
+                found = cache_of(self.py_func)
+                if found is not None:
+                    self._cache = found
+                self._looked = True
+            counts.loads += 1
+            known, missed = len(self.overloads), self._missed()
+            entry = super().compile(signature)
+            counts.compiled += self._missed() - missed
+            if len(self.overloads) > known:
+                for watch in tuple(counts.watchers):
+                    watch()
+        return entry
+
+    def _missed(self) -> int:
+        """How many times no cache had the kernel."""
+        return sum(self.stats.cache_misses.values())
 
 
 class _Part(CPUDispatcher):
@@ -90,6 +130,11 @@ class _Part(CPUDispatcher):
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         return super().get_call_template(tuple(map(_widest, args)), kws)
+
+
+def _writable(kind: Any) -> Any:
+    """The type of an array that may be written, for one that may not: kernels write to no input."""
+    return kind.copy(readonly=False) if isinstance(kind, types.Array) and not kind.mutable else kind
 
 
 def _widest(kind: Any) -> Any:
@@ -111,7 +156,6 @@ class _PartLibrary(JITCodeLibrary):
         for library in dict.fromkeys(self._linking_libraries):
             self._reload_init.update(library._reload_init)
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._optimize_final_module()
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:

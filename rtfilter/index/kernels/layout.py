@@ -23,7 +23,7 @@ from rtfilter.index.kernels.array_types import (
     Word1,
 )
 from rtfilter.index.kernels.borrow import ByAddress
-from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.jit import kernel, part
 from rtfilter.index.kernels.pools import give_back, grown, use_huge_pages
 
 CELLS = 64  # cells of a node's grid in each dimension
@@ -106,50 +106,50 @@ class Tree(NamedTuple):
     todo: Int32_2  # int32 (k, 3): row, level and former node (or -1) of entries waiting for their place
 
 
-@kernel
+@part
 def words_for(count: int) -> int:
     """Mask words that have a bit for each of so many entries."""
     return (count + WORD - 1) // WORD
 
 
-@kernel
+@part
 def words(capacity: int) -> int:
     """Mask words of a node of `capacity` entries; many are a multiple of `LANES`."""
     least = words_for(capacity)
     return least if least <= LANES // 2 else (least + LANES - 1) // LANES * LANES
 
 
-@kernel
+@part
 def in_vectors(words: int) -> bool:
     """Whether masks of so many words are worked on as vectors, and have codes."""
     return words % LANES == 0
 
 
-@kernel
+@part
 def block(dimensions: int, words: int) -> int:
     """Words in `Tree.masks` of a node with masks of so many words."""
     return dimensions * (CELLS + (CODES if in_vectors(words) else 0)) * words
 
 
-@kernel
+@part
 def capacity_of(tree: Tree, level: int) -> int:
     """Most entries a node of this level may hold."""
     return tree.state[LEAF_CAPACITY] if level == 0 else tree.state[INNER_CAPACITY]
 
 
-@kernel
+@part
 def is_wide(tree: Tree, level: int) -> bool:
     """Whether nodes of this level are so wide that rules are adapted, see `split`."""
     return capacity_of(tree, level) > WIDE
 
 
-@kernel
+@part
 def words_of(tree: Tree, level: int) -> int:
     """Mask words of a node of this level."""
     return words(capacity_of(tree, level))
 
 
-@kernel
+@part
 def block_of(tree: Tree, level: int) -> int:
     """Words of a node of this level in `Tree.masks`."""
     return block(tree.mbr.shape[2], words_of(tree, level))
@@ -202,13 +202,13 @@ TREE_BY_ADDRESS = ByAddress(lambda: empty(1, 4, 4))
 opened_tree = TREE_BY_ADDRESS.opened
 
 
-@kernel
+@part
 def least_entries(capacity: int) -> int:
     """Least entries of a node, the root excepted."""
     return max(2, int(capacity * MINIMUM_FILL))
 
 
-@kernel
+@part
 def most_nodes(boxes: int, leaf_capacity: int, inner_capacity: int) -> tuple[int, int]:
     """Leaves and inner nodes that a tree of so many boxes has at most.
 
@@ -222,7 +222,7 @@ def most_nodes(boxes: int, leaf_capacity: int, inner_capacity: int) -> tuple[int
     return leaves + leaves // 8 + int(leaves > 1), inner + inner // 8 + int(inner > 2)
 
 
-@kernel
+@part
 def rows_for(boxes: int, leaf_capacity: int, inner_capacity: int, dimensions: int) -> tuple[int, int, int]:
     """Rows of `nodes`, of `entries` and of `masks` that are enough for so many boxes."""
     leaves, inner = most_nodes(boxes, leaf_capacity, inner_capacity)

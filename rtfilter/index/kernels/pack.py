@@ -17,8 +17,9 @@ from rtfilter.index.kernels.geometry import THIN, area, framed, widen_frame
 from rtfilter.index.kernels.grid import build_grid
 from rtfilter.index.kernels.hash_tables import BY_SIDES, add_link
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.index.kernels.layout import BOXES, HEIGHT, LANES, ROOT, USED_BOX, Tree, words_for
-from rtfilter.index.kernels.nodes import new_node
+from rtfilter.index.kernels.layout import BOXES, LANES, ROOT, USED_BOX, Tree, words_for
+from rtfilter.index.kernels.nodes import free_node, new_node
+from rtfilter.index.kernels.sorting import ascending, partition
 
 LOW, HIGH, CENTRE, WIDTH = 0, 1, 2, 3  # kinds of sort keys
 
@@ -40,6 +41,12 @@ def sort_keys(boxes: Float3, rows: Int1, k: int, kind: int, keys: Float1) -> Non
         keys[i] = sort_key(boxes[rows[i]], k, kind)
 
 
+def keys_of(boxes: Float3, k: int, kind: int) -> Float1:
+    """The sort keys of all framed boxes, float64 (n,)."""
+    low, high = boxes[:, 0, k], boxes[:, 1, k]
+    return {LOW: low, HIGH: high, CENTRE: low + high, WIDTH: high - low}[int(kind)]
+
+
 @kernel
 def extent(boxes: Float3, rows: Int1, k: int) -> tuple[float, float]:
     """Least low and greatest high end of these rows in dimension k."""
@@ -53,7 +60,10 @@ def extent(boxes: Float3, rows: Int1, k: int) -> tuple[float, float]:
 def sampled(rows: Int1, size: int) -> Int1:
     """At most so many of the rows, evenly spread."""
     n = min(len(rows), size)
-    return rows[np.arange(n) * len(rows) // n]
+    some = np.empty(n, np.int64)
+    for i in range(n):
+        some[i] = rows[i * len(rows) // n]
+    return some
 
 
 @kernel
@@ -65,12 +75,12 @@ def expected_work(boxes: Float3, sample: Int1, order: Int1, cut: int) -> float:
     for start, stop in ((0, cut), (cut, len(order))):
         if start == stop:
             continue
-        hull[0], hull[1] = np.inf, -np.inf
-        for i in range(start, stop):
-            box = boxes[sample[order[i]]]
-            for k in range(dimensions):
-                hull[0, k] = min(hull[0, k], box[0, k])
-                hull[1, k] = max(hull[1, k], box[1, k])
+        for k in range(dimensions):
+            low, high = np.inf, -np.inf
+            for i in range(start, stop):
+                row = sample[order[i]]
+                low, high = min(low, boxes[row, 0, k]), max(high, boxes[row, 1, k])
+            hull[0, k], hull[1, k] = low, high
         total += area(hull) * (stop - start)
     return total
 
@@ -82,59 +92,37 @@ def choose_cut(boxes: Float3, rows: Int1, groups: int, sample_size: int) -> tupl
     n = len(sample)
     half = groups // 2
     cut = min(max(n * half // groups, 1), n - 1)
-    keys = np.empty(n)
+    keys, sums = np.empty(n), np.empty(n + 1)
     best = (0, 0, half)
     least = np.inf
     for k in range(boxes.shape[2]):
         for kind in (LOW, HIGH, CENTRE):
             sort_keys(boxes, sample, k, kind, keys)
-            work = expected_work(boxes, sample, np.argsort(keys), cut)
+            work = expected_work(boxes, sample, ascending(keys), cut)
             if work < least:
                 best, least = (k, kind, half), work
     if groups < 4:
         return best
     # One halving leaves this share of the work; assume the same of all that follow.
-    share = least / expected_work(boxes, sample, np.arange(n), n)
+    share = least / expected_work(boxes, sample, ascending(keys), n)
     least = share ** np.log2(groups)
     for k in range(boxes.shape[2]):
         sort_keys(boxes, sample, k, WIDTH, keys)
-        keys.sort()
+        order = ascending(keys)
+        sums[0] = 0.0
+        for i in range(n):
+            sums[i + 1] = sums[i] + keys[order[i]]
         low, high = extent(boxes, sample, k)
         side = high - low + THIN
         thin = half
         while thin > 1:
             cut = max(n * thin // groups, 1)
-            visited = min(1.0, 1.0 / thin + keys[:cut].mean() / side)
+            visited = min(1.0, 1.0 / thin + sums[cut] / cut / side)
             work = (thin * visited + (groups - thin) * share ** np.log2(groups - thin)) / groups
             if work < least:
                 best, least = (k, WIDTH, thin), work
             thin //= 2
     return best
-
-
-@kernel
-def partition(keys: Float1, rows: Int1, nth: int) -> None:
-    """Reorder both arrays so that the nth least key stands at nth, none greater before, none less after."""
-    low, high = 0, len(keys) - 1
-    while low < high:
-        pivot = keys[(low + high) // 2]
-        i, j = low, high
-        while i <= j:
-            while keys[i] < pivot:
-                i += 1
-            while keys[j] > pivot:
-                j -= 1
-            if i <= j:
-                keys[i], keys[j] = keys[j], keys[i]
-                rows[i], rows[j] = rows[j], rows[i]
-                i += 1
-                j -= 1
-        if nth <= j:
-            high = j
-        elif nth >= i:
-            low = i
-        else:
-            return
 
 
 @kernel
@@ -188,12 +176,23 @@ def sort_blocks(boxes: Float3, rows: Int1, cuts: Int1, sample_size: int) -> None
         for k in range(boxes.shape[2]):
             for kind in (LOW, CENTRE):
                 sort_keys(boxes, sample, k, kind, keys)
-                visited = slab_width(boxes, sample[np.argsort(keys)], k, blocks)
+                visited = slab_width(boxes, reordered(sample, ascending(keys)), k, blocks)
                 if visited < least:
                     best, least = (k, kind), visited
         keys = np.empty(len(own))
         sort_keys(boxes, own, best[0], best[1], keys)
-        own[:] = own[np.argsort(keys)]
+        ordered = reordered(own, ascending(keys))
+        for i in range(len(own)):
+            own[i] = ordered[i]
+
+
+@kernel
+def reordered(rows: Int1, order: Int1) -> Int1:
+    """The rows in another order."""
+    found = np.empty(len(order), np.int64)
+    for i in range(len(order)):
+        found[i] = rows[order[i]]
+    return found
 
 
 @kernel
@@ -210,14 +209,13 @@ def slab_width(boxes: Float3, sorted_rows: Int1, k: int, slabs: int) -> float:
 @kernel
 def frame_boxes(tree: Tree, low: Float2, high: Float2, rows: Int1) -> Float3:
     """The boxes of these rows of the input in frame coordinates, (n, 2, d); widens the tree's frame."""
-    sides = np.empty((2, low.shape[1]))
-    for row in rows:
-        sides[0], sides[1] = low[row], high[row]
-        widen_frame(tree, sides)
     boxes = np.empty((len(rows), 2, low.shape[1]))
     for i in range(len(rows)):
-        sides[0], sides[1] = low[rows[i]], high[rows[i]]
-        framed(tree, sides, boxes[i])
+        for k in range(low.shape[1]):
+            boxes[i, 0, k], boxes[i, 1, k] = low[rows[i], k], high[rows[i], k]
+        widen_frame(tree, boxes[i])
+    for i in range(len(rows)):
+        framed(tree, boxes[i], boxes[i])
     return boxes
 
 
@@ -254,11 +252,12 @@ def fill_nodes(tree: Tree, nodes: Int1, rows: Int32_1, cuts: Int1, first: int, l
 def fill_tables(
     tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1, first: Int1, table: Int32_1, rows: Int1
 ) -> None:
-    """Enter boxes and links in an empty tree with room: box b is row `rows[b]` of the input.
+    """Enter boxes and links in an empty tree with room, and free its root.
 
-    `first` int64 (n,) names for each input row the identical row that became a box, and `table` is the hash
-    table of these; both of `hash_tables.distinct`.
+    Box b is row `rows[b]` of the input. `first` int64 (n,) names for each input row the identical row that
+    became a box, and `table` is the hash table of these; both of `hash_tables.distinct`.
     """
+    free_node(tree, tree.state[ROOT])
     box_of = np.empty(len(ids), np.int32)
     for box in range(len(rows)):
         row = rows[box]
@@ -288,10 +287,3 @@ def by_box(first: Int1, box_of: Int32_1, boxes: int) -> Int32_1:
         order[place[box]] = i
         place[box] += 1
     return order
-
-
-@kernel
-def crown(tree: Tree, root: int) -> None:
-    """Make a node the root."""
-    tree.state[ROOT] = root
-    tree.state[HEIGHT] = tree.nodes[root].level + 1

@@ -12,6 +12,7 @@ from rtfilter.index.kernels.array_types import Bool1, Byte1, Int1, Int32_1, Word
 from rtfilter.index.kernels.borrow import ByAddress, borrowed
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import BOXES, INEXACT, LINKS, ONE, WORD, Tree, words_for
+from rtfilter.index.kernels.sorting import ascending
 from rtfilter.index.kernels.vector import trailing_zeros
 
 
@@ -123,12 +124,17 @@ def gather(room: Int1, offsets: Int1, ids: Int1, exact: Byte1) -> None:
 @kernel
 def distinct(offsets: Int1, ids: Int1, exact: Byte1) -> None:
     """Sort the ids of each query and keep each once, exact if any of its hits was; all arrays in place."""
-    used = 0
+    used, most = 0, 0
+    for i in range(len(offsets) - 1):
+        most = max(most, offsets[i + 1] - offsets[i])
+    own_ids, own_exact = np.empty(most, np.int64), np.empty(most, np.uint8)
     for i in range(len(offsets) - 1):
         start, stop = offsets[i], offsets[i + 1]
-        order = np.argsort(ids[start:stop])
-        own_ids = ids[start:stop][order]
-        own_exact = exact[start:stop][order] if len(exact) > 0 else exact
+        order = ascending(ids[start:stop])
+        for h in range(len(order)):
+            own_ids[h] = ids[start + order[h]]
+            if len(exact) > 0:
+                own_exact[h] = exact[start + order[h]]
         offsets[i] = used
         for h in range(len(order)):
             again = h > 0 and own_ids[h] == own_ids[h - 1]

@@ -7,13 +7,13 @@ node goes back: at most one node a level is split.
 
 import numpy as np
 
-from rtfilter.index.kernels.array_types import Float1, Float3, Int1, Int32_1
+from rtfilter.index.kernels.array_types import Float1, Float2, Float3, Int1, Int32_1
 from rtfilter.index.kernels.entries import append_entry, extend, fill_node, refresh_ancestors
 from rtfilter.index.kernels.geometry import area, framed, overlap
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import HEIGHT, REINSERTED, ROOT, Tree, capacity_of, is_wide, rectangles
 from rtfilter.index.kernels.nodes import minimum_of, new_node, wait
-from rtfilter.index.kernels.sorting import ascending
+from rtfilter.index.kernels.sorting import ascending, partition
 
 REINSERTED_SHARE = 0.3
 REINSERTED_MOST = 64  # of a wide node: more improve nothing and cost as much as all the rest
@@ -28,13 +28,13 @@ def split_order(boxes: Float3, minimum: int) -> tuple[Int1, int]:
     overlap, then the least area. For a wide node, axis and sort key are chosen on a sample.
     """
     n, _, dimensions = boxes.shape
-    some = boxes if n <= SAMPLE else boxes[np.arange(SAMPLE) * n // SAMPLE]
+    some = boxes if n <= SAMPLE else sampled(boxes)
     fewest = max(1, minimum * len(some) // n)
     axis, least = 0, np.inf
     for k in range(dimensions):
         margin = 0.0
         for end in range(2):
-            left, right = running_boxes(some, ascending(some[:, end, k].copy()))
+            left, right = running_boxes(some, ascending(ends_of(some, end, k)))
             for cut in range(fewest, len(some) - fewest + 1):
                 for m in range(dimensions):
                     margin += left[cut - 1, 1, m] - left[cut - 1, 0, m] + right[cut, 1, m] - right[cut, 0, m]
@@ -48,9 +48,35 @@ def split_order(boxes: Float3, minimum: int) -> tuple[Int1, int]:
 
 
 @kernel
+def sampled(boxes: Float3) -> Float3:
+    """`SAMPLE` of more boxes, evenly spread."""
+    some = np.empty((SAMPLE, 2, boxes.shape[2]))
+    for i in range(SAMPLE):
+        copy_box(boxes[i * len(boxes) // SAMPLE], some[i])
+    return some
+
+
+@kernel
+def copy_box(box: Float2, into: Float2) -> None:
+    """Copy the sides of a box, float64 (2, d)."""
+    for end in range(2):
+        for k in range(box.shape[1]):
+            into[end, k] = box[end, k]
+
+
+@kernel
+def ends_of(boxes: Float3, end: int, k: int) -> Float1:
+    """The low ends (0) or the high ends (1) of boxes in dimension k."""
+    found = np.empty(len(boxes))
+    for i in range(len(boxes)):
+        found[i] = boxes[i, end, k]
+    return found
+
+
+@kernel
 def distribution(boxes: Float3, axis: int, end: int, minimum: int) -> tuple[Int1, int, float, float]:
     """The best of boxes sorted by one end: their order, how many are the first node, overlap, area."""
-    order = ascending(boxes[:, end, axis].copy())
+    order = ascending(ends_of(boxes, end, axis))
     left, right = running_boxes(boxes, order)
     best_cut, best_overlap, best_area = minimum, np.inf, np.inf
     for cut in range(minimum, len(boxes) - minimum + 1):
@@ -67,7 +93,8 @@ def running_boxes(boxes: Float3, order: Int1) -> tuple[Float3, Float3]:
     n = len(order)
     left = np.empty((n, 2, boxes.shape[2]))
     right = np.empty((n, 2, boxes.shape[2]))
-    left[0], right[n - 1] = boxes[order[0]], boxes[order[n - 1]]
+    copy_box(boxes[order[0]], left[0])
+    copy_box(boxes[order[n - 1]], right[n - 1])
     for i in range(1, n):
         for k in range(boxes.shape[2]):
             left[i, 0, k] = min(left[i - 1, 0, k], boxes[order[i], 0, k])
@@ -87,14 +114,23 @@ def reinsert(tree: Tree, node: int, rows: Int32_1, boxes: Float3) -> None:
     n = len(rows)
     distance = np.zeros(n)
     for k in range(boxes.shape[2]):
-        centre = (boxes[:, 0, k].min() + boxes[:, 1, k].max()) / 2
-        distance += ((boxes[:, 0, k] + boxes[:, 1, k]) / 2 - centre) ** 2
+        low, high = np.inf, -np.inf
+        for i in range(n):
+            low, high = min(low, boxes[i, 0, k]), max(high, boxes[i, 1, k])
+        for i in range(n):
+            distance[i] += ((boxes[i, 0, k] + boxes[i, 1, k]) / 2 - (low + high) / 2) ** 2
     far = farthest(distance, min(max(1, int(n * REINSERTED_SHARE)), REINSERTED_MOST))
-    kept = np.ones(n, np.bool_)
-    kept[far] = False
+    moves = np.zeros(n, np.bool_)
+    for i in range(len(far)):
+        moves[far[i]] = True
+    kept, count = np.empty(n, np.int32), 0
+    for i in range(n):
+        if not moves[i]:
+            kept[count] = rows[i]
+            count += 1
     level = tree.nodes[node].level
     tree.state[REINSERTED] |= 1 << level
-    fill_node(tree, node, rows[kept])
+    fill_node(tree, node, kept[:count])
     refresh_ancestors(tree, node)
     former = node if is_wide(tree, level) else -1
     for i in range(len(far)):  # `todo` is a stack
@@ -104,9 +140,15 @@ def reinsert(tree: Tree, node: int, rows: Int32_1, boxes: Float3) -> None:
 @kernel
 def farthest(distance: Float1, count: int) -> Int1:
     """Where the greatest distances are, the greatest first."""
-    least = np.partition(distance, len(distance) - count)[len(distance) - count]
-    some = np.flatnonzero(distance >= least)  # more, if several are the least
-    return some[ascending(-distance[some])[:count]]
+    nearness, rows = np.empty(len(distance)), np.empty(len(distance), np.int64)
+    for i in range(len(distance)):
+        nearness[i], rows[i] = -distance[i], i
+    partition(nearness, rows, count)
+    order = ascending(nearness[:count])
+    found = np.empty(count, np.int64)
+    for i in range(count):
+        found[i] = rows[order[i]]
+    return found
 
 
 @kernel
@@ -126,7 +168,8 @@ def overflow(tree: Tree, node: int, extra: int) -> None:
         head = tree.nodes[node]
         level, parent = head.level, head.parent
         rows = np.empty(head.count + 1, np.int32)
-        rows[: head.count] = tree.entries[head.entries : head.entries + head.count]
+        for j in range(head.count):
+            rows[j] = tree.entries[head.entries + j]
         rows[head.count] = extra
         boxes = framed_entries(tree, level, rows)
         if parent >= 0 and not (tree.state[REINSERTED] >> level) & 1:
@@ -134,11 +177,15 @@ def overflow(tree: Tree, node: int, extra: int) -> None:
             return
         order, cut = split_order(boxes, minimum_of(tree, level))
         twin = new_node(tree, level)
-        fill_node(tree, node, rows[order[:cut]])
-        fill_node(tree, twin, rows[order[cut:]])
+        ordered = np.empty(len(rows), np.int32)
+        for j in range(len(rows)):
+            ordered[j] = rows[order[j]]
+        fill_node(tree, node, ordered[:cut])
+        fill_node(tree, twin, ordered[cut:])
         if parent < 0:
             parent = new_node(tree, level + 1)
-            fill_node(tree, parent, np.array([node, twin], np.int32))
+            rows[0], rows[1] = node, twin
+            fill_node(tree, parent, rows[:2])
             tree.state[ROOT] = parent
             tree.state[HEIGHT] += 1
             return

@@ -23,7 +23,6 @@ from rtfilter.overlay.membership import (
     Contact,
     Membership,
 )
-from rtfilter.overlay.names import SubscriptionId
 from rtfilter.overlay.place import Place
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.running.client_messages import (
@@ -129,7 +128,6 @@ class BrokerProcess(Process):
             self._group = Group(datagrams, self._hear_datagram, *place, settings.interface)
 
     async def _start(self) -> None:
-        _warm()
         if self._group is not None:
             try:
                 await self._group.join()
@@ -368,34 +366,3 @@ def _digest(told: Mapping[str, Any]) -> str:
     """The same for what is the same, in whatever order."""
     text = json.dumps(told, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _warm() -> None:
-    """Load the kernels, or compile them, before others rely on this broker: it would be silent meanwhile.
-
-    Few and many are entered and removed at once, as happens when a broker comes to stand for its cluster.
-    """
-    types = {"": Schema({"x": float, "y": float, "s": str, "b": bool})}
-    router = Router("warm", 1, types, covering=True)
-    router.place(Place("warm", "warm", "warm", frozenset(), "up", {"up": "up", "down": "down"}), 0.0)
-    text = "a long text"  # is checked exactly, and many at once by compiled code
-    events = {"x": 1.5}, {"x": 1.5, "y": 1.5, "s": text, "b": True}
-    conditions = (
-        "x > {0} AND s = 'a'",
-        "x < {0} OR y > {0}",
-        f"x > {{0}} AND s LIKE '{text}%'",
-        "b AND x < {0}",
-    )
-    ids: list[SubscriptionId] = []
-
-    def change(more: int) -> None:
-        for number in range(more):
-            condition = conditions[number % len(conditions)].format(number / 100)
-            ids.append(router.subscribe("", "", condition, 0.0)[0])
-        for _ in range(-more):
-            router.unsubscribe(ids.pop(), 0.0)
-        for event in events:
-            router.publish("", "", event, 0.0)
-
-    for more in (1, 2, -3, 9, -4, 300, 1, -1, 1, -200, -1, 20, -125):
-        change(more)

@@ -80,6 +80,22 @@ def test_what_follows_from_a_change_waits_for_it_in_its_place():
     run(script)
 
 
+def test_what_is_tried_again_comes_before_what_came_meanwhile():
+    async def script(keeper, store, told, task):
+        store.error = FULL
+        store.gate.clear()
+        keeper.keep(Job(["1"]))
+        await asyncio.sleep(0.05)
+        keeper.keep(Job(["2"]))
+        store.gate.set()
+        await until(lambda: store.tries)
+        store.error = None
+        await until(lambda: told)
+        assert told == [("1", "2")]
+
+    run(script)
+
+
 def test_what_cannot_be_kept_is_refused_or_tried_again():
     async def script(keeper, store, told, task):
         store.error = FULL

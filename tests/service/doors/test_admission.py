@@ -1,49 +1,33 @@
 """Which hosts and origins are answered to."""
 
-import pytest
-
 from rtfilter.service.doors.admission import is_loopback
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("localhost", 200),
-        ("LOCALHOST.:80", 200),
-        ("127.0.0.1:1234", 200),
-        ("127.9.9.9", 200),
-        ("[::1]:80", 200),
-        ("a.localhost", 200),
-        ("example.org", 421),
-        ("localhost.example.org", 421),
-        ("127.0.0.1.example.org", 421),
-        ("10.0.0.1", 421),
-        ("", 421),
-    ],
-)
-def test_on_the_loopback_only_its_names_are_answered_to(server, host, status):
-    answer = server.ask("GET", "/healthz", Host=host)
-    assert answer.status == status
-    assert status == 200 or answer.body["type"] == "/problems/host"
+def test_on_the_loopback_only_its_names_are_answered_to(server):
+    own = ("localhost", "LOCALHOST.:80", "127.0.0.1:1234", "127.9.9.9", "[::1]:80", "a.localhost")
+    others = ("example.org", "localhost.example.org", "127.0.0.1.example.org", "10.0.0.1", "")
+    assert [host for host in own if server.ask("GET", "/healthz", Host=host).status != 200] == []
+    for host in others:
+        answer = server.ask("GET", "/healthz", Host=host)
+        assert (answer.status, answer.body["type"]) == (421, "/problems/host"), host
 
 
-@pytest.mark.parametrize(
-    ("origin", "status"),
-    [
-        ("http://localhost:80", 200),
-        ("https://LOCALHOST:80", 200),
+def test_pages_of_other_hosts_are_refused(server):
+    for origin, status in (
+        ("http://localhost:80", 202),
+        ("https://LOCALHOST:80", 202),
         ("http://localhost", 403),
         ("http://localhost:81", 403),
         ("http://example.org", 403),
         ("null", 403),
         ("http://[", 403),
         ("", 403),
-    ],
-)
-def test_pages_of_other_hosts_are_refused(server, origin, status):
-    answer = server.ask("POST", "/filters/default/events", {"price": 1}, Host="localhost:80", Origin=origin)
-    assert answer.status == (202 if status == 200 else 403)
-    assert "access-control-allow-origin" not in answer.headers
+    ):
+        answer = server.ask(
+            "POST", "/filters/default/events", {"price": 1}, Host="localhost:80", Origin=origin
+        )
+        assert answer.status == status, origin
+        assert "access-control-allow-origin" not in answer.headers, origin
 
 
 def test_no_other_origin_is_ever_allowed(server):
@@ -52,6 +36,6 @@ def test_no_other_origin_is_ever_allowed(server):
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
 
 
-@pytest.mark.parametrize("name", ["::", "0.0.0.0", "", "example.org", "::ffff:8.8.8.8", "1", "localhost6"])
-def test_what_is_no_loopback(name):
-    assert not is_loopback(name)
+def test_what_is_no_loopback():
+    names = ("::", "0.0.0.0", "", "example.org", "::ffff:8.8.8.8", "1", "localhost6")
+    assert [name for name in names if is_loopback(name)] == []

@@ -11,6 +11,7 @@ from websockets.sync.client import connect
 from rtfilter.service.measures import DOORS, KINDS
 from service.running import running
 
+pytestmark = pytest.mark.slow
 EVENTS = "/filters/default/events"
 SUBSCRIPTIONS = "/filters/default/subscriptions"
 
@@ -121,7 +122,7 @@ def test_open_connections_are_counted_by_door(server):
         return [found[f'rtfilter_service_connections{{door="{door}"}}'] for door in DOORS]
 
     assert now() == [1, 0, 0]  # the one that asks
-    idle = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    idle = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     idle.request("GET", "/healthz")
     idle.getresponse().read()
     with connect(f"ws://127.0.0.1:{server.port}/session") as link:

@@ -63,6 +63,7 @@ def requests(document):
             yield method.upper(), path, body, kind, own, good
 
 
+@pytest.mark.slow
 def test_every_example_is_answered_as_documented(documented):
     server, document = documented
     asked = list(requests(document))

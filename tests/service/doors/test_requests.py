@@ -99,7 +99,7 @@ def test_a_session_is_logged_with_its_connection(server, caplog):
     with connect(f"ws://127.0.0.1:{server.port}/session") as session:
         assert session.response.headers["x-request-id"]
         session.send('{"directive": "CONNECT", "user": "ann"}')
-        id = json.loads(session.recv(timeout=10))["connection"]
+        id = json.loads(session.recv(timeout=60))["connection"]
     server.run(gone(server.pipeline))
     told = [one.getMessage() for one in caplog.records if getattr(one, "connection", None) == id]
     assert told == ["a session begins", "a session ends"]
@@ -120,7 +120,7 @@ def test_what_a_session_logs_has_its_connection(server, monkeypatch):
     monkeypatch.setattr(server.pipeline, "publish", publish)
     with connect(f"ws://127.0.0.1:{server.port}/session") as session:
         session.send('{"directive": "CONNECT", "user": "ann"}')
-        id = json.loads(session.recv(timeout=10))["connection"]
+        id = json.loads(session.recv(timeout=60))["connection"]
         session.send('{"directive": "PUBLISH", "event": {"price": 1}}')
-        session.recv(timeout=10)
+        session.recv(timeout=60)
     assert bound[0]["connection"] == id

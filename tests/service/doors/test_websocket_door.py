@@ -17,14 +17,14 @@ def link(server, **more):
 def say(socket, directive, binary=False, **more):
     text = json.dumps({"directive": directive, **more})
     socket.send(text.encode() if binary else text)
-    return json.loads(socket.recv(timeout=10))
+    return json.loads(socket.recv(timeout=60))
 
 
 def closed(socket):
     """Code and reason with which the server closes."""
     try:
         while True:
-            socket.recv(timeout=10)
+            socket.recv(timeout=60)
     except ConnectionClosed as caught:
         return caught.rcvd and (caught.rcvd.code, caught.rcvd.reason)
 
@@ -36,7 +36,7 @@ def test_a_session_takes_text_and_bytes_and_ends_when_told(server, binary):
         id = say(socket, "SUBSCRIBE", binary, where="symbol = 'ws'")["subscription"]
         say(socket, "READY", binary)
         server.ask("POST", "/filters/default/events", {"symbol": "ws"})
-        event = json.loads(socket.recv(timeout=10))
+        event = json.loads(socket.recv(timeout=60))
         assert (event["subscriptions"], event["event"]) == ([id], {"symbol": "ws"})
         assert say(socket, "STOP", binary)["directive"] == "ACK"
         assert say(socket, "UNSUBSCRIBE", binary, subscription=id)["directive"] == "ACK"
@@ -48,9 +48,10 @@ def test_who_does_not_connect_is_sent_away(server, monkeypatch):
     monkeypatch.setattr(websocket, "CONNECT_WITHIN", 0.05)
     with link(server) as socket:
         assert closed(socket)[0] == websocket.POLICY
+    monkeypatch.setattr(websocket, "CONNECT_WITHIN", 1.0)  # a busy machine connects within it
     with link(server) as socket:
         say(socket, "CONNECT", user="ws")
-        time.sleep(0.1)
+        time.sleep(1.1)
         assert say(socket, "STOP")["directive"] == "ERROR"
 
 
@@ -60,6 +61,7 @@ def test_a_message_that_is_too_long_ends_the_session(server):
         assert closed(socket)[0] == 1009
 
 
+@pytest.mark.slow
 def test_a_peer_that_takes_nothing_is_let_go_and_what_it_did_not_take_waits(server, monkeypatch):
     monkeypatch.setattr(websocket, "SEND_WITHIN", 0.2)
     with link(server, max_queue=1) as socket:
@@ -73,7 +75,7 @@ def test_a_peer_that_takes_nothing_is_let_go_and_what_it_did_not_take_waits(serv
         for _ in range(100):
             lines = b'{"symbol": "slow", "more": "%s"}\n' % (b"x" * 90_000)
             server.ask("POST", "/filters/default/events", lines, kind="application/x-ndjson")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while server.run(receivers(server, "slow")) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert server.run(receivers(server, "slow")) is False

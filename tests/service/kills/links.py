@@ -18,7 +18,7 @@ def over_websocket(port):
 
 @contextmanager
 def over_tcp(port):
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as link:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
         yield _Frames(link)
 
 

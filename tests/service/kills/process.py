@@ -18,7 +18,7 @@ from service.kills.links import over_websocket
 
 GONE = (OSError, http.client.HTTPException, WebSocketException, EOFError)
 """What a client sees of a server that is killed."""
-PATIENCE = 20
+PATIENCE = 60
 """Seconds that an answer may take."""
 STARTED = Path(__file__).with_name("started.py")
 
@@ -121,7 +121,7 @@ class Server:
     def is_killed(self):
         """Whether it is gone, or soon will be; `FaultError` where it ended by itself."""
         try:
-            code = self.process.wait(PATIENCE if self.ended else 5)
+            code = self.process.wait(PATIENCE if self.ended else 30)
         except subprocess.TimeoutExpired:
             return False
         if code != -signal.SIGKILL and not (self.ended and code == 0):

@@ -1,8 +1,11 @@
 """Servers for the tests of this folder."""
 
-import pytest
+from functools import partial
 
-from rtfilter.service.access import tokens
+import pytest
+from argon2 import PasswordHasher
+
+from rtfilter.service.access import passwords, tokens
 from rtfilter.service.access.passwords import Passwords
 from rtfilter.store.database import engine
 from rtfilter.store.users import Users
@@ -19,8 +22,9 @@ def server(tmp_path):
 
 
 @pytest.fixture
-def guarded(tmp_path):
+def guarded(tmp_path, monkeypatch):
     """A server with users; `tokens` has that of each."""
+    monkeypatch.setattr(passwords, "PasswordHasher", partial(PasswordHasher, 1, 8, 1))  # quick
     database = engine(f"sqlite:///{tmp_path}/log.sqlite")
     users, made, hasher = Users(database), {}, Passwords()
     for name, roles in ROLES.items():

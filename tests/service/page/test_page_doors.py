@@ -7,40 +7,48 @@ import pytest
 from rtfilter.service.backlog import Backlog
 from rtfilter.service.records import Delivery
 from rtfilter.service.status import slowest
+from service.running import running
 
 FILES = ["/", "/page.css", "/page.js", "/icon.svg"]
 EVENTS, SUBSCRIPTIONS = "/filters/default/events", "/filters/default/subscriptions"
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_a_browser_is_told_to_be_strict(server, path):
-    answer = server.ask("GET", path, user=None)
-    assert answer.status == 200
-    policy = dict(one.split(" ", 1) for one in answer.headers["content-security-policy"].split("; "))
-    assert policy["default-src"] == policy["frame-ancestors"] == policy["form-action"] == "'none'"
-    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
+@pytest.fixture(scope="module")
+def unused(tmp_path_factory):
+    """A server of which only the page is asked."""
+    with running(tmp_path_factory.mktemp("unused")) as found:
+        yield found
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_what_a_browser_has_is_not_sent_again(server, path):
-    first = server.ask("GET", path, user=None)
-    again = server.ask("GET", path, user=None, if_none_match=first.headers["etag"])
-    assert (again.status, again.bytes) == (304, b"")
-    assert again.headers["cache-control"] == "no-cache"
-    assert server.ask("GET", path, user=None, if_none_match='"other"').bytes == first.bytes
-
-
-def test_the_page_names_nothing_of_other_hosts(server):
+def test_a_browser_is_told_to_be_strict(unused):
     for path in FILES:
-        found = re.findall(rb"https?://[^\"'\s]+", server.ask("GET", path, user=None).bytes)
+        answer = unused.ask("GET", path, user=None)
+        assert answer.status == 200, path
+        policy = dict(one.split(" ", 1) for one in answer.headers["content-security-policy"].split("; "))
+        assert policy["default-src"] == policy["frame-ancestors"] == policy["form-action"] == "'none'", path
+        assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'", path
+        assert answer.headers["x-content-type-options"] == "nosniff", path
+        assert answer.headers["referrer-policy"] == "no-referrer", path
+
+
+def test_what_a_browser_has_is_not_sent_again(unused):
+    for path in FILES:
+        first = unused.ask("GET", path, user=None)
+        again = unused.ask("GET", path, user=None, if_none_match=first.headers["etag"])
+        assert (again.status, again.bytes) == (304, b""), path
+        assert again.headers["cache-control"] == "no-cache", path
+        assert unused.ask("GET", path, user=None, if_none_match='"other"').bytes == first.bytes, path
+
+
+def test_the_page_names_nothing_of_other_hosts(unused):
+    for path in FILES:
+        found = re.findall(rb"https?://[^\"'\s]+", unused.ask("GET", path, user=None).bytes)
         assert set(found) <= {b"http://www.w3.org/2000/svg"}
 
 
-def test_the_page_is_the_same_for_all(server, guarded):
+def test_the_page_is_the_same_for_all(unused, guarded):
     for path in FILES:
-        assert server.ask("GET", path, user="ann").bytes == guarded.ask("GET", path, user=None).bytes
+        assert unused.ask("GET", path, user="ann").bytes == guarded.ask("GET", path, user=None).bytes
 
 
 def test_the_status_counts_what_came(server):

@@ -10,48 +10,76 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
+from lengths import long_but
 from service.running import running
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.xdist_group("page")]
 
 EVENTS, SUBSCRIPTIONS = "/filters/default/events", "/filters/default/subscriptions"
 EXPECTED = "Failed to load resource"  # of an answer that says no: what the page shows is looked at
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
+
+
+LEAN = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-software-rasterizer"]
+
+
+class Visitor:
+    """Opens pages and notes what goes wrong: `errors`, and the `hosts` that were asked."""
+
+    def __init__(self, browser):
+        self._browser, self._plain, self._own = browser, None, []
+        self.errors, self.hosts, self.host = [], set(), None
+
+    def __call__(self, server, **more):
+        """The page of a server, in the context that tests share, or in one of its own with options."""
+        if more:
+            page = self._new(**more)
+            self._own.append(page.context)
+        else:
+            page = self._plain = self._plain or self._new()
+        self.host = f"127.0.0.1:{server.port}"
+        page.goto(f"http://{self.host}/")
+        return page
+
+    def _new(self, **more):
+        context = self._browser.new_context(**more)
+        context.set_default_timeout(60_000)
+        page = context.new_page()
+        page.on("console", lambda one: self._note(one.text) if one.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self._note(str(error)))
+        page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
+        page.on("dialog", lambda dialog: self._note(f"a dialog: {dialog.message}"))
+        return page
+
+    def _note(self, error):
+        self.errors.append(error)
+
+    def leave(self):
+        """Leave all pages."""
+        for context in self._own:
+            context.close()
+        if self._plain is not None:
+            self._plain.goto("about:blank")
+        found = self.errors, self.hosts
+        self._own, self.errors, self.hosts = [], [], set()
+        return found
 
 
 @pytest.fixture(scope="module")
-def chromium():
+def visitor():
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield browser
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=LEAN)
+        yield Visitor(browser)
         browser.close()
 
 
 @pytest.fixture
-def visit(chromium):
+def visit(visitor):
     """Opens the page of a server; at the end, nothing went wrong and all requests were for that server."""
-    contexts, errors, hosts = [], [], set()
-
-    def visited(server, **more):
-        context = chromium.new_context(**more)
-        context.set_default_timeout(30_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda one: errors.append(one.text) if one.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
-        page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))
-        page.goto(f"http://127.0.0.1:{server.port}/")
-        visited.host = f"127.0.0.1:{server.port}"
-        return page
-
-    yield visited
-    for context in contexts:
-        context.close()
+    yield visitor
+    errors, hosts = visitor.leave()
     assert [one for one in errors if not one.startswith(EXPECTED)] == []
-    assert hosts == {visited.host}
+    assert hosts - {""} == {visitor.host}
 
 
 def subscribe(server, where, user="ann"):
@@ -109,21 +137,18 @@ def test_what_happens_now_is_shown_and_drawn(server, visit):
     assert [row[0] for row in cells(page, "stages")][-2:] == ["match", "deliver"]
 
 
-@pytest.mark.parametrize(
-    ("counts", "share", "expected"),
-    [
+def test_a_quantile_lies_between_the_bounds_of_its_bucket(server, visit):
+    page = visit(server)
+    for counts, share, expected in (
         ([0, 4, 0, 0], 0.5, 1.5),  # halfway through the bucket from 1 to 2
         ([2, 2, 0, 0], 0.5, 1),
         ([0, 0, 0, 3], 0.99, 4),  # beyond the last bound it is not known how far
         ([0, 0, 0, 0], 0.99, None),
-    ],
-)
-def test_a_quantile_lies_between_the_bounds_of_its_bucket(server, visit, counts, share, expected):
-    page = visit(server)
-    found = page.evaluate(
-        "([counts, share]) => quantile({counts, bounds: [1, 2, 4]}, share)", [counts, share]
-    )
-    assert found == expected
+    ):
+        found = page.evaluate(
+            "([counts, share]) => quantile({counts, bounds: [1, 2, 4]}, share)", [counts, share]
+        )
+        assert found == expected, counts
 
 
 def test_a_server_that_goes_away_is_told_and_waited_for(tmp_path, visit):
@@ -310,7 +335,7 @@ def test_each_second_nothing_is_read_out(server, visit):
     assert changed == 0
 
 
-@pytest.mark.parametrize("width", [320, 640])
+@pytest.mark.parametrize("width", long_but([320, 640], (320,)))
 def test_nothing_is_wider_than_a_small_screen(server, visit, width):
     long = "n" * 150
     made = subscribe(server, f"symbol = '{long}'", user=long)
@@ -360,6 +385,7 @@ def test_axe_finds_nothing_wrong_with_the_numbers(server, visit):
         expect(page.locator("#why-title")).to_be_visible()
 
 
+@pytest.mark.long
 def test_axe_finds_nothing_wrong_with_signing_in(guarded, visit):
     page = visit(guarded, bypass_csp=True)
     with checked(page):

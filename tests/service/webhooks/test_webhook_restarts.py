@@ -55,7 +55,6 @@ def id_of(request):
     return {name.lower(): value for name, value in request[0].items()}["webhook-id"]
 
 
-@pytest.mark.slow
 def test_a_request_that_a_kill_cuts_off_comes_again_with_the_same_id(tmp_path):
     with target("hang", 200) as told, Killed(tmp_path) as server:
         server.hook(told.url)
@@ -66,7 +65,7 @@ def test_a_request_that_a_kill_cuts_off_comes_again_with_the_same_id(tmp_path):
         assert id_of(first) == id_of(second)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kills_lose_nothing(tmp_path):
     chance = random.Random(5)
     with target(200) as told, Killed(tmp_path) as server:
@@ -81,7 +80,6 @@ def test_kills_lose_nothing(tmp_path):
         until(lambda: set(server.published) <= set(told.prices(told.taken)))
 
 
-@pytest.mark.slow
 def test_what_is_durably_acknowledged_does_not_come_again_after_a_kill(tmp_path):
     with target() as told, Killed(tmp_path) as server:
         server.hook(told.url)
@@ -115,6 +113,7 @@ def test_failures_are_counted_over_restarts(tmp_path):
     assert fail_and_restart(tmp_path) == ("parked", 3)
 
 
+@pytest.mark.long
 @pytest.mark.needs("postgresql")
 def test_failures_are_counted_over_restarts_on_postgresql(tmp_path):
     with postgresql.running() as there:

@@ -118,7 +118,7 @@ def test_a_peer_that_says_nothing_of_tls_fails_in_time():
         found = post(f"https://hook.example:{silent.getsockname()[1]}/hook", timeout=0.5)
         peer, _ = silent.accept()
         with peer:
-            peer.settimeout(10)
+            peer.settimeout(60)
             while peer.recv(2**16):  # until it is closed, which may not wait for the garbage collector
                 pass
     assert "did not answer" in found.error
@@ -146,13 +146,11 @@ def test_the_next_try_waits_as_asked_but_not_for_ever(tmp_path, status, asked, w
         assert before + waits <= at <= time.time() + waits
 
 
-@pytest.mark.parametrize(
-    "asked", ["-5", "soon", "1e9", "", "Fri, 99 Foo 2020", "Mon, 01 Jan 0001 00:00:00 GMT"]
-)
-def test_a_strange_wish_to_wait_counts_as_none(asked):
-    with target((503, asked)) as told:
-        found = post(told.url)
-    assert (found.status, found.retry_after or 0.0) == (503, 0.0)
+def test_a_strange_wish_to_wait_counts_as_none():
+    strange = ["-5", "soon", "1e9", "", "Fri, 99 Foo 2020", "Mon, 01 Jan 0001 00:00:00 GMT"]
+    with target(*((503, asked) for asked in strange)) as told:
+        found = [post(told.url) for _ in strange]
+    assert [(one.status, one.retry_after or 0.0) for one in found] == [(503, 0.0)] * len(strange)
 
 
 # -- who holds up whom ---------------------------------------------------------------------------------------

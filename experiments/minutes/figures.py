@@ -1,0 +1,173 @@
+"""The figures: each is a function of a `Place` that measures once."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.errors import ResultError
+from experiments.minutes import programs
+from experiments.minutes.place import CHECKOUT, Cost, Place, end
+
+GROWN = 100_000
+"""Subscriptions of the filter that grows."""
+SCHEMA = {"symbol": "str", "price": "float"}
+
+
+class Figure(NamedTuple):
+    """One figure.
+
+    Attributes
+    ----------
+    measure : callable
+        Measures it once.
+    says : str
+        What is measured, for the table.
+    target : float
+        Most of `what` that is good.
+    what : str
+        ``wall`` or ``cpu`` (seconds), ``memory`` (MB), or ``longest`` (ms).
+    long : bool
+        Whether it takes minutes, so that it is measured only where it is named.
+    """
+
+    measure: Callable[[Place], Cost]
+    says: str
+    target: float
+    what: str = "wall"
+    long: bool = False
+
+
+def example(place: Place) -> Cost:
+    """Run the first example of the README."""
+    found = re.search(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    if found is None:
+        raise ResultError("README.md has no example in Python")
+    return place.run([place.python, "-c", found[1]])
+
+
+def help_(place: Place) -> Cost:
+    """Ask the command for its help."""
+    return place.run([place.command, "--help"])
+
+
+def thousand(place: Place) -> Cost:
+    """Subscribe 1,000 SQL predicates, and match 1,000 events."""
+    return place.run([place.python, "-c", programs.THOUSAND])
+
+
+def serve(place: Place) -> Cost:
+    """Start a server with no subscriptions."""
+    command = [place.command, "serve", "--data", "data", "--schema", json.dumps(SCHEMA), "--port", "0"]
+    return place.run(command, ready="serving ")
+
+
+def broker(place: Place) -> Cost:
+    """Start a broker beside a rendezvous point, whose start is not counted."""
+    here = place.fresh()
+    place.run([place.command, "broker", "key", "network.key"], cwd=here)
+    (here / "types.json").write_text(json.dumps({"trades": SCHEMA}))
+    common = ["--key", "network.key", "--log-level", "error", "--port", "0"]
+    point = place.start([place.command, "broker", "rendezvous", "--data", "point", *common], here)
+    try:
+        assert point.stdout is not None
+        words = point.stdout.readline().split()
+        if not words:
+            raise ResultError(f"no rendezvous point:\n{(here / 'stderr').read_text()}")
+        run = [
+            "run",
+            "--name",
+            "paris",
+            "--types",
+            "types.json",
+            "--data",
+            "paris",
+            "--rendezvous",
+            words[-1],
+        ]
+        return place.run([place.command, "broker", *run, *common], ready=":", cwd=here)
+    finally:
+        end(point, signal.SIGKILL)
+        point.wait()
+        if point.stdout is not None:
+            point.stdout.close()
+
+
+def build(place: Place, here: Path | None = None) -> Cost:
+    """Build an index of one rule."""
+    here = place.fresh() if here is None else here
+    _files(here)
+    command = ["index", "build", "rules.jsonl", "--schema", "schema.json", "--out", "rules.index"]
+    return place.run([place.command, *command], cwd=here)
+
+
+def match(place: Place) -> Cost:
+    """Match one event of a file with one rule of another."""
+    here = place.fresh()
+    _files(here)
+    command = ["match", "rules.jsonl", "events.jsonl", "--schema", "schema.json"]
+    return place.run([place.command, *command], cwd=here)
+
+
+def memory(place: Place) -> Cost:
+    """Hold 100 subscriptions."""
+    cost = place.run([place.python, "-c", programs.MEMORY])
+    cost.memory = cost.facts["memory"]
+    return cost
+
+
+def growing(place: Place) -> Cost:
+    """Subscribe one by one, and match now and then."""
+    cost = place.run([place.python, "-c", programs.GROWING, str(GROWN)])
+    cost.memory = cost.facts["memory"]
+    return cost
+
+
+def warm(place: Place) -> Cost:
+    """Compile all kernels."""
+    return place.run([place.command, "warm"])
+
+
+def make(target: str, made: str | None = None) -> Callable[[Place], Cost]:
+    """Measure a target of make on a fresh clone of the last commit, with an empty cache of pip.
+
+    What it takes to make the target `made` before is not counted.
+    """
+
+    def measured(place: Place) -> Cost:
+        # The kernels are kept beside the sources and bytecode is written, as a newcomer has it.
+        more = {"NUMBA_CACHE_DIR": "", "PYTHONDONTWRITEBYTECODE": "", "PIP_NO_CACHE_DIR": "1"}
+        clone = place.clone()
+        if made is not None:
+            place.run(["make", made], cwd=clone, more=more)
+        return place.run(["make", target], cwd=clone, more=more)
+
+    return measured
+
+
+def _files(here: Path) -> None:
+    (here / "schema.json").write_text(json.dumps(SCHEMA))
+    (here / "rules.jsonl").write_text(json.dumps({"id": 1, "where": "symbol = 'A' AND price < 10"}) + "\n")
+    (here / "events.jsonl").write_text(json.dumps({"symbol": "A", "price": 9.5}) + "\n")
+
+
+FIGURES = {
+    "example": Figure(example, "the first example of the README", 1.0),
+    "help": Figure(help_, "rtfilter --help", 0.3),
+    "thousand": Figure(thousand, "1,000 SQL predicates subscribed, 1,000 events matched", 2.5),
+    "serve": Figure(serve, "rtfilter serve, until it says serving", 3.0),
+    "broker": Figure(broker, "rtfilter broker run, until it is ready", 3.0),
+    "build": Figure(build, "rtfilter index build, one rule", 1.0),
+    "match": Figure(match, "rtfilter match, one event", 1.0),
+    "memory": Figure(memory, "memory of a process with 100 subscriptions", 80, "memory"),
+    "growing": Figure(growing, f"longest call while a filter grows to {GROWN:,}", 100, "longest"),
+    "warm": Figure(warm, "rtfilter warm", 60, "cpu"),
+    "demo": Figure(make("demo"), "make demo on a fresh clone", 120, long=True),
+    "check": Figure(make("check", ".venv/installed"), "make check in a made environment", 90, long=True),
+    "test": Figure(make("test", ".venv/installed"), "make test in a made environment", 360, long=True),
+}
+"""All figures by name."""

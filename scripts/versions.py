@@ -1,0 +1,86 @@
+"""Test rtfilter with the lowest and the newest numba and uvicorn that pyproject.toml allows.
+
+rtfilter uses private parts of both packages, so a bound is only as good as a run of the tests at both ends:
+
+    make versions
+
+Each end is installed into a temporary folder, which precedes the environment that runs this program. Compiled
+kernels go into that folder, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("numba", "uvicorn")
+TESTS = (
+    "tests/index/test_borrow.py",
+    "tests/index/test_frontier.py",
+    "tests/index/test_jit.py",
+    "tests/index/test_ready.py",
+    "tests/index/test_tree.py",
+    "tests/index/test_vector.py",
+    "tests/cli/test_cli_warm.py",
+    "tests/service/doors",
+    "tests/service/test_server.py",
+)
+"""Tests of what uses private parts."""
+
+
+def bounds() -> dict[str, str]:
+    """Return the bounds of each package, as pip reads them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [*project["dependencies"], *project["optional-dependencies"]["service"]]
+    found = [re.fullmatch(rf"({'|'.join(PACKAGES)})([<>=].*)", text) for text in named]
+    return {one[1]: one[2] for one in found if one is not None}
+
+
+def wanted(end: str) -> list[str]:
+    """Return what pip installs for an end, "lowest" or "newest"."""
+    if end == "newest":
+        return [package + bound for package, bound in bounds().items()]
+    lowest = {package: re.search(r">=([\d.]+)", bound) for package, bound in bounds().items()}
+    return [f"{package}=={bound[1]}" for package, bound in lowest.items() if bound is not None]
+
+
+def run(end: str, folder: Path, tests: list[str]) -> bool:
+    """Install an end into a folder and run the tests with it. Return whether all passed."""
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    install = [sys.executable, "-m", "pip", "install", *quiet, "--target", str(folder), *wanted(end)]
+    subprocess.run(install, check=True)
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    environment = os.environ | {"PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder / "cache")}
+    script = "import numba, uvicorn; print('numba', numba.__version__, 'uvicorn', uvicorn.__version__)"
+    versions = subprocess.run(
+        [sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    print(f"{end}: {versions}", flush=True)
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    passed = subprocess.run(pytest, cwd=ROOT, env=environment, check=False).returncode == 0
+    print(f"{end}: {versions}: {'passed' if passed else 'FAILED'}", flush=True)
+    return passed
+
+
+def main() -> int:
+    """Run both ends; returns 0 if all tests passed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--end", choices=("lowest", "newest"), help="this end only")
+    parser.add_argument("tests", nargs="*", default=[*TESTS], help="tests in place of the usual ones")
+    given = parser.parse_args()
+    passed = []
+    for end in [given.end] if given.end else ("lowest", "newest"):
+        with tempfile.TemporaryDirectory(prefix="rtfilter-versions-") as folder:
+            passed.append(run(end, Path(folder), given.tests))
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
