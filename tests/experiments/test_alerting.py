@@ -46,6 +46,7 @@ def test_the_share_of_matches_is_about_what_is_asked_for(operators, matches):
     assert {value for event in events for value in event.values()} <= set(range(VALUES))
 
 
+@pytest.mark.slow
 def test_every_method_has_a_row_and_finds_the_same(rows):
     for piece in range(0, len(rows), len(METHODS)):
         own = rows[piece : piece + len(METHODS)]
@@ -54,6 +55,7 @@ def test_every_method_has_a_row_and_finds_the_same(rows):
     assert all("refused" in row or len(row["us"]) == alerting.TURNS for row in rows)
 
 
+@pytest.mark.slow
 def test_a_tree_without_room_has_its_reason_alone(rows):
     (refused,) = [row for row in rows if "refused" in row and row["parameter"] == "attributes"]
     assert (refused["method"], refused["value"]) == (TREE, 3)
@@ -62,6 +64,7 @@ def test_a_tree_without_room_has_its_reason_alone(rows):
     assert "at most 2,000 are allowed" in " ".join(alerting.text(rows).split())
 
 
+@pytest.mark.slow
 def test_counted_memory_is_references_and_bits(rows):
     by = {row["method"]: row for row in rows if (row["parameter"], row["value"]) == ("profiles", 20)}
     assert by[BITS]["held"] < by[POINTERS]["held"]
@@ -103,6 +106,7 @@ def test_longer_is_judged_by_whole_intervals():
     assert compared(sure, "one", "nobody", "us").verdict == verdicts.DOES_NOT_APPLY
 
 
+@pytest.mark.slow
 def test_nothing_is_claimed_of_what_cannot_be_had(rows):
     told = [claim for claim in alerting.claims(rows) if "Elvin4" in claim.claim]
     assert [(one.units.verdict, one.time.verdict) for one in told] == [(verdicts.DOES_NOT_APPLY,) * 2]
@@ -110,6 +114,7 @@ def test_nothing_is_claimed_of_what_cannot_be_had(rows):
     assert compiled.time.verdict == verdicts.DOES_NOT_APPLY
 
 
+@pytest.mark.slow
 def test_tables_are_narrow_and_pictures_have_all_curves(rows):
     assert max(map(len, alerting.text(rows).splitlines())) <= 100
     figure = alerting.draw(rows, "title")

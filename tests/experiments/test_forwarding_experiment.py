@@ -23,6 +23,7 @@ from experiments.forwarding.worlds import Cell, World, building, drawn
 from experiments.paper import verdicts
 from experiments.paper.runner import Run
 from experiments.paper.settings import CI
+from lengths import each_once
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.simulation.network import Network
@@ -86,9 +87,9 @@ def routed(world: World, strategy: str, covering: bool) -> Loads:
     return Loads(sent, np.zeros(0), np.zeros((0, 0)), held)
 
 
-@pytest.mark.parametrize("covering", [False, True])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "covering"), each_once(list(STRATEGIES), [False, True]))
 @pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.slow
 def test_counts_from_the_tree_are_those_of_routers(cell, strategy, covering):
     world = drawn(cell, 12, seed=cell.brokers)
     counted, real = loads(world, covering)[strategy], routed(world, strategy, covering)
@@ -97,6 +98,7 @@ def test_counts_from_the_tree_are_those_of_routers(cell, strategy, covering):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.slow
 def test_counts_of_a_building_are_those_of_routers(strategy):
     world = building(30, seed=2, floors=3)
     few = np.arange(len(world.home)) % 3 == 0
@@ -112,6 +114,7 @@ def test_counts_of_a_building_are_those_of_routers(strategy):
     st.integers(0, 10**6), st.integers(1, 20), st.sampled_from([0.01, 0.3, 1.0]), st.integers(1, 4),
     st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.4]),
 )  # fmt: skip
+@pytest.mark.slow
 def test_messages_and_memory_keep_their_identities(seed, brokers, matching, types, locality, covering):
     world = drawn(Cell(brokers, matching, 60, types, locality, covering), 40, seed)
     for suppressed in (False, True):

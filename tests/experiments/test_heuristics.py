@@ -13,6 +13,7 @@ def rows():
     return found + [{"piece": "more", **row} for row in heuristics.asked(240, 0.9, 3, 6, 2, seed=2)]
 
 
+@pytest.mark.slow
 def test_each_matcher_is_asked_in_each_world_and_finds_the_same(rows):
     worlds = heuristics.by_world(rows, "matches")
     assert len(worlds) == 2 * len(DENSITIES)
@@ -21,6 +22,7 @@ def test_each_matcher_is_asked_in_each_world_and_finds_the_same(rows):
         assert len(set(own.values())) == 1
 
 
+@pytest.mark.slow
 def test_the_same_nodes_are_visited_where_ones_are_few(rows):
     for row in rows:
         own = heuristics.by_world(rows, "work")[row["subscriptions"], row["stars"], row["c"], row["ones"]]
@@ -68,6 +70,7 @@ def test_it_is_told_from_how_many_subscriptions_on_sgim_is_ahead(few, many, verd
     assert told in found.units.ours
 
 
+@pytest.mark.slow
 def test_it_has_tables_and_a_picture(rows):
     told = heuristics.text(rows)
     assert "tests per event" in told

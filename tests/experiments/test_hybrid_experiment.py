@@ -22,6 +22,7 @@ from rtfilter.overlay.simulation.topology import random_tree
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_events_that_follow_routes_are_those_that_routers_route_one_by_one(strategy, seed):
     rng = Random(seed)
     topology = random_tree(rng, rng.randint(1, 8), rng.randint(1, 4), degree=4)

@@ -12,6 +12,7 @@ def rows():
     return [row for name in ("dense", "narrow") for row in newer.asked(name, 200, 3, 2, seed=1)]
 
 
+@pytest.mark.slow
 def test_all_are_asked_the_same_and_find_the_same(rows):
     for own in newer.by_world(rows).values():
         assert tuple(own) == MATCHERS
@@ -19,6 +20,7 @@ def test_all_are_asked_the_same_and_find_the_same(rows):
         assert all(len(row["us"][batch]) == 2 for row in own.values() for batch in ("1", "1000"))
 
 
+@pytest.mark.slow
 def test_counting_increments_what_rein_does_not_mark(rows):
     for own in newer.by_world(rows).values():
         dimensions = 12
@@ -89,6 +91,7 @@ def test_what_was_not_measured_is_not_judged():
     assert verdict_of(rows, "REIN takes less") == verdicts.DOES_NOT_APPLY
 
 
+@pytest.mark.slow
 def test_it_has_tables_and_a_picture(rows):
     told = newer.text(rows)
     assert "us, batches of 1,000" in told

@@ -46,6 +46,7 @@ def test_brute_force_is_the_oracle(small):
     ],
     indirect=["small"],
 )
+@pytest.mark.slow
 def test_every_peer_answers_as_brute_force(small, name):
     _, boxes, points = small
     expected = matches(*boxes, points)
@@ -75,6 +76,7 @@ def test_every_peer_can_do_what_it_should(name):
         for d in able
     ],
 )
+@pytest.mark.slow
 def test_few_dimensions(name, dimensions):
     made = workload("narrow", 1, dimensions)
     boxes, points = made.subscriptions(0, 200), made.events(0, 20)

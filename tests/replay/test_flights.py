@@ -13,6 +13,8 @@ from rtfilter.replay.workloads import flight_alerts, flights, workload
 from rtfilter.replay.workloads.base import BLOCK
 from rtfilter.replay.workloads.flight_alerts import Alert, Term
 
+pytestmark = pytest.mark.slow  # all flights of a year are read
+
 
 @pytest.fixture(scope="module")
 def data():
@@ -116,7 +118,6 @@ def test_subscriptions_do_not_depend_on_how_the_sequence_is_cut(made):
         ),
     ],
 )
-@pytest.mark.slow
 def test_filter_agrees_with_pandas_on_the_whole_year(data, pattern, condition, mask):
     target = EventFilter(flights.SCHEMA)
     target.subscribe_many([pattern, condition])

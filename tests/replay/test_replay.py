@@ -66,6 +66,7 @@ def test_summary_weighs_events():
     assert PEER in report.text()
 
 
+@pytest.mark.slow
 def test_poisson_bursts_have_their_mean():
     report, _ = run(small(bursts=200, poisson=30.0, insert=0, delete=0, check=0))
     sizes = [row["size"] for row in report.rows if row["contender"] == "level"]
@@ -106,6 +107,7 @@ def test_the_peer_holds_the_same_boxes(name):
     assert all(a <= b for a, b in zip(as_sets(filter.tree.search(events.points)), answers, strict=True))
 
 
+@pytest.mark.slow
 def test_the_picture_is_drawn(tmp_path):
     draw([run(small(peer_every=2))[0]], tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
@@ -122,6 +124,7 @@ def test_a_workload_of_files_begins_anew_after_the_last():
 QUICK = ["--subscriptions", "200", "--bursts", "4", "--sizes", "2,9"]
 
 
+@pytest.mark.slow
 def test_replaying_a_workload_writes_what_is_asked_for(tmp_path, capsys):
     paths = [tmp_path / name for name in ("out.json", "out.csv", "out.svg", "log.jsonl")]
     outputs = zip(["--json", "--csv", "--figure", "--log"], map(str, paths), strict=True)

@@ -389,6 +389,7 @@ def test_a_directory_that_others_can_write_to_is_refused(tmp_path, monkeypatch, 
 def test_an_index_that_is_gone_or_another_is_named(alerts, tmp_path, monkeypatch):
     alerts.save(tmp_path / "index")
     lease = leases.lend(LOCAL, tmp_path / "index")
+    monkeypatch.setattr("pyspark.SparkFiles.get", lambda name: str(tmp_path / "sent" / name))
     alerts.save(tmp_path / "index")  # the same content, but the files that the lease names are gone
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(SnapshotError, match="is not what it was when match_frame was called"):
@@ -396,7 +397,8 @@ def test_an_index_that_is_gone_or_another_is_named(alerts, tmp_path, monkeypatch
     assert homes(tmp_path) == []
 
 
-def test_a_cluster_is_sent_the_files_of_an_index_once(alerts, tmp_path):
+def test_a_cluster_is_sent_the_files_of_an_index_once(alerts, tmp_path, monkeypatch):
+    monkeypatch.setattr("pyspark.SparkFiles.get", lambda name: str(tmp_path / "nowhere" / name))
     alerts.save(tmp_path / "index")
     sent = []
     context = SimpleNamespace(master="spark://there:7077", listFiles=sent, addFile=sent.append)
