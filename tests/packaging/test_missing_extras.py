@@ -147,5 +147,6 @@ def test_the_extras_have_what_is_named(base):
     extras = project["optional-dependencies"]
     assert json.dumps(extras["spark"]).count("rtree-filter[arrow]") == 1
     for extra, packages in EXTRAS.items():
-        named = " ".join([*extras[extra], *extras["arrow"], "py4j"])  # PySpark brings py4j
+        others = [*extras["arrow"], *extras["demo"]] if extra == "replay" else extras["arrow"]
+        named = " ".join([*extras[extra], *others, "py4j"])  # PySpark brings py4j
         assert all(package in named for package in packages)
