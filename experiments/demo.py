@@ -7,19 +7,21 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from experiments.arguments import new_folder
 from experiments.timing import one_core
-from rtfilter import EventFilter, Schema
+from rtfilter import EventFilter, RStarTree, Schema
 from rtfilter.adaptive import CostController, FixedPlan, LevelController
+from rtfilter.index.kernels import runs
 from rtfilter.predicates.parse import parse
 from rtfilter.replay import PEER, Contender, Report, Settings, draw, replay
 from rtfilter.replay.machine import one_line
@@ -47,7 +49,8 @@ ASKED: Mapping[str, str] = {
 READING = """\
 Events arrive in bursts. The numbers are mean response times: from the arrival of a burst until the matches of
 an event are known. A plan tells how many events share a search, and down to which level of the tree."""
-COMPILE = "from experiments.demo import compile_kernels; compile_kernels()"
+COMPILE = ("from experiments.demo import pack; pack()", "from experiments.demo import search; search()")
+"""Programs that compile the kernels of the demo, for two processes."""
 
 
 def contenders() -> list[Contender]:
@@ -67,8 +70,8 @@ def settings(quick: bool) -> dict[str, Settings]:
         return {"wide": small, "flights": small}
     # No subscription comes or goes: the kernels of changes take longer to compile than all others.
     return {
-        "wide": Settings(100_000, 240, SIZES, check_every=4, peer_every=24),
-        "flights": Settings(20_000, 240, SIZES, check_every=24, peer_every=24),
+        "wide": Settings(100_000, 120, SIZES, check_every=2, peer_every=16),
+        "flights": Settings(20_000, 120, SIZES, check_every=12, peer_every=16),
     }
 
 
@@ -112,34 +115,54 @@ def drawn(name: str, chosen: Settings) -> Drawn:
     return Drawn(name, source.schema, chosen.seed, source, own)
 
 
-def compile_kernels() -> None:
-    """Compile all kernels that the demo needs, by a tiny replay; they are cached for later processes."""
-    source = workload("wide", 1)
-    replay(source, Settings(9000, 12, (2, 300)), contenders(), empty_filter(source))
+def pack() -> None:
+    """Load boxes, and subscriptions of two boxes each, which compiles what packs a tree."""
+    low = np.random.default_rng(0).random((9000, 12))
+    boxes = EventFilter(Schema({f"x{k}": float for k in range(12)}), matcher="rtree")
+    boxes.subscribe_many(low, low + 0.1)
     alerts = EventFilter(Schema({"delay": float}), matcher="rtree")
-    alerts.subscribe_many([f"delay < {k} OR delay > {k + 60}" for k in range(5000)])  # two boxes each
-    alerts.match_batch([{"delay": 70.0}, {"delay": -1.0}])
+    alerts.subscribe_many([f"delay < {k} OR delay > {k + 60}" for k in range(5000)])
+
+
+def search() -> None:
+    """Search a tree without boxes in all ways of the demo, which compiles what searches one."""
+    tree, points = RStarTree(12), np.zeros((300, 12))
+    tree.search(points)
+    frontier = tree.frontier(points, 0)
+    tree.resume_part(frontier.split(np.arange(len(points)), np.array([0, len(points)])), 0)
+    runs.distinct(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0, np.uint8))  # ids of two boxes
 
 
 @contextmanager
 def compiling(shown: bool) -> Iterator[Callable[[], None]]:
-    """Compile kernels in another process meanwhile; yields a function that waits until they are there."""
-    begun, command = perf_counter(), [sys.executable, "-c", COMPILE]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+    """Compile kernels in two other processes meanwhile; yields a function that waits until they are there."""
+    begun = perf_counter()
+    with ExitStack() as ended:
+        children = [ended.enter_context(process(program)) for program in COMPILE]
 
         def wait() -> None:
             with tqdm(
                 desc="compiling", bar_format="{desc}, {elapsed}", disable=not shown, leave=False
             ) as bar:
-                while running(child):
-                    bar.refresh()
-            if child.returncode:
-                said = child.stderr.read().decode(errors="replace") if child.stderr else ""
-                raise ChildProcessError(f"the kernels cannot be compiled:\n{said}")
+                for child in children:
+                    while running(child):
+                        bar.refresh()
+            for child in children:
+                if child.returncode:
+                    said = child.stderr.read().decode(errors="replace") if child.stderr else ""
+                    raise ChildProcessError(f"the kernels cannot be compiled:\n{said}")
             print(f"the search is ready after {perf_counter() - begun:.0f} s", flush=True)
 
+        yield wait
+
+
+@contextmanager
+def process(program: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program of Python beside this one; it ends with the context."""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
         try:
-            yield wait
+            yield child
         finally:
             child.kill()
 

@@ -203,16 +203,3 @@ def test_a_taken_metrics_port_is_named(capsys):
 def test_an_unwritable_output_is_named(tmp_path, capsys):
     assert main(["replay", "wide", *QUICK, "--json", str(tmp_path / "no" / "out.json")]) == 2
     assert "there is no folder" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_the_demo_runs_and_leaves_table_and_picture(tmp_path, capsys):
-    from experiments.demo import main as demo
-
-    assert demo(["--quick", "--out", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    assert "500 subscriptions, each a range of values for all 12 attributes" in out
-    assert "500 alerts on departures from New York" in out
-    assert out.count("rtfilter, adaptive") == 2
-    assert (tmp_path / "demo.png").exists()
-    assert len(json.loads((tmp_path / "demo.json").read_text())) == 2
