@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -357,22 +358,43 @@ def test_changes_elsewhere_need_shards(spark):
 # Killed and started again
 
 
-def killed_after(home, driver, environment, batches):
-    """Run the driver until so many batches are out, then kill it with its JVM and workers."""
+def wait_for_batches(home, count, alive):
+    """Wait until so many batches are out."""
+    deadline = time.monotonic() + 600
+    while len(list((home / "out").glob("batch=*"))) < count:
+        assert alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def stopped_after(spark, home, count):
+    """Run both queries in this session, and stop them after so many batches."""
+    thread = threading.Thread(target=stream_driver.run, args=(spark, home, True))
+    thread.start()
+    try:
+        wait_for_batches(home, count, thread.is_alive)
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+        thread.join()
+
+
+def killed_after(spark, home, count):
+    """Run both queries in another process, and kill it, with its JVM and workers, after so many batches."""
+    driver = [sys.executable, stream_driver.__file__, str(home), "--changes-first"]
+    environment = {**os.environ, **temporary(home), "PYSPARK_PYTHON": sys.executable}
     process = subprocess.Popen(driver, env=environment, stdout=subprocess.DEVNULL, start_new_session=True,
                                stderr=subprocess.DEVNULL, text=True)  # fmt: skip
     try:
-        deadline = time.monotonic() + 600
-        while len(list((home / "out").glob("batch=*"))) < batches:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for_batches(home, count, lambda: process.poll() is None)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    assert len(list(home.glob("blockmgr-*"))) == 1  # a killed machine leaves its files
 
 
-def test_a_killed_query_goes_on_and_loses_and_doubles_nothing(spark, tmp_path):
+@pytest.mark.parametrize("ended_after", long_but([stopped_after, killed_after], [stopped_after]))
+def test_a_query_that_ended_anywhere_goes_on_and_loses_and_doubles_nothing(ended_after, spark, tmp_path):
     line(50).save(tmp_path / "index")
     for name in ("events", "changes"):
         (tmp_path / name).mkdir()
@@ -381,10 +403,7 @@ def test_a_killed_query_goes_on_and_loses_and_doubles_nothing(spark, tmp_path):
     for k in range(2):
         added = {"id": [100 + k, k], "where": [f"x BETWEEN {k} AND {k + 1}", None], "removed": [False, True]}
         pq.write_table(pa.table(added), tmp_path / "changes" / f"{k}.parquet")
-    driver = [sys.executable, stream_driver.__file__, str(tmp_path), "--changes-first"]
-    environment = {**os.environ, **temporary(tmp_path), "PYSPARK_PYTHON": sys.executable}
-    killed_after(tmp_path, driver, environment, 2)
-    assert len(list(tmp_path.glob("blockmgr-*"))) == 1  # a killed machine leaves its files
+    ended_after(spark, tmp_path, 2)
     # As if it had been killed after the result was written, before Spark noted so.
     commits = tmp_path / "events-state" / "commits"
     last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
