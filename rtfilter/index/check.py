@@ -149,14 +149,17 @@ def _check_rows(tree: Tree, boxes: Int1) -> None:
     require(len(np.unique(sides, axis=0)) == len(live), "identical boxes are stored twice")
     links = tree.links[: state[layout.USED_LINK]]
     require((links["box"] >= 0).sum() == state[layout.LINKS], "wrong count of links")
+    of_box = slots[["link", "id"]].tolist()
+    of_link = links[["box", "id", "previous", "next", "sibling"]].tolist()
     chained = 0
     for box in live.tolist():
-        link, previous = int(slots["link"][box]), -1
-        require(slots["id"][box] == links["id"][link], f"box {box} does not have the id of its first link")
+        (link, id), previous = of_box[box], -1
+        require(id == of_link[link][1], f"box {box} does not have the id of its first link")
         while link >= 0:
-            require(links["box"][link] == box, f"a link of box {box} names another box")
-            require(links["previous"][link] == previous, f"the chain of box {box} is torn")
-            link, previous = int(links["next"][link]), link
+            owner, _, before, after, _ = of_link[link]
+            require(owner == box, f"a link of box {box} names another box")
+            require(before == previous, f"the chain of box {box} is torn")
+            link, previous = after, link
             chained += 1
     require(chained == state[layout.LINKS], "a link is in no chain")
     inexact = (links["box"] >= 0) & (links["exact"] == 0)
@@ -166,11 +169,11 @@ def _check_rows(tree: Tree, boxes: Int1) -> None:
     siblings = 0
     where = layout.TREE_BY_ADDRESS.addresses(tree)
     for head in heads:
-        link, own = head, int(links["id"][head])
+        link, own = head, of_link[head][1]
         require(hash_tables.look_up(where, own) == head, f"id {own} cannot be looked up")
         while link >= 0:
-            require(links["id"][link] == own, f"a link of id {own} names another id")
-            link = int(links["sibling"][link])
+            require(of_link[link][1] == own, f"a link of id {own} names another id")
+            link = of_link[link][-1]
             siblings += 1
     require(siblings == state[layout.LINKS], "a link cannot be found by its id")
     entered = _entered(tree, hash_tables.BY_SIDES)
