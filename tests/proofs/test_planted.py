@@ -66,5 +66,5 @@ def test_a_fault_is_planted_in_a_copy_and_one_that_nobody_notices_is_told():
     before = (HOME / fault.file).read_text()
     assert caught(fault).test.startswith(fault.tests)
     with pytest.raises(AssertionError, match="no test notices"):
-        caught(fault._replace(new=f"{fault.old}  # the same"))
+        caught(fault._replace(new=f"{fault.old}  # the same", tests=("tests/errors/test_text.py",)))
     assert (HOME / fault.file).read_text() == before

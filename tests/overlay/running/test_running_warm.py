@@ -32,12 +32,12 @@ for slack in (None, 0.3):
     router = Router("a", 1, types, grace=5.0, covering=True, slack=slack)
     router.place(Place("a", "a", "a", frozenset({"a"}), "p", {"p": "p1", "c": "c1"}), 0.0)
     ids = []
-    for number in range(500):
+    for number in range(150):
         ids.append(router.subscribe(f"c{number % 9}", "t", condition(), 1.0)[0])
         if number % 30 == 0:
             router.publish("z", "t", {"x": 0.5, "y": 0.5, "s": "a", "n": 3, "b": True}, 1.0)
         router.publish("z", "t", {"x": 0.5, "y": 0.5, "s": "a long text", "n": 3, "b": True}, 1.0)
-    for number in range(200):
+    for number in range(60):
         wanted = Subscription(SubscriptionId("b", 1, number), "t", condition())
         router.receive(Subscribe(wanted), link("c"), 1.0)
     router.publish("z", "t", {"x": 0.5}, 1.0)
