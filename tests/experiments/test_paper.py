@@ -48,6 +48,8 @@ from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import BOXES
 from rtfilter.scheduler import expected_random_response, relative_gain, shortest_first_response
 
+pytestmark = pytest.mark.xdist_group("paper")  # `measured` and `grown` are made once
+
 READING = Path(report.__file__).parents[1] / "report" / report.READING
 
 TINY = CI.divided(10)._replace(
