@@ -3,8 +3,9 @@
 import gc
 import json
 import re
+import shutil
 import sys
-from functools import partial
+from functools import partial, partialmethod
 from itertools import cycle
 from pathlib import Path
 from types import ModuleType
@@ -47,9 +48,12 @@ from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import BOXES
 from rtfilter.scheduler import expected_random_response, relative_gain, shortest_first_response
 
+pytestmark = pytest.mark.xdist_group("paper")  # `measured` and `grown` are made once
+
 READING = Path(report.__file__).parents[1] / "report" / report.READING
 
 TINY = CI.divided(10)._replace(
+    sizes=CI.divided(10).sizes[::3],
     batch_sizes=(1, 8, 32),
     batch=8,
     batches=5,
@@ -668,6 +672,27 @@ def test_a_long_run_says_how_long_it_takes(tmp_path):
     assert known == {(name, s) for name in budget.FULL for s in report.settings(name)}
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A folder with small results, without pictures."""
+    folder = tmp_path_factory.mktemp("measured")
+    for name in ("fig4a", "fig4b", "fig4c", "fig4d"):
+        for setting in ("paper", "modern"):
+            runner.measure(report.experiment(name), SETTINGS[setting], TINY, folder, 1)
+    return folder
+
+
+SAVE = Figure.savefig
+
+
+def save(figure, path, dpi, drawn):
+    """Save a picture that has the suffix `drawn`; of another one, a file without content."""
+    if path.suffix == drawn:
+        SAVE(figure, path, dpi=dpi)
+    else:
+        path.touch()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "setting"),
@@ -679,17 +704,20 @@ def test_a_long_run_says_how_long_it_takes(tmp_path):
         for place, setting in enumerate(settings)
     ],
 )
-def test_every_experiment_runs_is_drawn_and_continued(name, setting, tmp_path, monkeypatch, capsys):
+def test_every_experiment_runs_is_drawn_and_continued(name, setting, measured, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(runner.PROFILES, "ci", TINY)
+    monkeypatch.setattr(Figure, "savefig", partialmethod(save, drawn=".svg" if name == "fig4a" else ".png"))
+    if name != "times" and (times_of := measured / f"times-{setting}.json").exists():
+        shutil.copy(times_of, tmp_path)  # which all experiments would measure again
     arguments = [name, "--setting", setting, "--out", str(tmp_path)]
     assert experiments.main(arguments) == 0
     shown = capsys.readouterr().out
     assert report.experiment(name).title in shown
-    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".png", ".svg"}
+    assert {path.suffix for path in tmp_path.glob(f"{name}-*")} == {".json", ".png", ".svg"}
     assert gc.get_freeze_count() == 0
     kept = (tmp_path / f"{name}-{setting}.json").read_text()
     monkeypatch.setattr(runner.Run, "keep", None)  # nothing is left to do
-    monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)  # the same pictures again, which take long
+    monkeypatch.setattr(runner, "picture", lambda *_: None)  # the same pictures again, which take long
     assert experiments.main(arguments) == 0
     assert capsys.readouterr().out == shown
     report.write(tmp_path, tmp_path / "page")
@@ -697,16 +725,6 @@ def test_every_experiment_runs_is_drawn_and_continued(name, setting, tmp_path, m
     for claim in report.experiment(name).claims(json.loads(kept)["rows"]):
         assert claim.units.ours in details
         assert claim.time.ours in details
-
-
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory):
-    """A folder with small results, without pictures."""
-    folder = tmp_path_factory.mktemp("measured")
-    for name in ("fig4a", "fig4b", "fig4c", "fig4d"):
-        for setting in ("paper", "modern"):
-            runner.measure(report.experiment(name), SETTINGS[setting], TINY, folder, 1)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -42,25 +42,34 @@ def in_a_fresh_process(*arguments, cwd):
     ).stdout
 
 
-@pytest.mark.parametrize(
-    "module", ["rtfilter", "rtfilter.client", "rtfilter.adaptive", "rtfilter.scheduler", "rtfilter.watch"]
-)
-def test_importing_is_light(tmp_path, module):
-    script = (
-        f"import sys, numba; before = {{*sys.modules}}; import {module}; print(*({{*sys.modules}} - before))"
-    )
-    imported = in_a_fresh_process("-c", script, cwd=tmp_path).split()  # numba itself loads a little of scipy
-    assert module in imported
-    assert not {name.partition(".")[0] for name in imported} & HEAVY
-    assert "rtfilter.asynchronous" not in imported  # asyncio takes time, too
-    assert not any(name.startswith(("rtfilter.service", "rtfilter.store")) for name in imported)
+IMPORTS = """
+import importlib, json, sys
+before = {*sys.modules}
+for module in sys.argv[1:]:
+    importlib.import_module(module)
+    print(json.dumps([module, sorted({*sys.modules} - before)]))
+"""
 
 
-@pytest.mark.parametrize("module", ["rtfilter", "rtfilter.client", "rtfilter.errors"])
-def test_who_needs_no_compiler_loads_none(tmp_path, module):
-    script = f"import sys, {module}; print(*sys.modules)"
-    imported = in_a_fresh_process("-c", script, cwd=tmp_path).split()
-    assert not {"numba", "numpy", "llvmlite"} & {*imported}
+def test_importing_is_light(tmp_path):
+    modules = ["rtfilter", "rtfilter.client", "rtfilter.adaptive", "rtfilter.scheduler", "rtfilter.watch"]
+    script = "import numba\n" + IMPORTS  # numba itself loads a little of scipy
+    for line in in_a_fresh_process("-c", script, *modules, cwd=tmp_path).splitlines():
+        module, imported = json.loads(line)
+        assert module == modules.pop(0) in imported
+        assert not {name.partition(".")[0] for name in imported} & HEAVY, module
+        assert "rtfilter.asynchronous" not in imported, module  # asyncio takes time, too
+        assert not [name for name in imported if name.startswith(("rtfilter.service", "rtfilter.store"))]
+    assert not modules
+
+
+def test_who_needs_no_compiler_loads_none(tmp_path):
+    modules = ["rtfilter", "rtfilter.client", "rtfilter.errors"]
+    for line in in_a_fresh_process("-c", IMPORTS, *modules, cwd=tmp_path).splitlines():
+        module, imported = json.loads(line)
+        assert module == modules.pop(0) in imported
+        assert not {"numba", "numpy", "llvmlite"} & {*imported}, module
+    assert not modules
 
 
 SMALL = """
@@ -116,12 +125,11 @@ for words in ("index check saved", "index info saved", "match saved events.jsonl
 """
 
 
-@pytest.mark.parametrize("program", [SMALL, HELP, COMMANDS], ids=["filter", "help", "commands"])
-def test_small_uses_need_no_compiler(tmp_path, program):
+def test_small_uses_need_no_compiler(tmp_path):
     env = uncompiled.environment(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True
-    )
+    programs = {"filter": SMALL, "help": HELP, "commands": COMMANDS}
+    each = f"for name, program in {programs!r}.items(): exec(compile(program, name, 'exec'), {{}})"
+    done = subprocess.run([sys.executable, "-c", each], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -140,15 +148,17 @@ def test_each_public_name_is_found_where_types_say():
         rtfilter.nothing  # noqa: B018
 
 
-def test_scipy_is_never_imported():
-    # It takes half as much room as all else together, and only tests and experiments declare it.
+def test_scipy_and_the_top_level_names_are_never_imported():
+    # SciPy takes half as much room as all else together, and only tests and experiments declare it.
     grimp = pytest.importorskip("grimp")
     graph = grimp.build_graph("rtfilter", include_external_packages=True, cache_dir=None)
     assert "numba" in graph.modules
     assert "scipy" not in graph.modules
+    assert not {"adaptive", "scheduler", "experiments"} & graph.modules  # an installation has no such names
 
 
 @pytest.mark.slow
+@pytest.mark.long  # the modules that an installation with the extra `replay` can import are always imported
 def test_no_module_imports_the_top_level_names(tmp_path):
     script = Path(__file__).with_name("import_everything.py")
     found = json.loads(in_a_fresh_process(script, cwd=tmp_path))

@@ -13,7 +13,8 @@ from rtfilter.replay.workloads import flight_alerts, flights, workload
 from rtfilter.replay.workloads.base import BLOCK
 from rtfilter.replay.workloads.flight_alerts import Alert, Term
 
-pytestmark = pytest.mark.slow  # all flights of a year are read
+# All flights of a year are read: by one process, for all tests that need them.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flights")]
 
 
 @pytest.fixture(scope="module")

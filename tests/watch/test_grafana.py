@@ -32,6 +32,8 @@ from service.served import served
 HOME = Path(panels.__file__).parent
 NAME = re.compile(r"\brtfilter_\w+")
 needs_prometheus = pytest.mark.needs("prometheus")
+SCRAPED = 0.5
+"""Seconds between two scrapes of the Prometheus of these tests: nothing is new before."""
 
 
 def watched_stream():
@@ -133,7 +135,7 @@ def test_configuration_and_alerts_pass_promtool():
 def server(tmp_path):
     """A Prometheus with the shipped configuration, scraping two ports twice a second: it, and the ports."""
     ports = free_port(), free_port()
-    config = (HOME / "prometheus.yml").read_text().replace("5s", "500ms")
+    config = (HOME / "prometheus.yml").read_text().replace("5s", f"{1000 * SCRAPED:.0f}ms")
     targets = ", ".join(f'"127.0.0.1:{port}"' for port in ports)
     assert '"127.0.0.1:17464"' in config
     (tmp_path / "prometheus.yml").write_text(config.replace('"127.0.0.1:17464"', targets))
@@ -221,8 +223,10 @@ def test_every_panel_and_rule_of_the_service_tells_what_a_server_did(server, tmp
             service.ask("POST", "/acknowledgements", {"positions": [one["position"] for one in others]})
             service.ask("POST", "/filters/default/events", b"{", kind="application/json")
             assert time.monotonic() < patience, missing
-            missing = without_data(prometheus, row, began)
-            missing += rules_without_data(prometheus, began, "rtfilter limits", "rtfilter service")
+            time.sleep(SCRAPED)
+            missing = without_data(prometheus, row, began) or rules_without_data(
+                prometheus, began, "rtfilter limits", "rtfilter service"
+            )
         until(lambda: number(prometheus, "rtfilter_service_published_total") == published)
         assert number(prometheus, "rtfilter_service_response_seconds_count") == published
         assert number(prometheus, 'rtfilter_service_stage_seconds_count{stage="match"}') == published
@@ -252,6 +256,7 @@ def test_every_panel_of_brokers_tells_what_one_did(server, tmp_path):
                 await bob.publish("trade", {"x": 2.0})
                 published += 1
                 assert time.monotonic() < patience, missing
+                await asyncio.sleep(SCRAPED)
                 missing = await asyncio.to_thread(without_data, prometheus, row, began)
             assert len(ann.values) == published
 
