@@ -138,11 +138,11 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
+def spark(tmp_path_factory, pytestconfig):
     """A session on two local cores, for all tests of Spark.
 
-    Its workers are forked from `spark_daemon`. Spark interprets its plans: it compiles a plan for longer than
-    a test uses it.
+    Its workers are forked from `spark_daemon`. Spark plans once and interprets its plans: to plan again and to
+    compile takes longer than a test uses a plan. With `--long` it does both, as users have it.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     temporary = tmp_path_factory.mktemp("spark")  # which an interrupted run leaves to the next, to clean up
@@ -159,9 +159,13 @@ def spark(tmp_path_factory):
         .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={temporary}")
         .config("spark.local.dir", str(temporary))
         .config("spark.sql.shuffle.partitions", 2)
-        .config("spark.sql.codegen.wholeStage", False)
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     )
+    if not pytestconfig.getoption("long"):
+        builder = (
+            builder.config("spark.sql.codegen.wholeStage", False)
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+            .config("spark.sql.adaptive.enabled", False)
+        )
     with pytest.MonkeyPatch.context() as patch:
         found = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, found)))

@@ -46,6 +46,16 @@ def test_more_partitions_than_events(spark, alerts, rows, events):
     assert pairs(result) == expected(alerts, rows[:events])
 
 
+def test_plans_that_spark_changes_find_the_same(spark, alerts, rows):
+    name = "spark.sql.adaptive.enabled"
+    before = spark.conf.get(name)
+    spark.conf.set(name, True)  # which is the default; the session of short tests has it off
+    try:
+        assert pairs(match_frame(frame(spark, rows), alerts, partitions=3)) == expected(alerts, rows)
+    finally:
+        spark.conf.set(name, before)
+
+
 def test_what_the_filter_is_at_the_call_counts(spark, rows):
     filter = EventFilter(Schema({"price": float}))
     empty = match_frame(frame(spark, rows), filter)
