@@ -16,13 +16,14 @@ NEEDED = {
 """Where the server has to be killed so that a fault shows soon."""
 
 
-@pytest.mark.parametrize("point", long_but(POINTS, ("told, and progress not written", "an index is renamed")))
+@pytest.mark.parametrize("point", long_but(POINTS, ("told, and progress not written",)))
 def test_nothing_is_lost_where_the_server_is_killed_at(point, tmp_path):
     done = run(tmp_path, 1, seed=POINTS.index(point), kill_at=point)
     assert done[f"killed {point}"]
     assert done["deliveries"]
 
 
+@pytest.mark.long
 @pytest.mark.needs("postgresql")
 def test_nothing_is_lost_on_postgresql(tmp_path):
     with postgresql.running() as there:

@@ -339,6 +339,7 @@ def test_the_program_on_the_page_does_what_it_says(pair, tmp_path):
     assert out == "{'x': 9.5}\n", said
 
 
+@pytest.mark.long
 def test_a_killed_broker_goes_on_where_it_was(tmp_path):
     with processes(tmp_path) as network:
         network.start("a")
