@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-SHARE = 5
+SHARE = 8
 """The short form tries one of so many examples of a test of Hypothesis, the same ones at each run."""
 
 
