@@ -53,7 +53,9 @@ def test_an_entry_that_would_split_another_node_goes_back():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("capacity", [(4, 210), (210, 4), (210, 210), (4, 320)])
+@pytest.mark.parametrize(
+    "capacity", long_but([(4, 210), (210, 4), (210, 210), (4, 320)], [(4, 320), (210, 4)])
+)
 @pytest.mark.parametrize("seed", long_but(range(3), [0]))
 def test_any_changes_keep_all_invariants(capacity, seed):
     rng = np.random.default_rng(seed)

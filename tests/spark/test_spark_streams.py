@@ -291,6 +291,7 @@ def index(request, spark, tmp_path):
     return path, content
 
 
+@pytest.mark.parametrize("index", long_but(["one piece", "shards"], ["shards"]), indirect=True)
 def test_changes_are_applied_and_doing_so_again_changes_nothing(spark, index):
     path, content = index
     stage = ChangeStage(path)
