@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cases import cases
@@ -63,6 +63,7 @@ def test_unknown_policy_lists_the_known_ones():
 # Schedules
 
 
+@example([3, 0, 2, 0, 1], "fifo", 2)
 @given(workloads, names, groups)
 def test_groups_have_the_size_asked_for_and_zero_workloads_lead(workload, name, group):
     order, cuts = scheduler.schedule(scheduler.resolve(name), workload, group)
@@ -78,6 +79,7 @@ def test_groups_have_the_size_asked_for_and_zero_workloads_lead(workload, name, 
     assert sizes == [size] * (rest // size) + [rest % size] * (rest % size > 0)
 
 
+@example([3, 0, 2, 0, 1], "longest")
 @given(workloads, names)
 def test_zero_rule_keeps_the_sequence_of_the_order(workload, name):
     work = np.array(workload, dtype=np.int64)
