@@ -22,7 +22,7 @@ check: ready ## what to run at every change: style, types, layers, unit tests
 
 test: ready ## everything, with Spark, Prometheus, PostgreSQL, Chromium and killed processes
 	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus postgresql chromium
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 ready: .venv/installed ## style, types and layers; meanwhile kernels are compiled, if they are not yet
 	@$(BIN)/python -m rtfilter warm & compiling=$$!; \
