@@ -28,7 +28,7 @@ subscriptions:
   Without ids, subscriptions are numbered by their rows, from 0.
 """
 SCHEMA_FILE = """\
-schema (types int, float, str, bool, timestamp; numbers and timestamps may have a domain):
+schema, as JSON or a file of it (types int, float, str, bool, timestamp; a domain for numbers, timestamps):
   {"symbol": "str", "price": "float", "size": {"type": "int", "low": 0, "high": 65535}}
 """
 FILES = f"""{SUBSCRIPTION_FILES}  A directory is an index saved by rtfilter index build.
@@ -52,8 +52,8 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("events", metavar="EVENTS", help="file of events, or - for standard input")
     parser.add_argument(
         "--schema",
-        metavar="FILE",
-        help="JSON file with the types of the attributes; by default they are inferred from the first "
+        metavar="SCHEMA",
+        help="types of the attributes: JSON, or a file of it; by default they are inferred from the first "
         f"{SAMPLE:,} events and shown. A saved index has its own",
     )
     add_on_error(parser)
@@ -92,7 +92,7 @@ def open_inputs(
     Parameters
     ----------
     subscriptions, events, schema : str
-        Paths, as of `add_inputs`. Without a schema, it is inferred from the events and told.
+        As of `add_inputs`. Without a schema, it is inferred from the events and told.
     batch : int
         Most events in a batch, at least 1.
     only : str, optional

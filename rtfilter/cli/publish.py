@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
     add_filter(parser)
     parser.add_argument(
-        "--schema", metavar="FILE", help="JSON file of attribute types, for CSV; by default inferred"
+        "--schema", metavar="SCHEMA", help="of CSV: attribute types, JSON or a file of it (default: inferred)"
     )
     parser.add_argument(
         "--key",

@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("workload", help="the name of a workload, or a file of subscriptions")
     parser.add_argument("events", nargs="?", help="with a file of subscriptions: the file of events")
-    parser.add_argument("--schema", help="with files: JSON file of attribute types; by default inferred")
+    parser.add_argument(
+        "--schema", help="with files: attribute types, JSON or a file of it (default: inferred)"
+    )
     parser.add_argument(
         "--subscriptions", type=natural, help="in the index at the start (default 10000, or the file)"
     )

@@ -1,6 +1,6 @@
-"""The schema of a command: read from a JSON file, or inferred from the first events.
+"""The schema of a command: JSON, a file of it, or inferred from the first events.
 
-A schema file holds what `rtfilter.events.schema.Schema.from_json` reads, such as ``{"price": "float", "size":
+The JSON is what `rtfilter.events.schema.Schema.from_json` reads, such as ``{"price": "float", "size":
 {"type": "int", "low": 0, "high": 65535}}``.
 """
 
@@ -28,28 +28,20 @@ _SPECIAL = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
 
 
-def read_schema(path: str) -> Schema:
-    """Read a schema file.
+def read_schema(given: str) -> Schema:
+    """Return the schema that an argument is, where it is JSON; else that of the file which it names.
 
     Raises
     ------
     OSError
-        It cannot be read.
+        The file cannot be read.
     CommandError
-        It holds no schema; names the attribute.
+        There is no schema in it; names the attribute.
     """
-    with open(path, "rb") as stream:
-        return _parsed(stream.read(), path)
-
-
-def given_schema(text: str) -> Schema:
-    """Return the schema that an argument is, where it is JSON; else that of the file which it names.
-
-    Raises as `read_schema`.
-    """
-    if text.lstrip().startswith(("{", "[")):
-        return _parsed(os.fsencode(text), "--schema")
-    return read_schema(text)
+    if given.lstrip().startswith(("{", "[")):
+        return _parsed(os.fsencode(given), "--schema")
+    with open(given, "rb") as stream:
+        return _parsed(stream.read(), given)
 
 
 def _parsed(text: bytes, name: str) -> Schema:

@@ -427,7 +427,7 @@ def _greet(opened: Opened) -> None:
     if opened.tcp_port is not None:
         lines.append(f"sessions over TCP at {host}:{opened.tcp_port}")
     if not opened.pipeline.filters(Identity("", ALL)):
-        lines.append("there is no filter yet: give --schema FILE, or PUT /filters/NAME")
+        lines.append("there is no filter yet: give --schema, or PUT /filters/NAME")
     if opened.pipeline.users.open:
         lines.append(
             "there are no users: everyone is who they say they are, and admin may do all; to change that:"

@@ -116,6 +116,16 @@ def fails(capsys, *arguments, code=2):
 # -- match: forms of events --------------------------------------------------------------------------
 
 
+def test_a_schema_is_a_file_or_json(files, capsys):
+    text = Path("schema.json").read_text()
+    for given in ("schema.json", text):
+        assert run_match(capsys, "subs.jsonl", "events.jsonl", "--schema", given) == expected(files)
+        assert main(["index", "build", "subs.jsonl", "--schema", given, "--out", "made"]) == 0
+    assert fails(capsys, "match", "subs.jsonl", "events.jsonl", "--schema", '{"a": "flot"}').startswith(
+        "--schema: attribute 'a': the type 'flot' is unknown"
+    )
+
+
 @pytest.mark.parametrize("batch", ["1", "10", "1000"])
 def test_match_equals_naive_evaluation(files, capsys, batch):
     found = run_match(capsys, "subs.jsonl", "events.jsonl", "--schema", "schema.json", "--batch", batch)

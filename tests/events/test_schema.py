@@ -183,6 +183,30 @@ def test_json_that_is_no_schema(data, message):
         Schema.from_json(data)
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("float", float),
+        ("timestamp", datetime),
+        ({"type": "int", "low": 0, "high": 9}, Attribute(int, 0, 9)),
+        (Attribute("int", low=0, high=9), Attribute(int, 0, 9)),
+    ],
+)
+def test_a_schema_takes_the_names_of_types_that_json_has(given, expected):
+    schema = Schema({"a": given})
+    assert schema == Schema({"a": expected})
+    assert schema.to_json() == Schema({"a": expected}).to_json()
+
+
+def test_names_that_are_no_types_are_told_with_those_that_are():
+    with pytest.raises(ValueError, match="attribute 'a': the type 'flaot' is unknown; use int, float, str"):
+        Schema({"a": "flaot"})
+    with pytest.raises(TypeError, match="or a name: int, float, str, bool, timestamp; got 'double'"):
+        Attribute("double")
+    with pytest.raises(TypeError, match=r"Schema\.from_json reads an array of objects"):
+        Schema([{"name": "a", "type": "int"}])
+
+
 @pytest.mark.parametrize("given", [["a"], "a", 5, None])
 def test_attributes_without_types_are_refused(given):
     with pytest.raises(TypeError, match=r'such as \{"price": float, "symbol": str\}; got'):
