@@ -48,8 +48,7 @@ from rtfilter.subscriptions.ids import Name, asked_ids, kind_of, new_ids, one_id
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.loading import Load, OnError, require_on_error
 from rtfilter.subscriptions.saved import from_arrays, to_arrays
-from rtfilter.subscriptions.tables import Rules, read_rules, refuse_twice
-from rtfilter.text import shown
+from rtfilter.subscriptions.tables import Rules, no_list, read_rules, refuse_rows, refuse_twice
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
@@ -365,20 +364,21 @@ class EventFilter:
         PredicateError, ValueError
             A predicate, a bound or the ids cannot be used; nothing is changed. `row` tells which predicate.
         """
-        if high is None and isinstance(low, str | Mapping | Predicate):
+        if high is None and isinstance(low, Mapping):
+            raise no_list(low)
+        if high is None and isinstance(low, str | Predicate):
             raise TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
         require_on_error(on_error)
         rules = None if high is not None else read_rules(low)
         if high is None and rules is None and not hasattr(low, "__len__"):
-            raise TypeError(
-                f"subscribe_many takes a list of predicates, a table or a cursor, not {shown(low)}; "
-                "list(...) makes a list of what gives one predicate after the other"
-            )
+            raise no_list(low)
         if rules is not None:
             refuse_twice(rules, ids=ids, ttl=ttl, metadata=metadata)
             beside = {"ids": ids, "ttl": ttl, "metadata": metadata}
             told = {name: given for name, given in beside.items() if given is not None}
             return self._load(rules._replace(**told), on_error)
+        if high is None:
+            refuse_rows(low, self.schema.attributes)
         if on_error != "raise":
             if high is not None:
                 raise TypeError("on_error is for predicates; of bounds all are added, or none")

@@ -1,5 +1,7 @@
 """Loads that take what can be used, and tell of the rest; from lists, tables and cursors."""
 
+import csv
+import io
 import logging
 import sqlite3
 from datetime import UTC, datetime, timedelta
@@ -225,7 +227,8 @@ def test_patterns_may_be_in_a_column_of_json(rules):
 @cases(
     ("table", "says"),
     [
-        (pd.DataFrame({"where": ["price > 1"]}), "needs a column 'rule'.*; it has where"),
+        (pd.DataFrame({"id": [1], "where": [""]}), "it has id, where; rename 'where' to 'rule'"),
+        (sqlite3.connect(":memory:").execute("SELECT 1 id, '' name"), "it has id, name$"),
         (pa.table({"rule": ["TRUE"], "ttl": [1], "expires": [1]}), "keep one"),
         (sqlite3.connect(":memory:").cursor(), "execute a SELECT"),
         (sqlite3.connect(":memory:").execute("SELECT 'TRUE' rule, 1 id, 2 ID"), "two columns 'id'"),
@@ -265,6 +268,36 @@ def test_metadata_of_tables_that_are_no_json_say_so(metadata, rules):
     assert rules.subscribe_many(table, on_error=bad.append).tolist() == [0]
     assert [one.row for one in bad] == [0]
     assert bad[0].reason.startswith("metadata ")
+
+
+RECORDS = [{"id": "a", "where": "price > 1"}, {"id": "b", "where": "price > 2"}]
+
+
+@cases(
+    ("given", "says"),
+    [
+        (RECORDS, r'the columns id, where; .*\[row\["where"\] for row in rows\], ids=\[row\["id"\]'),
+        ([{"rule": "TRUE"}], r'\(\[row\["rule"\] for row in rows\]\)'),
+        ([{"id": 8, "pattern": {"symbol": ["A"]}}], r'\[row\["pattern"\] for row in rows\], ids='),
+        ([{"id": 8, "condition": "TRUE"}], r"\[row\[\.\.\.\] for row in rows\], ids="),
+        (csv.DictReader(io.StringIO("id,where\na,TRUE\n")), r'rows = list\(\.\.\.\), pass .*"where"'),
+        ({"id": ["a"], "where": ["TRUE"]}, r'a dict of columns .*\["where"\], ids=columns\["id"\]'),
+        ({"price": [5]}, "use subscribe for a single one"),
+        ((text for text in ["TRUE"]), r"not <generator .*list\(\.\.\.\) makes a list"),
+    ],
+)
+@cases("on_error", ["raise", "skip"])
+def test_rows_and_columns_are_told_how_to_be_passed(given, says, on_error, rules):
+    with pytest.raises(TypeError, match=says):
+        rules.subscribe_many(given, on_error=on_error)
+    assert len(rules) == 0
+
+
+def test_patterns_of_attributes_that_are_called_like_columns_are_patterns():
+    rules = EventFilter(Schema({"id": int, "where": str}))
+    assert len(rules.subscribe_many([{"id": [5], "where": ["Paris"]}, {"where": ["Rome"]}])) == 2
+    with pytest.raises(PredicateError, match="expected a list of alternatives; got 5"):
+        rules.subscribe_many([{"id": 5}])
 
 
 @cases("given", [iter(["price > 1"]), sqlite3.connect(":memory:"), 5, None])
