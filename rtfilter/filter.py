@@ -41,7 +41,7 @@ from rtfilter.results import Matches, Related
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
-from rtfilter.subscriptions.drafts import Draft
+from rtfilter.subscriptions.drafts import Draft, tell_impossible
 from rtfilter.subscriptions.given import Lifetime, labels_of
 from rtfilter.subscriptions.handles import LAST_MOMENT
 from rtfilter.subscriptions.ids import Name, asked_ids, kind_of, new_ids, one_id
@@ -80,6 +80,9 @@ class EventFilter:
     A subscription may have a time to live. Which ones are beyond theirs is decided by the moment at which a
     call begins: for a batch, its arrival, also where it is a stream that lasts longer. They are gone at once
     for all who ask, and their memory is taken back later, by changes and after batches, a few at a time.
+
+    A predicate such as ``price < 3 AND price > 5`` is accepted and matches no event. The logger ``rtfilter``
+    warns of the first call that adds such predicates; `Predicate.cost` tells for each.
 
     Parameters
     ----------
@@ -159,6 +162,7 @@ class EventFilter:
                 )
         self._road = Road(subscriptions, resolve(policy), control, observer)
         self._updates = Updates(self._road)
+        self._told_impossible = False
         if chooser is not None:
             from rtfilter.matching.choosing import Choosing
 
@@ -421,6 +425,8 @@ class EventFilter:
 
     def _add(self, draft: Draft, ids: IntArray | list[Name] | None, labels: Beside) -> AnyArray:
         names = self._updates.add(draft if labels is NO_LABELS else draft._replace(labels=labels), ids)
+        if not self._told_impossible:
+            self._told_impossible = tell_impossible(draft)
         if self.metrics is not None:
             self.metrics.added += len(names)
         return names
@@ -481,6 +487,8 @@ class EventFilter:
                 raise TypeError("there is nothing to update: give a predicate, ttl or metadata")
             draft = None if predicate is None else self._subscriptions.draft([predicate])
             self._updates.replace(id, draft, labels)
+            if draft is not None and not self._told_impossible:
+                self._told_impossible = tell_impossible(draft)
         except (PredicateError, ValueError):
             self._count_refused(1)
             raise

@@ -3,6 +3,7 @@
 import csv
 import io
 import logging
+import re
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import cases
-from rtfilter import EventFilter, PredicateError, Schema
+from rtfilter import EventFilter, Predicate, PredicateError, Schema
 
 SCHEMA = Schema({"price": float, "symbol": str})
 
@@ -268,6 +269,39 @@ def test_metadata_of_tables_that_are_no_json_say_so(metadata, rules):
     assert rules.subscribe_many(table, on_error=bad.append).tolist() == [0]
     assert [one.row for one in bad] == [0]
     assert bad[0].reason.startswith("metadata ")
+
+
+NEVER = "price BETWEEN 5 AND 3"
+
+
+@pytest.mark.parametrize(
+    ("add", "said"),
+    [
+        (lambda rules: rules.subscribe(NEVER), "1 of 1 subscription can match no event.*: price >= 5 AND"),
+        (
+            lambda rules: rules.subscribe_many(["price > 1", "FALSE", NEVER, {"symbol": ["a"]}, NEVER]),
+            "2 of 5 subscriptions can match no event.*: row 2, price >= 5 AND price <= 3; Predicate",
+        ),
+        (lambda rules: rules.subscribe_many([NEVER, "price >"], on_error="skip"), "1 of 1 subscription can"),
+        (
+            lambda rules: rules.update(rules.subscribe("TRUE"), NEVER),
+            "1 of 1 subscription can match no event",
+        ),
+        (
+            lambda rules: rules.subscribe("symbol = 'a' AND symbol = 'b' OR price < 1 AND price > 2"),
+            "no event",
+        ),
+    ],
+)
+def test_what_can_match_no_event_is_warned_of_once(rules, caplog, add, said):
+    with caplog.at_level(logging.WARNING, "rtfilter"):
+        rules.subscribe("FALSE")  # is meant so
+        assert caplog.messages == []
+        add(rules)
+        rules.subscribe(NEVER)
+    (told,) = [text for text in caplog.messages if "no event" in text]
+    assert re.match(said, told) or said in told
+    assert Predicate.parse(NEVER, SCHEMA).cost.boxes == 0
 
 
 RECORDS = [{"id": "a", "where": "price > 1"}, {"id": "b", "where": "price > 2"}]
