@@ -197,7 +197,7 @@ class EventFilter:
 
     @property
     def metrics(self) -> Metrics | None:
-        """What is observed, if anything is."""
+        """What is observed; None unless the filter was made or loaded with ``metrics=True``."""
         return self._road.metrics
 
     @metrics.setter
