@@ -844,11 +844,19 @@ def test_explain_events_and_bounds_of_parquet(files, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["match"], ["match", "a", "b", "--batch", "0"], ["match", "a", "b", "--bat", "1"], ["fly"]],
+    [[], ["match"], ["match", "a", "b", "--bat", "1"], ["fly"]],
 )
 def test_wrong_usage(capsys, arguments):
     assert main(arguments) == 2
     assert "usage: rtfilter" in capsys.readouterr().err
+
+
+def test_a_wrong_value_is_told_without_the_usage(capsys):
+    assert main(["serve", "--data", "d", "--port", "99999"]) == 2
+    assert capsys.readouterr().err == (
+        "rtfilter serve: error: argument --port: '99999' is no port, 0 to 65535; choose another port; "
+        "see rtfilter serve --help\n"
+    )
 
 
 @pytest.mark.parametrize(
