@@ -35,7 +35,7 @@ FILES = f"""{SUBSCRIPTION_FILES}  A directory is an index saved by rtfilter inde
 
 events:
   .jsonl    each line a JSON object; an object inside gives names with dots, as in "url.path"
-  .csv      a header and rows; an empty cell is a missing attribute
+  .csv      a header and rows, separated by commas, semicolons or tabs; an empty cell is a missing attribute
   .parquet  columns by name; null is a missing attribute
   -         JSON lines from standard input
   .jsonl.gz and .csv.gz are read too. Parquet needs pyarrow: pip install 'rtree-filter[arrow]'
