@@ -75,12 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("", "rtfilter"):
             raise
+        from rtfilter.extras import install
+
         told = "pip install" in str(error)
-        say(
-            f"error: {error}"
-            if told
-            else f"error: the package {error.name} is missing: pip install rtree-filter"
-        )
+        say(f"error: {error}" if told else f"error: the package {error.name} is missing: {install()}")
     except MemoryError:
         say("error: not enough memory for this index; match a part of the subscriptions at a time")
     _flush_or_discard()

@@ -38,7 +38,7 @@ events:
   .csv      a header and rows, separated by commas, semicolons or tabs; an empty cell is a missing attribute
   .parquet  columns by name; null is a missing attribute
   -         JSON lines from standard input
-  .jsonl.gz and .csv.gz are read too. Parquet needs pyarrow: pip install 'rtree-filter[arrow]'
+  .jsonl.gz and .csv.gz are read too. Parquet needs the extra arrow.
 
 {SCHEMA_FILE}"""
 """What the files look like, for help texts."""

@@ -21,6 +21,7 @@ import forks
 from rtfilter import EventFilter, Schema
 from rtfilter.cli import main, pairs, spark_match
 from rtfilter.cli.schemas import read_schema
+from rtfilter.extras import install
 from rtfilter.filter import KIND
 from rtfilter.predicates.parse import parse
 from rtfilter.snapshots import arrays as snapshot
@@ -727,7 +728,7 @@ def test_bad_parquet_subscriptions_name_the_row(files, capsys):
 def test_parquet_without_pyarrow(files, capsys, monkeypatch):
     Path("e.parquet").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    message = "Parquet needs pyarrow: pip install 'rtree-filter[arrow]'\n"
+    message = f"Parquet needs pyarrow: {install('arrow')}\n"
     assert fails(capsys, "match", "subs.jsonl", "e.parquet") == f"e.parquet: {message}"
     assert (
         fails(capsys, "match", "subs.jsonl", "events.jsonl", "--out", "o.parquet") == f"o.parquet: {message}"

@@ -4,6 +4,7 @@ import decimal
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
@@ -38,6 +39,7 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.exact import instants, microseconds_of
 from rtfilter.events.schema import KINDS, Attribute, Schema
+from rtfilter.extras import install
 from rtfilter.filter import EventFilter
 
 NUMBERS = Schema({"x": float, "n": int})
@@ -526,9 +528,7 @@ def test_polars():
 
 def test_without_pyarrow_polars_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(
-        EventError, match=r"polars\.DataFrame needs pyarrow; pip install 'rtree-filter\[arrow\]'"
-    ):
+    with pytest.raises(EventError, match=rf"polars\.DataFrame needs pyarrow: {re.escape(install('arrow'))}$"):
         Schema({"x": float}).read(polars.DataFrame({"x": [1.0]}))
 
 
