@@ -141,8 +141,8 @@ def pytest_terminal_summary(terminalreporter, config):
 def spark(tmp_path_factory, pytestconfig):
     """A session on two local cores, for all tests of Spark.
 
-    Its workers are forked from `spark_daemon`. Spark plans once and interprets its plans: to plan again and to
-    compile takes longer than a test uses a plan. With `--long` it does both, as users have it.
+    Its workers are forked from `spark_daemon`. Spark plans once and interprets its plans: to plan again and
+    to compile takes longer than a test uses a plan. With `--long` it does both, as users have it.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     temporary = tmp_path_factory.mktemp("spark")  # which an interrupted run leaves to the next, to clean up
