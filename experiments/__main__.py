@@ -101,8 +101,10 @@ def main(arguments: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package in ("", "experiments", "rtfilter"):
             raise
+        from rtfilter.extras import install
+
         extras = "peers,spark" if given.name == "spark" else "peers"
-        print(f"{given.name} needs {package}: pip install 'rtree-filter[{extras}]'", file=sys.stderr)
+        print(f"{given.name} needs {package}: {install(extras)}", file=sys.stderr)
         return 1
     except (OSError, ResultError) as error:
         print(f"{given.name}: {error}", file=sys.stderr)

@@ -41,15 +41,14 @@ from rtfilter.results import Matches, Related
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
-from rtfilter.subscriptions.drafts import Draft
+from rtfilter.subscriptions.drafts import Draft, tell_impossible
 from rtfilter.subscriptions.given import Lifetime, labels_of
 from rtfilter.subscriptions.handles import LAST_MOMENT
 from rtfilter.subscriptions.ids import Name, asked_ids, kind_of, new_ids, one_id
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.loading import Load, OnError, require_on_error
 from rtfilter.subscriptions.saved import from_arrays, to_arrays
-from rtfilter.subscriptions.tables import Rules, read_rules, refuse_twice
-from rtfilter.text import shown
+from rtfilter.subscriptions.tables import Rules, no_list, read_rules, refuse_rows, refuse_twice
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
@@ -81,6 +80,9 @@ class EventFilter:
     A subscription may have a time to live. Which ones are beyond theirs is decided by the moment at which a
     call begins: for a batch, its arrival, also where it is a stream that lasts longer. They are gone at once
     for all who ask, and their memory is taken back later, by changes and after batches, a few at a time.
+
+    A predicate such as ``price < 3 AND price > 5`` is accepted and matches no event. The logger ``rtfilter``
+    warns of the first call that adds such predicates; `Predicate.cost` tells for each.
 
     Parameters
     ----------
@@ -160,6 +162,7 @@ class EventFilter:
                 )
         self._road = Road(subscriptions, resolve(policy), control, observer)
         self._updates = Updates(self._road)
+        self._told_impossible = False
         if chooser is not None:
             from rtfilter.matching.choosing import Choosing
 
@@ -194,7 +197,7 @@ class EventFilter:
 
     @property
     def metrics(self) -> Metrics | None:
-        """What is observed, if anything is."""
+        """What is observed; None unless the filter was made or loaded with ``metrics=True``."""
         return self._road.metrics
 
     @metrics.setter
@@ -365,20 +368,21 @@ class EventFilter:
         PredicateError, ValueError
             A predicate, a bound or the ids cannot be used; nothing is changed. `row` tells which predicate.
         """
-        if high is None and isinstance(low, str | Mapping | Predicate):
+        if high is None and isinstance(low, Mapping):
+            raise no_list(low)
+        if high is None and isinstance(low, str | Predicate):
             raise TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
         require_on_error(on_error)
         rules = None if high is not None else read_rules(low)
         if high is None and rules is None and not hasattr(low, "__len__"):
-            raise TypeError(
-                f"subscribe_many takes a list of predicates, a table or a cursor, not {shown(low)}; "
-                "list(...) makes a list of what gives one predicate after the other"
-            )
+            raise no_list(low)
         if rules is not None:
             refuse_twice(rules, ids=ids, ttl=ttl, metadata=metadata)
             beside = {"ids": ids, "ttl": ttl, "metadata": metadata}
             told = {name: given for name, given in beside.items() if given is not None}
             return self._load(rules._replace(**told), on_error)
+        if high is None:
+            refuse_rows(low, self.schema.attributes)
         if on_error != "raise":
             if high is not None:
                 raise TypeError("on_error is for predicates; of bounds all are added, or none")
@@ -421,6 +425,8 @@ class EventFilter:
 
     def _add(self, draft: Draft, ids: IntArray | list[Name] | None, labels: Beside) -> AnyArray:
         names = self._updates.add(draft if labels is NO_LABELS else draft._replace(labels=labels), ids)
+        if not self._told_impossible:
+            self._told_impossible = tell_impossible(draft)
         if self.metrics is not None:
             self.metrics.added += len(names)
         return names
@@ -481,6 +487,8 @@ class EventFilter:
                 raise TypeError("there is nothing to update: give a predicate, ttl or metadata")
             draft = None if predicate is None else self._subscriptions.draft([predicate])
             self._updates.replace(id, draft, labels)
+            if draft is not None and not self._told_impossible:
+                self._told_impossible = tell_impossible(draft)
         except (PredicateError, ValueError):
             self._count_refused(1)
             raise

@@ -20,6 +20,7 @@ from experiments.peers.peer import Peer, Way
 from experiments.peers.percolators import Mokaccino, Perq
 from experiments.peers.scans import DuckDB, NumPy, Polars
 from experiments.peers.trees import Boost, RtreeInserted, RtreeInsertedSmall, RtreePacked, STRtree
+from rtfilter.extras import install
 from rtfilter.replay.workloads import Bounds
 
 __all__ = ["OURS", "PEERS", "RTREES", "VARIANTS", "Peer", "Way", "unable"]
@@ -53,5 +54,5 @@ RTREES = tuple(name for name in PEERS if name.startswith("rtree"))
 def unable(peer: type[Peer], boxes: Bounds) -> str:
     """Why a peer cannot index these boxes (it may not be installed); empty if it can."""
     if find_spec(peer.package) is None:
-        return f"{peer.package} is not installed: pip install 'rtree-filter[peers]'"
+        return f"{peer.package} is not installed: {install('peers')}"
     return peer.refuses(boxes)

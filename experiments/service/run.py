@@ -26,6 +26,7 @@ from experiments.service.cases import Case, grouped, uniform
 from experiments.service.plan import FRAME, FULL, QUICK, USERS, Size
 from experiments.service.servers import Cores, Server, cores, on_core, rtfilter_serve
 from experiments.service.steps import Series, run
+from rtfilter.extras import install
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row
 
@@ -177,7 +178,7 @@ class MissingError(Exception):
 def _require(*packages: str) -> None:
     for package in packages:
         if find_spec(package) is None:
-            raise MissingError(f"{package} is not installed: pip install 'rtree-filter[dev]'")
+            raise MissingError(f"{package} is not installed: {install('dev')}")
 
 
 def measure(

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Container, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from rtfilter import __version__
 from rtfilter.cli.terminal import CommandError, say
@@ -75,12 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("", "rtfilter"):
             raise
+        from rtfilter.extras import install
+
         told = "pip install" in str(error)
-        say(
-            f"error: {error}"
-            if told
-            else f"error: the package {error.name} is missing: pip install rtree-filter"
-        )
+        say(f"error: {error}" if told else f"error: the package {error.name} is missing: {install()}")
     except MemoryError:
         say("error: not enough memory for this index; match a part of the subscriptions at a time")
     _flush_or_discard()
@@ -96,9 +94,19 @@ def _run(argv: Sequence[str] | None) -> int:
     return int(_module(arguments.command).run(arguments))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a value without the usage, which tells nothing about it."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with a message."""
+        if message.startswith("argument -"):
+            self.exit(FAILED, f"{self.prog}: error: {message}; see {self.prog} --help\n")
+        super().error(message)
+
+
 def _parser(known: Container[str] = COMMANDS) -> argparse.ArgumentParser:
     """The parser of all commands; it knows the arguments of some, whose modules it imports."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="rtfilter",
         description="Match events against range subscriptions.",
         epilog="example:\n  rtfilter match subscriptions.jsonl events.jsonl > pairs.csv\n\n"

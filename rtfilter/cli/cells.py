@@ -13,20 +13,17 @@ LARGE = 2.0**53
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def _integer(cell: str) -> object:
+def _integer(cell: str) -> int | float:
     try:
-        return int(cell) if "_" not in cell else cell
+        return int(cell) if "_" not in cell else _float(cell)
     except ValueError:
         return _float(cell)
 
 
-def _float(cell: str) -> object:
-    try:
-        value = float(cell) if "_" not in cell else None
-    except ValueError:
-        return cell
-    if value is None:
-        return cell
+def _float(cell: str) -> int | float:
+    if "_" in cell:
+        raise ValueError(cell)
+    value = float(cell)
     if abs(value) >= LARGE:
         try:
             return int(cell)
@@ -35,8 +32,16 @@ def _float(cell: str) -> object:
     return value
 
 
-def _boolean(cell: str) -> object:
-    return _BOOLEANS.get(cell.lower(), cell)
+def _boolean(cell: str) -> bool:
+    found = _BOOLEANS.get(cell.lower())
+    if found is None:
+        raise ValueError(cell)
+    return found
+
+
+def _moment(cell: str) -> str:
+    _timestamp_bound(cell)
+    return cell
 
 
 VALUES: dict[str, Callable[[str], object]] = {
@@ -44,23 +49,20 @@ VALUES: dict[str, Callable[[str], object]] = {
     "float": _float,
     "bool": _boolean,
     "str": str,
-    "timestamp": str,
+    "timestamp": _moment,
 }
-"""How to read the value of an attribute, by its kind. Text of another type stays text: it matches nothing."""
+"""How to read the value of an attribute, by its kind. `ValueError` for text of another type."""
 
 
 def _number_bound(cell: str) -> float:
     value = _float(cell)
-    if not isinstance(value, int | float) or isnan(value):
+    if isnan(value):
         raise ValueError(cell)
     return value
 
 
 def _boolean_bound(cell: str) -> float:
-    found = _BOOLEANS.get(cell.lower())
-    if found is None:
-        raise ValueError(cell)
-    return float(found)
+    return float(_boolean(cell))
 
 
 def _timestamp_bound(cell: str) -> float:

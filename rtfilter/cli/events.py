@@ -16,7 +16,7 @@ from rtfilter.cli import files
 from rtfilter.cli.cells import VALUES
 from rtfilter.cli.schemas import SAMPLE, infer_from_arrow, infer_from_cells, infer_from_objects
 from rtfilter.cli.terminal import CommandError
-from rtfilter.text import listed
+from rtfilter.text import listed, shown
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
@@ -122,7 +122,7 @@ class _Csv:
     def infer(self) -> Schema:
         head = list(islice(self._rows, SAMPLE))
         self._rows = chain(head, self._rows)
-        return infer_from_cells(self._header, (row for _, row in head), self._path)
+        return infer_from_cells(self._header, head, self._path)
 
     def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
         _check_columns(schema, self._header, self._path)
@@ -132,11 +132,36 @@ class _Csv:
             if name in schema.attributes
         ]
         while rows := list(islice(self._rows, size)):
-            records = [
-                (line, {name: convert(row[at]) for at, name, convert in columns if row[at]})
-                for line, row in rows
-            ]
+            try:
+                records = [
+                    (line, {name: convert(row[at]) for at, name, convert in columns if row[at]})
+                    for line, row in rows
+                ]
+            except ValueError:
+                raise self._refusal(schema, columns, rows) from None
             yield _batch(self._path, records)
+
+    def _refusal(
+        self,
+        schema: Schema,
+        columns: list[tuple[int, str, Callable[[str], object]]],
+        rows: list[tuple[int, list[str]]],
+    ) -> CommandError:
+        """Return the error about the first cell that is of another type than its attribute."""
+        from rtfilter.events.table import PHRASES
+
+        for line, row in rows:
+            for at, name, convert in columns:
+                try:
+                    if row[at]:
+                        convert(row[at])
+                except ValueError:
+                    phrase = PHRASES[schema.attributes[name].family]
+                    return CommandError(
+                        f"{files.place(self._path, line)}: column {name!r}: {shown(row[at])} is not "
+                        f"{phrase}; leave the cell empty if the value is missing, or let the type be str"
+                    )
+        raise AssertionError("every cell is of its type")
 
 
 class _Parquet:

@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from errno import EISDIR
+from itertools import chain
 from typing import IO, Any, cast
 
 from rtfilter.cli.terminal import CommandError
@@ -117,6 +118,8 @@ def parse_json(text: bytes, where: str, **options: Any) -> Any:
 def read_csv(path: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """Return the header and the rows, each with the number of its first line.
 
+    Cells are separated by commas; by semicolons or tabs, if they separate the header and no comma does.
+
     Raises
     ------
     CommandError
@@ -134,7 +137,10 @@ def read_csv(path: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
 
 
 def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(_text(path), strict=True)
+    lines = _text(path)
+    head = list(_head(lines))
+    delimiter = _delimiter(head[-1]) if head else ","
+    reader = csv.reader(chain(head, lines), delimiter=delimiter, strict=True)
     start = 1
     try:
         for row in reader:
@@ -143,6 +149,22 @@ def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
             start = reader.line_num + 1
     except csv.Error as error:
         raise CommandError(f"{place(path, start)}: not CSV: {error}") from None
+
+
+def _head(lines: Iterator[str]) -> Iterator[str]:
+    """Yield lines up to the first that is not blank."""
+    for line in lines:
+        yield line
+        if not line.isspace():
+            break
+
+
+def _delimiter(header: str) -> str:
+    """Return what separates the cells of a header: a comma, or else a semicolon or a tab."""
+    for delimiter in (",", ";", "\t"):
+        if len(next(csv.reader([header], delimiter=delimiter), [])) > 1:
+            return delimiter
+    return ","
 
 
 def _text(path: str) -> Iterator[str]:

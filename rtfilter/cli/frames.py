@@ -32,7 +32,7 @@ def open_frames(path: str, schema: str | None, live: bool) -> Iterator[Frame]:
     path : str
         As of `open_events`.
     schema : str, optional
-        Path of a file with types, for files that have none; by default they are inferred and told.
+        As of `read_schema`, for files without types; by default they are inferred and told.
     live : bool
         Yield what is there instead of waiting until a frame is full. Otherwise the frames of a file are
         always the same.

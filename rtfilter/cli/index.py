@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     build.add_argument("subscriptions", metavar="SUBSCRIPTIONS", help="file of subscriptions")
     build.add_argument(
-        "--schema", metavar="FILE", required=True, help="JSON file with the types of the attributes"
+        "--schema", metavar="SCHEMA", required=True, help="types of the attributes: JSON, or a file of it"
     )
     build.add_argument(
         "--out",

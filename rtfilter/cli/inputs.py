@@ -28,17 +28,17 @@ subscriptions:
   Without ids, subscriptions are numbered by their rows, from 0.
 """
 SCHEMA_FILE = """\
-schema (types int, float, str, bool, timestamp; numbers and timestamps may have a domain):
+schema, as JSON or a file of it (types int, float, str, bool, timestamp; a domain for numbers, timestamps):
   {"symbol": "str", "price": "float", "size": {"type": "int", "low": 0, "high": 65535}}
 """
 FILES = f"""{SUBSCRIPTION_FILES}  A directory is an index saved by rtfilter index build.
 
 events:
   .jsonl    each line a JSON object; an object inside gives names with dots, as in "url.path"
-  .csv      a header and rows; an empty cell is a missing attribute
+  .csv      a header and rows, separated by commas, semicolons or tabs; an empty cell is a missing attribute
   .parquet  columns by name; null is a missing attribute
   -         JSON lines from standard input
-  .jsonl.gz and .csv.gz are read too. Parquet needs pyarrow: pip install 'rtree-filter[arrow]'
+  .jsonl.gz and .csv.gz are read too. Parquet needs the extra arrow.
 
 {SCHEMA_FILE}"""
 """What the files look like, for help texts."""
@@ -52,8 +52,8 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("events", metavar="EVENTS", help="file of events, or - for standard input")
     parser.add_argument(
         "--schema",
-        metavar="FILE",
-        help="JSON file with the types of the attributes; by default they are inferred from the first "
+        metavar="SCHEMA",
+        help="types of the attributes: JSON, or a file of it; by default they are inferred from the first "
         f"{SAMPLE:,} events and shown. A saved index has its own",
     )
     add_on_error(parser)
@@ -92,7 +92,7 @@ def open_inputs(
     Parameters
     ----------
     subscriptions, events, schema : str
-        Paths, as of `add_inputs`. Without a schema, it is inferred from the events and told.
+        As of `add_inputs`. Without a schema, it is inferred from the events and told.
     batch : int
         Most events in a batch, at least 1.
     only : str, optional

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
     add_filter(parser)
     parser.add_argument(
-        "--schema", metavar="FILE", help="JSON file of attribute types, for CSV; by default inferred"
+        "--schema", metavar="SCHEMA", help="of CSV: attribute types, JSON or a file of it (default: inferred)"
     )
     parser.add_argument(
         "--key",
@@ -70,12 +70,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _publish(client: PlainClient, frame: Frame, filter: str, key: str) -> None:
     from rtfilter.client import RefusedError
+    from rtfilter.client.errors import UnwritableError
 
     while True:
         try:
             client.publish(frame.events, filter, key)
-        except RefusedError as error:
-            if error.retry_after is not None:  # too fast, or too much waits
+        except (RefusedError, UnwritableError) as error:
+            if (
+                isinstance(error, RefusedError) and error.retry_after is not None
+            ):  # too fast, or too much waits
                 sleep(min(max(error.retry_after, 0.01), LONGEST))
                 continue
             if error.row is None or not 0 <= error.row < len(frame.places):

@@ -37,13 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Replay bursts of events against subscriptions that come and go, and report mean response times.\n"
         f"Workloads of random subscriptions: {', '.join(RANDOM)}, {', '.join(OTHERS)};\n"
-        f"of data about New York in 2013, which need pip install 'rtree-filter[replay]': {', '.join(REAL)}.\n"
+        f"of data about New York in 2013, which need the extra replay: {', '.join(REAL)}.\n"
         "Interrupted, it writes the results of the bursts so far."
     )
     parser.epilog = EXAMPLES
     parser.add_argument("workload", help="the name of a workload, or a file of subscriptions")
     parser.add_argument("events", nargs="?", help="with a file of subscriptions: the file of events")
-    parser.add_argument("--schema", help="with files: JSON file of attribute types; by default inferred")
+    parser.add_argument(
+        "--schema", help="with files: attribute types, JSON or a file of it (default: inferred)"
+    )
     parser.add_argument(
         "--subscriptions", type=natural, help="in the index at the start (default 10000, or the file)"
     )

@@ -1,6 +1,6 @@
-"""The schema of a command: read from a JSON file, or inferred from the first events.
+"""The schema of a command: JSON, a file of it, or inferred from the first events.
 
-A schema file holds what `rtfilter.events.schema.Schema.from_json` reads, such as ``{"price": "float", "size":
+The JSON is what `rtfilter.events.schema.Schema.from_json` reads, such as ``{"price": "float", "size":
 {"type": "int", "low": 0, "high": 65535}}``.
 """
 
@@ -14,13 +14,16 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rtfilter.cli.files import parse_json, place
-from rtfilter.cli.terminal import CommandError
+from rtfilter.cli.terminal import CommandError, say
+from rtfilter.text import shown
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
 
 SAMPLE = 10_000
 """Events that inference looks at."""
+MOSTLY = 0.9
+"""Share of numbers from which on a word in a column is taken for a mistake, and told."""
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")  # 00501 is a code, not a number
 _FLOAT = re.compile(r"[-+]?((0|[1-9][0-9]*)?\.[0-9]+|(0|[1-9][0-9]*)\.?)([eE][-+]?[0-9]+)?")
@@ -28,28 +31,20 @@ _SPECIAL = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
 
 
-def read_schema(path: str) -> Schema:
-    """Read a schema file.
+def read_schema(given: str) -> Schema:
+    """Return the schema that an argument is, where it is JSON; else that of the file which it names.
 
     Raises
     ------
     OSError
-        It cannot be read.
+        The file cannot be read.
     CommandError
-        It holds no schema; names the attribute.
+        There is no schema in it; names the attribute.
     """
-    with open(path, "rb") as stream:
-        return _parsed(stream.read(), path)
-
-
-def given_schema(text: str) -> Schema:
-    """Return the schema that an argument is, where it is JSON; else that of the file which it names.
-
-    Raises as `read_schema`.
-    """
-    if text.lstrip().startswith(("{", "[")):
-        return _parsed(os.fsencode(text), "--schema")
-    return read_schema(text)
+    if given.lstrip().startswith(("{", "[")):
+        return _parsed(os.fsencode(given), "--schema")
+    with open(given, "rb") as stream:
+        return _parsed(stream.read(), given)
 
 
 def _parsed(text: bytes, name: str) -> Schema:
@@ -72,11 +67,11 @@ def _unique(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
 
 def to_line(schema: Schema) -> str:
     """Return the schema as one line of JSON that `read_schema` reads."""
-    shown = {}
+    entries = {}
     for name, attribute in schema.attributes.items():
         entry = attribute.to_json()
-        shown[name] = entry if len(entry) > 1 else entry["type"]
-    return json.dumps(shown, ensure_ascii=False)
+        entries[name] = entry if len(entry) > 1 else entry["type"]
+    return json.dumps(entries, ensure_ascii=False)
 
 
 def infer_from_objects(objects: Iterable[Mapping[str, Any]], path: str) -> Schema:
@@ -121,18 +116,30 @@ def _most_frequent(kinds: Counter[str]) -> str:
     return max(families, key=families.__getitem__)
 
 
-def infer_from_cells(header: list[str], rows: Iterable[list[str]], path: str) -> Schema:
-    """Infer a schema from the cells of CSV; empty ones say nothing.
+def infer_from_cells(header: list[str], rows: Iterable[tuple[int, list[str]]], path: str) -> Schema:
+    """Infer a schema from the cells of CSV, in rows with their lines; empty ones say nothing.
 
     A column is what all of its cells are: int, float, bool (true and false), timestamp (ISO 8601), or else
-    str. Numbers with leading zeros are text.
+    str. Numbers with leading zeros are text. Where a few words make text of a column of numbers, the first
+    one is told.
     """
-    seen: list[set[str]] = [set() for _ in header]
-    for row in rows:
-        for kinds, cell in zip(seen, row, strict=True):
-            if cell and "str" not in kinds:
-                kinds.add(_cell_kind(cell))
-    found = {name: _common(kinds) for name, kinds in zip(header, seen, strict=True) if kinds}
+    seen: list[Counter[str]] = [Counter() for _ in header]
+    words: dict[int, tuple[int, str]] = {}  # the first of each column, with its line
+    for line, row in rows:
+        for at, (kinds, cell) in enumerate(zip(seen, row, strict=True)):
+            if cell:
+                kind = _cell_kind(cell)
+                kinds[kind] += 1
+                if kind == "str" and at not in words and not cell.isdecimal():
+                    words[at] = line, cell
+    for at, (line, cell) in words.items():
+        numbers, cells = seen[at]["int"] + seen[at]["float"], seen[at].total()
+        if numbers >= MOSTLY * cells:
+            say(
+                f"{place(path, line)}: column {header[at]!r}: {shown(cell)} makes text of a column in which "
+                f"{numbers:,} of {cells:,} cells are numbers; empty this cell, or give --schema"
+            )
+    found = {name: _common(set(kinds)) for name, kinds in zip(header, seen, strict=True) if kinds}
     return _schema(found, path)
 
 

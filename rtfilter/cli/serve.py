@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from rtfilter.cli.arguments import port, positive
-from rtfilter.cli.schemas import given_schema
+from rtfilter.cli.schemas import read_schema
 from rtfilter.cli.terminal import CommandError, show
 
 SETTINGS = "RTFILTER_SETTINGS"
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.show_settings:
             show(settings.show(file, **flags))
             return 0
-        schema = None if arguments.schema is None else given_schema(arguments.schema)
+        schema = None if arguments.schema is None else read_schema(arguments.schema)
         made = settings.settings(file, **flags)
     except SettingsError as error:
         raise CommandError(str(error)) from None

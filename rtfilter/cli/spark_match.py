@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.description = (
         "Match events against a saved index on Spark. The result is Parquet files with a row per match:\n"
-        "the event's id, and the subscription. Needs pip install 'rtree-filter[spark]' and Java 17 or newer."
+        "the event's id, and the subscription. Needs the extra spark and Java 17 or newer."
     )
     parser.epilog = """events:
   what Spark reads: a file or directory of Parquet, or of JSON lines, on any file system it reaches,

@@ -82,20 +82,21 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0."""
     from rtfilter.service.databases import AddressError, postgresql
     from rtfilter.store.database import engine
+    from rtfilter.store.folder import make
     from rtfilter.store.users import Users, UsersError
 
     # isort: split
     from sqlalchemy.exc import DBAPIError
 
     folder = arguments.data
-    url = os.environ.get(DATABASE)
+    url, of = os.environ.get(DATABASE), ""
     if not url:
         path = folder / "log.sqlite"
         if arguments.action == "add":
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make(folder)
         elif not path.exists():
             raise CommandError(f"{folder} has no users yet: first add one, see rtfilter users --help")
-        url = f"sqlite:///{path}"
+        url, of = f"sqlite:///{path}", f" {path}"
     else:
         try:
             url = postgresql(url)
@@ -107,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     except UsersError as error:
         raise CommandError(str(error)) from None
     except DBAPIError as error:
-        raise CommandError(f"the database: {error.orig}") from None
+        raise CommandError(f"the database{of}: {error.orig}") from None
     finally:
         database.dispose()
     return 0

@@ -40,6 +40,24 @@ class RefusedError(ClientError):
         return self.kind in ("busy", "limit")
 
 
+class UnwritableError(ClientError):
+    """JSON cannot say what was to be sent; nothing was.
+
+    Parameters
+    ----------
+    message : str
+    row : int, optional
+        Which of several events it is, from 0; the message has it.
+    """
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message, row)
+        self.row = row
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.row is None else f"event {self.row}: {self.args[0]}"
+
+
 class UnreachableError(ClientError, ConnectionError):
     """The server does not answer, or did not come back in time."""
 

@@ -6,12 +6,13 @@ sent without waiting for the answer to the one before, because the server answer
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
 from typing import Any, Final
 
 import msgspec
 
-from rtfilter.client.errors import ClientError, ProtocolError
+from rtfilter.client.errors import ClientError, ProtocolError, UnwritableError
 from rtfilter.client.messages import Ack, Connected, Error, Message
 from rtfilter.session import TABLE, Directive, State
 from rtfilter.text import shown
@@ -22,16 +23,32 @@ def encoded(value: object) -> msgspec.Raw:
 
     Raises
     ------
-    ClientError
-        JSON cannot say it.
+    UnwritableError
+        JSON cannot say it; of several events it tells which.
     """
     try:
         text = msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ClientError(f"this cannot be written as JSON: {error}") from None
+        raise UnwritableError(f"this cannot be written as JSON: {error}", _row(value, _written)) from None
     if b"null" in text and not _finite(value):  # it would be written as null
-        raise ClientError("JSON has no NaN and no infinity; leave out what is not known")
+        where = _row(value, _finite)
+        raise UnwritableError("JSON has no NaN and no infinity; leave out what is not known", where)
     return msgspec.Raw(text)
+
+
+def _row(value: object, fits: Callable[[object], bool]) -> int | None:
+    """The first of several values that does not fit; None for a single one."""
+    if not isinstance(value, list | tuple):
+        return None
+    return next((row for row, one in enumerate(value) if not fits(one)), None)
+
+
+def _written(value: object) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def _finite(value: object) -> bool:

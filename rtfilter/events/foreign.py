@@ -13,6 +13,7 @@ import numpy as np
 
 from rtfilter.dtypes import AnyArray, BoolArray
 from rtfilter.errors import EventError, PredicateError
+from rtfilter.extras import install
 
 PLAIN = "iufbmM"
 """Kinds of NumPy's dtypes whose values need not be read one by one."""
@@ -88,7 +89,7 @@ def streamed(given: Any, refusal: type[EventError | PredicateError]) -> Any:
     try:
         import pyarrow as pa
     except ImportError:
-        raise refusal(f"reading a {kind} needs pyarrow; pip install 'rtree-filter[arrow]'") from None
+        raise refusal(f"reading a {kind} needs pyarrow: {install('arrow')}") from None
     try:
         table = pa.table(given)
     except pa.ArrowInvalid:

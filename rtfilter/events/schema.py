@@ -8,7 +8,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rtfilter.dtypes import FloatArray
 from rtfilter.errors import PredicateError
@@ -33,6 +33,9 @@ KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, 
 _KIND_OF = {python_type: kind for kind, python_type in KINDS.items()}
 _READ_AS: dict[type, type] = {int: float, float: float, str: str, bool: bool, datetime: Timestamp}
 
+Type = type | str
+"""A type of Python, or a key of `KINDS`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
@@ -40,9 +43,10 @@ class Attribute:
 
     Parameters
     ----------
-    type : type
-        `int`, `float`, `str`, `bool` or `datetime.datetime`. `int` and `float` are both numbers: 1 equals
-        1.0, and an `int` attribute takes 5.5 as the number it is.
+    type : type or str
+        `int`, `float`, `str`, `bool` or `datetime.datetime`, or the name that JSON has for it, a key of
+        `KINDS`. `int` and `float` are both numbers: 1 equals 1.0, and an `int` attribute takes 5.5 as the
+        number it is.
     low, high : int, float or datetime, optional
         Closed ends of the domain; by default all of float64. An event with a value outside is refused
         with an `EventError`. Whatever an event may have is read in the same way, and kept as int, float, or
@@ -61,10 +65,17 @@ class Attribute:
     low: Any = None
     high: Any = None
 
+    if TYPE_CHECKING:
+
+        def __init__(self, type: Type, low: Any = None, high: Any = None) -> None: ...
+
     def __post_init__(self) -> None:
+        if isinstance(self.type, str) and self.type in KINDS:
+            object.__setattr__(self, "type", KINDS[self.type])
         if self.type not in list(_KIND_OF):  # a list, because what is given may have no hash
             known = ", ".join(kind.__name__ for kind in _KIND_OF)
-            raise TypeError(f"an attribute's type must be one of {known}; got {self.type!r}")
+            names = ", ".join(KINDS)
+            raise TypeError(f"an attribute's type is one of {known}, or a name: {names}; got {self.type!r}")
         if self.low is None and self.high is None:
             return
         if not self.ordinal:
@@ -153,6 +164,20 @@ class Attribute:
         return cls(KINDS[entry["type"]], entry.get("low"), entry.get("high"))
 
 
+def _attribute(name: str, given: Type | Mapping[str, Any] | Attribute) -> Attribute:
+    """Return the attribute that a value of a schema describes."""
+    if isinstance(given, Attribute):
+        return given
+    return _from_json(name, given) if isinstance(given, str | Mapping) else Attribute(given)
+
+
+def _from_json(name: str, entry: object) -> Attribute:
+    try:
+        return Attribute.from_json(entry)
+    except ValueError as error:
+        raise ValueError(f"attribute {name!r}: {error}") from None
+
+
 def _coordinate(end: int | float | datetime) -> float:
     return (end - EPOCH) // MICROSECOND if isinstance(end, datetime) else end
 
@@ -174,8 +199,9 @@ class Schema:
 
     Parameters
     ----------
-    attributes : mapping of str to type or Attribute
-        For example ``{"price": float, "symbol": str, "size": Attribute(int, low=0, high=65535)}``.
+    attributes : mapping of str to type, str, mapping or Attribute
+        For example ``{"price": float, "symbol": str, "size": Attribute(int, low=0, high=65535)}``, or as
+        JSON has it, ``{"price": "float", "symbol": "str", "size": {"type": "int", "low": 0}}``.
         A name with dots, such as ``"url.resource"``, is a value inside a nested object.
 
     Raises
@@ -188,18 +214,20 @@ class Schema:
     Immutable. A schema with k attributes of which s are strings has ``dimensions`` = k + s coordinates.
     """
 
-    def __init__(self, attributes: Mapping[str, type | Attribute]) -> None:
+    def __init__(self, attributes: Mapping[str, Type | Mapping[str, Any] | Attribute]) -> None:
         if not isinstance(attributes, Mapping):
+            array = isinstance(attributes, list | tuple) and any(isinstance(one, dict) for one in attributes)
+            hint = "; Schema.from_json reads an array of objects" if array else ""
             raise TypeError(
                 'a schema is a mapping of names to types, such as {"price": float, "symbol": str}; '
-                f"got {shown(attributes)}"
+                f"got {shown(attributes)}{hint}"
             )
         if not attributes:
             raise ValueError("a schema needs at least one attribute")
         self.attributes: dict[str, Attribute] = {}
         for name, given in attributes.items():
             require_name(name)
-            self.attributes[name] = given if isinstance(given, Attribute) else Attribute(given)
+            self.attributes[name] = _attribute(name, given)
         self.names: tuple[str, ...] = tuple(self.attributes)
         self.offsets: dict[str, int] = {}
         """First coordinate of each attribute."""
@@ -351,15 +379,12 @@ class Schema:
                 f'a schema is a JSON object as Python reads it, such as the dict {{"price": "float"}}; '
                 f"got the {type(data).__name__} {shown(data)}{hint}"
             )
-        attributes: dict[str, type | Attribute] = {}
+        attributes: dict[str, Attribute] = {}
         for name, entry in entries:
             require_name(name)
             if name in attributes:
                 raise ValueError(f"{name!r} occurs twice; keep one")
-            try:
-                attributes[name] = Attribute.from_json(entry)
-            except ValueError as error:
-                raise ValueError(f"attribute {name!r}: {error}") from None
+            attributes[name] = _from_json(name, entry)
         return cls(attributes)
 
     def __eq__(self, other: object) -> bool:

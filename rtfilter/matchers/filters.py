@@ -246,6 +246,15 @@ class Filters:
                 self._unbounded = found if self._rows is None else np.unique(self._rows[found])
         return self._unbounded
 
+    def impossible(self) -> IntArray:
+        """Rows of the subscriptions without a box, which no event satisfies, ascending, int64 (k,).
+
+        None where the boxes are not compiled, as for matchers that work without boxes.
+        """
+        if self._boxes is None or self._rows is None:
+            return _NO_ROWS
+        return np.flatnonzero(np.bincount(self._rows, minlength=len(self)) == 0)
+
     def predicates(self) -> Sequence[Predicate]:
         """The predicates, n of them.
 

@@ -15,7 +15,7 @@ class Cost(NamedTuple):
     """What a subscription to a predicate costs."""
 
     boxes: int
-    """Boxes in the index; 0 for a predicate that no event satisfies."""
+    """Boxes in the index; 0 for a predicate that no event satisfies, such as ``price < 3 AND price > 5``."""
     checked: bool
     """Whether some hits of the index are only candidates, which an exact check decides."""
     unbounded: bool

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import sqlite3
 import ssl
 import sys
 import threading
@@ -48,7 +49,7 @@ from rtfilter.service.settings import LOG, Settings
 from rtfilter.service.webhooks import Sender, Webhooks
 from rtfilter.service.webhooks.signing import ServerKey
 from rtfilter.store.database import Hold, engine, hold
-from rtfilter.store.folder import InUseError, locked
+from rtfilter.store.folder import InUseError, locked, make
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.migrations import VersionError
 from rtfilter.store.users import Users
@@ -74,7 +75,7 @@ class DataError(ValueError):
 def _folder(path: Path) -> Iterator[None]:
     """Have the folder, and keep other servers out. After an error, one that is new and empty is removed."""
     new = [one for one in (path, *path.parents) if not one.exists()]
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make(path)
     try:
         lock = locked(path)
     except InUseError:
@@ -237,7 +238,17 @@ async def _running(
     except VersionError as error:
         raise DataError(str(error)) from None
     except SQLAlchemyError as error:
-        raise DataError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
+        raise _unusable(settings, error) from error
+
+
+def _unusable(settings: Settings, error: SQLAlchemyError) -> DataError:
+    """Name the file of a database that cannot be used; the address of another one may have a password."""
+    reason = getattr(error, "orig", None) or error
+    if settings.database is not None:
+        return DataError(f"the database cannot be used: {reason}")
+    damaged = type(reason) is sqlite3.DatabaseError  # others derive from it
+    remedy = "; it is damaged: rtfilter restore makes a new folder from a backup" if damaged else ""
+    return DataError(f"the database {settings.file} cannot be used: {reason}{remedy}")
 
 
 def _alone(log: Log, holding: Hold) -> bool:
@@ -427,7 +438,7 @@ def _greet(opened: Opened) -> None:
     if opened.tcp_port is not None:
         lines.append(f"sessions over TCP at {host}:{opened.tcp_port}")
     if not opened.pipeline.filters(Identity("", ALL)):
-        lines.append("there is no filter yet: give --schema FILE, or PUT /filters/NAME")
+        lines.append("there is no filter yet: give --schema, or PUT /filters/NAME")
     if opened.pipeline.users.open:
         lines.append(
             "there are no users: everyone is who they say they are, and admin may do all; to change that:"

@@ -23,11 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from rtfilter import __version__
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import RTFilterError, SnapshotError
 from rtfilter.snapshots import manifest as manifests
 from rtfilter.snapshots.lock import FOLDERS, locked
-from rtfilter.snapshots.manifest import MANIFEST, VERSION, checksum
+from rtfilter.snapshots.manifest import MANIFEST, SAVED_BY, VERSION, checksum
 
 OURS = re.compile(r"[a-z_]+\.[0-9a-f]{12}\.bin|manifest\.json\.[0-9a-f]{12}")
 """Names of files that belong to a snapshot, besides its manifest."""
@@ -74,7 +75,8 @@ def write(
         stamp = uuid.uuid4().hex[:12]
         try:
             entries = {name: _write_array(root, name, stamp, array) for name, array in arrays.items()}
-            manifest = {"format": kind, "version": VERSION, "meta": dict(meta), "arrays": entries}
+            manifest = {"format": kind, "version": VERSION, SAVED_BY: __version__}
+            manifest |= {"meta": dict(meta), "arrays": entries}
             draft = root / f"{MANIFEST}.{stamp}"
             with open(draft, "w", encoding="utf-8") as text:
                 json.dump({**manifest, "crc32": checksum(manifest)}, text, indent=1)

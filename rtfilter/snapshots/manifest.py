@@ -12,13 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from rtfilter import __version__
 from rtfilter.errors import SnapshotError
 
 VERSION = 2
 MANIFEST = "manifest.json"
+SAVED_BY = "saved_by"
+"""Key of the version of rtree-filter that wrote a snapshot; without it where that was 0.2.0 or earlier."""
 
 _NAME = re.compile(r"[a-z_]+")
 _FILE = re.compile(r"[a-z_]+\.[0-9a-f]{12}\.bin")  # a path could lead anywhere
+_RELEASE = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,40}")
 _DTYPE = re.compile(r"[<>|][biufMmV][0-9]+(\[[a-z0-9]+\])?")
 
 
@@ -34,7 +38,13 @@ def read(root: Path) -> dict[str, Any]:
     """
     try:
         content = (root / MANIFEST).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    except NotADirectoryError:
+        raise SnapshotError(f"{root} is no snapshot, which is a folder: it is a file, or in one") from None
+    except FileNotFoundError:
+        if not root.exists():
+            raise SnapshotError(
+                f"there is nothing at {root}; a snapshot is the folder that was saved"
+            ) from None
         raise SnapshotError(f"{root} is no snapshot: it has no {MANIFEST}") from None
     except IsADirectoryError:
         raise SnapshotError(f"{root} is no snapshot: {MANIFEST} is a folder, not a file") from None
@@ -52,7 +62,7 @@ def parse(content: bytes, root: Path | str) -> dict[str, Any]:
         if version != VERSION and isinstance(version, int):
             raise SnapshotError(
                 f"{root} has format version {version}, this rtfilter reads version {VERSION}; "
-                "save it again with this version"
+                + _remedy(version, manifest.get(SAVED_BY))
             )
         if written != checksum(manifest):
             raise SnapshotError(f"{root}/{MANIFEST} is altered: its checksum does not fit; save it again")
@@ -64,6 +74,15 @@ def parse(content: bytes, root: Path | str) -> dict[str, Any]:
     except (ValueError, TypeError, OverflowError) as error:
         raise SnapshotError(f"{root}/{MANIFEST} is truncated or altered: {error}; save it again") from None
     return manifest
+
+
+def _remedy(version: int, saved_by: object) -> str:
+    """Say what to do about a snapshot of another format version."""
+    if version < VERSION:
+        return f"make it anew with rtree-filter {__version__}"
+    if isinstance(saved_by, str) and _RELEASE.fullmatch(saved_by):
+        return f"upgrade rtree-filter to {saved_by} or newer, as the snapshot was saved by {saved_by}"
+    return f"upgrade rtree-filter, as the snapshot was saved by a version after {__version__}"
 
 
 def checksum(manifest: Mapping[str, Any]) -> int:

@@ -6,7 +6,7 @@
 
 from importlib.util import find_spec
 
-from rtfilter.extras import needed
+from rtfilter.extras import install, needed
 
 if find_spec("fcntl") is None:
     raise ImportError(
@@ -21,9 +21,7 @@ with needed("spark", "rtfilter.spark"):
             raise ModuleNotFoundError(name=_package)
 
 if tuple(map(int, _version.split(".")[:2])) < (4, 1):
-    raise ImportError(
-        f"rtfilter.spark needs PySpark 4.1 or newer, not {_version}: pip install 'rtree-filter[spark]'"
-    )
+    raise ImportError(f"rtfilter.spark needs PySpark 4.1 or newer, not {_version}: {install('spark')}")
 
 from rtfilter.spark.frames import match_frame
 from rtfilter.spark.shards import ShardedIndex, build_sharded

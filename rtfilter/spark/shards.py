@@ -40,6 +40,7 @@ from rtfilter.spark.subscribing import (
     written,
 )
 from rtfilter.subscriptions.ids import as_ids
+from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,6 +108,11 @@ class ShardedIndex:
     def __len__(self) -> int:
         """Number of subscriptions."""
         return sum(shard.subscriptions for shard in self.shards)
+
+    def __repr__(self) -> str:
+        """One line: its parts would fill pages."""
+        counts = f"{numbered(len(self), 'subscription')} in {numbered(len(self.shards), 'shard')}"
+        return f"ShardedIndex({self.place!r}, version {self.version}, {counts})"
 
     def route(self) -> Route:
         """Return the route of events to its shards."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
@@ -12,9 +12,13 @@ from rtfilter.matchers.port import Takes, refuse_untaken
 from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.many import Refused, compile_many
+from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, kept
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
+from rtfilter.text import cut, numbered
+
+_FALSE: Final = kept(Predicate(()), True)
 
 
 class Draft(NamedTuple):
@@ -25,6 +29,28 @@ class Draft(NamedTuple):
     """To keep beside the matcher; None where its boxes tell all."""
     labels: Beside = NO_LABELS
     """Deadlines and metadata."""
+
+
+def tell_impossible(draft: Draft) -> bool:
+    """Warn in the log if some of the subscriptions can match no event; whether it did.
+
+    ``FALSE`` is meant so. For matchers without boxes it is not known.
+    """
+    texts = draft.predicates
+    rows = [row for row in draft.filters.impossible().tolist() if texts is None or texts[row] != _FALSE]
+    if not rows:
+        return False
+    import logging  # takes longer than to make a filter
+
+    logging.getLogger("rtfilter").warning(
+        "%s of %s can match no event, as no value fits all of its conditions: %s%s; Predicate.cost tells, "
+        "and the log does not tell of later ones in this filter",
+        f"{len(rows):,}",
+        numbered(len(draft.filters), "subscription"),
+        "" if len(draft.filters) == 1 else f"row {rows[0]}, ",
+        cut(str(draft.filters.predicates()[rows[0]])),
+    )
+    return True
 
 
 def of_sources(

@@ -6,7 +6,7 @@ Others are ignored. `rtfilter.events.foreign` reads events and bounds from the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rtfilter.errors import PredicateError
@@ -17,6 +17,8 @@ from rtfilter.text import listed, shown
 FETCHED: Final = 10_000
 """Rows that are asked of a cursor at once."""
 COLUMNS: Final = ("rule", "id", "ttl", "expires", "metadata")
+_TEXTS: Final = ("where", "rule", "pattern")
+"""Names of a column of predicates, as files have them."""
 _MAY_HAVE: Final = ", and may have 'id', 'ttl' or 'expires', and 'metadata'"
 
 
@@ -46,7 +48,8 @@ def read_rules(given: object) -> Rules | None:
         return None
     if "rule" not in columns:
         names = listed([str(name) for name in columns])
-        raise PredicateError(f"a table of rules needs a column 'rule'{_MAY_HAVE}; it has {names}")
+        rename = "; rename 'where' to 'rule'" if "where" in columns else ""
+        raise PredicateError(f"a table of rules needs a column 'rule'{_MAY_HAVE}; it has {names}{rename}")
     if "ttl" in columns and "expires" in columns:
         raise PredicateError("a table of rules has a column 'ttl' or a column 'expires'; keep one")
     ids, ttl, expires, metadata = (columns.get(name) for name in COLUMNS[1:])
@@ -62,9 +65,9 @@ def _columns(given: Any) -> dict[str, list[Any]] | None:
     kinds = families(given)
     if ("pandas", "DataFrame") in kinds:
         _refuse_same(list(given.columns))
-        return {name: _without_missing(given[name]) for name in COLUMNS if name in given.columns} or {
-            str(name): [] for name in given.columns
-        }
+        if "rule" not in given.columns:
+            return {str(name): [] for name in given.columns}
+        return {name: _without_missing(given[name]) for name in COLUMNS if name in given.columns}
     if ("pyarrow", "RecordBatchReader") in kinds:
         given = given.read_all()
     elif not {("pyarrow", "Table"), ("pyarrow", "RecordBatch")} & kinds:
@@ -91,7 +94,9 @@ def _of_cursor(cursor: Any) -> dict[str, list[Any]]:
     lower = [name.lower() for name in names]  # some databases tell names in capitals
     _refuse_same(lower)
     places = {name: lower.index(name) for name in COLUMNS if name in lower}
-    columns: dict[str, list[Any]] = {name: [] for name in places} or {name: [] for name in names}
+    if "rule" not in places:
+        return {name: [] for name in names}
+    columns: dict[str, list[Any]] = {name: [] for name in places}
     while rows := cursor.fetchmany(FETCHED):
         by_name = isinstance(rows[0], Mapping)
         for name, at in places.items():
@@ -103,6 +108,64 @@ def _refuse_same(names: list[Any]) -> None:
     for name in COLUMNS:
         if names.count(name) > 1:
             raise PredicateError(f"a table of rules has two columns {name!r}; rename one, or leave it out")
+
+
+def no_list(given: object) -> TypeError:
+    """Return the error about what is neither a list of predicates nor a table, with a hint that fits."""
+    if isinstance(given, Mapping):
+        text = _text_of(given)
+        if text is None:
+            return TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
+        ids = ', ids=columns["id"]' if "id" in given else ""
+        return TypeError(
+            f"subscribe_many takes a list of predicates or a table, not a dict of columns "
+            f'({_listed(given)}); pass subscribe_many(columns["{text}"]{ids})'
+        )
+    if isinstance(getattr(given, "fieldnames", None), Sequence):  # csv.DictReader
+        names = dict.fromkeys(given.fieldnames)  # type: ignore[attr-defined]
+        return TypeError(
+            "subscribe_many takes a list of predicates, a table or a cursor, not the rows "
+            f"({_listed(names)}) of {shown(given)}; {_comprehension(names, 'list(...)')}"
+        )
+    return TypeError(
+        f"subscribe_many takes a list of predicates, a table or a cursor, not {shown(given)}; "
+        "list(...) makes a list of what gives one predicate after the other"
+    )
+
+
+def refuse_rows(given: object, attributes: Container[str]) -> None:
+    """Raise `TypeError` for rows of a table as dicts, which could be read as event patterns.
+
+    A pattern has lists and mappings as values. A row has a condition, an id or an expiry under one of their
+    names, which no attribute of the schema has.
+    """
+    first = given[0] if isinstance(given, list | tuple) and given else None
+    if not isinstance(first, Mapping):
+        return
+    named = [name for name in (*_TEXTS, *COLUMNS) if name in first and name not in attributes]
+    if all(isinstance(first[name], list | tuple | Mapping) for name in named):
+        return
+    raise TypeError(
+        f"subscribe_many takes a list of predicates, and this is a list of rows with the columns "
+        f"{_listed(first)}; {_comprehension(first, 'rows')}"
+    )
+
+
+def _comprehension(columns: Mapping[str, Any], rows: str) -> str:
+    text = _text_of(columns)
+    column = "..." if text is None else f'"{text}"'
+    ids = ', ids=[row["id"] for row in rows]' if "id" in columns else ""
+    made = "with rows = list(...), " if rows != "rows" else ""
+    return f"{made}pass subscribe_many([row[{column}] for row in rows]{ids})"
+
+
+def _text_of(columns: Mapping[str, Any]) -> str | None:
+    """The name of the column of predicates."""
+    return next((name for name in _TEXTS if name in columns), None)
+
+
+def _listed(columns: Mapping[str, Any]) -> str:
+    return listed([str(name) for name in columns])
 
 
 def cell(value: object) -> object:

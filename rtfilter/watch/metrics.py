@@ -360,8 +360,18 @@ def _join(metrics: Metrics) -> None:
 def serve(registry: CollectorRegistry, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
     """Expose a registry at http://address:port/metrics from a thread. Returns a function that stops it.
 
-    Raises `OSError` with the port's number when the port cannot be opened.
+    Raises
+    ------
+    OSError
+        The port cannot be opened; names it.
+    TypeError
+        No registry, as of a filter without metrics.
     """
+    if not hasattr(registry, "collect") or isinstance(registry, Metrics):
+        raise TypeError(
+            "serve takes the registry of metrics, such as filter.metrics.registry of an EventFilter(schema, "
+            f"metrics=True), whose metrics are None without metrics=True; got {registry!r:.60}"
+        )
     try:
         server, thread = start_http_server(port, address, registry=registry)
     except (OSError, OverflowError) as error:

@@ -21,6 +21,7 @@ import forks
 from rtfilter import EventFilter, Schema
 from rtfilter.cli import main, pairs, spark_match
 from rtfilter.cli.schemas import read_schema
+from rtfilter.extras import install
 from rtfilter.filter import KIND
 from rtfilter.predicates.parse import parse
 from rtfilter.snapshots import arrays as snapshot
@@ -116,6 +117,16 @@ def fails(capsys, *arguments, code=2):
 # -- match: forms of events --------------------------------------------------------------------------
 
 
+def test_a_schema_is_a_file_or_json(files, capsys):
+    text = Path("schema.json").read_text()
+    for given in ("schema.json", text):
+        assert run_match(capsys, "subs.jsonl", "events.jsonl", "--schema", given) == expected(files)
+        assert main(["index", "build", "subs.jsonl", "--schema", given, "--out", "made"]) == 0
+    assert fails(capsys, "match", "subs.jsonl", "events.jsonl", "--schema", '{"a": "flot"}').startswith(
+        "--schema: attribute 'a': the type 'flot' is unknown"
+    )
+
+
 @pytest.mark.parametrize("batch", ["1", "10", "1000"])
 def test_match_equals_naive_evaluation(files, capsys, batch):
     found = run_match(capsys, "subs.jsonl", "events.jsonl", "--schema", "schema.json", "--batch", batch)
@@ -160,12 +171,23 @@ def test_blank_lines_are_no_events_but_count_as_lines(files, capsys):
     assert {row for row, _ in run_match(capsys, "subs.jsonl", "gaps.jsonl", "--schema", "schema.json")} == {0}
 
 
-def test_csv_cells_that_are_no_value_of_the_attribute_match_nothing(capsys):
-    Path("schema.json").write_text('{"price": "float", "live": "bool", "count": "int"}')
-    Path("events.csv").write_text("price,live,count\n1_0,1,x\n7,maybe,1_0\n,,\n")
-    write_lines("subs.jsonl", ["price > 0", "live = TRUE", "count > 0", "price IS NOT NULL"])
-    found = run_match(capsys, "subs.jsonl", "events.csv", "--schema", "schema.json")
-    assert found == [(0, 1), (0, 3), (1, 0), (1, 3)]
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        ("1_0,1,2,", "'price': '1_0' is not a number"),
+        ("7,maybe,2,", "'live': 'maybe' is not a boolean"),
+        ("7,1,x,", "'count': 'x' is not a number"),
+        ("7,1,2,noon", "'at': 'noon' is not a timestamp"),
+    ],
+)
+def test_csv_cells_that_are_no_value_of_the_attribute_are_named(capsys, cells, told):
+    Path("schema.json").write_text('{"price": "float", "live": "bool", "count": "int", "at": "timestamp"}')
+    write_lines("subs.jsonl", ["live = TRUE", "count > 0"])
+    given = ["match", "subs.jsonl", "events.csv", "--schema", "schema.json"]
+    Path("events.csv").write_text("price,live,count,at\n,1,,\n,,2.5,2024-05-31\n")
+    assert run_match(capsys, *given[1:]) == [(0, 0), (1, 1)]
+    Path("events.csv").write_text(f"price,live,count,at\n,1,,\n{cells}\n")
+    assert fails_after_output(capsys, *given).startswith(f"events.csv:3: column {told}; leave the cell empty")
 
 
 @pytest.mark.parametrize("kind", ["int", "float"])
@@ -470,6 +492,29 @@ def test_bad_schemas(files, capsys, text, message):
 # -- failures of files -------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_the_header_tells_what_separates_cells(capsys, delimiter):
+    table = [["id", "where"], ["4", "price > 1 AND symbol IN ('a', 'b')"]]
+    Path("s.csv").write_text("".join(delimiter.join(row) + "\n" for row in table))
+    Path("e.csv").write_text(
+        "".join(delimiter.join(row) + "\n" for row in [["symbol", "price"], ["b", "2.5"]])
+    )
+    assert run_match(capsys, "s.csv", "e.csv") == [(0, 4)]
+    Path("s.csv").write_text("\nwhere\nprice > 1;\n")
+    assert fails(capsys, "match", "s.csv", "e.csv").startswith("s.csv:3: ")
+
+
+def test_a_word_in_a_column_of_numbers_is_told(capsys):
+    Path("e.csv").write_text("code,name,price\n" + "5,a,1.5\n" * 30 + "05,b,n/a\n" + "5,c,2\n")
+    write_lines("s.jsonl", ["name = 'a'"])
+    assert main(["match", "s.jsonl", "e.csv"]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "makes text" in line]
+    assert told == [
+        "rtfilter: e.csv:32: column 'price': 'n/a' makes text of a column in which 31 of 32 cells are "
+        "numbers; empty this cell, or give --schema"
+    ]
+
+
 @pytest.mark.parametrize("missing", ["subs.jsonl", "events.jsonl", "schema.json"])
 def test_missing_files(files, capsys, missing):
     os.remove(missing)
@@ -498,7 +543,10 @@ def test_missing_files(files, capsys, missing):
         ("e.csv", b"price,price\n1,2\n", "e.csv:1: two columns are called 'price'"),
         ("e.csv", b"symbol\na\n\xff\n", "e.csv:3: not UTF-8 text"),
         ("e.csv", b"", "e.csv: empty; the first line must name the columns"),
-        ("e.csv", b"symbol;price\na;1\n", "e.csv: none of its columns (symbol;price) is an attribute"),
+        ("e.csv", b"symbol|price\na|1\n", "e.csv: none of its columns (symbol|price) is an attribute"),
+        ("e.csv", b"symbol;price\na;1\nb;1,5\n", "e.csv:3: column 'price': '1,5' is not a number; leave"),
+        ("e.csv", b"symbol,price\n,1\nb,n/a\n", "e.csv:3: column 'price': 'n/a' is not a number; leave"),
+        ("e.csv", b"x.live\ntrue\nmaybe\n", "e.csv:3: column 'x.live': 'maybe' is not a boolean"),
         ("e.jsonl.gz", gzip.compress(b'{"price": 1}\n' * 99, mtime=0)[:-20], "e.jsonl.gz:2: the compressed"),
         ("e.jsonl.gz", b'{"price": 1}\n', "e.jsonl.gz:1: the compressed file is damaged"),
         ("e.parquet", b"nonsense", "e.parquet: not a readable Parquet file"),
@@ -680,7 +728,7 @@ def test_bad_parquet_subscriptions_name_the_row(files, capsys):
 def test_parquet_without_pyarrow(files, capsys, monkeypatch):
     Path("e.parquet").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    message = "Parquet needs pyarrow: pip install 'rtree-filter[arrow]'\n"
+    message = f"Parquet needs pyarrow: {install('arrow')}\n"
     assert fails(capsys, "match", "subs.jsonl", "e.parquet") == f"e.parquet: {message}"
     assert (
         fails(capsys, "match", "subs.jsonl", "events.jsonl", "--out", "o.parquet") == f"o.parquet: {message}"
@@ -834,11 +882,19 @@ def test_explain_events_and_bounds_of_parquet(files, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["match"], ["match", "a", "b", "--batch", "0"], ["match", "a", "b", "--bat", "1"], ["fly"]],
+    [[], ["match"], ["match", "a", "b", "--bat", "1"], ["fly"]],
 )
 def test_wrong_usage(capsys, arguments):
     assert main(arguments) == 2
     assert "usage: rtfilter" in capsys.readouterr().err
+
+
+def test_a_wrong_value_is_told_without_the_usage(capsys):
+    assert main(["serve", "--data", "d", "--port", "99999"]) == 2
+    assert capsys.readouterr().err == (
+        "rtfilter serve: error: argument --port: '99999' is no port, 0 to 65535; choose another port; "
+        "see rtfilter serve --help\n"
+    )
 
 
 @pytest.mark.parametrize(

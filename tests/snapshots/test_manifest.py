@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 
-from rtfilter import EventFilter, Schema, SnapshotError
+from rtfilter import EventFilter, Schema, SnapshotError, __version__
 from rtfilter.index.tree import RStarTree
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.snapshots import manifest as manifests
@@ -90,6 +90,31 @@ def test_a_folder_in_the_place_of_the_manifest_or_of_an_array(saved):
 def test_a_newer_version_is_told_before_its_checksum(saved):
     rewrite(saved, lambda content: content.update(version=3, arrays=5))
     assert "format version 3, this rtfilter reads version 2" in refused(saved)
+
+
+def test_a_newer_version_asks_for_an_upgrade_and_an_older_one_for_a_new_snapshot(saved):
+    assert json.loads((saved / manifests.MANIFEST).read_text())["saved_by"] == __version__
+    newer = [
+        lambda content: content.update(version=3, saved_by="9.1.0"),
+        lambda content: content.update(version=3, saved_by="9\n" * 100),
+        lambda content: content.update(version=1),
+    ]
+    upgrade, unknown, older = refused_after(saved, newer)
+    assert upgrade.endswith("; upgrade rtree-filter to 9.1.0 or newer, as the snapshot was saved by 9.1.0")
+    assert unknown.endswith(
+        f"; upgrade rtree-filter, as the snapshot was saved by a version after {__version__}"
+    )
+    assert older.endswith(f"; make it anew with rtree-filter {__version__}")
+
+
+def test_a_path_without_a_snapshot_says_what_is_there(tmp_path):
+    assert refused(tmp_path / "nope.index").startswith(f"there is nothing at {tmp_path / 'nope.index'};")
+    (tmp_path / "notes.txt").write_text("mine")
+    assert refused(tmp_path / "notes.txt").endswith(
+        "is no snapshot, which is a folder: it is a file, or in one"
+    )
+    (tmp_path / "folder").mkdir()
+    assert refused(tmp_path / "folder").endswith("is no snapshot: it has no manifest.json")
 
 
 def first(content):

@@ -105,7 +105,7 @@ def test_another_version_or_kind_says_so(saved):
 
 
 def test_what_is_no_snapshot_is_neither_read_nor_overwritten(tmp_path):
-    with pytest.raises(SnapshotError, match="is no snapshot"):
+    with pytest.raises(SnapshotError, match="there is nothing at"):
         RStarTree.load(tmp_path / "nothing")
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(SnapshotError, match="choose another path"):

@@ -84,6 +84,12 @@ def built(spark, tmp_path_factory):
     return filter, build_sharded(frame, path, SCHEMA, shards=5, capacity=(8, 16)), path
 
 
+def test_an_index_is_shown_in_one_line():
+    parts = [shards.Shard(f"{row:032x}", 1000, b"x" * 3000) for row in range(3)]
+    index = ShardedIndex("/data/rules", 2, SCHEMA, (64, 512), 1000, Cuts([]), parts, parts[0])
+    assert repr(index) == "ShardedIndex('/data/rules', version 2, 3,000 subscriptions in 3 shards)"
+
+
 @pytest.mark.parametrize(
     "options",
     long_but([{}, {"partitions": 1}, {"partitions": 7}, {"balance": False}], [{}]),

@@ -1,6 +1,9 @@
 """Loads that take what can be used, and tell of the rest; from lists, tables and cursors."""
 
+import csv
+import io
 import logging
+import re
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -14,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import cases
-from rtfilter import EventFilter, PredicateError, Schema
+from rtfilter import EventFilter, Predicate, PredicateError, Schema
 
 SCHEMA = Schema({"price": float, "symbol": str})
 
@@ -225,7 +228,8 @@ def test_patterns_may_be_in_a_column_of_json(rules):
 @cases(
     ("table", "says"),
     [
-        (pd.DataFrame({"where": ["price > 1"]}), "needs a column 'rule'.*; it has where"),
+        (pd.DataFrame({"id": [1], "where": [""]}), "it has id, where; rename 'where' to 'rule'"),
+        (sqlite3.connect(":memory:").execute("SELECT 1 id, '' name"), "it has id, name$"),
         (pa.table({"rule": ["TRUE"], "ttl": [1], "expires": [1]}), "keep one"),
         (sqlite3.connect(":memory:").cursor(), "execute a SELECT"),
         (sqlite3.connect(":memory:").execute("SELECT 'TRUE' rule, 1 id, 2 ID"), "two columns 'id'"),
@@ -265,6 +269,69 @@ def test_metadata_of_tables_that_are_no_json_say_so(metadata, rules):
     assert rules.subscribe_many(table, on_error=bad.append).tolist() == [0]
     assert [one.row for one in bad] == [0]
     assert bad[0].reason.startswith("metadata ")
+
+
+NEVER = "price BETWEEN 5 AND 3"
+
+
+@pytest.mark.parametrize(
+    ("add", "said"),
+    [
+        (lambda rules: rules.subscribe(NEVER), "1 of 1 subscription can match no event.*: price >= 5 AND"),
+        (
+            lambda rules: rules.subscribe_many(["price > 1", "FALSE", NEVER, {"symbol": ["a"]}, NEVER]),
+            "2 of 5 subscriptions can match no event.*: row 2, price >= 5 AND price <= 3; Predicate",
+        ),
+        (lambda rules: rules.subscribe_many([NEVER, "price >"], on_error="skip"), "1 of 1 subscription can"),
+        (
+            lambda rules: rules.update(rules.subscribe("TRUE"), NEVER),
+            "1 of 1 subscription can match no event",
+        ),
+        (
+            lambda rules: rules.subscribe("symbol = 'a' AND symbol = 'b' OR price < 1 AND price > 2"),
+            "no event",
+        ),
+    ],
+)
+def test_what_can_match_no_event_is_warned_of_once(rules, caplog, add, said):
+    with caplog.at_level(logging.WARNING, "rtfilter"):
+        rules.subscribe("FALSE")  # is meant so
+        assert caplog.messages == []
+        add(rules)
+        rules.subscribe(NEVER)
+    (told,) = [text for text in caplog.messages if "no event" in text]
+    assert re.match(said, told) or said in told
+    assert Predicate.parse(NEVER, SCHEMA).cost.boxes == 0
+
+
+RECORDS = [{"id": "a", "where": "price > 1"}, {"id": "b", "where": "price > 2"}]
+
+
+@cases(
+    ("given", "says"),
+    [
+        (RECORDS, r'the columns id, where; .*\[row\["where"\] for row in rows\], ids=\[row\["id"\]'),
+        ([{"rule": "TRUE"}], r'\(\[row\["rule"\] for row in rows\]\)'),
+        ([{"id": 8, "pattern": {"symbol": ["A"]}}], r'\[row\["pattern"\] for row in rows\], ids='),
+        ([{"id": 8, "condition": "TRUE"}], r"\[row\[\.\.\.\] for row in rows\], ids="),
+        (csv.DictReader(io.StringIO("id,where\na,TRUE\n")), r'rows = list\(\.\.\.\), pass .*"where"'),
+        ({"id": ["a"], "where": ["TRUE"]}, r'a dict of columns .*\["where"\], ids=columns\["id"\]'),
+        ({"price": [5]}, "use subscribe for a single one"),
+        ((text for text in ["TRUE"]), r"not <generator .*list\(\.\.\.\) makes a list"),
+    ],
+)
+@cases("on_error", ["raise", "skip"])
+def test_rows_and_columns_are_told_how_to_be_passed(given, says, on_error, rules):
+    with pytest.raises(TypeError, match=says):
+        rules.subscribe_many(given, on_error=on_error)
+    assert len(rules) == 0
+
+
+def test_patterns_of_attributes_that_are_called_like_columns_are_patterns():
+    rules = EventFilter(Schema({"id": int, "where": str}))
+    assert len(rules.subscribe_many([{"id": [5], "where": ["Paris"]}, {"where": ["Rome"]}])) == 2
+    with pytest.raises(PredicateError, match="expected a list of alternatives; got 5"):
+        rules.subscribe_many([{"id": 5}])
 
 
 @cases("given", [iter(["price > 1"]), sqlite3.connect(":memory:"), 5, None])

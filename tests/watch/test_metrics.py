@@ -14,7 +14,7 @@ import rtfilter
 from rtfilter import EventError, EventFilter, PredicateError, Schema
 from rtfilter.adaptive import FixedPlan, LevelController
 from rtfilter.index.kernels import counts
-from rtfilter.watch.metrics import FOLD_AT, Metrics
+from rtfilter.watch.metrics import FOLD_AT, Metrics, serve
 
 
 def make(**options):
@@ -169,6 +169,12 @@ def test_filters_do_not_share_registries_and_refuse_to():
     assert value(other, "rtfilter_events_total") == 0
     with pytest.raises(ValueError, match="one Metrics"):
         EventFilter(Schema({"a": float}), metrics=one.metrics)
+
+
+@pytest.mark.parametrize("given", [None, Metrics()])
+def test_only_a_registry_is_served(given):
+    with pytest.raises(TypeError, match=r"such as filter\.metrics\.registry .*None without metrics=True"):
+        serve(given, 0)
 
 
 def test_own_registry_and_no_metrics():

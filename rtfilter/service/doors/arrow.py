@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from rtfilter.errors import EventError
+from rtfilter.extras import install
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.errors import TooLargeError
 
@@ -31,7 +32,7 @@ def table(body: bytes, most: int) -> Any:
     try:
         import pyarrow as pa
     except ModuleNotFoundError:
-        raise MediaTypeError("this server does not read Arrow: pip install 'rtree-filter[arrow]'") from None
+        raise MediaTypeError(f"this server does not read Arrow: {install('arrow')}") from None
     found: list[Any] = []
     count = 0
     try:

@@ -152,7 +152,7 @@ function show(status) {
   put("queue-all", `${bytes(status.waiting_bytes)} to write`);
   value("held", [whole.format(status.subscriptions), ""]);
   put("held-all", `${whole.format(status.waiting_deliveries)} in backlogs`);
-  charts(status.uptime);
+  charts(status.uptime, all.events);
   showFilters(filters, passed);
   showStages(before === status ? [] : before.stages, status.stages);
   showSlowest(status.slowest);
@@ -213,12 +213,16 @@ function quantile(found, share) {
 
 // -- charts ------------------------------------------------------------------------------------------------
 
-function charts(now) {
+function charts(now, events) {
   const times = points.flatMap((one) => [one.mean, one.p99]).filter((one) => one !== null);
   draw(at("response-chart"), now, [["two", "p99"], ["one", "mean"]], time, 1e-3);
   draw(at("rate-chart"), now, [["one", "rate"]], few, 10);
   const known = points.filter((one) => one.mean !== null), rates = points.map((one) => one.rate ?? 0);
-  if (!times.length) return;
+  if (!times.length) {
+    const none = events ? `No events in the time shown, ${whole.format(events)} since the server started.` : "No events yet.";
+    for (const id of ["response-text", "rate-text"]) put(id, none);
+    return;
+  }
   const range = (name) => `${time(Math.min(...known.map((one) => one[name])))} to ${time(Math.max(...known.map((one) => one[name])))}`;
   put("response-text", `Mean ${range("mean")}, p99 ${range("p99")}.`);
   put("rate-text", `Up to ${few(Math.max(...rates))} events a second.`);

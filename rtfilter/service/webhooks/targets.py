@@ -14,6 +14,7 @@ MOST: Final = 2000
 """Characters of a URL."""
 THREADS: Final = 16
 """Names that are resolved at once."""
+_REMEDY: Final = "in a network that you trust, start the server with --webhook-private"
 Address = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a name, for a port. Raises `OSError`."""
@@ -57,7 +58,7 @@ def check(url: str, private: bool) -> tuple[str, int]:
     if parts.scheme not in ("https", "http") or not host or port == 0:
         raise TargetError("a webhook is at https://host/path")
     if parts.scheme == "http" and not private:
-        raise TargetError("a webhook needs https: what is sent would be read on the way")
+        raise TargetError(f"a webhook needs https: what is sent would be read on the way; {_REMEDY}")
     if "@" in parts.netloc:
         raise TargetError("leave user and password out of the URL: the signature proves who sends")
     if "#" in url:
@@ -116,5 +117,7 @@ async def addresses(host: str, port: int, resolve: Resolve, private: bool) -> li
     if not found:
         raise TargetError("the name of its host cannot be resolved")
     if not private and not all(public(ip_address(one)) for one in found):
-        raise TargetError("its address is not a public one, and this server sends to public ones only")
+        raise TargetError(
+            f"its address is not a public one, and this server sends to public ones only; {_REMEDY}"
+        )
     return found

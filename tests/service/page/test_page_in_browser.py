@@ -119,6 +119,16 @@ def test_the_numbers_are_those_of_published_events(server, visit):
     assert sum(int(row[1]) for row in cells(page, "estimates")) == 30
 
 
+def test_events_from_before_the_page_was_opened_are_told(server, visit):
+    publish(server, *[{"price": price} for price in range(30)])
+    page = visit(server)
+    expect(page.locator("#rate-all")).to_have_text("30 since start")
+    for chart in ("response", "rate"):
+        expect(page.locator(f"#{chart}-text")).to_have_text(
+            "No events in the time shown, 30 since the server started."
+        )
+
+
 def test_what_happens_now_is_shown_and_drawn(server, visit):
     page = visit(server)
     expect(page.locator("#held")).to_have_text("0")

@@ -143,6 +143,18 @@ def test_a_webhook_may_not_be_there():
     assert asyncio.run(run()) == []
 
 
+@pytest.mark.parametrize("url", ["http://8.8.8.8/", "https://localhost/"])
+def test_what_a_setting_allows_names_it(url):
+    async def resolve(host, port):
+        return ["127.0.0.1"]
+
+    async def run():
+        await targets.addresses(*targets.check(url, private=False), resolve, private=False)
+
+    with pytest.raises(targets.TargetError, match=r"start the server with --webhook-private$"):
+        asyncio.run(run())
+
+
 NOWHERE = [
     "https://127.1/",
     "https://localhost/",
