@@ -6,40 +6,31 @@ sent without waiting for the answer to the one before, because the server answer
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Any, Final
 
 import msgspec
 
 from rtfilter.client.errors import ClientError, ProtocolError
 from rtfilter.client.messages import Ack, Connected, Error, Message
+from rtfilter.client.values import WritingError, encode, plain
 from rtfilter.session import TABLE, Directive, State
 from rtfilter.text import shown
 
 
-def encoded(value: object) -> msgspec.Raw:
-    """Return a value as JSON, for the body of a message.
+def encoded(value: object, name: str = "") -> msgspec.Raw:
+    """Return a value as JSON, for the field `name` of a message.
 
     Raises
     ------
     ClientError
-        JSON cannot say it.
+        JSON cannot say it; tells where in the value that is.
     """
     try:
-        text = msgspec.json.encode(value)
+        return msgspec.Raw(encode(plain(value, name)))
+    except WritingError as error:
+        raise ClientError(str(error)) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ClientError(f"this cannot be written as JSON: {error}") from None
-    if b"null" in text and not _finite(value):  # it would be written as null
-        raise ClientError("JSON has no NaN and no infinity; leave out what is not known")
-    return msgspec.Raw(text)
-
-
-def _finite(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(map(_finite, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_finite, value))
-    return not isinstance(value, float) or isfinite(value)
 
 
 ENDED: Final = ("unauthenticated", "busy")
