@@ -122,7 +122,12 @@ def _most_frequent(kinds: Counter[str]) -> str:
 
 
 def infer_from_cells(header: list[str], rows: Iterable[list[str]], path: str) -> Schema:
-    """Infer a schema from the cells of CSV; empty ones say nothing.
+    """Infer a schema from the cells of CSV; see `kinds_of_cells`."""
+    return _schema(kinds_of_cells(header, rows), path)
+
+
+def kinds_of_cells(header: list[str], rows: Iterable[list[str]]) -> dict[str, str]:
+    """Infer the types of the columns of CSV, by name; an empty cell says nothing.
 
     A column is what all of its cells are: int, float, bool (true and false), timestamp (ISO 8601), or else
     str. Numbers with leading zeros are text.
@@ -132,8 +137,7 @@ def infer_from_cells(header: list[str], rows: Iterable[list[str]], path: str) ->
         for kinds, cell in zip(seen, row, strict=True):
             if cell and "str" not in kinds:
                 kinds.add(_cell_kind(cell))
-    found = {name: _common(kinds) for name, kinds in zip(header, seen, strict=True) if kinds}
-    return _schema(found, path)
+    return {name: _common(kinds) for name, kinds in zip(header, seen, strict=True) if kinds}
 
 
 def _cell_kind(cell: str) -> str:
