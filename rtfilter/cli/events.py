@@ -23,7 +23,7 @@ from rtfilter.cli.schemas import (
     kinds_of_cells,
 )
 from rtfilter.cli.terminal import CommandError, say
-from rtfilter.text import listed
+from rtfilter.text import composed, listed
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
@@ -191,7 +191,7 @@ class _Parquet:
     def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
         names = self._file.schema_arrow.names
         wanted = set(schema.names) | {name.split(".")[0] for name in schema.names}
-        columns = [name for name in names if name in wanted]
+        columns = [name for name in names if composed(name) in wanted]
         if not columns:
             _check_columns(schema, names, self._path)
         return self._of_columns(columns, size)
@@ -233,7 +233,7 @@ def _check_columns(schema: Schema, header: list[str], path: str) -> None:
     """Refuse a table without any of the attributes: the separator or the schema is wrong."""
     # A dotted attribute may lie in a column of structs.
     known = schema.attributes.keys() | {name.partition(".")[0] for name in schema.names}
-    if not known & set(header):
+    if not known & set(map(composed, header)):
         raise CommandError(
             f"{files.place(path)}: none of its columns ({listed(header)}) is an attribute of the schema "
             f"({listed(schema.names)})"

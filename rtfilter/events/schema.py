@@ -26,7 +26,7 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.reading import read_events
 from rtfilter.events.table import PHRASES, EventTable, Field, Fields
-from rtfilter.text import listed, shown
+from rtfilter.text import composed, listed, shown
 
 KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "timestamp": datetime}
 """Name of each attribute type in JSON, and its Python type."""
@@ -176,7 +176,8 @@ class Schema:
     ----------
     attributes : mapping of str to type or Attribute
         For example ``{"price": float, "symbol": str, "size": Attribute(int, low=0, high=65535)}``.
-        A name with dots, such as ``"url.resource"``, is a value inside a nested object.
+        A name with dots, such as ``"url.resource"``, is a value inside a nested object. Names are kept in
+        Unicode's form NFC, and found in every spelling.
 
     Raises
     ------
@@ -199,6 +200,9 @@ class Schema:
         self.attributes: dict[str, Attribute] = {}
         for name, given in attributes.items():
             require_name(name)
+            name = composed(name)
+            if name in self.attributes:
+                raise ValueError(f"two attributes are called {name!r}, in two spellings of Unicode; keep one")
             self.attributes[name] = given if isinstance(given, Attribute) else Attribute(given)
         self.names: tuple[str, ...] = tuple(self.attributes)
         self.offsets: dict[str, int] = {}
