@@ -25,7 +25,7 @@ SAMPLE = 10_000
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")  # 00501 is a code, not a number
 _FLOAT = re.compile(r"[-+]?((0|[1-9][0-9]*)?\.[0-9]+|(0|[1-9][0-9]*)\.?)([eE][-+]?[0-9]+)?")
 _SPECIAL = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
-_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}.*)?")
 
 
 def read_schema(path: str) -> Schema:

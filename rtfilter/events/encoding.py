@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from rtfilter.events.exact import microseconds_of
+from rtfilter.events.moments import read_moment
 
 MISSING: Final = -math.inf
 """Coordinate of an attribute that the event does not have."""
@@ -128,11 +129,10 @@ def microseconds(value: object) -> int | None:
     if isinstance(value, Timestamp):
         return int(value)
     if isinstance(value, str):
-        text = value
-        try:
-            value = datetime.fromisoformat(text)
-        except ValueError:
-            return _far_microseconds(text)
+        moment = read_moment(value)
+        if moment is None:
+            return _far_microseconds(value)
+        value = moment
     if isinstance(value, datetime):
         if is_missing(value):
             return None

@@ -24,6 +24,7 @@ from rtfilter.events.encoding import (
     microseconds,
     number,
 )
+from rtfilter.events.moments import EXAMPLE, why_no_moment
 from rtfilter.events.reading import read_events
 from rtfilter.events.table import PHRASES, EventTable, Field, Fields
 from rtfilter.text import composed, listed, shown
@@ -307,7 +308,7 @@ class Schema:
                 raise PredicateError.about(name, "cannot be compared with NaN")
             if attribute.type is datetime and isinstance(value, str):
                 reason = f"is a timestamp, and {shown(value)} is not an ISO 8601 date or time"
-                raise PredicateError.about(name, f"{reason}, such as 2024-05-31T12:00:00Z")
+                raise PredicateError.about(name, f"{reason}, such as {EXAMPLE}: {why_no_moment(value)}")
             what = f"{type(value).__name__} {shown(value)}"
             hint = "; use IS NULL or exists" if value is None else ""
             raise PredicateError.about(

@@ -21,7 +21,11 @@ MARK = "\ufeff"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = RealServer(tmp_path_factory.mktemp("alike"), "--schema", json.dumps({NFD: "int", "x": "float"}))
+    server = RealServer(
+        tmp_path_factory.mktemp("alike"),
+        "--schema",
+        json.dumps({NFD: "int", "x": "float", "at": "timestamp"}),
+    )
     yield server
     server.kill()
 
@@ -34,12 +38,12 @@ class Http:
 
     def ask(self, directive, mark="", **body):
         """The answer, or the error as a text."""
-        path = {"SUBSCRIBE": "subscriptions", "PUBLISH": "events"}[directive]
+        path = {"SUBSCRIBE": "subscriptions", "PUBLISH": "events", "EXPLAIN": "explain"}[directive]
         kind = "application/json"
         if "events" in body:
             kind, text = "application/x-ndjson", "\n".join(map(json.dumps, body["events"]))
         else:
-            text = json.dumps(body.get("event", body))
+            text = json.dumps(body if directive == "EXPLAIN" else body.get("event", body))
         headers = {"Authorization": "Basic " + base64.b64encode(b"ann:").decode(), "Content-Type": kind}
         try:
             request = urllib.request.Request(self._url + path, (mark + text).encode(), headers)
@@ -133,3 +137,22 @@ def test_commands_take_a_name_in_every_spelling(server, tmp_path, capsys, name, 
     rules.write_text(json.dumps({"where": f"{NFC} = 7", "ttl": True}))
     assert main(["match", str(rules), str(path)]) == FAILED
     assert "a time to live is a number of seconds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("2024-05-31x12:00:00Z", "between date and time is T, t or a blank"),
+        ("2016-12-31T23:59:60Z", "it is a leap second"),
+        ("2024-05-31T24:00:00Z", "its hour is 24"),
+        ("2024-152", "it is an ordinal date"),
+    ],
+)
+def test_a_text_that_is_no_timestamp_is_said_to_be_none(server, door, text, why):
+    assert why in door.ask("SUBSCRIBE", where=f"at > '{text}'")
+    assert why in door.ask("SUBSCRIBE", where={"at": [text]})
+    assert door.ask("SUBSCRIBE", where="at > '2024-05-31t12:00:00z'")["subscription"]
+    assert door.ask("PUBLISH", event={"at": text})["positions"]  # as a value of another type
+    id = door.ask("SUBSCRIBE", where="at > '2000-01-01'")["subscription"]
+    report = Http(server).ask("EXPLAIN", event={"at": text}, subscription=id)["report"]
+    assert why in "\n".join(report)
