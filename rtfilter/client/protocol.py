@@ -6,13 +6,14 @@ sent without waiting for the answer to the one before, because the server answer
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
 
 from rtfilter.client.errors import ClientError, ProtocolError
 from rtfilter.client.messages import Ack, Connected, Error, Message
-from rtfilter.client.values import WritingError, encode, plain
 from rtfilter.session import TABLE, Directive, State
 from rtfilter.text import shown
 
@@ -26,13 +27,33 @@ def encoded(value: object, name: str = "") -> msgspec.Raw:
         JSON cannot say it; tells where in the value that is.
     """
     try:
-        return msgspec.Raw(encode(plain(value, name)))
-    except WritingError as error:
-        raise ClientError(str(error)) from None
+        if not _is_plain(value):
+            from rtfilter.client.values import converted  # needs NumPy, and most programs need neither
+
+            value = converted(value, name)
+        return msgspec.Raw(_encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ClientError(f"this cannot be written as JSON: {error}") from None
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether JSON says a value as it is."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return True
+    if kind is float:
+        return isfinite(value)
+    if kind is dict:
+        values: Iterable[Any] = value.values()
+    elif kind is list or kind is tuple:
+        values = value
+    else:
+        return kind is msgspec.Raw
+    return _ATOMS.issuperset(map(type, values)) or all(map(_is_plain, values))
+
+
+_encode: Final = msgspec.json.Encoder(decimal_format="number").encode
+_ATOMS: Final = frozenset((int, str, bool, type(None)))
 ENDED: Final = ("unauthenticated", "busy")
 """Kinds of errors that answer nothing, but end the connection: who one is is to be proved anew, or the
 server ends."""

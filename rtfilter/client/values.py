@@ -1,11 +1,11 @@
 """Values as JSON has them. A value that JSON would turn into another one is an error.
 
-The table of values is in `docs/predicates.md`.
+The table of values is in `docs/clients.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from math import isfinite
@@ -14,10 +14,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from rtfilter.client.errors import ClientError
 from rtfilter.events.encoding import Timestamp, boolean, is_missing, microseconds, number, string
 
-encode: Final = msgspec.json.Encoder(decimal_format="number").encode
-"""Writes what `plain` returns."""
 _KEPT: Final = (set, frozenset, bytes, bytearray, memoryview, Decimal, datetime, date, time, timedelta)
 """Types that msgspec would write in a form of its own."""
 _NONE: Final = (set, frozenset, bytes, bytearray, memoryview, time, timedelta, np.generic)
@@ -25,45 +24,28 @@ _NONE: Final = (set, frozenset, bytes, bytearray, memoryview, time, timedelta, n
 _ATOMS: Final = frozenset((int, str, bool, type(None)))
 
 
-class WritingError(ValueError):
-    """A value has no form in JSON; the message says where it is, such as ``events[3].blob``."""
+def converted(value: Any, path: str) -> Any:
+    """Return a value with nothing but what JSON says without loss.
 
-
-def plain(value: Any, path: str = "") -> Any:
-    """Return a value with nothing but what `encode` writes without loss. `path` is its place, for errors.
+    Parameters
+    ----------
+    value : object
+    path : str
+        Its place, for errors such as of ``events[3].blob``.
 
     Raises
     ------
-    WritingError
+    ClientError
         NaN, infinity, or a value that JSON has no form for.
     TypeError, ValueError, OverflowError, RecursionError
-        Of msgspec, about a dataclass or a key.
+        Of msgspec, about a dataclass or another object.
     """
-    return value if _is_plain(value) else _converted(value, path)
-
-
-def _is_plain(value: Any) -> bool:
-    kind = type(value)
-    if kind in _ATOMS:
-        return True
-    if kind is float:
-        return isfinite(value)
-    if kind is dict:
-        values: Iterable[Any] = value.values()
-    elif kind is list or kind is tuple:
-        values = value
-    else:
-        return kind is msgspec.Raw
-    return _ATOMS.issuperset(map(type, values)) or all(map(_is_plain, values))
-
-
-def _converted(value: Any, path: str) -> Any:
     if isinstance(value, Mapping):
-        return {key: _converted(one, f"{path}.{key}") for key, one in value.items()}
+        return {key: converted(one, f"{path}.{key}") for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_converted(one, f"{path}[{at}]") for at, one in enumerate(value)]
+        return [converted(one, f"{path}[{at}]") for at, one in enumerate(value)]
     if isinstance(value, np.ndarray):
-        return _converted(list(value) if value.ndim else value[()], path)
+        return converted(list(value) if value.ndim else value[()], path)
     if type(value) in _ATOMS or isinstance(value, msgspec.Raw):
         return value
     if is_missing(value):
@@ -77,13 +59,13 @@ def _converted(value: Any, path: str) -> Any:
     if isinstance(value, date | np.datetime64):  # datetime is a date
         return _moment(value, path)
     if isinstance(value, _NONE):
-        raise WritingError(
+        raise ClientError(
             f"{path} is {_phrase(value)}, which JSON has no form for; write it as text, a number or a list"
         )
     found = msgspec.to_builtins(value, builtin_types=_KEPT)  # of a dataclass, an enumeration, a UUID
     if type(found) is type(value):
-        raise WritingError(f"{path} is {_phrase(value)}, which JSON has no form for")
-    return _converted(found, path)
+        raise ClientError(f"{path} is {_phrase(value)}, which JSON has no form for")
+    return converted(found, path)
 
 
 def _phrase(value: object) -> str:
@@ -92,7 +74,7 @@ def _phrase(value: object) -> str:
 
 def _number(value: Any, path: str) -> int | float | Decimal:
     if not (value.is_finite() if isinstance(value, Decimal) else isfinite(value)):
-        raise WritingError(
+        raise ClientError(
             f"{path} is not finite: JSON has no NaN and no infinity; leave out what is not known"
         )
     if not isinstance(value, Decimal):
@@ -106,5 +88,5 @@ def _moment(value: Any, path: str) -> str:
         return value.isoformat()
     found = microseconds(value)
     if found is None:
-        raise WritingError(f"{path} is a moment that int64 microseconds do not hold")
+        raise ClientError(f"{path} is a moment that int64 microseconds do not hold")
     return str(Timestamp(found))
