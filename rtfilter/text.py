@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import floor, log10
+from unicodedata import normalize
 
 _VALUE = 60
 """Longest value, in characters."""
@@ -46,6 +47,11 @@ def plain(value: float, digits: int, separator: str = "") -> str:
     decimals = max(0, digits - 1 - floor(log10(abs(value))))
     text = f"{value:,.{decimals}f}".replace(",", separator)
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def composed(name: str) -> str:
+    """Return the name of an attribute in Unicode's form NFC: "é" may be one character, or two."""
+    return name if name.isascii() else normalize("NFC", name)
 
 
 def listed(names: Sequence[str]) -> str:

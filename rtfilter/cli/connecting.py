@@ -13,6 +13,7 @@ from rtfilter.cli.terminal import CommandError
 
 if TYPE_CHECKING:
     from rtfilter.client import PlainClient
+    from rtfilter.events.schema import Schema
 
 URL = "RTFILTER_URL"
 TOKEN = "RTFILTER_TOKEN"
@@ -69,6 +70,58 @@ def connected(
         raise CommandError(_explained(error.kind, str(error))) from None
     except ClientError as error:
         raise CommandError(str(error)) from None
+
+
+def served_schema(arguments: argparse.Namespace) -> Schema:
+    """Return the schema of the filter that the arguments name, as the server has it.
+
+    Raises
+    ------
+    CommandError
+        There is no server, or it refuses to tell.
+    """
+    import json
+    from base64 import b64encode
+    from urllib.error import HTTPError
+    from urllib.parse import quote, urlsplit, urlunsplit
+    from urllib.request import Request, urlopen
+
+    from rtfilter.client import ClientError
+    from rtfilter.client.address import Address
+    from rtfilter.events.schema import Schema
+
+    token = _token(arguments)
+    user, password = (arguments.user, os.environ.get(PASSWORD)) if token is None else (None, None)
+    try:
+        address = Address(arguments.url, user, password, token)
+    except ClientError as error:
+        raise CommandError(str(error)) from None
+    parts = urlsplit(address.url)
+    path = f"{parts.path.removesuffix('/session')}/filters/{quote(arguments.filter, safe='')}"
+    url = urlunsplit(("https" if address.secure else "http", parts.netloc, path, parts.query, ""))
+    basic = b64encode(f"{user}:{password or ''}".encode()).decode()
+    who = f"Basic {basic}" if token is None else f"Bearer {token}"
+    try:
+        with urlopen(Request(url, headers={"Authorization": who}), timeout=30, context=address.ssl) as answer:
+            return Schema.from_json(json.load(answer)["schema"])
+    except HTTPError as error:
+        with error:
+            detail = _detail(error.read())
+        kind = "unauthenticated" if error.code == 401 else ""
+        raise CommandError(_explained(kind, detail or f"{url} answers {error.code}; give --schema")) from None
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise CommandError(f"the schema cannot be read from {url}: {error}; give --schema") from None
+
+
+def _detail(body: bytes) -> str | None:
+    """What a problem document says."""
+    import json
+
+    try:
+        detail = json.loads(body)["detail"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return detail if isinstance(detail, str) else None
 
 
 def _token(arguments: argparse.Namespace) -> str | None:

@@ -5,7 +5,8 @@ The row of an event, which the command line prints, counts from 0 and skips blan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rtfilter.cli import files
 from rtfilter.cli.cells import VALUES
-from rtfilter.cli.schemas import SAMPLE, infer_from_arrow, infer_from_cells, infer_from_objects
-from rtfilter.cli.terminal import CommandError
-from rtfilter.text import listed, shown
+from rtfilter.cli.schemas import (
+    SAMPLE,
+    infer_from_arrow,
+    infer_from_cells,
+    infer_from_objects,
+    kinds_of_cells,
+)
+from rtfilter.cli.terminal import CommandError, say
+from rtfilter.text import composed, listed, shown
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
@@ -39,6 +46,16 @@ class EventBatch:
 
     def __len__(self) -> int:
         return len(self.events)
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return the events as objects. Raises `CommandError` for what no event has, with its place."""
+        if isinstance(self.events, list):
+            return self.events
+        from rtfilter.events.arrow_rows import arrow_rows
+
+        with self.naming_places():
+            rows = arrow_rows(self.events)
+        return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
     def one(self, row: int) -> EventBatch:
         """Return the batch of only the event in `row`."""
@@ -63,7 +80,13 @@ class EventFile(Protocol):
         """Infer the schema from the first `SAMPLE` events, without using them up."""
 
     def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
-        """Yield the events in batches of at most `size`."""
+        """Yield the events in batches of at most `size`, with the attributes of the schema."""
+
+    def whole_batches(self, schema: Schema | None, size: int) -> Iterator[EventBatch]:
+        """Yield the events with everything that the file has.
+
+        The schema decides the types of its attributes. Types of other columns of CSV are inferred and told.
+        """
 
 
 def open_events(path: str) -> EventFile:
@@ -91,6 +114,9 @@ class _JsonLines:
         return infer_from_objects((event for _, event in head), self._path)
 
     def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
+        return self.whole_batches(schema, size)
+
+    def whole_batches(self, schema: Schema | None, size: int) -> Iterator[EventBatch]:
         while records := list(islice(self._records, size)):
             yield _batch(self._path, records)
 
@@ -120,17 +146,32 @@ class _Csv:
         self._header, self._rows = files.read_csv(path)
 
     def infer(self) -> Schema:
+        return infer_from_cells(self._header, self._head(), self._path)
+
+    def _head(self) -> list[tuple[int, list[str]]]:
         head = list(islice(self._rows, SAMPLE))
         self._rows = chain(head, self._rows)
-        return infer_from_cells(self._header, head, self._path)
+        return head
 
     def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
         _check_columns(schema, self._header, self._path)
-        columns = [
-            (at, name, VALUES[schema.attributes[name].kind])
-            for at, name in enumerate(self._header)
-            if name in schema.attributes
-        ]
+        return self._of_kinds({name: one.kind for name, one in schema.attributes.items()}, size)
+
+    def whole_batches(self, schema: Schema | None, size: int) -> Iterator[EventBatch]:
+        kinds = {name: one.kind for name, one in schema.attributes.items()} if schema is not None else {}
+        if schema is not None:
+            _check_columns(schema, self._header, self._path)
+        if not kinds.keys() >= set(self._header):
+            inferred = dict.fromkeys(self._header, "str") | kinds_of_cells(
+                self._header, self._head(), self._path
+            )
+            inferred = {name: kind for name, kind in inferred.items() if name not in kinds}
+            say(f"types inferred from the events; to correct them, give --schema:\n{json.dumps(inferred)}")
+            kinds |= inferred
+        return self._of_kinds(kinds, size)
+
+    def _of_kinds(self, kinds: Mapping[str, str], size: int) -> Iterator[EventBatch]:
+        columns = [(at, name, VALUES[kinds[name]]) for at, name in enumerate(self._header) if name in kinds]
         while rows := list(islice(self._rows, size)):
             try:
                 records = [
@@ -138,16 +179,17 @@ class _Csv:
                     for line, row in rows
                 ]
             except ValueError:
-                raise self._refusal(schema, columns, rows) from None
+                raise self._refusal(kinds, columns, rows) from None
             yield _batch(self._path, records)
 
     def _refusal(
         self,
-        schema: Schema,
+        kinds: Mapping[str, str],
         columns: list[tuple[int, str, Callable[[str], object]]],
         rows: list[tuple[int, list[str]]],
     ) -> CommandError:
         """Return the error about the first cell that is of another type than its attribute."""
+        from rtfilter.events.schema import Attribute
         from rtfilter.events.table import PHRASES
 
         for line, row in rows:
@@ -156,7 +198,7 @@ class _Csv:
                     if row[at]:
                         convert(row[at])
                 except ValueError:
-                    phrase = PHRASES[schema.attributes[name].family]
+                    phrase = PHRASES[Attribute(kinds[name]).family]
                     return CommandError(
                         f"{files.place(self._path, line)}: column {name!r}: {shown(row[at])} is not "
                         f"{phrase}; leave the cell empty if the value is missing, or let the type be str"
@@ -177,11 +219,22 @@ class _Parquet:
     def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
         names = self._file.schema_arrow.names
         wanted = set(schema.names) | {name.split(".")[0] for name in schema.names}
-        columns = [name for name in names if name in wanted]
+        columns = [name for name in names if composed(name) in wanted]
         if not columns:
             _check_columns(schema, names, self._path)
+        return self._of_columns(columns, size)
+
+    def whole_batches(self, schema: Schema | None, size: int) -> Iterator[EventBatch]:
+        names = self._file.schema_arrow.names
+        if schema is not None:
+            _check_columns(schema, names, self._path)
+        return self._of_columns(names, size)
+
+    def _of_columns(self, columns: list[str], size: int) -> Iterator[EventBatch]:
         start = 0
         arrow = files.pyarrow(self._path)
+        fields = [self._file.schema_arrow.field(name) for name in columns]
+        _require_meaning([one for one in fields if not arrow.types.is_struct(one.type)], self._path)
         try:
             for events in self._file.iter_batches(batch_size=size, columns=columns):
                 yield EventBatch(events, partial(_row_place, self._path, start))
@@ -190,13 +243,25 @@ class _Parquet:
             raise files.damaged(self._path, error) from None
 
 
+def _require_meaning(columns: list[Any], path: str) -> None:
+    from rtfilter.errors import EventError
+    from rtfilter.events.arrow_rows import require_meaning
+
+    try:
+        require_meaning(columns)
+    except EventError as error:
+        raise CommandError(f"{files.place(path)}: {error.message}") from None
+
+
 def _row_place(path: str, start: int, row: int) -> str:
     return files.row_place(path, start + row)
 
 
 def _check_columns(schema: Schema, header: list[str], path: str) -> None:
     """Refuse a table without any of the attributes: the separator or the schema is wrong."""
-    if not schema.attributes.keys() & set(header):
+    # A dotted attribute may lie in a column of structs.
+    known = schema.attributes.keys() | {name.partition(".")[0] for name in schema.names}
+    if not known & set(map(composed, header)):
         raise CommandError(
             f"{files.place(path)}: none of its columns ({listed(header)}) is an attribute of the schema "
             f"({listed(schema.names)})"

@@ -19,6 +19,7 @@ from typing import IO, Any, cast
 
 from rtfilter.cli.terminal import CommandError
 from rtfilter.extras import needed
+from rtfilter.text import composed
 
 STDIN = "-"
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
@@ -130,6 +131,7 @@ def read_csv(path: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     line, header = next(rows, (1, []))
     if not header:
         raise CommandError(f"{place(path)}: empty; the first line must name the columns")
+    header = list(map(composed, header))
     for name in header:
         if header.count(name) > 1:
             raise CommandError(f"{place(path, line)}: two columns are called {name!r}; keep one")

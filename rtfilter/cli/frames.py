@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from queue import Empty, Queue
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rtfilter.cli import files
 from rtfilter.cli.events import EventBatch, open_events
-from rtfilter.cli.schemas import read_schema, to_line
 from rtfilter.cli.terminal import say
-from rtfilter.events.schema import Schema
+from rtfilter.text import shown
+
+if TYPE_CHECKING:
+    from rtfilter.events.schema import Schema
 
 MOST = 1000
 """Events of a frame."""
@@ -24,15 +25,16 @@ class Frame(NamedTuple):
     places: list[str]
 
 
-def open_frames(path: str, schema: str | None, live: bool) -> Iterator[Frame]:
-    """Yield the events of a file.
+def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[Frame]:
+    """Yield the events of a file, with everything that is in it.
 
     Parameters
     ----------
     path : str
         As of `open_events`.
-    schema : str, optional
-        As of `read_schema`, for files without types; by default they are inferred and told.
+    schema : Schema, optional
+        Decides the types of cells of CSV. The first value of another type is told, for each attribute. By
+        default types are inferred and told.
     live : bool
         Yield what is there instead of waiting until a frame is full. Otherwise the frames of a file are
         always the same.
@@ -42,27 +44,41 @@ def open_frames(path: str, schema: str | None, live: bool) -> Iterator[Frame]:
     OSError, CommandError
         It cannot be read; with the place.
     """
-    file = open_events(path)
-    attributes = Schema({"none": float})
+    batches = open_events(path).whole_batches(schema, 1 if live else MOST)
     if schema is not None:
-        attributes = read_schema(schema)
-    elif files.check(path) != "jsonl":  # which has types
-        attributes = file.infer()
-        say(
-            "types inferred from the events; to keep or correct them, save this for --schema:\n"
-            + to_line(attributes)
-        )
-    if live:
-        return _joined(map(_frame, file.batches(attributes, 1)))
-    return map(_frame, file.batches(attributes, MOST))
+        batches = _looked_at(batches, schema)
+    frames = map(_frame, batches)
+    return _joined(frames) if live else frames
+
+
+def _looked_at(batches: Iterator[EventBatch], schema: Schema) -> Iterator[EventBatch]:
+    """Yield the batches, and tell the first value of each attribute that is of another type."""
+    from rtfilter.errors import EventError
+    from rtfilter.events.encoding import ALIEN
+    from rtfilter.events.nesting import is_list
+    from rtfilter.events.table import PHRASES
+
+    left = {field.name: field for field in schema.fields}
+    for batch in batches:
+        try:
+            table = schema.read(batch.events)
+        except EventError:  # the server refuses it
+            yield batch
+            continue
+        strange = (table.points == ALIEN).any(axis=0)
+        for name in [name for name in left if strange[schema.offsets[name]]]:
+            for row in (table.points[:, schema.offsets[name]] == ALIEN).nonzero()[0].tolist():
+                value = table.row(row)[name]
+                if not is_list(value):
+                    family = PHRASES[left.pop(name).family]
+                    told = f"{name!r} is {family}, and {shown(value)} is none; no condition on it matches"
+                    say(f"{batch.place(row)}: {told}; more of them are not told")
+                    break
+        yield batch
 
 
 def _frame(batch: EventBatch) -> Frame:
-    places = [batch.place(row) for row in range(len(batch))]
-    if isinstance(batch.events, list):
-        return Frame(batch.events, places)
-    rows = batch.events.to_pylist()
-    return Frame([{name: row[name] for name in row if row[name] is not None} for row in rows], places)
+    return Frame(batch.objects(), [batch.place(row) for row in range(len(batch))])
 
 
 def _joined(single: Iterator[Frame]) -> Iterator[Frame]:

@@ -1,7 +1,8 @@
 """The ids of the subscriptions of a file, and the one that is asked for on the command line.
 
 They are integers or text, those of a file of one type. JSON and Parquet say which. Cells of CSV are integers
-where all of them are written as such, and otherwise text, as it stands. UUIDs are text.
+where all of them are written as such, without leading zeros, and otherwise text, as it stands. UUIDs are
+text.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rtfilter.text import shown
 
 Id = int | str
 """An id in a file."""
-_INTEGER = re.compile(r"\s*[-+]?[0-9]{1,30}\s*")
+_INTEGER = re.compile(r"\s*-?(0|[1-9][0-9]{0,29})\s*")
 _WORDS: dict[type, str] = {int: "an integer", str: "text"}
 
 

@@ -7,15 +7,18 @@ from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from rtfilter.cli.connecting import WHO, add_filter, add_server, connected
+from rtfilter.cli import files
+from rtfilter.cli.connecting import WHO, add_filter, add_server, connected, served_schema
 from rtfilter.cli.files import STDIN
 from rtfilter.cli.inputs import add_progress
+from rtfilter.cli.schemas import read_schema
 from rtfilter.cli.terminal import CommandError, progress_bar, say
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from rtfilter.cli.frames import Frame
     from rtfilter.client import PlainClient
+    from rtfilter.events.schema import Schema
 
 LONGEST = 60.0
 """Seconds after which the same is tried again, even where the server asks for more."""
@@ -37,7 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
     add_filter(parser)
     parser.add_argument(
-        "--schema", metavar="SCHEMA", help="of CSV: attribute types, JSON or a file of it (default: inferred)"
+        "--schema",
+        metavar="SCHEMA",
+        help="attribute types, JSON or a file of it; by default the server's. They decide how cells of CSV are "
+        "read",
     )
     parser.add_argument(
         "--key",
@@ -53,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     key = uuid4().hex if arguments.key is None else arguments.key
     live = arguments.file == STDIN and arguments.key is None
-    frames, count = open_frames(arguments.file, arguments.schema, live), 0
+    frames, count = open_frames(arguments.file, _schema(arguments), live), 0
     with connected(arguments) as client, progress_bar("event", arguments.progress) as bar:
         begun = perf_counter()
         try:
@@ -66,6 +72,19 @@ def run(arguments: argparse.Namespace) -> int:
             rate = count / max(perf_counter() - begun, 1e-9)
             say(f"published {numbered(count, 'event')}, {rate:,.0f} a second")
     return 0
+
+
+def _schema(arguments: argparse.Namespace) -> Schema | None:
+    """The types of the attributes; None where nothing tells them and the file has types of its own."""
+    if arguments.schema is not None:
+        return read_schema(arguments.schema)
+    form = files.check(arguments.file)
+    try:
+        return served_schema(arguments)
+    except CommandError:
+        if form == "csv":
+            raise
+        return None  # the session says what is wrong, if anything is
 
 
 def _publish(client: PlainClient, frame: Frame, filter: str, key: str) -> None:

@@ -28,7 +28,7 @@ MOSTLY = 0.9
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")  # 00501 is a code, not a number
 _FLOAT = re.compile(r"[-+]?((0|[1-9][0-9]*)?\.[0-9]+|(0|[1-9][0-9]*)\.?)([eE][-+]?[0-9]+)?")
 _SPECIAL = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
-_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}.*)?")
 
 
 def read_schema(given: str) -> Schema:
@@ -117,7 +117,12 @@ def _most_frequent(kinds: Counter[str]) -> str:
 
 
 def infer_from_cells(header: list[str], rows: Iterable[tuple[int, list[str]]], path: str) -> Schema:
-    """Infer a schema from the cells of CSV, in rows with their lines; empty ones say nothing.
+    """Infer a schema from the cells of CSV; see `kinds_of_cells`."""
+    return _schema(kinds_of_cells(header, rows, path), path)
+
+
+def kinds_of_cells(header: list[str], rows: Iterable[tuple[int, list[str]]], path: str) -> dict[str, str]:
+    """Infer the types of the columns of CSV, by name, from rows with their lines; an empty cell says nothing.
 
     A column is what all of its cells are: int, float, bool (true and false), timestamp (ISO 8601), or else
     str. Numbers with leading zeros are text. Where a few words make text of a column of numbers, the first
@@ -139,8 +144,7 @@ def infer_from_cells(header: list[str], rows: Iterable[tuple[int, list[str]]], p
                 f"{place(path, line)}: column {header[at]!r}: {shown(cell)} makes text of a column in which "
                 f"{numbers:,} of {cells:,} cells are numbers; empty this cell, or give --schema"
             )
-    found = {name: _common(set(kinds)) for name, kinds in zip(header, seen, strict=True) if kinds}
-    return _schema(found, path)
+    return {name: _common(set(kinds)) for name, kinds in zip(header, seen, strict=True) if kinds}
 
 
 def _cell_kind(cell: str) -> str:

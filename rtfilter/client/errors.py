@@ -47,15 +47,12 @@ class UnwritableError(ClientError):
     ----------
     message : str
     row : int, optional
-        Which of several events it is, from 0; the message has it.
+        Which of several events it is, from 0.
     """
 
     def __init__(self, message: str, row: int | None = None) -> None:
-        super().__init__(message, row)
+        super().__init__(message)
         self.row = row
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.row is None else f"event {self.row}: {self.args[0]}"
 
 
 class UnreachableError(ClientError, ConnectionError):

@@ -6,7 +6,7 @@ sent without waiting for the answer to the one before, because the server answer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from math import isfinite
 from typing import Any, Final
 
@@ -18,47 +18,59 @@ from rtfilter.session import TABLE, Directive, State
 from rtfilter.text import shown
 
 
-def encoded(value: object) -> msgspec.Raw:
-    """Return a value as JSON, for the body of a message.
+def encoded(value: object, name: str = "") -> msgspec.Raw:
+    """Return a value as JSON, for the field `name` of a message.
 
     Raises
     ------
     UnwritableError
-        JSON cannot say it; of several events it tells which.
+        JSON cannot say it; tells where in the value that is, and in which of several values.
     """
     try:
-        text = msgspec.json.encode(value)
+        if not _is_plain(value):
+            from rtfilter.client.values import converted  # needs NumPy, and most programs need neither
+
+            value = converted(value, name)
+        return msgspec.Raw(_encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise UnwritableError(f"this cannot be written as JSON: {error}", _row(value, _written)) from None
-    if b"null" in text and not _finite(value):  # it would be written as null
-        where = _row(value, _finite)
-        raise UnwritableError("JSON has no NaN and no infinity; leave out what is not known", where)
-    return msgspec.Raw(text)
+        raise UnwritableError(f"this cannot be written as JSON: {error}", _row(value)) from None
+    except ClientError as error:
+        raise UnwritableError(str(error), _row(value)) from None
 
 
-def _row(value: object, fits: Callable[[object], bool]) -> int | None:
-    """The first of several values that does not fit; None for a single one."""
+def _row(value: object) -> int | None:
+    """The first of several values that JSON cannot say; None for a single one."""
     if not isinstance(value, list | tuple):
         return None
-    return next((row for row, one in enumerate(value) if not fits(one)), None)
+    return next((row for row, one in enumerate(value) if not _writable(one)), None)
 
 
-def _written(value: object) -> bool:
+def _writable(value: object) -> bool:
     try:
-        msgspec.json.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError):
+        encoded(value)
+    except ClientError:
         return False
     return True
 
 
-def _finite(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(map(_finite, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_finite, value))
-    return not isinstance(value, float) or isfinite(value)
+def _is_plain(value: Any) -> bool:
+    """Whether JSON says a value as it is."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return True
+    if kind is float:
+        return isfinite(value)
+    if kind is dict:
+        values: Iterable[Any] = value.values()
+    elif kind is list or kind is tuple:
+        values = value
+    else:
+        return kind is msgspec.Raw
+    return _ATOMS.issuperset(map(type, values)) or all(map(_is_plain, values))
 
 
+_encode: Final = msgspec.json.Encoder(decimal_format="number").encode
+_ATOMS: Final = frozenset((int, str, bool, type(None)))
 ENDED: Final = ("unauthenticated", "busy")
 """Kinds of errors that answer nothing, but end the connection: who one is is to be proved anew, or the
 server ends."""

@@ -256,7 +256,7 @@ class Session:
         """
         if self._leaving:
             raise ClosedError("the client is disconnected")
-        given = {name: encoded(value) for name, value in body.items() if value is not None}
+        given = {name: encoded(value, name) for name, value in body.items() if value is not None}
         request = _Request(directive, given)
         if directive in PAUSING and self._is_receiving:
             self._ask(_Request(Directive.STOP, {}, own=True))

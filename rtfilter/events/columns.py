@@ -23,7 +23,7 @@ from rtfilter.events.exact import instants, rests
 from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values, streamed
 from rtfilter.events.nesting import inner_paths, is_list
 from rtfilter.events.table import PHRASES, EventTable, Field, Fields, inward, rests_one_by_one
-from rtfilter.text import listed
+from rtfilter.text import composed, listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
 """What the kinds of NumPy's dtypes compare with."""
@@ -57,6 +57,8 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
         return _read_array(fields, events)
     kinds = families(events)  # so that subclasses (geopandas) are read as well
     if ("pandas", "DataFrame") in kinds:
+        if fields.spelled:
+            events = events.rename(columns=_spelling(fields, events.columns))
         _require_known(fields, map(str, events.columns))
         table = _table([_pandas_column(field, events) for field in fields], fields, len(events))
         return with_choices(table, _pandas_lists(table, events))
@@ -64,12 +66,9 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
         events = sys.modules["pyarrow"].Table.from_batches([events])
         kinds.add(("pyarrow", "Table"))
     if ("pyarrow", "Table") in kinds:
-        _require_known(fields, events.column_names)
         return _read_arrow(fields, events)
     if hasattr(events, "__arrow_c_stream__"):
-        table = streamed(events, EventError)
-        _require_known(fields, table.column_names)
-        return _read_arrow(fields, table)
+        return _read_arrow(fields, streamed(events, EventError))
     raise EventError(
         f"cannot read events from {type(events).__name__}; pass a dict, a list of dicts or of rows, "
         "a NumPy array, a DataFrame of pandas or Polars, or an Arrow table"
@@ -289,7 +288,23 @@ def _absent(field: Field, count: int) -> Column:
     return encode_array(field, np.zeros(count, np.int8), np.ones(count, np.bool_))
 
 
+def _spelling(fields: Fields, names: Iterable[Any]) -> dict[Any, str]:
+    """The names of columns, each as the schema spells it."""
+    known = {*fields.known, *inner_paths(fields.known)}
+    spelled = {name: composed(name) for name in names if isinstance(name, str)}
+    return {name: found for name, found in spelled.items() if found in known}
+
+
+def _respelled(fields: Fields, table: Any) -> Any:
+    if not fields.spelled:
+        return table
+    spelling = _spelling(fields, table.column_names)
+    return table.rename_columns([spelling.get(name, name) for name in table.column_names])
+
+
 def _read_arrow(fields: Fields, table: Any) -> EventTable:
+    table = _respelled(fields, table)
+    _require_known(fields, table.column_names)
     numbers = _read_arrow_numbers(fields, table) if fields.numbers and table.num_rows else None
     return _read_any_arrow(fields, table) if numbers is None else numbers
 
@@ -318,7 +333,7 @@ def _read_any_arrow(fields: Fields, table: Any) -> EventTable:
     for _ in range(max(field.name.count(".") for field in fields)):
         if not any(types.is_struct(kind) for kind in table.schema.types):
             break
-        table = table.flatten()  # a struct column "a" with a field "b" becomes "a.b"
+        table = _respelled(fields, table.flatten())  # a struct column "a" with a field "b" becomes "a.b"
     found = _table([_arrow_column(field, table) for field in fields], fields, len(table))
     inner = inner_paths(fields.known).difference(fields.names)
     lists: dict[int, dict[str, Any]] = {}

@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from rtfilter.events.exact import microseconds_of
+from rtfilter.events.moments import read_moment
 
 MISSING: Final = -math.inf
 """Coordinate of an attribute that the event does not have."""
@@ -27,6 +28,8 @@ ALIEN: Final = math.inf
 """Coordinate of a present value of another type: it satisfies only ``exists``, or no constraint at all."""
 HIGHEST: Final = float(np.finfo(np.float64).max)
 LOWEST: Final = -HIGHEST
+_DIGITS: Final = 76
+"""Digits of a whole `Decimal` that is read exactly: those of Arrow's widest type."""
 EXACT: Final = 2**53
 """Integers of at least this size may share a float64 with a neighbour: boxes there are supersets."""
 
@@ -91,6 +94,10 @@ def number(value: object) -> int | float | None:
         return None
     if isinstance(value, int | np.integer):
         return int(value)
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() < _DIGITS:
+        whole = int(value)
+        if whole == value:
+            return whole  # exactly, as JSON has it
     if isinstance(value, float | np.floating | Decimal):
         try:
             result = float(value)
@@ -122,11 +129,10 @@ def microseconds(value: object) -> int | None:
     if isinstance(value, Timestamp):
         return int(value)
     if isinstance(value, str):
-        text = value
-        try:
-            value = datetime.fromisoformat(text)
-        except ValueError:
-            return _far_microseconds(text)
+        moment = read_moment(value)
+        if moment is None:
+            return _far_microseconds(value)
+        value = moment
     if isinstance(value, datetime):
         if is_missing(value):
             return None

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from rtfilter.errors import EventError
+from rtfilter.text import composed
 
 MAX_NESTING: Final = 64
 """Deepest nesting of objects in one event, and of lists."""
@@ -80,6 +81,48 @@ def flatten(
                         raise twice(name, row)
                     flat[name] = value
     return flat, lists
+
+
+def with_composed_names(
+    event: Mapping[Any, object], names: frozenset[str], row: int = 0, prefix: str = "", depth: int = 1
+) -> Mapping[Any, object]:
+    """Return an event in which some names, and the paths to them, are in Unicode's form NFC.
+
+    It is the same object where all of them are. Parameters and errors are those of `flatten`.
+    """
+    if depth > MAX_NESTING:
+        raise too_deep(row)
+    paths = inner_paths(names)
+    if not paths and event.keys() <= names:
+        return event
+    changed: dict[Any, object] = {}
+    for key, value in event.items():
+        if not isinstance(key, str):
+            continue
+        name = prefix + composed(key)
+        found = value
+        if name in paths and type(value) not in ATOMS:
+            found = _with_composed_names(value, names, row, f"{name}.", depth + 1)
+        elif name not in names:
+            continue
+        if found is not value or name != prefix + key:
+            if name != prefix + key and name.removeprefix(prefix) in event:
+                raise EventError.about(name, "occurs twice, in two spellings of Unicode", row)
+            changed[key] = found
+    if not changed:
+        return event
+    return {composed(key) if key in changed else key: changed.get(key, value) for key, value in event.items()}
+
+
+def _with_composed_names(value: Any, names: frozenset[str], row: int, prefix: str, depth: int) -> Any:
+    if isinstance(value, Mapping):
+        return with_composed_names(value, names, row, prefix, depth)
+    if not is_list(value):
+        return value
+    if depth > MAX_NESTING:
+        raise too_deep(row)
+    found = [_with_composed_names(one, names, row, prefix, depth + 1) for one in value]
+    return found if any(one is not other for one, other in zip(found, value, strict=True)) else value
 
 
 def too_deep(row: int) -> EventError:

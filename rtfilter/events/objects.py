@@ -15,7 +15,7 @@ from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_cell, encode_objects
 from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import HIGHEST, LOWEST, is_missing, string_code
-from rtfilter.events.nesting import ATOMS, LISTS, flatten, is_list
+from rtfilter.events.nesting import ATOMS, LISTS, flatten, is_list, with_composed_names
 from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
 
 _PLAIN = frozenset((int, float))
@@ -54,6 +54,8 @@ class _Dicts:
 def read_dict(fields: Fields, event: Mapping[Any, object]) -> EventTable:
     """Read one event. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
     lists: dict[str, Any] | None = None
+    if fields.spelled and not (fields.paths is None and fields.known.issuperset(event)):
+        event = with_composed_names(event, fields.known)
     if fields.paths is not None:
         event, lists = flatten(event, fields.paths)
     points = _plain_numbers(fields, event) if fields.numbers and type(event) is dict else None
@@ -119,6 +121,8 @@ def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
             error.row = row
             raise error
     lists: dict[int, dict[str, Any]] = {}
+    if fields.spelled and not (fields.paths is None and all(map(fields.known.issuperset, events))):
+        events = [with_composed_names(event, fields.known, row) for row, event in enumerate(events)]
     if fields.paths is not None:
         nested, events = events, []
         for row, event in enumerate(nested):

@@ -24,9 +24,10 @@ from rtfilter.events.encoding import (
     microseconds,
     number,
 )
+from rtfilter.events.moments import EXAMPLE, why_no_moment
 from rtfilter.events.reading import read_events
 from rtfilter.events.table import PHRASES, EventTable, Field, Fields
-from rtfilter.text import listed, shown
+from rtfilter.text import composed, listed, shown
 
 KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "timestamp": datetime}
 """Name of each attribute type in JSON, and its Python type."""
@@ -202,7 +203,8 @@ class Schema:
     attributes : mapping of str to type, str, mapping or Attribute
         For example ``{"price": float, "symbol": str, "size": Attribute(int, low=0, high=65535)}``, or as
         JSON has it, ``{"price": "float", "symbol": "str", "size": {"type": "int", "low": 0}}``.
-        A name with dots, such as ``"url.resource"``, is a value inside a nested object.
+        A name with dots, such as ``"url.resource"``, is a value inside a nested object. Names are kept in
+        Unicode's form NFC, and found in every spelling.
 
     Raises
     ------
@@ -227,6 +229,9 @@ class Schema:
         self.attributes: dict[str, Attribute] = {}
         for name, given in attributes.items():
             require_name(name)
+            name = composed(name)
+            if name in self.attributes:
+                raise ValueError(f"two attributes are called {name!r}, in two spellings of Unicode; keep one")
             self.attributes[name] = _attribute(name, given)
         self.names: tuple[str, ...] = tuple(self.attributes)
         self.offsets: dict[str, int] = {}
@@ -331,7 +336,7 @@ class Schema:
                 raise PredicateError.about(name, "cannot be compared with NaN")
             if attribute.type is datetime and isinstance(value, str):
                 reason = f"is a timestamp, and {shown(value)} is not an ISO 8601 date or time"
-                raise PredicateError.about(name, f"{reason}, such as 2024-05-31T12:00:00Z")
+                raise PredicateError.about(name, f"{reason}, such as {EXAMPLE}: {why_no_moment(value)}")
             what = f"{type(value).__name__} {shown(value)}"
             hint = "; use IS NULL or exists" if value is None else ""
             raise PredicateError.about(

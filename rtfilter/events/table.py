@@ -77,6 +77,11 @@ class Fields(tuple[Field, ...]):
         return self.known if any("." in name for name in self.names) else None
 
     @cached_property
+    def spelled(self) -> bool:
+        """Whether some names are not ASCII, so that events may spell them otherwise: see `composed`."""
+        return not all(name.isascii() for name in self.names)
+
+    @cached_property
     def take(self) -> Callable[[Any], tuple[Any, ...]] | None:
         """What takes all values out of a flat dict at once; None where there is no such thing."""
         return itemgetter(*self.names) if len(self) > 1 and self.paths is None else None

@@ -15,7 +15,7 @@ from rtfilter.dtypes import AnyArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.foreign import Values, arrow_values
 from rtfilter.events.schema import Schema
-from rtfilter.text import listed
+from rtfilter.text import composed, listed
 
 SIDES = ("low", "high")
 """Prefixes of the columns."""
@@ -46,6 +46,7 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[BoundColumn]:
         side, _, name = column.partition(".")
         if side not in SIDES or not name:
             continue
+        name = composed(name)
         try:
             attribute = schema.attribute(name)
         except PredicateError as error:

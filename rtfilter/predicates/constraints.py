@@ -12,7 +12,7 @@ from rtfilter.predicates.letters import fold
 from rtfilter.predicates.like import canonical_like, escaped, is_like, simplest
 from rtfilter.predicates.names import written
 from rtfilter.predicates.networks import canonical_network, is_in_network
-from rtfilter.text import shown
+from rtfilter.text import composed, shown
 
 MAX_TERMS: Final = 10_000
 """Most constants in all filters of one predicate."""
@@ -135,7 +135,7 @@ class Constraint(_Constraint):
         else:
             known = ", ".join([*COMPARE, *sorted(PRESENCE)])
             raise PredicateError(f"unknown operator {shown(operator)}; use one of {known}")
-        return tuple.__new__(cls, (attribute, operator, value))
+        return tuple.__new__(cls, (composed(attribute), operator, value))
 
     @property
     def attributes(self) -> tuple[str, ...]:

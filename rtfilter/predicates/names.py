@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-WORD: Final = r"[^\W\d]\w*"
-"""Regular expression of a name, or a part of one, that needs no double quotes."""
+WORD: Final = r"[^\W\d][\w\u0300-\u036f]*"
+"""Regular expression of a name, or a part of one, that needs no double quotes. Accents may be separate."""
 RESERVED: Final = frozenset(("AND", "BETWEEN", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "TRUE"))
 """Words that name an attribute only in double quotes, in any case."""
 

@@ -14,7 +14,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import MAX_DEPTH, Filters, all_of, any_of, one
 from rtfilter.predicates.constraints import MAX_TERMS, NEGATED
 from rtfilter.predicates.like import escaped
-from rtfilter.text import shown
+from rtfilter.text import composed, shown
 
 _ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))
 _FAMILIES: Final[dict[type, str]] = {bool: "bool", int: "number", float: "number", str: "str"}
@@ -60,7 +60,7 @@ class _PatternReader:
         for key, value in pattern.items():
             if not isinstance(key, str):
                 _fail(f"attribute names are strings; got {shown(key)}", path)
-            name = prefix + key
+            name = prefix + composed(key)
             place = f"{path}.{key}"
             if isinstance(value, list | tuple):
                 if key == "$or":

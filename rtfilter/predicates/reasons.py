@@ -7,6 +7,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from rtfilter.events.encoding import READERS, Timestamp
+from rtfilter.events.moments import why_no_moment
 from rtfilter.events.table import PHRASES
 from rtfilter.predicates.differences import difference
 from rtfilter.predicates.letters import fold
@@ -56,7 +57,8 @@ def reason(constraint: Constraint, value: object) -> Reason:
         return Reason("no value is in an empty set")
     found = READERS[type(kind)](value)
     if found is None:
-        return Reason(f"of another type: not {PHRASES[FAMILY[type(kind)]]}")
+        why = f"; {why_no_moment(value)}" if type(kind) is Timestamp and isinstance(value, str) else ""
+        return Reason(f"of another type: not {PHRASES[FAMILY[type(kind)]]}{why}")
     if operator in ("<>", "not in"):
         return Reason("excluded")
     if isinstance(kind, str):

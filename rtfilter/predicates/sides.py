@@ -14,7 +14,7 @@ from rtfilter.events.encoding import EXACT, is_missing, microseconds, number
 from rtfilter.events.exact import MOST_REST, instants, rest_of, rests
 from rtfilter.events.foreign import Values, arrow_values, families, pandas_values, streamed
 from rtfilter.events.schema import Attribute, Schema
-from rtfilter.text import listed, shown
+from rtfilter.text import composed, listed, shown
 
 Name = Literal["low", "high"]
 OPEN: Final = {"low": -math.inf, "high": math.inf}
@@ -89,7 +89,7 @@ def read_side(given: Any, schema: Schema, name: Name) -> Side:
 def _columns(given: Any, name: Name) -> dict[str, Any] | None:
     """The columns of a table by name; None for what is no table."""
     if isinstance(given, Mapping):
-        return dict(given)
+        return _named(given, name)
     if isinstance(given, np.ndarray | list | tuple):
         return None
     kinds = families(given)
@@ -115,7 +115,15 @@ def _columns(given: Any, name: Name) -> dict[str, Any] | None:
             )
         if names.count(column) > 1:
             raise PredicateError(f"{name} has several columns called {column!r}; keep one")
-    return dict(zip(names, columns, strict=True))
+    return _named(dict(zip(names, columns, strict=True)), name)
+
+
+def _named(columns: Mapping[Any, Any], name: Name) -> dict[Any, Any]:
+    """Columns with their names as the schema spells them."""
+    found = {composed(column) if isinstance(column, str) else column: one for column, one in columns.items()}
+    if len(found) < len(columns):
+        raise PredicateError(f"{name} has a column in two spellings of Unicode; keep one")
+    return found
 
 
 def _values(column: Any, attribute: str, name: Name) -> Values:

@@ -33,6 +33,7 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import READERS, Timestamp, microseconds
+from rtfilter.events.moments import EXAMPLE, why_no_moment
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import PHRASES
 from rtfilter.predicates.combine import ALWAYS, MAX_DEPTH, NOTHING, Filters, all_of, any_of, compared, one
@@ -507,7 +508,8 @@ class _SqlReader:
         if self.word.kind == "text" and word.text.upper() in _MOMENTS and not word.quoted:
             found = microseconds(self.word.text)
             if found is None:
-                self._fail("not an ISO 8601 timestamp, such as 2024-05-31T12:00:00Z", self.word.start)
+                why = why_no_moment(self.word.text)
+                self._fail(f"not an ISO 8601 timestamp, such as {EXAMPLE}: {why}", self.word.start)
             self.at += 1
             return _Operand(word.start, None, Timestamp(found))
         if self._is_symbol("("):

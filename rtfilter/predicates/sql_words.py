@@ -7,6 +7,7 @@ from typing import Final, Literal, NamedTuple, NoReturn
 
 from rtfilter.errors import PredicateError
 from rtfilter.predicates.names import RESERVED, WORD
+from rtfilter.text import composed
 
 SUPPORTED: Final = (
     "supported are =, <>, <, <=, >, >=, + - * /, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, TRUE, FALSE, "
@@ -86,7 +87,7 @@ def words_of(source: str) -> list[Word]:
             continue
         if kind == "name":
             reserved = text.upper() in RESERVED and not (words and words[-1].text == ".")
-            word = ("keyword", text.upper(), at, False) if reserved else ("name", text, at, False)
+            word = ("keyword", text.upper(), at, False) if reserved else ("name", composed(text), at, False)
         elif kind == "symbol":
             word = ("symbol", _SAME.get(text, text), at, False)
         elif kind == "number":
@@ -95,7 +96,7 @@ def words_of(source: str) -> list[Word]:
         elif kind == "text":
             word = ("text", text[1:-1].replace("''", "'"), at, False)
         else:
-            word = ("name", text[1:-1].replace('""', '"'), at, True)
+            word = ("name", composed(text[1:-1].replace('""', '"')), at, True)
         words.append(new(Word, word))
     words.append(Word("end", "", words[-1].start if words else 0))
     return words

@@ -37,6 +37,7 @@ from rtfilter.service.messages import (
     Stop,
     Subscribe,
     Unsubscribe,
+    without_mark,
 )
 from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline, stopping
@@ -269,6 +270,7 @@ class Conversation:
         tag: Any = None
         self._heard = perf_counter()
         try:
+            text = without_mark(text)
             require_shallow(text.encode() if isinstance(text, str) else text, self._nesting)
             message = messages.read(text)
             tag = message.tag

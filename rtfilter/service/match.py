@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rtfilter.events.nesting import flatten
+from rtfilter.events.nesting import flatten, with_composed_names
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.matching.stream import CompletedGroup
@@ -339,5 +339,7 @@ def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, 
 
 def _key(event: dict[str, Any], name: str) -> Any:
     """Whose event it is; None where it is not of exactly one, such as where it has a list."""
+    if not name.isascii():
+        event = dict(with_composed_names(event, frozenset((name,))))
     found = event[name] if name in event else flatten(event, frozenset((name,)))[0].get(name)
     return found if isinstance(found, str | int | float) else None

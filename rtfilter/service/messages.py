@@ -6,6 +6,7 @@ not pass unseen.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -103,6 +104,11 @@ class Misread(NamedTuple):
     error: DirectiveError
     tag: Any = None
     directive: Directive | None = None
+
+
+def without_mark(text: str | bytes) -> str | bytes:
+    """Return a text without the byte order mark that some programs begin it with."""
+    return text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(BOM_UTF8)
 
 
 def read(text: str | bytes) -> Message | Misread:

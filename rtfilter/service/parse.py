@@ -14,6 +14,7 @@ from rtfilter.events.table import EventTable
 
 Hook = Callable[[dict[str, Any]], None]
 """Adds to an event, such as the time of its arrival."""
+_encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -100,7 +101,7 @@ class Parse:
 
     def _stored(self, events: Sequence[Any], bodies: Sequence[bytes] | None = None) -> list[bytes]:
         if bodies is None or self._hook is not None:
-            return [msgspec.json.encode(event) for event in events]
+            return list(map(_encode, events))
         return list(bodies)
 
 

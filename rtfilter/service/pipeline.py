@@ -61,6 +61,7 @@ from rtfilter.service.subscriptions import (
 from rtfilter.service.writing import LIMIT, Store
 from rtfilter.store.log import FilterRow, Log
 from rtfilter.store.tables import Entry, Key, Kind, Logged, Progress
+from rtfilter.text import composed
 from rtfilter.watch.metrics import Metrics
 
 MOST_UNMATCHED: Final = 200_000
@@ -386,6 +387,8 @@ class Pipeline:
         who.require(Role.ADMIN)
         if not _NAME.fullmatch(name):
             raise RequestError("a filter's name is 1 to 64 letters, digits, and _ . - after the first one")
+        if key is not None:
+            key = composed(key)
         if key is not None and key not in schema.attributes:
             raise RequestError(f"the key {key!r} is no attribute of the schema")
         async with self._one_filter:
@@ -731,7 +734,8 @@ def stopping() -> BusyError:
 
 
 def _info(row: FilterRow) -> FilterInfo:
-    return FilterInfo(row.name, Schema.from_json(msgspec.json.decode(row.schema)), row.key, row.since)
+    key = None if row.key is None else composed(row.key)
+    return FilterInfo(row.name, Schema.from_json(msgspec.json.decode(row.schema)), key, row.since)
 
 
 def _lone(error: RTFilterError) -> RTFilterError:

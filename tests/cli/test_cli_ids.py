@@ -236,3 +236,11 @@ def test_of_bounds_none_are_left_out(capsys):
         capsys, "match", write_subscriptions("bounds csv"), "events.jsonl", *GIVEN, "--on-error", "skip"
     )
     assert said == "s.csv: --on-error skip is for conditions; of bounds all are taken, or none\n"
+
+
+def test_ids_of_csv_with_leading_zeros_are_text(tmp_path, capsys):
+    rules, events = tmp_path / "rules.csv", tmp_path / "events.jsonl"
+    rules.write_text("id,where\n00501,x > 1\n501,x > 2\n")
+    events.write_text('{"x": 3}\n')
+    assert main(["match", str(rules), str(events)]) == 0
+    assert capsys.readouterr().out == "event,subscription\n0,00501\n0,501\n"

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from rtfilter.errors import EventError
+from rtfilter.events.arrow_rows import arrow_rows
 from rtfilter.extras import install
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.errors import TooLargeError
@@ -50,9 +51,7 @@ def table(body: bytes, most: int) -> Any:
                 batch.validate(full=True)
                 _require_narrow(pa, batch)
                 found.append(batch)
-            readable = _readable(pa, stream.schema)
-        table = pa.Table.from_batches(found, stream.schema)
-        return table if readable is stream.schema else table.cast(readable, safe=False)
+            return pa.Table.from_batches(found, stream.schema)
     except (pa.ArrowException, struct.error, ValueError, OverflowError, OSError) as error:
         if isinstance(error, EventError):
             raise
@@ -61,11 +60,12 @@ def table(body: bytes, most: int) -> Any:
 
 def rows(table: Any) -> list[dict[str, Any]]:
     """Return the rows of such a table. Raises `EventError`."""
+    import pyarrow as pa
+
     try:
-        found: list[dict[str, Any]] = table.to_pylist()
-    except (ValueError, OverflowError, LookupError) as error:  # the last of time zones that there are not
+        return arrow_rows(table)
+    except pa.ArrowException as error:
         raise EventError(f"this is no stream of Arrow's: {error}") from None
-    return found
 
 
 def stream(name: str, column: Any) -> bytes:
@@ -97,6 +97,7 @@ def _require_usable(pa: Any, name: str, kind: Any, top: bool = False) -> None:
         types.is_boolean(kind)
         or types.is_integer(kind)
         or types.is_floating(kind)
+        or types.is_decimal(kind)
         or types.is_string(kind)
         or types.is_large_string(kind)
         or types.is_timestamp(kind)
@@ -110,14 +111,6 @@ def _width(pa: Any, field: Any) -> int:
     """Bytes that a row has for a field beside its value."""
     inner = sum(_width(pa, one) for one in field.type) if pa.types.is_struct(field.type) else 0
     return len(field.name) + len('"":null,') + inner
-
-
-def _readable(pa: Any, schema: Any) -> Any:
-    """The types with which Python gets datetimes that it can hold."""
-    for at, field in enumerate(schema):
-        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
-            schema = schema.set(at, field.with_type(pa.timestamp("us", field.type.tz)))
-    return schema
 
 
 def _require_narrow(pa: Any, batch: Any) -> None:

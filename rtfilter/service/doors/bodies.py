@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -56,7 +57,7 @@ async def whole(request: Request, most: int) -> bytes:
         except TimeoutError:
             raise SilentError(f"nothing more of the body came for {SILENT:.0f} seconds") from None
         if part is None:
-            return bytes(found)
+            return bytes(found.removeprefix(BOM_UTF8))  # Arrow's streams never begin so
         found += part
         require_small(len(found), most, "a body")
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from rtfilter.service.errors import DirectiveError, ServiceError
+from rtfilter.service.messages import without_mark
 
 LENGTH: Final = 4
 """Bytes of the length."""
@@ -140,7 +141,7 @@ def message_of(frame: Frame) -> bytes:
     """
     try:
         frame.body.decode()  # what is decoded later does not say in one way that it is not
-        said = _object.decode(frame.body or b"{}")
+        said = _object.decode(without_mark(frame.body) or b"{}")
     except UnicodeDecodeError as error:
         raise DirectiveError(f"this is not JSON: {error}") from None
     except (msgspec.DecodeError, RecursionError):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from rtfilter.service.doors.problems import Problem
 from rtfilter.service.records import FilterInfo, Subscription, Wish
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Id = Annotated[int, Field(ge=1, lt=2**63)]
 
 

@@ -1,0 +1,96 @@
+"""Rows of Arrow tables as Python objects that JSON can say, for whatever sends events on.
+
+pyarrow is not imported: who has a table has done so already.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from rtfilter.errors import EventError
+
+
+def arrow_rows(table: Any) -> list[dict[str, Any]]:
+    """Return the rows of a table or record batch. Moments are rounded down to microseconds.
+
+    Raises
+    ------
+    EventError
+        A column of a type that no event has, or a moment that Python cannot hold; its `row` and `attribute`
+        say where.
+    """
+    names = table.schema.names
+    columns = [_values(field, table.column(at)) for at, field in enumerate(table.schema)]
+    if not columns:
+        return [{} for _ in range(table.num_rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def require_meaning(schema: Any) -> None:
+    """Refuse columns of types that no event has. Raises `EventError` that names the first one."""
+    for field in schema:
+        if _readable(field.type) is None:
+            raise EventError.about(
+                field.name,
+                f"is a column of the type {field.type}, which no event has; leave it out, or convert it",
+            )
+
+
+def _values(field: Any, column: Any) -> list[Any]:
+    require_meaning([field])
+    wanted = _readable(field.type)
+    if wanted != field.type:
+        column = _cast(column, wanted)
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError, LookupError):  # the last of time zones that there are not
+        for row in range(len(column)):
+            try:
+                column[row].as_py()
+            except (ValueError, OverflowError, LookupError) as error:
+                raise EventError.about(field.name, f"cannot be read: {error}", row) from None
+        raise
+    return values
+
+
+def _cast(column: Any, wanted: Any) -> Any:
+    pa = sys.modules["pyarrow"]
+    if not pa.types.is_timestamp(column.type):
+        return column.cast(wanted, safe=False)
+    counts = np.asarray(column.cast(pa.int64()).fill_null(0)) // 1000  # rounds down, which a cast does not
+    return pa.array(counts, wanted, mask=np.asarray(column.is_null()))
+
+
+def _readable(kind: Any) -> Any | None:
+    """Return the Arrow type in which Python reads values of a type; None for one that no event has."""
+    pa = sys.modules["pyarrow"]
+    types = pa.types
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
+    if types.is_dictionary(kind):
+        return _readable(kind.value_type)
+    if types.is_struct(kind):
+        fields = [(field, _readable(field.type)) for field in kind]
+        if any(found is None for _, found in fields):
+            return None
+        return pa.struct([field.with_type(found) for field, found in fields])
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        inner = _readable(kind.value_type)
+        if inner is None or inner == kind.value_type:
+            return None if inner is None else kind
+        if types.is_fixed_size_list(kind):
+            return pa.list_(inner, kind.list_size)
+        return pa.large_list(inner) if types.is_large_list(kind) else pa.list_(inner)
+    if types.is_float16(kind):
+        return pa.float32()
+    plain = (
+        *(types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_date),
+        *(types.is_string, types.is_large_string, types.is_null),
+    )
+    if any(belongs(kind) for belongs in plain):
+        return kind
+    view = getattr(types, "is_string_view", None)
+    return pa.large_string() if view is not None and view(kind) else None

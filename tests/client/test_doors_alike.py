@@ -1,0 +1,158 @@
+"""HTTP, WebSocket, TCP and the commands take the same, and refuse the same."""
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from unicodedata import normalize
+
+import pytest
+from real_server import Framed, RealServer
+from websockets.sync.client import connect
+
+from rtfilter.cli import FAILED, main
+from rtfilter.service.doors.frames import Asked, write
+
+pytestmark = pytest.mark.slow
+NFC, NFD = (normalize(form, "größe") for form in ("NFC", "NFD"))
+MARK = "\ufeff"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = RealServer(
+        tmp_path_factory.mktemp("alike"),
+        "--schema",
+        json.dumps({NFD: "int", "x": "float", "at": "timestamp"}),
+    )
+    yield server
+    server.kill()
+
+
+class Http:
+    """Says directives at the doors of HTTP."""
+
+    def __init__(self, server):
+        self._url = f"http://localhost:{server.port}/filters/default/"
+
+    def ask(self, directive, mark="", **body):
+        """The answer, or the error as a text."""
+        path = {"SUBSCRIBE": "subscriptions", "PUBLISH": "events", "EXPLAIN": "explain"}[directive]
+        kind = "application/json"
+        if "events" in body:
+            kind, text = "application/x-ndjson", "\n".join(map(json.dumps, body["events"]))
+        else:
+            text = json.dumps(body if directive == "EXPLAIN" else body.get("event", body))
+        headers = {"Authorization": "Basic " + base64.b64encode(b"ann:").decode(), "Content-Type": kind}
+        try:
+            request = urllib.request.Request(self._url + path, (mark + text).encode(), headers)
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return json.load(error)["detail"]
+
+
+class Socket:
+    """Says directives in a session over WebSocket."""
+
+    def __init__(self, server):
+        self._open = ExitStack()
+        self._socket = self._open.enter_context(connect(server.url + "/session"))
+        self.ask("CONNECT", user="ann")
+
+    def ask(self, directive, mark="", **body):
+        self._socket.send(mark + json.dumps({"directive": directive, "tag": 1, **body}))
+        answer = json.loads(self._socket.recv(60))
+        return answer if answer["directive"] != "ERROR" else answer["error"]
+
+    def close(self):
+        self._open.close()
+
+
+class Tcp:
+    """Says directives in a session over TCP."""
+
+    def __init__(self, server):
+        self._peer = Framed(server)
+        self.ask("CONNECT", user="ann")
+
+    def ask(self, directive, mark="", **body):
+        self._peer._socket.sendall(write(Asked[directive], (mark + json.dumps(body)).encode()))
+        answer = self._peer._hear()
+        return answer if answer["directive"] != "ERROR" else answer["error"]
+
+    def close(self):
+        self._peer._socket.close()
+
+
+@pytest.fixture(params=[Http, Socket, Tcp], ids=["http", "websocket", "tcp"])
+def door(request, server):
+    door = request.param(server)
+    yield door
+    if not isinstance(door, Http):
+        door.close()
+
+
+@pytest.mark.parametrize("body", [{"event": {"x": 1}}, {"events": [{"x": 1}, {"x": 2}]}], ids=list)
+def test_a_byte_order_mark_is_taken(door, body):
+    answer = door.ask("PUBLISH", MARK, **body)
+    assert len(answer["positions"]) == len(body.get("events", [1])), answer
+    assert door.ask("SUBSCRIBE", MARK, where="x > 1")["subscription"]
+
+
+@pytest.mark.parametrize("name", [NFC, NFD], ids=["nfc", "nfd"])
+def test_a_name_is_taken_in_every_spelling(door, name):
+    assert door.ask("SUBSCRIBE", where=f"{name} = 7")["subscription"]
+    assert door.ask("SUBSCRIBE", where={name: [7]})["subscription"]
+    assert door.ask("PUBLISH", event={name: 7})["positions"]
+    refused = door.ask("PUBLISH", events=[{name: 7}, {NFC: 7, NFD: 8}])
+    assert "two spellings" in refused
+
+
+@pytest.mark.parametrize("seconds", [True, "60", 0, -1, [1], {"s": 1}], ids=str)
+@pytest.mark.parametrize("name", ["ttl", "digest"])
+def test_seconds_are_numbers_above_zero(door, name, seconds):
+    refused = door.ask("SUBSCRIBE", where="x > 1", **{name: seconds})
+    assert isinstance(refused, str), refused
+    assert name in refused or "time to live" in refused
+
+
+@pytest.mark.parametrize("seconds", [60, 60.5])
+def test_seconds_that_are_taken(door, seconds):
+    assert door.ask("SUBSCRIBE", where="x > 1", ttl=seconds, digest=seconds)["subscription"]
+
+
+@pytest.mark.parametrize("name", [NFC, NFD], ids=["nfc", "nfd"])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_commands_take_a_name_in_every_spelling(server, tmp_path, capsys, name, form):
+    path, rules = tmp_path / f"events.{form}", tmp_path / "rules.jsonl"
+    path.write_text(MARK + (f"{name}\n7\n" if form == "csv" else json.dumps({name: 7}) + "\n"))
+    rules.write_text(json.dumps(f"{NFC} = 7"))
+    assert main(["publish", str(path), "--user", "ann", "--url", server.url]) == 0
+    capsys.readouterr()
+    assert main(["match", str(rules), str(path)]) == 0
+    assert capsys.readouterr().out.split() == ["event,subscription", "0,0"]
+    rules.write_text(json.dumps({"where": f"{NFC} = 7", "ttl": True}))
+    assert main(["match", str(rules), str(path)]) == FAILED
+    assert "a time to live is a number of seconds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("2024-05-31x12:00:00Z", "between date and time is T, t or a blank"),
+        ("2016-12-31T23:59:60Z", "it is a leap second"),
+        ("2024-05-31T24:00:00Z", "its hour is 24"),
+        ("2024-152", "it is an ordinal date"),
+    ],
+)
+def test_a_text_that_is_no_timestamp_is_said_to_be_none(server, door, text, why):
+    assert why in door.ask("SUBSCRIBE", where=f"at > '{text}'")
+    assert why in door.ask("SUBSCRIBE", where={"at": [text]})
+    assert door.ask("SUBSCRIBE", where="at > '2024-05-31t12:00:00z'")["subscription"]
+    assert door.ask("PUBLISH", event={"at": text})["positions"]  # as a value of another type
+    id = door.ask("SUBSCRIBE", where="at > '2000-01-01'")["subscription"]
+    report = Http(server).ask("EXPLAIN", event={"at": text}, subscription=id)["report"]
+    assert why in "\n".join(report)
