@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
@@ -21,16 +22,30 @@ SILENT: Final = 30.0
 MOST_HEADERS: Final = 64 * 2**10
 """Bytes of a request apart from its body: target, headers, trailers, and extensions of one chunk. A request
 that begins within the data of another one may have as much again."""
+PIECE: Final = 4 * 2**10
+"""Bytes that are parsed at once where requests begin: it may be a hundred requests, and each takes 2 KB."""
 MOST_LINES: Final = 256
 """Headers of a request. A short header takes twenty times its size in memory."""
 CLOSE_WITHIN: Final = 10.0
 """Seconds that the last bytes of a session may take."""
 
 
+class _Flow(FlowControl):
+    """Reads nothing while it is held, although uvicorn resumes reading for each request."""
+
+    held = False
+
+    def resume_reading(self) -> None:
+        """Read on, if it is not held."""
+        if not self.held:
+            super().resume_reading()
+
+
 class Http(HttpToolsProtocol):
     """HTTP, for peers that complete their requests in time and within `MOST_HEADERS`.
 
-    Nobody reads trailers, so they are dropped: they are no headers, and may not change these.
+    While requests wait for the answer to an earlier one, no more are read. Nobody reads trailers, so they are
+    dropped: a trailer is no header, and may not change one.
 
     Parameters
     ----------
@@ -46,6 +61,8 @@ class Http(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to watch."""
         super().connection_made(transport)
+        self.flow: _Flow = _Flow(transport)
+        self._rest = b""  # what is not parsed yet, while requests wait
         self._measures.connections["http"] += 1
         self._counted = True
         self._heard, self._before = 0, (0, 0)
@@ -57,6 +74,7 @@ class Http(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         super().connection_lost(exc)
+        self._rest = b""
         self._leave()
 
     def handle_websocket_upgrade(self) -> None:
@@ -72,18 +90,26 @@ class Http(HttpToolsProtocol):
         self._counted = False
 
     def data_received(self, data: bytes) -> None:
-        """Parse data, in pieces that cannot exceed the bound by much."""
+        """Parse data, or keep it while requests wait."""
         self._heard += 1
         if not self._headed:
             self._owe()
-        rest = memoryview(data)
-        while rest and self._counted and not self.transport.is_closing():
-            piece = rest[: MOST_HEADERS + 1 - self._beside]
+        self._rest += data
+        self._parse()
+
+    def _parse(self) -> None:
+        """Parse what is there, in pieces that cannot exceed the bounds by much."""
+        rest, self._rest = memoryview(self._rest), b""
+        while rest and not self.pipeline:
+            piece = rest[: MOST_HEADERS + 1 - self._beside if self._headed else PIECE]
             rest = rest[len(piece) :]
             self._beside += len(piece)  # the callbacks below subtract the body
             super().data_received(piece)  # type: ignore[arg-type]  # httptools takes any buffer
             if self._beside > MOST_HEADERS:
                 self._refuse(HeadersError(f"headers and trailers have at most {MOST_HEADERS} bytes"))
+            if not self._counted or self.transport.is_closing():
+                return
+        self._rest, self.flow.held = bytes(rest), bool(self.pipeline)
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -124,6 +150,10 @@ class Http(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """An answer ends, perhaps before its request does."""
         super().on_response_complete()
+        if self.flow.held and not self.pipeline:
+            self.flow.held = False
+            self._parse()
+            self.flow.resume_reading()
         if self._headed and self.cycle.response_complete:
             self._owe()
 
@@ -167,8 +197,9 @@ class Http(HttpToolsProtocol):
         unsent, cycle = self.transport.get_write_buffer_size(), self.cycle
         ours = slow = False
         if not self.transport.is_closing():
-            ours = cycle is not None and not cycle.response_complete and not cycle.more_body and not unsent
-            slow = self._owed is not None and self.loop.time() - self._owed >= SILENT
+            answered = cycle is None or cycle.response_complete
+            ours = not unsent and (self.flow.held or not (answered or cycle.more_body))
+            slow = not self.flow.held and self._owed is not None and self.loop.time() - self._owed >= SILENT
         if slow or (not ours and self._before == (self._heard, unsent)):
             self.transport.abort()
             return

@@ -1,6 +1,7 @@
 """Peers that stop halfway, or never end, are closed; those that are only waiting for an answer are not."""
 
 import asyncio
+import re
 import socket
 import tracemalloc
 from contextlib import ExitStack, nullcontext, suppress
@@ -165,6 +166,35 @@ def test_who_never_ends_is_closed_and_takes_no_memory(server, begun, unit):
                 while sent < ENDLESS:
                     link.sendall(data)
                     sent += len(data)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+    assert sent < ENDLESS / 2
+
+
+def test_requests_that_come_together_are_answered_in_order(hasty):
+    ids = [b"%d" % number for number in range(500)]
+    data = b"".join(GET + b"X-Request-Id: %s\r\n\r\n" % id for id in ids)
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=60) as link:
+        link.sendall(data)
+        got = b""
+        while got.count(b"\r\n\r\n{") < len(ids):
+            got += link.recv(2**20)
+    assert re.findall(rb"x-request-id: (\d+)", got) == ids
+
+
+def test_who_asks_and_reads_no_answer_is_closed_and_takes_no_memory(hasty):
+    data, sent = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 0
+    data *= 2**20 // len(data)
+    tracemalloc.start()
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", hasty.port), timeout=60) as link,
+            suppress(ConnectionError),
+        ):
+            while sent < ENDLESS:
+                link.sendall(data)
+                sent += len(data)
         assert tracemalloc.get_traced_memory()[1] < 2**23
     finally:
         tracemalloc.stop()
