@@ -234,6 +234,12 @@ class Sessions(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
         return True
 
+    async def send(self, message: Any) -> None:
+        """Send, and note that an answer which refuses a session completes its handshake, too."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
+
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         """The session is over."""
         super().on_task_complete(task)
