@@ -233,7 +233,7 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "an idempotency key": pipeline.MOST_KEY,
         "a user's name": authenticate.MOST,
         "filters": pipeline.MOST_FILTERS,
-        "seconds until CONNECT": websocket.CONNECT_WITHIN,
+        "seconds until CONNECT, without the look-up of the user": websocket.CONNECT_WITHIN,
         "seconds in which a peer takes or sends nothing that it owes": bodies.SILENT,
     }
     assert f"one second more for each {bodies.SLOWEST:,} bytes" in text
