@@ -129,6 +129,8 @@ class Minder:
                 await work
             except ConflictError:
                 pass  # it has been done already, or is not to be done any more
+            except BusyError:
+                pass  # `Store` logs it, once
             except (RTFilterError, OSError):
                 _log.warning("something could not be written; it is tried again later", exc_info=True)
 

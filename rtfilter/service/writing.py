@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from rtfilter.service.errors import BusyError, ConflictError
 from rtfilter.service.measures import Measures
@@ -86,6 +86,7 @@ class Store:
         self._timer: asyncio.TimerHandle | None = None
         self._more = False  # the last progress was not of all users
         self.stuck = False
+        self._failing = False  # as the log of the server says
         self._taken: TakenError | None = None  # met by other work than a transaction
         self._missed: list[Logged] = []  # what the log has of failed transactions, and nobody was told
         self._thread = ThreadPoolExecutor(1, "rtfilter-log")
@@ -132,12 +133,34 @@ class Store:
 
     def _heard(self, done: asyncio.Future[Any]) -> None:
         """Other work has ended, though perhaps nobody waits for it any more."""
-        error = None if done.cancelled() else done.exception()
+        if done.cancelled():
+            return
+        error = done.exception()
         if isinstance(error, TakenError):
             self._taken = error
             self._news.set()
         elif isinstance(error, SQLAlchemyError):
-            self._measures.database_errors += 1
+            self._fails(error)
+        elif error is None:
+            self._works()
+
+    def _fails(self, error: Exception) -> None:
+        """Count an error, and log the first one. A traceback says nothing of a database that is away."""
+        self._measures.database_errors += 1
+        if not self._failing:
+            away = isinstance(error, OperationalError)
+            _log.critical(
+                "the log cannot be written, and clients have to try again: %s",
+                getattr(error, "orig", None) or error,
+                exc_info=None if away else error,
+            )
+        self._failing = True
+
+    def _works(self) -> None:
+        """Log that the database is written again, where it was not."""
+        if self._failing:
+            _log.warning("the log is written again")
+        self._failing = False
 
     def _require_free(self) -> None:
         if self.stuck:
@@ -154,7 +177,7 @@ class Store:
 
     async def run(self) -> None:
         """Write, for ever."""
-        loop, failing = asyncio.get_running_loop(), False
+        loop = asyncio.get_running_loop()
         while True:
             await self._news.wait()
             self._news.clear()
@@ -181,10 +204,7 @@ class Store:
                 self._fail(asked, flushes, error)
                 raise
             except Exception as error:
-                if not failing:
-                    _log.critical("the log cannot be written; who asks is told to try again", exc_info=True)
-                failing = True
-                self._measures.database_errors += 1
+                self._fails(error)
                 if progress is not None:
                     self._not_written(progress)
                     self._next = loop.time() + MOST_PACE
@@ -192,10 +212,8 @@ class Store:
                 continue
             finally:
                 late.cancel()
-                failing, self.stuck = failing or self.stuck, self.stuck and not done.done()
-            if failing:
-                _log.warning("the log is written again")
-                failing = False
+                self.stuck = self.stuck and not done.done()
+            self._works()
             missed, self._missed = self._missed, []
             self._stored(missed)
             self._tell(asked, placed)
@@ -214,9 +232,11 @@ class Store:
 
     def _late(self, asked: list[_Asked], flushes: list[_Flush]) -> None:
         """A transaction takes too long: let nobody wait for it, nor for the next one."""
-        _log.critical("a transaction takes longer than %g seconds; nothing new is taken until it ends", LIMIT)
+        if not self._failing:
+            text = "a transaction takes longer than %g seconds; nothing new is taken until it ends"
+            _log.critical(text, LIMIT)
         self._measures.database_errors += 1
-        self.stuck = True
+        self.stuck = self._failing = True
         self._fail(asked, flushes)
         while waiting := self._take():
             self._fail(waiting, [], TimeoutError())

@@ -227,14 +227,16 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "events or subscriptions in a request": bodies.MOST_EVENTS,
         "JSON that is no event: a filter, a subscription, a question": bodies.MOST_DOCUMENT // 2**20,
         "a page of an answer": routes.MOST_OF_A_PAGE,
-        "headers of a request": patience.MOST_HEADERS // 1024,
+        "headers of a request, with trailers": patience.MOST_HEADERS // 1024,
+        "headers of a request, by count": patience.MOST_LINES,
         "`metadata` of a subscription, as JSON": subscriptions.MOST_METADATA,
         "an idempotency key": pipeline.MOST_KEY,
         "a user's name": authenticate.MOST,
         "filters": pipeline.MOST_FILTERS,
-        "seconds until CONNECT": websocket.CONNECT_WITHIN,
+        "seconds until CONNECT, without the look-up of the user": websocket.CONNECT_WITHIN,
         "seconds in which a peer takes or sends nothing that it owes": bodies.SILENT,
     }
+    assert f"one second more for each {bodies.SLOWEST:,} bytes" in text
 
 
 def test_the_table_of_paths_has_all_of_them_and_who_may():

@@ -21,7 +21,7 @@ class Answer:
     def __init__(self, response):
         self.status, self.headers, self.bytes = response.status, response.headers, response.read()
         kind = self.headers.get("content-type", "")
-        self.body = json.loads(self.bytes) if "json" in kind else self.bytes
+        self.body = json.loads(self.bytes) if "json" in kind and self.bytes else self.bytes
 
 
 class Running:

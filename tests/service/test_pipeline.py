@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import threading
 import time
 from contextlib import contextmanager
@@ -167,6 +168,30 @@ def test_a_failed_transaction_is_told_and_loses_no_progress(tmp_path, monkeypatc
     before, after = served(tmp_path, first, second)
     assert before == after
     assert len(before) == 3
+
+
+def test_a_database_that_is_away_is_logged_once_and_once_when_it_is_back(tmp_path, monkeypatch, caplog):
+    async def script(pipeline):
+        def fail(*_):
+            raise sqlalchemy.exc.OperationalError("", {}, Exception("gone away"))
+
+        for _ in range(2):
+            await publish(pipeline, 1)
+            with monkeypatch.context() as patch:
+                for name in ("commit", "before", "put_filter"):
+                    patch.setattr(Log, name, fail)
+                with pytest.raises(BusyError):
+                    await pipeline.add_filter(ADMIN, "more", SCHEMA)
+                for _ in range(3):
+                    with pytest.raises(BusyError):
+                        await publish(pipeline, 1)
+                await pipeline._minder._soon(pipeline._minder._trim(0.0))
+        await publish(pipeline, 1)
+
+    served(tmp_path, script)
+    told = [(one.levelname, one.exc_info) for one in caplog.records if one.levelno >= logging.WARNING]
+    assert told == 2 * [("CRITICAL", None), ("WARNING", None)]
+    assert "gone away" in caplog.text
 
 
 def test_nothing_wrong_is_stored(tmp_path):

@@ -265,6 +265,44 @@ def test_who_says_nothing_is_closed_and_who_connected_stays(tmp_path):
     through(tmp_path, script, patience=QUICK._replace(connect=1.0))
 
 
+def test_the_clock_stops_while_the_server_looks_up_who_connects(tmp_path, monkeypatch):
+    async def script(pipeline, connect, conversations):
+        plain, asked, may = pipeline.users.password, asyncio.Event(), asyncio.Event()
+
+        async def slowly(*given):
+            asked.set()
+            await may.wait()
+            return await plain(*given)
+
+        monkeypatch.setattr(pipeline.users, "password", slowly)
+        client = await connect()
+        saying = asyncio.create_task(client.say("CONNECT", user="ann"))
+        await asked.wait()
+        silent = await connect()
+        assert (await silent.hear())["kind"] == "unauthenticated"  # so that time has passed for both
+        may.set()
+        assert (await saying)["directive"] == "CONNECTED"
+        assert (await client.say("READY"))["directive"] == "ACK"
+
+    through(tmp_path, script, patience=QUICK._replace(connect=1.0))
+
+
+def test_who_only_says_what_is_refused_is_closed(tmp_path):
+    async def script(pipeline, connect, conversations):
+        client = await connect()
+        heard = [await client.say("READY")]
+        while heard[-1] is not None and len(heard) < 500:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    heard.append(await client.hear())
+                continue
+            client.writer.write(write(Asked.READY, b""))
+        assert heard[-1] is None
+        assert heard[-2]["error"] == "no CONNECT within 1 seconds"
+
+    through(tmp_path, script, patience=QUICK._replace(connect=1.0))
+
+
 @pytest.mark.slow
 def test_who_takes_no_bytes_is_closed_and_holds_up_nobody(tmp_path):
     async def script(pipeline, connect, conversations):

@@ -22,6 +22,8 @@ LINES: Final = ("application/x-ndjson", "application/jsonl", "application/ndjson
 ARROW: Final = "application/vnd.apache.arrow.stream"
 SILENT: Final = 30.0
 """Seconds without a byte of a body after which the peer is given up."""
+SLOWEST: Final = 1024
+"""Bytes a second of a body that takes longer than that."""
 MOST_EVENTS: Final = 100_000
 """Of one request."""
 MOST_DOCUMENT: Final = 2**20
@@ -41,7 +43,7 @@ async def whole(request: Request, most: int) -> bytes:
     MediaTypeError
         It is compressed.
     SilentError
-        It does not arrive.
+        It does not arrive, or arrives slower than `SLOWEST`.
     """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise MediaTypeError("send the body without Content-Encoding")
@@ -50,12 +52,18 @@ async def whole(request: Request, most: int) -> bytes:
         require_small(int(told), most, "a body")
     found = bytearray()
     parts = aiter(request.stream())
+    clock = asyncio.get_running_loop().time
+    end = clock() + SILENT
     while True:
+        silent = clock() + SILENT
+        slow = end + len(found) / SLOWEST
         try:
-            async with asyncio.timeout(SILENT):
+            async with asyncio.timeout_at(min(silent, slow)):
                 part = await anext(parts, None)
         except TimeoutError:
-            raise SilentError(f"nothing more of the body came for {SILENT:.0f} seconds") from None
+            if silent <= slow:
+                raise SilentError(f"nothing more of the body came for {SILENT:.0f} seconds") from None
+            raise SilentError(f"the body comes slower than {SLOWEST} bytes a second") from None
         if part is None:
             return bytes(found.removeprefix(BOM_UTF8))  # Arrow's streams never begin so
         found += part

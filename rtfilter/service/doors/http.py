@@ -94,8 +94,9 @@ async def show_metrics(request: Request, pipeline: Served) -> Response:
 
 def _open_doors() -> APIRouter:
     router = APIRouter()
-    router.add_api_route("/healthz", health, methods=["GET"])
-    router.add_api_route("/readyz", ready, methods=["GET"])
+    for path, show in (("/healthz", health), ("/readyz", ready)):
+        router.add_api_route(path, show, methods=["GET"])
+        router.add_api_route(path, show, methods=["HEAD"], include_in_schema=False)  # as probes ask
     text: dict[int | str, dict[str, Any]] = {
         200: {"description": "Metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}
     }

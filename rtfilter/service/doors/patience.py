@@ -1,4 +1,4 @@
-"""What uvicorn leaves open: peers that send nothing, take nothing, or send headers without end are closed."""
+"""What uvicorn leaves open: requests have bounds before their sender is known, and idle peers are closed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
@@ -17,15 +18,34 @@ from rtfilter.service.errors import ServiceError
 from rtfilter.service.measures import Measures
 
 SILENT: Final = 30.0
-"""Seconds without a byte, in either way, that a peer is waited for; and until all headers have come."""
+"""Seconds without a byte, in either direction; seconds for all headers, and for a body after its answer."""
 MOST_HEADERS: Final = 64 * 2**10
-"""Bytes of the headers of a request, about."""
+"""Bytes of a request apart from its body: target, headers, trailers, and extensions of one chunk. A request
+that begins within the data of another one may have as much again."""
+PIECE: Final = 4 * 2**10
+"""Bytes that are parsed at once where requests begin: it may be a hundred requests, and each takes 2 KB."""
+MOST_LINES: Final = 256
+"""Headers of a request. A short header takes twenty times its size in memory."""
 CLOSE_WITHIN: Final = 10.0
 """Seconds that the last bytes of a session may take."""
 
 
+class _Flow(FlowControl):
+    """Reads nothing while it is held, although uvicorn resumes reading for each request."""
+
+    held = False
+
+    def resume_reading(self) -> None:
+        """Read on, if it is not held."""
+        if not self.held:
+            super().resume_reading()
+
+
 class Http(HttpToolsProtocol):
-    """HTTP, for peers that go on with what they began.
+    """HTTP, for peers that complete their requests in time and within `MOST_HEADERS`.
+
+    While requests wait for the answer to an earlier one, no more are read. Nobody reads trailers, so they are
+    dropped: a trailer is no header, and may not change one.
 
     Parameters
     ----------
@@ -41,69 +61,147 @@ class Http(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to watch."""
         super().connection_made(transport)
+        self.flow: _Flow = _Flow(transport)
+        self._rest = b""  # what is not parsed yet, while requests wait
         self._measures.connections["http"] += 1
         self._counted = True
-        self._heard, self._before, self._headers = 0, (0, 0), 0
-        self._begun = self.loop.time()
+        self._heard, self._before = 0, (0, 0)
+        self._beside = self._head = 0  # bytes beside the body, and those of the headers among them
+        self._headed = self._many = False  # whether all headers have come, and whether too many
+        self._owed: float | None = self.loop.time()  # since when the peer owes headers, or the end of a body
         self.loop.call_later(SILENT, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         super().connection_lost(exc)
+        self._rest = b""
         self._leave()
 
     def handle_websocket_upgrade(self) -> None:
-        """It becomes a session."""
+        """It becomes a session, unless `websockets` cannot read the request, which it does not answer."""
         super().handle_websocket_upgrade()
         self._leave()
+        session = self.transport.get_protocol()
+        if not (isinstance(session, WebSocketsSansIOProtocol) and session.handshake_initiated):
+            self._refuse(MalformedError("a request for a session has no body, and at most 128 headers"))
 
     def _leave(self) -> None:
         self._measures.connections["http"] -= self._counted
         self._counted = False
 
     def data_received(self, data: bytes) -> None:
-        """Take note of it."""
+        """Parse data, or keep it while requests wait."""
         self._heard += 1
-        super().data_received(data)
-        if self._headers >= 0:
-            self._headers += len(data)
-            if self._headers > MOST_HEADERS:
-                self._refuse(HeadersError(f"headers have at most {MOST_HEADERS} bytes"))
+        if not self._headed:
+            self._owe()
+        self._rest += data
+        self._parse()
+
+    def _parse(self) -> None:
+        """Parse what is there, in pieces that cannot exceed the bounds by much."""
+        rest, self._rest = memoryview(self._rest), b""
+        while rest and not self.pipeline:
+            piece = rest[: MOST_HEADERS + 1 - self._beside if self._headed else PIECE]
+            rest = rest[len(piece) :]
+            self._beside += len(piece)  # the callbacks below subtract the body
+            super().data_received(piece)  # type: ignore[arg-type]  # httptools takes any buffer
+            if self._beside > MOST_HEADERS:
+                self._refuse(HeadersError(f"headers and trailers have at most {MOST_HEADERS} bytes"))
+            if not self._counted or self.transport.is_closing():
+                return
+        self._rest, self.flow.held = bytes(rest), bool(self.pipeline)
 
     def on_message_begin(self) -> None:
-        """Headers begin."""
-        self._headers, self._begun = 0, self.loop.time()
+        """A request begins."""
+        self._owe()
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header."""
+        if self._headed:
+            return
+        if len(self.headers) >= MOST_LINES:
+            self._many = True
+            raise ValueError
+        super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        """Headers have come."""
-        self._headers = -1
+        """All headers have come."""
+        before, self._headed = self.cycle, True
+        self._head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         super().on_headers_complete()
+        if self.cycle is not before:  # otherwise it becomes a session, and nobody reads a body
+            self._owed = None
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a part of the body."""
+        self._beside = max(self._head, self._beside - len(body))
+        super().on_body(body)
+
+    def on_chunk_complete(self) -> None:
+        """A chunk ends. The size of a chunk costs nothing: a body may have as many as it has bytes."""
+        self._beside = self._head
+
+    def on_message_complete(self) -> None:
+        """A request ends."""
+        self._beside, self._head, self._headed, self._owed = 0, 0, False, None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer ends, perhaps before its request does."""
+        super().on_response_complete()
+        if self.flow.held and not self.pipeline:
+            self.flow.held = False
+            self._parse()
+            self.flow.resume_reading()
+        if self._headed and self.cycle.response_complete:
+            self._owe()
+
+    def _owe(self) -> None:
+        if self._owed is None:
+            self._owed = self.loop.time()
 
     def send_400_response(self, msg: str) -> None:
-        """Say that this is no HTTP."""
-        self._refuse(MalformedError("this is no request of HTTP/1.1"))
+        """Say that this is no HTTP, or has too many headers."""
+        if self._many:
+            self._refuse(HeadersError(f"a request has at most {MOST_LINES} headers"))
+        else:
+            self._refuse(MalformedError("this is no request of HTTP/1.1"))
 
     def _refuse(self, error: ServiceError) -> None:
         if self.transport.is_closing():
             return
         self._measures.refuse("http", error.kind)
+        if self._answering():
+            self.transport.close()
+            return
         document = told(error).response()
         head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nconnection: close\r\n"
         lines = b"".join(b"%s: %s\r\n" % one for one in document.raw_headers)
         self.transport.write(head.encode() + lines + b"\r\n" + bytes(document.body))
         self.transport.close()
 
-    def _look(self) -> None:
-        transport = self.transport
-        if transport.is_closing() or transport.get_protocol() is not self:  # or it is a session by now
-            return
-        unsent = transport.get_write_buffer_size()
+    def _answering(self) -> bool:
+        """Whether another answer has begun, or is to come first."""
         cycle = self.cycle
-        ours = cycle is not None and not cycle.response_complete and not cycle.more_body and not unsent
-        slow = self._headers >= 0 and self.loop.time() - self._begun >= SILENT
+        if cycle is None:
+            return False
+        if self._headed:
+            return cycle.response_started or bool(self.pipeline)
+        return not cycle.response_complete
+
+    def _look(self) -> None:
+        """Close the connection of a peer that is too slow, or does nothing."""
+        if not self._counted:  # it is over, or a session by now
+            return
+        unsent, cycle = self.transport.get_write_buffer_size(), self.cycle
+        ours = slow = False
+        if not self.transport.is_closing():
+            answered = cycle is None or cycle.response_complete
+            ours = not unsent and (self.flow.held or not (answered or cycle.more_body))
+            slow = not self.flow.held and self._owed is not None and self.loop.time() - self._owed >= SILENT
         if slow or (not ours and self._before == (self._heard, unsent)):
-            transport.abort()
+            self.transport.abort()
             return
         self._before = self._heard, unsent
         self.loop.call_later(SILENT, self._look)
@@ -135,6 +233,12 @@ class Sessions(WebSocketsSansIOProtocol):
             self.conn.send_text(message)
         self.transport.write(b"".join(self.conn.data_to_send()))
         return True
+
+    async def send(self, message: Any) -> None:
+        """Send, and note that an answer which refuses a session completes its handshake, too."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         """The session is over."""

@@ -13,6 +13,8 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 from structlog.contextvars import get_contextvars
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError, UnknownSubscriptionError
@@ -42,7 +44,7 @@ TITLES: Final = {
     "internal": "The server failed",
 }
 """By kind."""
-EXPECTED: Final = (RTFilterError, RequestValidationError, HTTPException, SQLAlchemyError)
+EXPECTED: Final = (RTFilterError, RequestValidationError, HTTPException, SQLAlchemyError, ClientDisconnect)
 """Errors that are no fault of the server's code."""
 PROBLEMS: Final = "/problems/"
 """Of the type of a problem, what comes before its kind."""
@@ -195,8 +197,17 @@ def _of_http(error: HTTPException) -> Told:
     return _told(kind, error.status_code, detail, dict(error.headers or {}))
 
 
+class _Nothing(Response):
+    """No answer, to a peer that has left."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send nothing."""
+
+
 async def answer(request: Request, error: Exception) -> Response:
     """Answer a request with what went wrong."""
+    if isinstance(error, ClientDisconnect):
+        return _Nothing()
     measures: Measures = request.app.state.pipeline.measures
     if isinstance(error, SQLAlchemyError):
         measures.database_errors += 1

@@ -32,7 +32,7 @@ class Patience(NamedTuple):
     Attributes
     ----------
     connect : float
-        Until somebody has said who they are.
+        Until somebody has said who they are, without the time in which the server looks it up.
     write : float
         While a peer does not take a byte.
     end : float
@@ -109,6 +109,8 @@ class _Peer:
         self.conversation = conversation
         self._reader, self._writer, self._patience = reader, writer, patience
         self._frames = Reader(most=most_bytes)
+        self._left, self._since = patience.connect, 0.0  # until CONNECT, at a time of the loop's clock
+        self._timer: asyncio.TimerHandle | None = None
         conversation.straight = self._straight
         keep_alive(writer.get_extra_info("socket"), patience.write)
 
@@ -122,7 +124,7 @@ class _Peer:
     async def run(self) -> None:
         """Serve it until it is closed."""
         reading = asyncio.create_task(self._read())
-        silent = asyncio.get_running_loop().call_later(self._patience.connect, self._heard)
+        self._await_connect()
         try:
             await self._write()
             reading.cancel()
@@ -131,14 +133,26 @@ class _Peer:
         except (OSError, TimeoutError):  # it is gone, or does not take its bytes
             pass
         finally:
-            silent.cancel()
+            self._stop_clock()
             reading.cancel()
             self.conversation.lost()
             self._writer.transport.abort()
 
-    def _heard(self) -> None:
-        if self.conversation.state is State.PRE_CONNECTED:
-            self.end(NotAuthenticatedError(f"no CONNECT within {self._patience.connect:g} seconds"))
+    def _await_connect(self) -> None:
+        """Let the clock run while the peer has not said CONNECT."""
+        if self.conversation.state is State.PRE_CONNECTED and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._since, self._timer = loop.time(), loop.call_later(self._left, self._late)
+
+    def _stop_clock(self) -> None:
+        """Stop it: the server is at work."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._left -= asyncio.get_running_loop().time() - self._since
+
+    def _late(self) -> None:
+        self.end(NotAuthenticatedError(f"no CONNECT within {self._patience.connect:g} seconds"))
 
     async def _read(self) -> None:
         """Hear what comes, one frame after another."""
@@ -153,7 +167,9 @@ class _Peer:
                     except DirectiveError as error:
                         conversation.refuse(error)
                     else:
+                        self._stop_clock()
                         await conversation.hear(message)
+                        self._await_connect()
         except FrameError as error:
             why = error
         except OSError:

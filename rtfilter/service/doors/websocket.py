@@ -14,7 +14,7 @@ from rtfilter.service.doors.patience import STRAIGHT
 from rtfilter.session import State
 
 CONNECT_WITHIN: Final = 10.0
-"""Seconds until a peer must have said who it is."""
+"""Seconds until a peer must have said who it is, without the time in which the server looks it up."""
 SEND_WITHIN: Final = 30.0
 """Seconds in which a peer must take a message."""
 POLICY: Final = 1008
@@ -59,16 +59,21 @@ async def _end(socket: WebSocket, done: set[asyncio.Task[None]]) -> None:
 
 
 async def _hear(socket: WebSocket, conversation: Conversation) -> None:
+    clock, left = asyncio.get_running_loop().time, CONNECT_WITHIN
     try:
-        async with asyncio.timeout(CONNECT_WITHIN) as patience:
+        async with asyncio.timeout(left) as patience:
             while True:
                 await conversation.room()
                 message = await socket.receive()
                 if message["type"] == "websocket.disconnect":
                     raise WebSocketDisconnect(message["code"])
-                await conversation.hear(message.get("text") or message.get("bytes") or b"")
-                if conversation.state is not State.PRE_CONNECTED:
+                end = patience.when()
+                if end is not None:
+                    left = end - clock()
                     patience.reschedule(None)
+                await conversation.hear(message.get("text") or message.get("bytes") or b"")
+                if conversation.state is State.PRE_CONNECTED:
+                    patience.reschedule(clock() + left)
     except TimeoutError:
         conversation.refused("unauthenticated")
         raise _Closed(f"say CONNECT within {CONNECT_WITHIN:.0f} seconds", POLICY) from None

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from rtfilter.service.doors import bodies, control
+from rtfilter.service.pipeline import Pipeline
 
 EVENTS = "/filters/default/events"
 SUBSCRIPTIONS = "/filters/default/subscriptions"
@@ -192,6 +193,17 @@ def test_the_server_tells_how_it_is(server):
     assert "rtfilter_service_delivered_total" in counted
     assert float(counted["rtfilter_service_head"]) == server.pipeline.counts["head"]
     assert not any("user=" in name or "ann" in name for name in counted)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_probes_may_ask_for_the_head_of_a_health_page(server, path, monkeypatch):
+    for status in (200, 503):
+        answer, plain = (server.ask(method, path, user=None) for method in ("HEAD", "GET"))
+        assert (answer.status, plain.status, answer.bytes) == (status, status, b"")
+        for name in ("content-type", "content-length"):
+            assert answer.headers[name] == plain.headers[name]
+        for name in ("healthy", "ready"):
+            monkeypatch.setattr(Pipeline, name, False)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,33 @@
-"""Peers that stop halfway are closed; those that are only waiting for an answer are not."""
+"""Peers that stop halfway, or never end, are closed; those that are only waiting for an answer are not."""
 
 import asyncio
+import re
 import socket
-from contextlib import ExitStack, suppress
+import tracemalloc
+from contextlib import ExitStack, nullcontext, suppress
 
 import pytest
+from fastapi import Request
 
 from rtfilter.service.doors import bodies, patience
+from rtfilter.service.doors.problems import SilentError
 from service.running import running
 from service.webhooks.asking import until
 
 SILENT = 1.0
 """Seconds until a silent peer is closed: longer than a busy machine takes to send a request."""
+ENDLESS = 64 * 2**20
+"""Bytes that a peer sends which never ends: more than the sockets between it and the server hold."""
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+NOBODY = b"POST /filters/default/events HTTP/1.1\r\nHost: localhost\r\n"
+"""Of a request that is answered 401."""
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"
+HEADERS = GET + b"X: "
+SIZED = NOBODY + b"Content-Length: 1000000\r\n\r\n"
+EXTENSION = NOBODY + CHUNKED + b"1;x="
+TRAILER = NOBODY + CHUNKED + b"0\r\nX: "
+SESSION = b"GET /session HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+SESSION += CHUNKED + b"0\r\nX: "
 HEAD = b"POST /filters/default/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YW5uOg==\r\n"
 
 
@@ -36,16 +52,21 @@ def test_who_stops_halfway_is_closed(hasty):
                 assert link.recv(100) == b"", sent
 
 
-def test_who_sends_headers_byte_by_byte_is_closed(hasty):
+@pytest.mark.parametrize(
+    "begun",
+    [HEADERS, b"", SIZED, EXTENSION, TRAILER, SESSION],
+    ids=["header", "nothing", "body", "extension", "trailer", "session"],
+)
+def test_who_sends_byte_by_byte_is_closed(hasty, begun):
     with socket.create_connection(("127.0.0.1", hasty.port), timeout=0.02) as link:
-        link.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        link.sendall(begun)
         closed, sent = False, 0
         with suppress(ConnectionError):
             while not closed and sent < 500:
-                link.sendall(b"x")
+                link.sendall(b"x" if begun else b"\n")
                 sent += 1
                 with suppress(TimeoutError):
-                    closed = link.recv(100) == b""
+                    closed = link.recv(1000) == b""
     assert sent < 500
 
 
@@ -118,3 +139,123 @@ def test_a_second_request_has_headers_of_its_own(server):
         for _ in range(4):
             link.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 30_000 + b"\r\n\r\n")
             assert link.recv(10_000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("begun", "unit"),
+    [
+        (b"", b"\r\n"),
+        (b"GET /", b"x"),
+        (HEADERS, b"x"),
+        (GET, b"x:y\r\n"),
+        (EXTENSION, b"x"),
+        (TRAILER, b"x"),
+        (NOBODY + CHUNKED + b"0\r\n", b"x:y\r\n"),
+        (HEAD + CHUNKED + b"0\r\n", b"x:y\r\n"),
+        (SESSION, b"x"),
+    ],
+    ids=["nothing", "path", "header", "headers", "extension", "trailer", "trailers", "user", "session"],
+)
+def test_who_never_ends_is_closed_and_takes_no_memory(server, begun, unit):
+    data, sent = unit * (2**20 // len(unit)), 0
+    tracemalloc.start()
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+            link.sendall(begun)
+            with suppress(ConnectionError):
+                while sent < ENDLESS:
+                    link.sendall(data)
+                    sent += len(data)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+    assert sent < ENDLESS / 2
+
+
+def test_requests_that_come_together_are_answered_in_order(hasty):
+    ids = [b"%d" % number for number in range(500)]
+    data = b"".join(GET + b"X-Request-Id: %s\r\n\r\n" % id for id in ids)
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=60) as link:
+        link.sendall(data)
+        got = b""
+        while got.count(b"\r\n\r\n{") < len(ids):
+            got += link.recv(2**20)
+    assert re.findall(rb"x-request-id: (\d+)", got) == ids
+
+
+def test_who_asks_and_reads_no_answer_is_closed_and_takes_no_memory(hasty):
+    data, sent = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 0
+    data *= 2**20 // len(data)
+    tracemalloc.start()
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", hasty.port), timeout=60) as link,
+            suppress(ConnectionError),
+        ):
+            while sent < ENDLESS:
+                link.sendall(data)
+                sent += len(data)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+    assert sent < ENDLESS / 2
+
+
+def asked(server, data):
+    """The first line of the answer to one request, and all of it."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+        link.sendall(data)
+        got = link.recv(10_000)
+    return got.partition(b"\r\n")[0], got
+
+
+def test_a_body_may_have_as_many_chunks_as_bytes(server):
+    event = b'{"symbol": "%s"}' % (b"x" * 20_000)
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in event)
+    head = HEAD + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert asked(server, head + chunks + b"0\r\n\r\n")[0] == b"HTTP/1.1 202 Accepted"
+
+
+def test_trailers_are_no_headers(server):
+    sent = NOBODY + CHUNKED.removesuffix(b"1\r\n{\r\n")
+    whole = sent + b"0\r\nAuthorization: Basic YW5uOg==\r\nX-Request-Id: mine\r\n\r\n"
+    first, got = asked(server, whole)
+    assert first == b"HTTP/1.1 401 Unauthorized"
+    assert b"mine" not in got
+
+
+def test_a_request_has_so_many_headers(server):
+    most = GET + b"x:y\r\n" * (patience.MOST_LINES - 1)
+    assert asked(server, most + b"\r\n")[0] == b"HTTP/1.1 200 OK"
+    first, got = asked(server, most + b"x:y\r\n\r\n")
+    assert first == b"HTTP/1.1 431 Request Header Fields Too Large"
+    assert b"at most 256 headers" in got
+
+
+class Ahead(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be put forward."""
+
+    ahead = 0.0
+
+    def time(self):
+        return super().time() + self.ahead
+
+
+@pytest.mark.parametrize(("size", "kept"), [(50_000, 9), (1, 1)])
+def test_a_body_has_a_least_rate(size, kept):
+    """Each part comes a second before the peer would be silent."""
+    sent = 0
+
+    async def receive():
+        nonlocal sent
+        asyncio.get_running_loop().ahead += bodies.SILENT - 1
+        for _ in range(3):
+            await asyncio.sleep(0)  # so that a timer that is due ends it here
+        sent += 1
+        return {"type": "http.request", "body": b"x" * size, "more_body": sent < 9}
+
+    request = Request({"type": "http", "headers": [], "method": "POST"}, receive)
+    slow = pytest.raises(SilentError, match="slower than 1024 bytes a second") if kept < 9 else nullcontext()
+    with asyncio.Runner(loop_factory=Ahead) as runner, slow:
+        assert len(runner.run(bodies.whole(request, 10**6))) == 9 * size
+    assert sent == kept

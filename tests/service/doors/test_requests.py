@@ -3,10 +3,12 @@
 import asyncio
 import json
 import logging
+import socket
 import time
 
 import pytest
 from structlog.contextvars import bound_contextvars, get_contextvars
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from rtfilter.service.doors.problems import told
@@ -124,3 +126,27 @@ def test_what_a_session_logs_has_its_connection(server, monkeypatch):
         session.send('{"directive": "PUBLISH", "event": {"price": 1}}')
         session.recv(timeout=60)
     assert bound[0]["connection"] == id
+
+
+def test_who_leaves_in_the_middle_of_a_body_is_no_error(server, lines, caplog):
+    head = b"POST /filters/%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YW5uOg==\r\n"
+    for path in (b"default/events", b"default/subscriptions"):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+            link.sendall(head % path + b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
+    found = sorted(lines(2))
+    assert [status for _, status, _ in found] == [0, 0]
+    server.ask("GET", "/healthz")  # what comes after the lines has been logged, too
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+def test_a_session_that_is_refused_is_no_error(server, caplog):
+    asked = b"GET /session HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+        link.sendall(asked)
+        assert link.recv(1000).startswith(b"HTTP/1.1 400")  # by the library, without a key
+    with pytest.raises(InvalidStatus, match="403"):
+        connect(f"ws://127.0.0.1:{server.port}/session", origin="http://elsewhere.example")
+    with pytest.raises(InvalidStatus, match="403"):
+        connect(f"ws://127.0.0.1:{server.port}/nothing")
+    server.ask("GET", "/healthz")
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]

@@ -1,6 +1,8 @@
 """Sessions over WebSocket: how they begin and end."""
 
+import asyncio
 import json
+import threading
 import time
 
 import pytest
@@ -53,6 +55,29 @@ def test_who_does_not_connect_is_sent_away(server, monkeypatch):
         say(socket, "CONNECT", user="ws")
         time.sleep(1.1)
         assert say(socket, "STOP")["directive"] == "ERROR"
+
+
+def test_the_clock_stops_while_the_server_looks_up_who_connects(server, monkeypatch):
+    monkeypatch.setattr(websocket, "CONNECT_WITHIN", 1.0)
+    plain, asked, may = server.pipeline.users.password, threading.Event(), asyncio.Event()
+
+    async def slowly(*given):
+        asked.set()
+        await may.wait()
+        return await plain(*given)
+
+    async def let():
+        may.set()
+
+    monkeypatch.setattr(server.pipeline.users, "password", slowly)
+    with link(server) as socket:
+        socket.send('{"directive": "CONNECT", "user": "ws"}')
+        assert asked.wait(60)
+        with link(server) as silent:
+            assert closed(silent)[0] == websocket.POLICY  # so that time has passed for both
+        server.run(let())
+        assert json.loads(socket.recv(timeout=60))["directive"] == "CONNECTED"
+        assert say(socket, "READY")["directive"] == "ACK"
 
 
 def test_a_message_that_is_too_long_ends_the_session(server):
