@@ -162,9 +162,8 @@ class _Csv:
         if schema is not None:
             _check_columns(schema, self._header, self._path)
         if not kinds.keys() >= set(self._header):
-            inferred = dict.fromkeys(self._header, "str") | kinds_of_cells(
-                self._header, self._head(), self._path
-            )
+            found = kinds_of_cells(self._header, self._head(), self._path)
+            inferred = dict.fromkeys(self._header, "str") | found
             inferred = {name: kind for name, kind in inferred.items() if name not in kinds}
             say(f"types inferred from the events; to correct them, give --schema:\n{json.dumps(inferred)}")
             kinds |= inferred

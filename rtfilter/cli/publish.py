@@ -42,8 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schema",
         metavar="SCHEMA",
-        help="attribute types, JSON or a file of it; by default the server's. They decide how cells of CSV are "
-        "read",
+        help="attribute types, JSON or a file of it; by default the server's. They decide how CSV is read",
     )
     parser.add_argument(
         "--key",

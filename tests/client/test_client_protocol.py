@@ -40,11 +40,12 @@ def test_what_a_state_does_not_allow_is_not_sent(state, directive):
 
 @pytest.mark.parametrize("bad", [float("nan"), {"a": [float("inf")]}, object()])
 def test_of_several_events_the_one_that_json_cannot_say_is_told(bad):
-    with pytest.raises(UnwritableError, match=r"^event 1: ") as refused:
-        encoded([{"price": None}, {"price": bad}, {"price": bad}])
+    with pytest.raises(UnwritableError, match=r"^(events\[1\].price|this cannot be)") as refused:
+        encoded([{"price": None}, {"price": bad}, {"price": bad}], "events")
     assert refused.value.row == 1
-    with pytest.raises(UnwritableError, match=r"^(JSON has no NaN|this cannot be)"):
-        encoded({"price": bad})
+    with pytest.raises(UnwritableError, match=r"^(event.price|this cannot be)") as refused:
+        encoded({"price": bad}, "event")
+    assert refused.value.row is None
 
 
 def test_directives_are_said_before_the_last_is_answered():

@@ -71,9 +71,9 @@ def test_what_is_not_says_why(text, why):
 
 def test_the_command_says_why(tmp_path, capsys):
     (tmp_path / "schema.json").write_text('{"at": "timestamp"}')
-    rules, events = tmp_path / "rules.jsonl", tmp_path / "events.csv"
+    rules, events = tmp_path / "rules.jsonl", tmp_path / "events.jsonl"
     given = [str(rules), str(events), "--schema", str(tmp_path / "schema.json")]
-    events.write_text("at\n2024-05-31x12:00:00Z\n")
+    events.write_text('{"at": "2024-05-31x12:00:00Z"}\n')
     rules.write_text("\"at > '2000-01-01'\"\n")
     assert main(["explain", *given, "--event", "0", "--id", "0"]) == 0
     assert "not a timestamp; between date and time is T, t or a blank" in capsys.readouterr().out
