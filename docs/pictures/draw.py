@@ -13,8 +13,8 @@ INK, GREY, BLUE, GREEN, ORANGE, WHITE = "#1c2b39", "#eef1f4", "#dbe9f6", "#dff0e
 #: Mean response times in ms, as in `experiments/report/demo.png`: by events in a burst, of `rtree` asked
 #: event by event and of rtfilter with its adaptive plan.
 MEASURED = {
-    "100,000 subscriptions of 12 attributes": {16: (8.2, 0.17), 128: (74, 0.61), 512: (316, 1.3)},
-    "20,000 alerts, real flights": {16: (7.7, 0.2), 128: (54, 0.7), 512: (217, 1.8)},
+    "100,000 subscriptions of 12 attributes": {16: (16, 0.48), 128: (148, 1.6), 512: (527, 4.5)},
+    "20,000 alerts, real flights": {16: (9.6, 0.36), 128: (69, 1.5), 512: (265, 3.4)},
 }
 
 
@@ -224,7 +224,7 @@ def response() -> str:
             parts.append(text(left + 78, top + 30, f"{size} events", 13, anchor="end"))
             for value, colour in zip(pair, colours.values(), strict=True):
                 top += 20
-                width = max(0.8 * value, 1)  # pixels; the longest bar and its label end before the next panel
+                width = max(0.48 * value, 1)  # pixels; the longest label ends before the next panel
                 parts.append(
                     f"<rect x='{left + 86}' y='{top - 12}' width='{width:.1f}' height='16' fill='{colour}'/>"
                 )
