@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.compiler_lock import global_compiler_lock
 
 from rtfilter.index.kernels.borrow import ByAddress, borrowed
 
@@ -73,3 +74,17 @@ def test_borrowed_arrays_are_those_given():
     first, second = np.arange(5.0), np.arange(7.0)
     assert doubled_in_place((first, (second, np.arange(3)))) == 20 + 42
     assert first.tolist() == [0, 2, 4, 6, 8]
+
+
+def test_types_are_made_known_under_the_lock_and_once():
+    """A thread that loads a kernel goes through numba's table of types, which must not grow then."""
+    locked = []
+
+    def example():
+        locked.append(global_compiler_lock.is_locked())
+        return arrays(4)
+
+    by_address = ByAddress(example)
+    for _ in range(2):
+        by_address.addresses(arrays(4))
+    assert locked == [True]

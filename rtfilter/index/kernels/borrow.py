@@ -6,7 +6,6 @@ more than the work to be done. Nothing of this is needed for what the caller kee
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, cast
 
 import numba
@@ -14,6 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
     NativeValue,
@@ -123,8 +123,17 @@ class ByAddress:
     """
 
     def __init__(self, example: Callable[[], tuple[NDArray[Any], ...]]) -> None:
-        self._examples = cache(lambda: self._known(example()))
+        self._example = example
+        self._held: tuple[tuple[NDArray[Any], ...], Opened] | None = None
         self.opened: Any = intrinsic(self._opened)
+
+    def _examples(self) -> tuple[tuple[NDArray[Any], ...], Opened]:
+        """Make the arrays and their type known, once."""
+        if self._held is None:
+            with global_compiler_lock:  # a thread that loads a kernel reads numba's table of types
+                if self._held is None:
+                    self._held = self._known(self._example())
+        return self._held
 
     def _known(self, example: tuple[NDArray[Any], ...]) -> tuple[tuple[NDArray[Any], ...], Opened]:
         typeof: Any = numba.typeof
