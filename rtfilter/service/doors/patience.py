@@ -234,6 +234,13 @@ class Sessions(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
         return True
 
+    def shutdown(self) -> None:
+        """End with the server, also where the peer has just begun to end."""
+        if self.handshake_complete and self.conn.state is not State.OPEN:
+            self.transport.close()  # uvicorn would say that it ends, which it may no more
+            return
+        super().shutdown()
+
     async def send(self, message: Any) -> None:
         """Send, and note that an answer which refuses a session completes its handshake, too."""
         await super().send(message)

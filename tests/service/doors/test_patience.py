@@ -5,9 +5,12 @@ import re
 import socket
 import tracemalloc
 from contextlib import ExitStack, nullcontext, suppress
+from types import SimpleNamespace
 
 import pytest
 from fastapi import Request
+from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 from rtfilter.service.doors import bodies, patience
 from rtfilter.service.doors.problems import SilentError
@@ -259,3 +262,15 @@ def test_a_body_has_a_least_rate(size, kept):
     with asyncio.Runner(loop_factory=Ahead) as runner, slow:
         assert len(runner.run(bodies.whole(request, 10**6))) == 9 * size
     assert sent == kept
+
+
+@pytest.mark.parametrize("state", [State.CLOSING, State.CLOSED])
+def test_a_session_that_its_peer_has_begun_to_end_ends_with_the_server(state):
+    session = object.__new__(patience.Sessions)
+    session.handshake_complete, session.close_sent = True, False
+    session.ping_timer = session.pong_timer = None
+    session.queue, closed = asyncio.Queue(), []
+    session.conn = ServerProtocol(state=state)
+    session.transport = SimpleNamespace(close=lambda: closed.append(True))
+    session.shutdown()
+    assert closed == [True]
