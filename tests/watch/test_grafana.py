@@ -270,6 +270,23 @@ def test_every_panel_of_brokers_tells_what_one_did(server, tmp_path):
         assert number(prometheus, 'rtfilter_overlay_strategy{strategy="hybrid"}') == 1
 
 
+class Watched:
+    """A workload that now and then waits until Prometheus has seen more events: rates need some samples."""
+
+    def __init__(self, source, prometheus):
+        self._source, self._prometheus, self._asked, self._seen = source, prometheus, 0, 0.0
+
+    def __getattr__(self, name):
+        return getattr(self._source, name)
+
+    def events(self, start, count):
+        self._asked += 1
+        if self._asked % 25 == 0:
+            until(lambda: self._prometheus.now(f"sum(rtfilter_events_total) > {self._seen}"))
+            self._seen = number(self._prometheus, "sum(rtfilter_events_total)")
+        return self._source.events(start, count)
+
+
 @needs_prometheus
 def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
     prometheus, ports = server
@@ -285,7 +302,8 @@ def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
         until(lambda: prometheus.now("rtfilter_spark_events_total"))
         contender = Contender("adaptive", "shortest", controller)
         with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(replay, workload("narrow"), settings, [contender], filter)
+            watched = Watched(workload("narrow"), prometheus)
+            running = pool.submit(replay, watched, settings, [contender], filter)
             batches = 1
             while not running.done() or batches < 10:  # a stream beside it
                 streams.record(1000, 0.7, 30, 6.0, 0.4)
