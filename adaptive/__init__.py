@@ -35,10 +35,10 @@ with `learner`, `beliefs`, `costs` and `drift`. `controllers` has the others; th
 `matchers` chooses matchers, with `drift`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rtfilter.adaptive.plans import WHOLE, Controller, Entry, Plan, Report, Shape, Sink, Ticket, plans_of
+from rtfilter.lazy import at_first_use
 
 if TYPE_CHECKING:
     from rtfilter.adaptive.choosing import CostController
@@ -63,16 +63,8 @@ else:
         "replay": "replaying",
         "replay_matchers": "replaying",
     }
-
-    def __getattr__(name):
-        """Import a name at its first use: a filter that does not stream needs no controller."""
-        if name not in _PLACES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-        return found
-
-    def __dir__():
-        return sorted({*globals(), *__all__})
+    # A filter that does not stream needs no controller.
+    __getattr__, __dir__ = at_first_use(globals(), _PLACES)
 
 
 __all__ = [

@@ -11,10 +11,10 @@ event is released as soon as it is known; `AsyncFilter` does so for coroutines. 
 below, for plain boxes and points. What predicates mean is written in `docs/predicates.md`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError, SnapshotError, UnknownSubscriptionError
+from rtfilter.lazy import at_first_use
 
 if TYPE_CHECKING:
     from rtfilter.asynchronous.filter import AsyncFilter
@@ -50,16 +50,8 @@ else:
         "Transition": "matching.transitions",
         "Transitions": "matching.transitions",
     }
-
-    def __getattr__(name):
-        """Import what is asked for: a client of the service needs no compiler."""
-        if name not in _PLACES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-        return found
-
-    def __dir__():
-        return sorted({*globals(), *__all__})
+    # A client of the service needs no compiler.
+    __getattr__, __dir__ = at_first_use(globals(), _PLACES)
 
 
 __version__ = "0.2.0"

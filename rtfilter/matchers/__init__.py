@@ -7,6 +7,7 @@ and `values(attribute)`.
 
 from typing import TYPE_CHECKING
 
+from rtfilter.lazy import at_first_use
 from rtfilter.matchers.filters import BoxColumns, ConstraintColumns, Filters
 from rtfilter.matchers.port import Matcher, Resumable, Savable, Takes
 from rtfilter.matchers.registry import MATCHERS, Factory, make_matcher
@@ -14,16 +15,8 @@ from rtfilter.matchers.registry import MATCHERS, Factory, make_matcher
 if TYPE_CHECKING:
     from rtfilter.matchers.check import check_matcher
 else:
-
-    def __getattr__(name):
-        """Import `check_matcher` at its first use: programs that match events do without."""
-        if name != "check_matcher":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from rtfilter.matchers.check import check_matcher
-
-        globals()[name] = check_matcher
-        return check_matcher
-
+    # Programs that match events do without.
+    __getattr__, __dir__ = at_first_use(globals(), {"check_matcher": "check"})
 
 __all__ = [
     "MATCHERS",
