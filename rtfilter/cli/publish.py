@@ -94,10 +94,9 @@ def _publish(client: PlainClient, frame: Frame, filter: str, key: str) -> None:
         try:
             client.publish(frame.events, filter, key)
         except (RefusedError, UnwritableError) as error:
-            if (
-                isinstance(error, RefusedError) and error.retry_after is not None
-            ):  # too fast, or too much waits
-                sleep(min(max(error.retry_after, 0.01), LONGEST))
+            seconds = error.retry_after if isinstance(error, RefusedError) else None
+            if seconds is not None:  # too fast, or too much waits
+                sleep(min(max(seconds, 0.01), LONGEST))
                 continue
             if error.row is None or not 0 <= error.row < len(frame.places):
                 raise

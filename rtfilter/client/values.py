@@ -21,7 +21,6 @@ _KEPT: Final = (set, frozenset, bytes, bytearray, memoryview, Decimal, datetime,
 """Types that msgspec would write in a form of its own."""
 _NONE: Final = (set, frozenset, bytes, bytearray, memoryview, time, timedelta, np.generic)
 """Types without a form in JSON, once those are read that have one."""
-_ATOMS: Final = frozenset((int, str, bool, type(None)))
 
 
 def converted(value: Any, path: str) -> Any:
@@ -46,7 +45,7 @@ def converted(value: Any, path: str) -> Any:
         return [converted(one, f"{path}[{at}]") for at, one in enumerate(value)]
     if isinstance(value, np.ndarray):
         return converted(list(value) if value.ndim else value[()], path)
-    if type(value) in _ATOMS or isinstance(value, msgspec.Raw):
+    if isinstance(value, msgspec.Raw):
         return value
     if is_missing(value):
         return None
