@@ -65,7 +65,7 @@ async def whole(request: Request, most: int) -> bytes:
                 raise SilentError(f"nothing more of the body came for {SILENT:.0f} seconds") from None
             raise SilentError(f"the body comes slower than {SLOWEST} bytes a second") from None
         if part is None:
-            return bytes(found.removeprefix(BOM_UTF8))  # Arrow's streams never begin so
+            return bytes(found).removeprefix(BOM_UTF8)  # Arrow's streams never begin so
         found += part
         require_small(len(found), most, "a body")
 
