@@ -161,10 +161,11 @@ class _Csv:
         kinds = {name: one.kind for name, one in schema.attributes.items()} if schema is not None else {}
         if schema is not None:
             _check_columns(schema, self._header, self._path)
-        if not kinds.keys() >= set(self._header):
-            found = kinds_of_cells(self._header, self._head(), self._path)
-            inferred = dict.fromkeys(self._header, "str") | found
-            inferred = {name: kind for name, kind in inferred.items() if name not in kinds}
+        places = [at for at, name in enumerate(self._header) if name not in kinds]
+        if places:
+            lacking = [self._header[at] for at in places]
+            cells = [(line, [row[at] for at in places]) for line, row in self._head()]
+            inferred = dict.fromkeys(lacking, "str") | kinds_of_cells(lacking, cells, self._path)
             say(f"types inferred from the events; to correct them, give --schema:\n{json.dumps(inferred)}")
             kinds |= inferred
         return self._of_kinds(kinds, size)

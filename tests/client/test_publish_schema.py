@@ -58,6 +58,17 @@ def test_the_schema_decides_what_a_cell_is(orders, tmp_path, capsys, given):
 
 
 @pytest.mark.slow
+def test_nothing_is_said_of_a_text_that_the_schema_has(orders, tmp_path, capsys):
+    path = csv(
+        tmp_path / "orders.csv", [{"zip": "none" if k == 3 else str(k), "other": "7"} for k in range(30)]
+    )
+    assert main(["publish", path, "--user", "ann", "--url", orders.url]) == 0
+    said = capsys.readouterr().err
+    assert '{"other": "int"}' in said
+    assert "makes text" not in said
+
+
+@pytest.mark.slow
 def test_a_cell_of_another_type_is_refused(orders, tmp_path, capsys):
     path = csv(tmp_path / "orders.csv", [{"zip": "1", "x": "1"}, {"zip": "2", "x": "much"}])
     assert main(["publish", path, "--user", "ann", "--url", orders.url]) == FAILED
