@@ -31,8 +31,8 @@ from rtfilter.replay.workloads import workload
 from rtfilter.replay.workloads.base import Bounds, Workload
 from rtfilter.text import plain
 
-# The demo is short, so the search for a level takes few samples, and begins again after few updates.
-ROUNDS, THRESHOLD = 4, 12_000
+ROUNDS = 4
+"""Samples of each level: the demo is short."""
 SIZES = (16, 128, 512)
 CONTEST: Mapping[str, str] = {
     "arrival order": "rtfilter, one by one",
@@ -57,7 +57,7 @@ def contenders() -> list[Contender]:
     """Event by event as they arrive; the same, shortest first; whole bursts; and the adaptive plan."""
     return [
         Contender("arrival order", "fifo", FixedPlan(0, 1)),
-        Contender("shortest first", "shortest", LevelController(rounds=ROUNDS, threshold=THRESHOLD)),
+        Contender("shortest first", "shortest", LevelController(rounds=ROUNDS)),
         Contender("whole burst", "fifo", FixedPlan(0, None)),
         Contender("adaptive", "shortest", CostController()),
     ]

@@ -97,9 +97,9 @@ def broker(place: Place) -> Cost:
             point.stdout.close()
 
 
-def build(place: Place, here: Path | None = None) -> Cost:
+def build(place: Place) -> Cost:
     """Build an index of one rule."""
-    here = place.fresh() if here is None else here
+    here = place.fresh()
     _files(here)
     command = ["index", "build", "rules.jsonl", "--schema", "schema.json", "--out", "rules.index"]
     return place.run([place.command, *command], cwd=here)

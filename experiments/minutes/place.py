@@ -102,7 +102,6 @@ class Place:
         command: Sequence[str],
         *,
         ready: str | None = None,
-        cold: Path | None = None,
         cwd: Path | None = None,
         more: Mapping[str, str] | None = None,
     ) -> Cost:
@@ -113,8 +112,6 @@ class Place:
         command : sequence of str
         ready : str, optional
             Text of the line that shows it. The program is then asked to end.
-        cold : Path, optional
-            Folder of compiled kernels; by default a new one.
         cwd : Path, optional
             Where it runs; by default a new folder.
         more : mapping, optional
@@ -127,7 +124,7 @@ class Place:
         """
         here = self.fresh() if cwd is None else cwd
         begun = perf_counter()
-        child = self.start(command, here, cold, more)
+        child = self.start(command, here, more)
         limit = Timer(PATIENCE, end, [child, signal.SIGKILL])
         limit.start()
         said, wall = [], None
@@ -161,7 +158,6 @@ class Place:
         self,
         command: Sequence[str],
         here: Path,
-        cold: Path | None = None,
         more: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         """Start a program in a session of its own; its standard error goes to ``stderr`` in its folder."""
@@ -169,7 +165,7 @@ class Place:
         variables = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         variables |= {
             "HOME": str(here),
-            "NUMBA_CACHE_DIR": str(self.fresh() if cold is None else cold),
+            "NUMBA_CACHE_DIR": str(self.fresh()),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
             **(more or {}),
