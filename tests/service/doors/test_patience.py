@@ -144,6 +144,23 @@ def test_a_second_request_has_headers_of_its_own(server):
             assert link.recv(10_000).startswith(b"HTTP/1.1 200")
 
 
+def require_closed(server, begun, unit):
+    """Send something again and again: the server has to close the connection, and takes little memory."""
+    data, sent = unit * (2**20 // len(unit)), 0
+    tracemalloc.start()
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+            link.sendall(begun)
+            with suppress(ConnectionError):
+                while sent < ENDLESS:
+                    link.sendall(data)
+                    sent += len(data)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+    assert sent < ENDLESS / 2
+
+
 @pytest.mark.parametrize(
     ("begun", "unit"),
     [
@@ -160,19 +177,7 @@ def test_a_second_request_has_headers_of_its_own(server):
     ids=["nothing", "path", "header", "headers", "extension", "trailer", "trailers", "user", "session"],
 )
 def test_who_never_ends_is_closed_and_takes_no_memory(server, begun, unit):
-    data, sent = unit * (2**20 // len(unit)), 0
-    tracemalloc.start()
-    try:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
-            link.sendall(begun)
-            with suppress(ConnectionError):
-                while sent < ENDLESS:
-                    link.sendall(data)
-                    sent += len(data)
-        assert tracemalloc.get_traced_memory()[1] < 2**23
-    finally:
-        tracemalloc.stop()
-    assert sent < ENDLESS / 2
+    require_closed(server, begun, unit)
 
 
 def test_requests_that_come_together_are_answered_in_order(hasty):
@@ -187,21 +192,7 @@ def test_requests_that_come_together_are_answered_in_order(hasty):
 
 
 def test_who_asks_and_reads_no_answer_is_closed_and_takes_no_memory(hasty):
-    data, sent = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 0
-    data *= 2**20 // len(data)
-    tracemalloc.start()
-    try:
-        with (
-            socket.create_connection(("127.0.0.1", hasty.port), timeout=60) as link,
-            suppress(ConnectionError),
-        ):
-            while sent < ENDLESS:
-                link.sendall(data)
-                sent += len(data)
-        assert tracemalloc.get_traced_memory()[1] < 2**23
-    finally:
-        tracemalloc.stop()
-    assert sent < ENDLESS / 2
+    require_closed(hasty, b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
 
 def asked(server, data):
