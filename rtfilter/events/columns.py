@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.exact import instants, rests
 from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values, streamed
 from rtfilter.events.nesting import inner_paths, is_list
+from rtfilter.events.oddities import look_at_columns
 from rtfilter.events.table import PHRASES, EventTable, Field, Fields, inward, rests_one_by_one
 from rtfilter.text import composed, listed
 
@@ -61,7 +62,8 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
             events = events.rename(columns=_spelling(fields, events.columns))
         _require_known(fields, map(str, events.columns))
         table = _table([_pandas_column(field, events) for field in fields], fields, len(events))
-        return with_choices(table, _pandas_lists(table, events))
+        table = with_choices(table, _pandas_lists(table, events))
+        return look_at_columns(table, map(str, events.columns))
     if ("pyarrow", "RecordBatch") in kinds:
         events = sys.modules["pyarrow"].Table.from_batches([events])
         kinds.add(("pyarrow", "Table"))
@@ -175,12 +177,12 @@ def _read_array(fields: Fields, events: AnyArray) -> EventTable:
     ]
     table = _table(columns, fields, len(values))
     if values.dtype.kind != "O":
-        return table
+        return look_at_columns(table, ())
     lists: dict[int, dict[str, Any]] = {}
     for name, place in fields.places.items():
         if (table.points[:, place] == ALIEN).any():
             _gather(lists, name, table.values(name))
-    return with_choices(table, lists)
+    return look_at_columns(with_choices(table, lists), ())
 
 
 def _require(fields: Fields, possible: Container[str | None], values: AnyArray) -> None:
@@ -306,7 +308,23 @@ def _read_arrow(fields: Fields, table: Any) -> EventTable:
     table = _respelled(fields, table)
     _require_known(fields, table.column_names)
     numbers = _read_arrow_numbers(fields, table) if fields.numbers and table.num_rows else None
-    return _read_any_arrow(fields, table) if numbers is None else numbers
+    if numbers is not None and not fields.strict:
+        return numbers
+    found = _read_any_arrow(fields, table) if numbers is None else numbers
+    return look_at_columns(found, _arrow_paths(table.schema, fields.spelling.inner, ""))
+
+
+def _arrow_paths(columns: Iterable[Any], inner: Container[str], prefix: str) -> Iterator[str]:
+    """The names of Arrow fields, joined with dots where objects hold attributes."""
+    types = sys.modules["pyarrow"].types
+    for column in columns:
+        path, kind = f"{prefix}{column.name}", column.type
+        while _is_list(kind):
+            kind = kind.value_type
+        if path in inner and types.is_struct(kind):
+            yield from _arrow_paths(list(kind), inner, f"{path}.")
+        else:
+            yield path
 
 
 def _read_arrow_numbers(fields: Fields, table: Any) -> EventTable | None:

@@ -14,8 +14,9 @@ from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_cell, encode_objects
 from rtfilter.events.elements import with_choices
-from rtfilter.events.encoding import HIGHEST, LOWEST, is_missing, string_code
+from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, is_missing, string_code
 from rtfilter.events.nesting import ATOMS, LISTS, flatten, is_list, with_composed_names
+from rtfilter.events.oddities import look_at_objects
 from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
 
 _PLAIN = frozenset((int, float))
@@ -56,16 +57,22 @@ def read_dict(fields: Fields, event: Mapping[Any, object]) -> EventTable:
     lists: dict[str, Any] | None = None
     if fields.spelled and not (fields.paths is None and fields.known.issuperset(event)):
         event = with_composed_names(event, fields.known)
+    given = event
     if fields.paths is not None:
         event, lists = flatten(event, fields.paths)
     points = _plain_numbers(fields, event) if fields.numbers and type(event) is dict else None
+    plain = points is not None
     if points is None:
         found: dict[str, Any] = {}
-        points = np.array((_point(fields, event, found),), np.float64)
+        point = _point(fields, event, found)
+        plain = ALIEN not in point and (MISSING not in point or fields.spelling.settles(event))
+        points = np.array((point,), np.float64)
         lists = lists or found
     points += 0.0  # -0.0 and 0.0 become the same coordinate
     table = EventTable(points, _Dicts(fields, (event,)), fields)
-    return with_choices(table, {0: lists}) if lists else table
+    if lists:
+        table = with_choices(table, {0: lists})
+    return table if plain and not fields.strict else look_at_objects(table, (given,))
 
 
 def _plain_numbers(fields: Fields, event: dict[Any, Any]) -> FloatArray | None:
@@ -123,6 +130,7 @@ def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
     lists: dict[int, dict[str, Any]] = {}
     if fields.spelled and not (fields.paths is None and all(map(fields.known.issuperset, events))):
         events = [with_composed_names(event, fields.known, row) for row, event in enumerate(events)]
+    given = events
     if fields.paths is not None:
         nested, events = events, []
         for row, event in enumerate(nested):
@@ -135,6 +143,7 @@ def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
         with contextlib.suppress(KeyError):  # an attribute is missing
             rows = list(map(fields.take, events))
     points = _plain_rows(fields, rows) if rows is not None and fields.numbers else None
+    plain = points is not None
     if points is None:
         columns: Iterable[Sequence[Any]]
         if rows is None:
@@ -151,7 +160,9 @@ def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
                         lists.setdefault(row, {})[field.name] = value
         points = assemble(parts, len(events))
     table = EventTable(points, _Dicts(fields, events), fields)
-    return with_choices(table, lists) if lists else table
+    if lists:
+        table = with_choices(table, lists)
+    return table if plain and not fields.strict else look_at_objects(table, given)
 
 
 def _named(fields: Fields, rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:

@@ -24,7 +24,7 @@ def read_events(fields: Fields, events: object) -> EventTable:
 
 def _own(fields: Fields, table: EventTable) -> EventTable:
     """Return a table that was read already. Raises `EventError` where that was for other attributes."""
-    if table.fields is fields or table.fields == fields:
+    if table.fields is fields or (table.fields == fields and table.fields.strict >= fields.strict):
         return table
     raise EventError(
         "the table of events was read by another schema: "
@@ -33,4 +33,5 @@ def _own(fields: Fields, table: EventTable) -> EventTable:
 
 
 def _described(fields: Fields) -> str:
-    return f"({listed([f'{field.name}: {field.family}' for field in fields])})"
+    strict = ", strict" if fields.strict else ""
+    return f"({listed([f'{field.name}: {field.family}' for field in fields])}{strict})"

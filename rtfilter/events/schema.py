@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import get_close_matches
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,9 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.moments import EXAMPLE, why_no_moment
 from rtfilter.events.reading import read_events
+from rtfilter.events.spelling import correction
 from rtfilter.events.table import PHRASES, EventTable, Field, Fields
-from rtfilter.text import composed, listed, shown
+from rtfilter.text import composed, shown
 
 KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "timestamp": datetime}
 """Name of each attribute type in JSON, and its Python type."""
@@ -205,6 +205,9 @@ class Schema:
         JSON has it, ``{"price": "float", "symbol": "str", "size": {"type": "int", "low": 0}}``.
         A name with dots, such as ``"url.resource"``, is a value inside a nested object. Names are kept in
         Unicode's form NFC, and found in every spelling.
+    strict : bool
+        Refuse events with attributes that the schema lacks, and with values of another type. By default
+        both are taken, counted by a filter, and each name is logged once; see `docs/guide.md`.
 
     Raises
     ------
@@ -216,7 +219,9 @@ class Schema:
     Immutable. A schema with k attributes of which s are strings has ``dimensions`` = k + s coordinates.
     """
 
-    def __init__(self, attributes: Mapping[str, Type | Mapping[str, Any] | Attribute]) -> None:
+    def __init__(
+        self, attributes: Mapping[str, Type | Mapping[str, Any] | Attribute], *, strict: bool = False
+    ) -> None:
         if not isinstance(attributes, Mapping):
             array = isinstance(attributes, list | tuple) and any(isinstance(one, dict) for one in attributes)
             hint = "; Schema.from_json reads an array of objects" if array else ""
@@ -252,6 +257,7 @@ class Schema:
             for name, attribute in self.attributes.items()
         )
         """The attributes, laid out for reading events."""
+        self.fields.strict = self.strict = strict
 
     @cached_property
     def plain(self) -> bool:
@@ -287,7 +293,7 @@ class Schema:
         EventError
             NaN (except in pandas), infinity, a value outside its domain, an unexpected shape, or a table
             that another schema has read; its `row` and `attribute` say where. A value of another type is
-            no error: it satisfies nothing.
+            no error, unless the schema is strict: it satisfies nothing. `EventTable.odd` has such values.
         """
         return read_events(self.fields, events)
 
@@ -306,19 +312,12 @@ class Schema:
         try:
             return self.attributes[name]
         except KeyError:
-            suggestion = self._suggestion(name)
+            suggestion = correction(name, self.names)
             raise PredicateError(
                 f"unknown attribute {shown(name)}{suggestion}",
                 attribute=name,
                 reason=f"unknown attribute{suggestion}",
             ) from None
-
-    def _suggestion(self, name: str) -> str:
-        folded = {known.casefold(): known for known in self.names}
-        near = get_close_matches(name.casefold(), folded, n=1)
-        if near:
-            return f"; did you mean {folded[near[0]]!r}?"
-        return f"; the schema has {listed(self.names)}"
 
     def constant(self, name: str, value: object) -> Constant:
         """Return `value` as a canonical constant of the attribute called `name`.
@@ -351,9 +350,10 @@ class Schema:
             )
         return found
 
-    def to_json(self) -> list[dict[str, object]]:
-        """Return a JSON array that `from_json` turns into an equal schema."""
-        return [{"name": name} | attribute.to_json() for name, attribute in self.attributes.items()]
+    def to_json(self) -> list[dict[str, object]] | dict[str, object]:
+        """Return a JSON array, of a strict schema an object, that `from_json` turns into an equal schema."""
+        entries = [{"name": name} | attribute.to_json() for name, attribute in self.attributes.items()]
+        return {"strict": True, "attributes": entries} if self.strict else entries
 
     @classmethod
     def from_json(cls, data: object) -> Schema:
@@ -363,13 +363,21 @@ class Schema:
         ----------
         data : mapping or list of mapping
             An object, attribute to type: ``{"price": "float", "size": {"type": "int", "low": 0}}``; or an
-            array of such entries with a ``name`` each, as of `to_json`. See `Attribute.from_json`.
+            array of such entries with a ``name`` each, as of `to_json`. See `Attribute.from_json`. Either of
+            them may be the ``attributes`` of an object that has a boolean ``strict`` beside it.
 
         Raises
         ------
         ValueError
             Something else; names the attribute.
         """
+        strict = data.get("strict") if isinstance(data, Mapping) else None
+        if isinstance(strict, bool):
+            extra = [name for name in data if name not in ("strict", "attributes")]  # type: ignore[attr-defined]
+            if extra or "attributes" not in data:  # type: ignore[operator]
+                example = '{"strict": true, "attributes": {"price": "float"}}'
+                raise ValueError(f'beside "strict" there are "attributes", and nothing else: {example}')
+            data = data["attributes"]  # type: ignore[index]
         if isinstance(data, Mapping):
             entries = list(data.items())
         elif isinstance(data, list | tuple) and all(isinstance(entry, Mapping) for entry in data):
@@ -390,16 +398,17 @@ class Schema:
             if name in attributes:
                 raise ValueError(f"{name!r} occurs twice; keep one")
             attributes[name] = _from_json(name, entry)
-        return cls(attributes)
+        return cls(attributes, strict=strict is True)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):
             return NotImplemented
-        return list(self.attributes.items()) == list(other.attributes.items())
+        same = list(self.attributes.items()) == list(other.attributes.items())
+        return same and self.strict == other.strict
 
     def __hash__(self) -> int:
-        return hash(tuple(self.attributes.items()))
+        return hash((*self.attributes.items(), self.strict))
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}: {attribute.kind}" for name, attribute in self.attributes.items())
-        return f"Schema({fields})"
+        return f"Schema({fields}{', strict=True' if self.strict else ''})"

@@ -14,9 +14,11 @@ import numpy as np
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import HIGHEST, LOWEST
 from rtfilter.events.exact import rest_of
+from rtfilter.events.spelling import Spelling
 
 if TYPE_CHECKING:
     from rtfilter.events.elements import Choices
+    from rtfilter.events.oddities import Oddity
 
 PHRASES: Final = {"number": "a number", "str": "a string", "bool": "a boolean", "timestamp": "a timestamp"}
 """What messages say an attribute is, by its family."""
@@ -55,6 +57,9 @@ class Field(NamedTuple):
 class Fields(tuple[Field, ...]):
     """The attributes of a schema, and what is known of all of them before any event is read."""
 
+    strict = False
+    """Whether events with unknown names, or with values of another type, are refused."""
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names, in order."""
@@ -70,6 +75,16 @@ class Fields(tuple[Field, ...]):
         """The first coordinate of each attribute, by name."""
         starts = accumulate((field.width for field in self), initial=0)
         return dict(zip(self.names, starts, strict=False))
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """The first coordinate of each attribute, int64 (number of attributes,)."""
+        return np.array([*self.places.values()], np.int64)
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """What tells misspelt names of events."""
+        return Spelling(self.names)
 
     @cached_property
     def paths(self) -> frozenset[str] | None:
@@ -145,9 +160,11 @@ class EventTable:
     choices : Choices or None
         What is matched instead where events have several elements to choose from; `points` then hold lists
         for values of another type.
+    odd : tuple of Oddity
+        Misspelt attributes and values of another type; none in a table that was cut from another one.
     """
 
-    __slots__ = ("_rows", "choices", "fields", "points")
+    __slots__ = ("_rows", "choices", "fields", "odd", "points")
 
     def __init__(
         self, points: FloatArray, rows: Rows, fields: Fields, choices: Choices | None = None
@@ -155,6 +172,7 @@ class EventTable:
         self.points = points
         self.fields = fields
         self.choices = choices
+        self.odd: tuple[Oddity, ...] = ()
         self._rows = rows
 
     def __len__(self) -> int:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rtfilter.errors import PredicateError
-from rtfilter.events.encoding import ALIEN
 from rtfilter.events.schema import Schema
-from rtfilter.events.table import PHRASES, EventTable
+from rtfilter.events.spelling import correction
+from rtfilter.events.table import EventTable
 from rtfilter.text import shown
 
 MOST: Final = 20
@@ -47,16 +46,11 @@ class Hints:
                 and name not in inner
                 and self._is_new(client, type, name, False)
             ):
-                yield f"{type}: {_unknown(schema, name)} It is delivered, but no subscription can ask for it"
-        if table.choices is not None:  # whose elements may be of the type
-            return
-        point = table.points[0].tolist()
-        for name, attribute in schema.attributes.items():
-            alien = point[schema.offsets[name]] == ALIEN
-            if alien and self._is_new(client, type, name, True):
-                value = f" {shown(event[name])}" if name in event else ""
-                what = f"attribute {shown(name)} is {PHRASES[attribute.family]}, and the value{value} is not"
-                yield f"{type}: {what}. It satisfies nothing but IS NOT NULL"
+                hint = f"unknown attribute {shown(name)}{correction(name, schema.names)}"
+                yield f"{type}: {hint} (it is delivered, but no subscription can ask for it)"
+        for one in table.odd:
+            if not one.misspelt and self._is_new(client, type, one.name, True):
+                yield f"{type}: {one}. It satisfies nothing but IS NOT NULL"
 
     def _is_new(self, client: str, *what: Any) -> bool:
         told = self._told.setdefault(client, set())
@@ -66,11 +60,3 @@ class Hints:
         if len(self._told) > CLIENTS:
             del self._told[next(iter(self._told))]
         return True
-
-
-def _unknown(schema: Schema, name: str) -> str:
-    try:
-        schema.attribute(name)
-    except PredicateError as error:
-        return str(error) if str(error).endswith("?") else f"{error}."
-    raise AssertionError(f"{name} is known")

@@ -1,0 +1,140 @@
+"""What events have and no subscription can ask for: misspelt attributes, and values of another type.
+
+Neither is an error unless the schema is strict. But a subscriber may wait for such an event, so both are
+reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.errors import EventError
+from rtfilter.events.encoding import ALIEN, MISSING
+from rtfilter.events.moments import why_no_moment
+from rtfilter.events.nesting import ATOMS, is_list
+from rtfilter.events.spelling import Spelling, correction
+from rtfilter.events.table import PHRASES, EventTable, Field
+from rtfilter.text import shown
+
+_Found = Mapping[str, Sequence[int]]
+"""Rows of events by a name that they have and the schema lacks, ascending."""
+
+
+class Oddity(NamedTuple):
+    """What is odd about one name in a batch."""
+
+    name: str
+    """An attribute with a value of another type, or an unknown name."""
+    misspelt: bool
+    """Whether the name is unknown."""
+    reason: str
+    row: int
+    """The first event that has it."""
+    events: int
+    """How many have it."""
+
+    def __str__(self) -> str:
+        return self.reason if self.misspelt else f"attribute {shown(self.name)} {self.reason}"
+
+
+def look_at_objects(table: EventTable, events: Sequence[Mapping[Any, object]]) -> EventTable:
+    """Note in a table what is odd about its events; `events` are as they were given, with all their names.
+
+    Raises
+    ------
+    EventError
+        Something is odd, and the schema is strict.
+    """
+    return _look(table, lambda: _unsettled(table, events))
+
+
+def look_at_columns(table: EventTable, names: Iterable[str]) -> EventTable:
+    """As `look_at_objects`; `names` are the columns, with the paths of fields in columns of objects."""
+    settled, rows = table.fields.spelling.settled, range(len(table))
+    return _look(table, lambda: {name: rows for name in names if name not in settled and rows})
+
+
+def _look(table: EventTable, unsettled: Callable[[], _Found]) -> EventTable:
+    searched, fields = table.searched, table.fields
+    odd: list[Oddity] = []
+    lacking, alien = _has(searched, MISSING), _has(searched, ALIEN)
+    names = unsettled() if lacking or fields.strict else {}
+    if not names and not alien:
+        return table
+    firsts = None if table.choices is None else table.choices.offsets[:-1]
+    coordinates = searched.points[:, fields.starts]
+    if fields.strict:
+        odd += (_stray(table, name, rows) for name, rows in names.items())
+    else:
+        odd += _misspelt(table, names, _of_events(coordinates != MISSING, firsts))
+    if alien:
+        cells = coordinates == ALIEN
+        own = _of_events(cells, firsts)
+        for at in np.flatnonzero(cells.any(axis=0)).tolist():
+            value = searched.values(fields.names[at], [int(np.argmax(cells[:, at]))])[0]
+            odd.append(_ill_typed(fields[at], value, own[:, at]))
+    if odd and fields.strict:
+        worst = min(odd, key=lambda one: one.row)
+        raise EventError(str(worst), row=worst.row, attribute=worst.name, reason=worst.reason)
+    table.odd = tuple(odd)
+    return table
+
+
+def _has(table: EventTable, coordinate: float) -> bool:
+    points = table.points
+    return coordinate in points[0].tolist() if len(points) == 1 else bool((points == coordinate).any())
+
+
+def _of_events(choices: BoolArray, firsts: IntArray | None) -> BoolArray:
+    """Whether something holds for some choice of each event."""
+    return choices if firsts is None else np.logical_or.reduceat(choices, firsts, axis=0)
+
+
+def _unsettled(table: EventTable, events: Sequence[Mapping[Any, object]]) -> _Found:
+    spelling = table.fields.spelling
+    found: dict[str, list[int]] = {}
+    for row, event in enumerate(events):
+        if not spelling.settles(event):
+            for name in set(_strange(event, spelling, "")):
+                found.setdefault(name, []).append(row)
+    return found
+
+
+def _strange(event: Mapping[Any, Any], spelling: Spelling, prefix: str) -> list[str]:
+    """The names that are not settled, joined with dots where objects hold attributes."""
+    found: list[str] = []
+    for key, value in event.items():
+        path = f"{prefix}{key}" if prefix else key
+        if path not in spelling.settled:
+            found.append(path)
+        elif path in spelling.inner and type(value) not in ATOMS:
+            for element in value if is_list(value) else (value,):
+                if type(element) is dict or isinstance(element, Mapping):
+                    found += _strange(element, spelling, f"{path}.")
+    return found
+
+
+def _misspelt(table: EventTable, found: _Found, present: BoolArray) -> Iterator[Oddity]:
+    """The names that stand for an attribute which their event lacks."""
+    for name, rows in found.items():
+        meant = table.fields.spelling.meant(name) if isinstance(name, str) else None
+        if meant is not None:
+            lacking = np.asarray(rows)[~present[rows, table.fields.names.index(meant)]]
+            if len(lacking):
+                reason = f"unknown attribute {shown(name)}; did you mean {meant!r}?"
+                yield Oddity(name, True, reason, int(lacking[0]), len(lacking))
+
+
+def _stray(table: EventTable, name: Any, rows: Sequence[int]) -> Oddity:
+    hint = correction(str(name), table.fields.names)
+    return Oddity(name, True, f"unknown attribute {shown(name)}{hint}", rows[0], len(rows))
+
+
+def _ill_typed(field: Field, value: object, events: BoolArray) -> Oddity:
+    why = f": {why_no_moment(value)}" if field.family == "timestamp" and isinstance(value, str) else ""
+    reason = f"is {PHRASES[field.family]}, and {shown(value)} is none{why}"
+    return Oddity(field.name, False, reason, int(np.argmax(events)), int(events.sum()))
