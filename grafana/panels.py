@@ -142,10 +142,13 @@ ROWS = [
         [
             Panel(
                 "Events",
-                "Events matched per second, and refused with their batch: a value that no event may have.",
+                "Events matched per second, and refused with their batch: a value that no event may have. "
+                "Names that stand for an attribute which the event lacks, and values of another type.",
                 {
                     "matched": rate("rtfilter_events_total"),
                     "refused": rate("rtfilter_events_refused_total"),
+                    "misspelt": rate("rtfilter_values_misspelt_total"),
+                    "of another type": rate("rtfilter_values_ill_typed_total"),
                 },
                 "ops",
             ),

@@ -28,6 +28,7 @@ from rtfilter.matching.control import Control
 from rtfilter.matching.covering import How, related
 from rtfilter.matching.elements import united
 from rtfilter.matching.growing import LARGE, SMALL, WAITED, Growing
+from rtfilter.matching.odd_values import OddValues
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
@@ -163,6 +164,7 @@ class EventFilter:
         self._road = Road(subscriptions, resolve(policy), control, observer)
         self._updates = Updates(self._road)
         self._told_impossible = False
+        self._odd = OddValues()
         if chooser is not None:
             from rtfilter.matching.choosing import Choosing
 
@@ -561,6 +563,8 @@ class EventFilter:
             table = self.schema.read(events)
             if not self._subscriptions.matcher.takes.missing:
                 refuse_missing(self._subscriptions.name, table, self.schema)
+            if table.odd:
+                self._odd.note(table.odd)
             return table
         except EventError:
             if self.metrics is not None:
@@ -842,6 +846,8 @@ class EventFilter:
                 **found,
                 "matcher": {"name": held.name} if chosen is None else chosen,
                 "in_flight_batches": self._road.gate.readers - 1,
+                "misspelt": self._odd.misspelt,
+                "ill_typed": self._odd.ill_typed,
             }
 
     # -- keeping -------------------------------------------------------------------------------------

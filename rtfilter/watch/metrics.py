@@ -403,6 +403,11 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
         "Subscriptions removed because their time to live was over",
         index["expired"],
     )
+    for key, text in (
+        ("misspelt", "Names of events that stand for an attribute which the event lacks"),
+        ("ill_typed", "Values of events that are of another type than their attribute"),
+    ):
+        yield CounterMetricFamily(f"rtfilter_values_{key}", text, index[key])
     yield from _matcher_metrics(index.get("matcher", {}))
     gauges = {
         "boxes": "Distinct boxes in the index",

@@ -1,0 +1,50 @@
+"""Counts of what is odd in the events of a filter; the log has each name once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rtfilter.events.oddities import Oddity
+
+LOGGER: Final = "rtfilter.events"
+"""The logger of the hints."""
+_MOST: Final = 100
+"""Most hints of one filter: a publisher may send new names without end."""
+
+
+class OddValues:
+    """Counts odd values, and logs the first one of each name.
+
+    Attributes
+    ----------
+    misspelt : int
+        Names of events that stand for an attribute which the event lacks.
+    ill_typed : int
+        Values of another type than their attribute, at most one for each attribute of an event.
+    """
+
+    def __init__(self) -> None:
+        self.misspelt = self.ill_typed = 0
+        self._logged: set[tuple[str, bool]] = set()
+        self._lock = threading.Lock()
+
+    def note(self, found: Sequence[Oddity]) -> None:
+        """Count what is odd in a batch."""
+        with self._lock:
+            self.misspelt += sum(one.events for one in found if one.misspelt)
+            self.ill_typed += sum(one.events for one in found if not one.misspelt)
+            new = [one for one in found if (one.name, one.misspelt) not in self._logged]
+            new = new[: _MOST - len(self._logged)]
+            self._logged.update((one.name, one.misspelt) for one in new)
+        if new:
+            import logging  # takes longer than to make a filter
+
+            for one in new:
+                logging.getLogger(LOGGER).warning(
+                    "event %d: %s; no subscription can ask for it (logged once, stats() counts)",
+                    one.row,
+                    one,
+                )
