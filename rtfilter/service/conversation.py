@@ -312,7 +312,7 @@ class Conversation:
             case Credit():
                 self._credit = min((self._credit or 0) + message.more, 2**53)
             case Publish():
-                return {"positions": await self._publish(who, message)}
+                return await self._publish(who, message)
             case Ready():
                 who.require(Role.SUBSCRIBER)
             case Stop():
@@ -353,14 +353,15 @@ class Conversation:
             del self._sent[position]
         await self._pipeline.acknowledge(who, positions)
 
-    async def _publish(self, who: Identity, message: Publish) -> list[int]:
+    async def _publish(self, who: Identity, message: Publish) -> dict[str, Any]:
         if (message.event is UNSET) == (message.events is UNSET):
             raise DirectiveError('give "event", an object, or "events", a list of them')
         parse = self._pipeline.parse(message.filter)
         several = message.events
-        parsed = [parse.object(message.event)] if several is UNSET else parse.objects(several)
-        self._measures.parse.add(perf_counter() - self._heard, len(parsed))
-        return await self._pipeline.publish(who, message.filter, parsed, message.key, self._heard)
+        events = parse.object(message.event) if several is UNSET else parse.objects(several)
+        self._measures.parse.add(perf_counter() - self._heard, len(events.bodies))
+        positions = await self._pipeline.publish(who, message.filter, events.bodies, message.key, self._heard)
+        return {"positions": positions} | ({"hints": events.hints} if events.hints else {})
 
     def _get(self, who: Identity) -> int:
         """Have all sent that was not sent on this connection; returns how many these are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,19 @@ Hook = Callable[[dict[str, Any]], None]
 """Adds to an event, such as the time of its arrival."""
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+MOST_HINTS: Final = 20
+"""Most hints about the events of one request."""
+
+
+class Parsed(NamedTuple):
+    """Events that the filter can use."""
+
+    bodies: list[bytes]
+    """JSON, as they are to be stored."""
+    hints: list[str]
+    """Misspelt attributes and values of another type: the events are taken, but may not be meant so."""
 
 
 class Parse:
@@ -33,29 +46,25 @@ class Parse:
 
     # -- to be stored ----------------------------------------------------------------------------------------
 
-    def one(self, body: bytes) -> bytes:
-        """Return an event as it is to be stored. Raises `EventError`."""
+    def one(self, body: bytes) -> Parsed:
+        """Return the event of a JSON text. Raises `EventError`."""
         event = _event(body)
-        self._read([event], lone=True)
-        return self._stored([event], [body])[0]
+        return self._parsed(self._read([event], lone=True), [event], [body], lone=True)
 
-    def lines(self, body: bytes) -> list[bytes]:
+    def lines(self, body: bytes) -> Parsed:
         """Return the events of JSON lines without empty ones: all, or `EventError` that tells the row."""
         lines = _lines(body)
         events = _events(lines)
-        self._read(events)
-        return self._stored(events, lines)
+        return self._parsed(self._read(events), events, lines)
 
-    def objects(self, events: Sequence[Any]) -> list[bytes]:
+    def objects(self, events: Sequence[Any]) -> Parsed:
         """Return events that are decoded already: all, or `EventError` that tells the row."""
-        self.rows(events)
-        return self._stored(events)
+        return self._parsed(self.rows(events), events)
 
-    def object(self, event: Any) -> bytes:
+    def object(self, event: Any) -> Parsed:
         """Return one that is decoded already. Raises `EventError`."""
         _require_object(event, None)
-        self._read([event], lone=True)
-        return self._stored([event])[0]
+        return self._parsed(self._read([event], lone=True), [event], lone=True)
 
     # -- to be matched only ----------------------------------------------------------------------------------
 
@@ -99,10 +108,13 @@ class Parse:
                 error.show_row()
             raise
 
-    def _stored(self, events: Sequence[Any], bodies: Sequence[bytes] | None = None) -> list[bytes]:
+    def _parsed(
+        self, table: EventTable, events: Sequence[Any], bodies: list[bytes] | None = None, lone: bool = False
+    ) -> Parsed:
+        hints = [str(one) if lone else f"event {one.row}: {one}" for one in table.odd[:MOST_HINTS]]
         if bodies is None or self._hook is not None:
-            return list(map(_encode, events))
-        return list(bodies)
+            bodies = list(map(_encode, events))
+        return Parsed(bodies, hints)
 
 
 def _is_plain(kind: Any) -> bool:

@@ -34,9 +34,9 @@ class Http:
     """Says directives at the doors of HTTP."""
 
     def __init__(self, server):
-        self._url = f"http://localhost:{server.port}/filters/default/"
+        self._url = f"http://localhost:{server.port}/filters/"
 
-    def ask(self, directive, mark="", **body):
+    def ask(self, directive, mark="", filter="default", **body):
         """The answer, or the error as a text."""
         path = {"SUBSCRIBE": "subscriptions", "PUBLISH": "events", "EXPLAIN": "explain"}[directive]
         kind = "application/json"
@@ -46,7 +46,7 @@ class Http:
             text = json.dumps(body if directive == "EXPLAIN" else body.get("event", body))
         headers = {"Authorization": "Basic " + base64.b64encode(b"ann:").decode(), "Content-Type": kind}
         try:
-            request = urllib.request.Request(self._url + path, (mark + text).encode(), headers)
+            request = urllib.request.Request(f"{self._url}{filter}/{path}", (mark + text).encode(), headers)
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
@@ -156,3 +156,36 @@ def test_a_text_that_is_no_timestamp_is_said_to_be_none(server, door, text, why)
     id = door.ask("SUBSCRIBE", where="at > '2000-01-01'")["subscription"]
     report = Http(server).ask("EXPLAIN", event={"at": text}, subscription=id)["report"]
     assert why in "\n".join(report)
+
+
+ODD = [
+    ({"y": 1, "X": 1}, "unknown attribute 'X'; did you mean 'x'?"),
+    ({"x": "9.5"}, "attribute 'x' is a number, and '9.5' is none"),
+    ({"x": 1, "at": 1717156800}, "attribute 'at' is a timestamp, and 1717156800 is none"),
+]
+
+
+@pytest.mark.parametrize(("event", "said"), ODD, ids=str)
+def test_what_may_not_be_meant_is_taken_with_a_hint(door, event, said):
+    assert door.ask("PUBLISH", event=event)["hints"] == [said]
+    assert door.ask("PUBLISH", events=[{"x": 1}, event])["hints"] == [f"event 1: {said}"]
+    assert "hints" not in door.ask("PUBLISH", event={"x": 1, "y": 1})
+
+
+@pytest.fixture(scope="module")
+def strict(server):
+    schema = {"strict": True, "attributes": {"x": "float", "at": "timestamp"}}
+    headers = {
+        "Authorization": "Basic " + base64.b64encode(b"admin:").decode(),
+        "Content-Type": "application/json",
+    }
+    url = f"http://localhost:{server.port}/filters/strict"
+    request = urllib.request.Request(url, json.dumps({"schema": schema}).encode(), headers, method="PUT")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert json.load(answer)["schema"]["strict"] is True
+
+
+@pytest.mark.parametrize(("event", "said"), [*ODD, ({"x": 1, "y": 1}, "unknown attribute 'y'")], ids=str)
+def test_a_strict_filter_refuses_it(strict, door, event, said):
+    assert said.removeprefix("event 1: ") in door.ask("PUBLISH", filter="strict", events=[{"x": 1}, event])
+    assert door.ask("PUBLISH", filter="strict", event={"x": 1})["positions"]

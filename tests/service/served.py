@@ -49,7 +49,7 @@ async def unless_died(pipeline, script):
 def events(pipeline, *prices, symbol=None):
     """Events as they are published."""
     rows = [{"price": price} if symbol is None else {"price": price, "symbol": symbol} for price in prices]
-    return pipeline.parse("default").lines(b"\n".join(json.dumps(row).encode() for row in rows))
+    return pipeline.parse("default").lines(b"\n".join(json.dumps(row).encode() for row in rows)).bodies
 
 
 async def publish(pipeline, *prices, symbol=None, who=CARL, key=None):

@@ -350,7 +350,7 @@ def test_events_of_one_key_are_told_in_order(tmp_path):
         for low in range(300):
             await subscribe(pipeline, f"price >= {low}", BOB)
         rows = [{"price": float(i * 37 % 300), "symbol": "ab"[i % 2]} for i in range(500)]
-        places = await pipeline.publish(CARL, "default", pipeline.parse("default").objects(rows))
+        places = await pipeline.publish(CARL, "default", pipeline.parse("default").objects(rows).bodies)
         await pipeline.settled(places[-1])
         return places
 
@@ -994,7 +994,7 @@ def test_events_of_a_nested_key_are_told_in_order(tmp_path):
         pipeline.deliver._take = lambda user, one: seen.extend(at.position for at in one) or plain(user, one)
         await pipeline.subscribe(ANN, "trucks", Wish("price > 0", order="key"))
         rows = [{"truck": {"id": "ab"[i % 2]}, "price": 1 + i} for i in range(100)]
-        places = await pipeline.publish(CARL, "trucks", pipeline.parse("trucks").objects(rows))
+        places = await pipeline.publish(CARL, "trucks", pipeline.parse("trucks").objects(rows).bodies)
         await pipeline.settled(places[-1])
         return places
 
@@ -1006,7 +1006,7 @@ def test_events_of_a_nested_key_are_told_in_order(tmp_path):
 def test_an_event_with_a_list_as_its_key_is_of_no_one_key(tmp_path):
     async def script(pipeline):
         await subscribe(pipeline, "price > 0", order="key")
-        event = pipeline.parse("default").one(b'{"price": 1, "symbol": ["A", "B"]}')
+        (event,) = pipeline.parse("default").one(b'{"price": 1, "symbol": ["A", "B"]}').bodies
         place, after = await pipeline.publish(CARL, "default", [event, *events(pipeline, 2)])
         await asyncio.wait_for(pipeline.settled(after), 60)
         return [one.position for one in pipeline.pending(ANN)] == [place, after]

@@ -15,7 +15,7 @@ from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
 from rtfilter.service.errors import NotJSONError, RequestError, TooLargeError
 from rtfilter.service.nesting import require_shallow, require_shallow_lines
-from rtfilter.service.parse import Parse
+from rtfilter.service.parse import Parse, Parsed
 
 JSON: Final = "application/json"
 LINES: Final = ("application/x-ndjson", "application/jsonl", "application/ndjson")
@@ -102,8 +102,8 @@ def decoded(body: bytes, kind: Any = Any) -> Any:
         raise NotJSONError(f"this is not JSON: {error}") from None
 
 
-async def events(request: Request, parse: Parse) -> list[bytes]:
-    """Return the events of the body as they are to be stored, as the parse stage does.
+async def events(request: Request, parse: Parse) -> Parsed:
+    """Return the events of the body as they are to be stored.
 
     Raises
     ------
@@ -123,12 +123,12 @@ async def _beside_if_large(read: Callable[..., _T], request: Request, parse: Par
     return read(*given) if len(body) < LARGE else await asyncio.to_thread(read, *given)
 
 
-def _events(kind: str, body: bytes, parse: Parse, nesting: int) -> list[bytes]:
+def _events(kind: str, body: bytes, parse: Parse, nesting: int) -> Parsed:
     if kind == ARROW:
         return parse.objects(arrow.rows(arrow.table(body, MOST_EVENTS)))
     if _is_lines(kind, body, nesting):
         return parse.lines(body)
-    return [parse.one(body)]
+    return parse.one(body)
 
 
 def _table(kind: str, body: bytes, parse: Parse, nesting: int) -> EventTable:

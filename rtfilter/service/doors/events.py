@@ -80,9 +80,10 @@ async def publish(
     """Publish events. The answer comes once they are durable, with the position of each."""
     events = await bodies.events(request, pipeline.parse(name))
     arrived, read = request.state.arrived, request.state.read
-    pipeline.measures.read.add(read - arrived, len(events))
-    pipeline.measures.parse.add(perf_counter() - read, len(events))
-    return _answer({"positions": await pipeline.publish(who, name, events, idempotency_key, arrived)}, 202)
+    pipeline.measures.read.add(read - arrived, len(events.bodies))
+    pipeline.measures.parse.add(perf_counter() - read, len(events.bodies))
+    positions = await pipeline.publish(who, name, events.bodies, idempotency_key, arrived)
+    return _answer({"positions": positions} | ({"hints": events.hints} if events.hints else {}), 202)
 
 
 async def query(
@@ -123,7 +124,7 @@ async def explain(
     request: Request, name: Name, question: models.Question, who: Who, pipeline: Served
 ) -> models.Reasons:
     """Why a subscription matches an event or not."""
-    event = pipeline.parse(name).one(_encode(question.event))
+    (event,) = pipeline.parse(name).one(_encode(question.event)).bodies
     found = await pipeline.explain(who, name, event, question.subscription)
     return models.Reasons(matched=found.matched, report=str(found).splitlines())
 

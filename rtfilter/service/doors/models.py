@@ -36,7 +36,8 @@ class FilterWanted(_Given):
             ]
         },
         description='Attribute to type: "int", "float", "str", "bool", "timestamp"; or an object with '
-        "`type`, `low` and `high`.",
+        "`type`, `low` and `high`. Or an object with these as `attributes`, and with `strict`: true refuses "
+        "events with unknown attributes or with values of another type.",
     )
     key: str | None = Field(
         default=None, description="The attribute that tells whose event it is, such as a truck or a symbol."
@@ -47,7 +48,7 @@ class FilterShown(BaseModel):
     """A filter that is there."""
 
     name: str
-    attributes: list[dict[str, Any]] = Field(alias="schema")
+    attributes: list[dict[str, Any]] | dict[str, Any] = Field(alias="schema")
     key: str | None
 
     @classmethod
@@ -149,6 +150,10 @@ class Published(BaseModel):
     """Positions of events in the log."""
 
     positions: list[int]
+    hints: list[str] | None = Field(
+        default=None,
+        description="Misspelt attributes and values of another type, if there are any.",
+    )
 
 
 class StoredShown(BaseModel):
