@@ -22,6 +22,7 @@ from proofs import (
     sequences,
     servers,
     soak,
+    suites,
     trees,
 )
 
@@ -92,6 +93,13 @@ PROOFS = {
         1,
         soak.run,
         tenth=False,
+    ),
+    "suites": Proof(
+        "each case of a published suite is right, refused clearly, or differs as documented",
+        suites.CASES,
+        suites.run,
+        tenth=False,
+        rows=suites.rows,
     ),
     "planted": Proof(
         "each planted fault makes a test fail",
