@@ -16,10 +16,11 @@ Plan(level=2, group=1)
 * :class:`FixedPlan` never changes its plan;
 * :class:`CostController`, the default of a filter, holds beliefs of the cost of every plan, which begin with
   a model of the costs and change with every batch;
-* :class:`LevelController` searches for the best level, as in the paper (Wang et al.);
+* :class:`WangController` follows the best level by the rule of the paper (Wang et al.), and no other rule;
+* :class:`LevelController` does so with rules for what real traffic brings;
 * :class:`PlanController` searches for the best level and group size together.
 
-The search of the last two assumes that costs form a valley over the levels (or over levels and groups). So
+The search of the last three assumes that costs form a valley over the levels (or over levels and groups). So
 they compare only the current plan with its neighbours, in turns, and move to a better one. Once no neighbour
 is better they settle, and compare again when the index has changed, or the response. With
 :class:`EarlyStop` a comparison ends as soon as its result is significant.
@@ -30,9 +31,9 @@ The package uses no clock, no files and no locks, and random numbers of a seed o
 its inputs and decisions to a log, and :func:`replay` checks a log with a new controller.
 
 Inside: `plans`, `sizes`, `recording` and `replaying` are for all controllers. `choosing` is the default one,
-with `learner`, `beliefs`, `costs` and `drift`. `controllers` has the others; the rule of the paper is in
-`probing`, with `rule`, `loop`, `samples`, `underway`, `heights`, `spaces`, `doubt`, `stopping` and `student`.
-`matchers` chooses matchers, with `drift`.
+with `learner`, `beliefs`, `costs` and `drift`. `wang` is the paper's. `controllers` has the others; their
+search is in `probing`, with `rule`, `loop`, `samples`, `underway`, `heights`, `spaces`, `doubt`, `stopping`
+and `student`. `matchers` chooses matchers, with `drift`.
 """
 
 from typing import TYPE_CHECKING
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from rtfilter.adaptive.replaying import ReplayError, replay, replay_matchers
     from rtfilter.adaptive.sizes import GROUPS, SizeClass, exact, powers_of_two
     from rtfilter.adaptive.stopping import EarlyStop
+    from rtfilter.adaptive.wang import WangController
 else:
     _PLACES = {
         "CostController": "choosing",
@@ -58,6 +60,7 @@ else:
         "PlanController": "controllers",
         "ReplayError": "replaying",
         "SizeClass": "sizes",
+        "WangController": "wang",
         "exact": "sizes",
         "powers_of_two": "sizes",
         "replay": "replaying",
@@ -85,6 +88,7 @@ __all__ = [
     "Sink",
     "SizeClass",
     "Ticket",
+    "WangController",
     "exact",
     "plans_of",
     "powers_of_two",

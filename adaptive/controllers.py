@@ -1,4 +1,4 @@
-"""The controllers: a fixed plan, the search for the level (Wang et al.), and that for level and group."""
+"""The controllers: a fixed plan, the search for the level, and that for level and group."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic
@@ -210,7 +210,7 @@ class _Climber(Recorder, Generic[P]):
 
 
 class LevelController(_Climber[int]):
-    """Searches for the best level of each class of batch sizes, as in the paper (Wang et al.).
+    """Searches for the best level of each class of batch sizes (after Wang et al.; see `WangController`).
 
     Each height of the index has a search of its own, because levels count from the root; it begins at the
     level that is nearest to the one of the height before. Responses of a class are compared as if all of its
@@ -218,8 +218,6 @@ class LevelController(_Climber[int]):
 
     A batch that was given up counts as at least as slow as it was until then. Samples that never report are
     not waited for. No level gets more than its share of the batches of a loop, whatever becomes of them.
-
-    It is the rule of the paper with ``share=None``, ``drift=False``, ``seed=None`` and ``size_class=exact``.
 
     Parameters
     ----------

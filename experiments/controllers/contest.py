@@ -35,6 +35,7 @@ from rtfilter.adaptive import (
     LevelController,
     Plan,
     PlanController,
+    WangController,
 )
 from rtfilter.adaptive.costs import CostModel
 from rtfilter.dtypes import BoolArray, FloatArray
@@ -54,16 +55,22 @@ WINDOW = 20
 OURS = "cost"
 
 
+def _wang(seed: int, rounds: int) -> Controller:
+    return WangController(rounds=rounds)  # which draws nothing
+
+
 ENTRANTS: Mapping[str, Callable[..., Controller]] = {
     OURS: CostController,
-    **{f"paper, N = {rounds}": partial(LevelController, rounds=rounds) for rounds in (1, 4, 16, 64)},
+    **{f"paper, N = {rounds}": partial(_wang, rounds=rounds) for rounds in (1, 4, 16, 64)},
+    **{f"levels, N = {rounds}": partial(LevelController, rounds=rounds) for rounds in (1, 4, 16, 64)},
     **{f"plans, N = {rounds}": partial(PlanController, rounds=rounds) for rounds in (1, 4, 16, 64)},
     "plans, statistical": partial(PlanController, rounds=64, early_stop=EarlyStop()),
     "discounted UCB": DiscountedUCB,
     "discounted Thompson": DiscountedThompson,
 }
 """What is compared, by name; each is called with a ``seed``. ``paper`` is the rule of the paper (Wang et
-al.), with levels only and groups of one event; ``plans`` is the same rule for levels and groups."""
+al.) and nothing else; ``levels`` has our rules for real traffic beside it, and ``plans`` is the same for
+levels and groups."""
 
 
 class Costs:

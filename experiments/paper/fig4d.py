@@ -32,7 +32,7 @@ from experiments.paper.settings import GROUPS, RULE, SETTINGS, Profile, Setting
 from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, work
 from experiments.response.bursts import label
-from rtfilter.adaptive import Controller, LevelController, Plan, PlanController, Report, Shape, exact
+from rtfilter.adaptive import Controller, Plan, PlanController, Report, Shape, WangController, exact
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.replay.output import Row, table
 
@@ -76,7 +76,7 @@ def controller(setting: Setting, rounds: int, threshold: int) -> Controller:
     """The controller of the paper; if plans have groups, the one for level and group."""
     if setting.grouped:
         return PlanController(rounds=rounds, threshold=threshold, groups=GROUPS, size_class=exact, **RULE)
-    return LevelController(rounds=rounds, threshold=threshold, size_class=exact, **RULE)
+    return WangController(rounds=rounds, threshold=threshold)
 
 
 def measure(run: Run) -> None:

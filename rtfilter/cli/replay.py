@@ -23,11 +23,13 @@ RANDOM = ("wide", "narrow", "clustered", "dense", "sparse", "equal", "nested", "
 OTHERS = ("bits", "strings")
 REAL = ("flights", "weather")
 """With `RANDOM` and `OTHERS`, the names in `rtfilter.replay.workloads.registry`, which is slow to load."""
+CONTROLLERS = ("cost", "wang", "level", "plan")
 EXAMPLES = """\
 examples:
   rtfilter replay wide --subscriptions 100000 --figure replay.png
   rtfilter replay narrow --poisson 200 --insert 100 --delete 100 --metrics-port 17464
   rtfilter replay flights --level 1 --group 16 --json replay.json
+  rtfilter replay wide --controller wang --insert 2000 --log decisions.jsonl
   rtfilter replay subscriptions.jsonl events.parquet --sizes 64,512
 """
 
@@ -71,8 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy", choices=["shortest", "fifo", "longest"], default="shortest", help="order of events"
     )
     parser.add_argument(
-        "--rounds", type=positive, help="of the search for a level alone: samples of each (16)"
+        "--controller",
+        choices=CONTROLLERS,
+        help="what chooses level and group: cost (default), wang (the paper's, groups of one), level, plan",
     )
+    parser.add_argument("--rounds", type=positive, help="of wang, level and plan: samples of each (16)")
     parser.add_argument("--threshold", type=positive, help="of the same: updates until it doubts (300000)")
     parser.add_argument(
         "--capacity", type=positive, nargs=2, metavar=("INNER", "LEAF"), help="of index nodes"
@@ -198,21 +203,30 @@ def _contender(arguments: argparse.Namespace, controller: Controller) -> Contend
 
 def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
     """Return the controller for the given level and group."""
-    from rtfilter.adaptive import CostController, FixedPlan, LevelController
+    from rtfilter.adaptive import CostController, FixedPlan, LevelController, PlanController, WangController
 
     level = None if arguments.level == "adaptive" else _number("--level", arguments.level, natural)
     words = ("adaptive", "all")
     group = None if arguments.group in words else _number("--group", arguments.group, positive)
-    if arguments.group == "adaptive":
-        if level is not None:
-            raise CommandError("a fixed --level needs a fixed --group too: a number or 'all'")
-        if arguments.rounds or arguments.threshold:
-            raise CommandError("--rounds and --threshold tune the search for a level: give a --group too")
-        return CostController(log=log)
-    if level is None:
-        rounds, threshold = arguments.rounds or 16, arguments.threshold or 300_000
-        return LevelController(group=group, rounds=rounds, threshold=threshold, log=log)
-    return FixedPlan(level, group, log=log)
+    grouped = arguments.group != "adaptive"
+    if level is not None and not grouped:
+        raise CommandError("a fixed --level needs a fixed --group too: a number or 'all'")
+    name = arguments.controller
+    if name is not None and (level is not None or (grouped and name != "level")):
+        raise CommandError(f"--controller {name} chooses itself; leave out --level and --group")
+    if name is None:
+        name = "fixed" if level is not None else "level" if grouped else "cost"
+    tuned = {key: value for key in ("rounds", "threshold") if (value := getattr(arguments, key)) is not None}
+    if tuned and name in ("fixed", "cost"):
+        raise CommandError("--rounds and --threshold tune a search: give --controller wang, level or plan")
+    tuned = {"rounds": 16} | tuned
+    if name == "wang":
+        return WangController(**tuned, log=log)
+    if name == "plan":
+        return PlanController(**tuned, log=log)
+    if name == "level":
+        return LevelController(group=group if grouped else 1, **tuned, log=log)
+    return CostController(log=log) if level is None else FixedPlan(level, group, log=log)
 
 
 def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:

@@ -187,8 +187,8 @@ class FilterNodesMatcher(ProfileMatcher):
             if not node.caring:
                 del self.nodes[name]
 
-    def find(self, event: Event) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`: the smallest set first, and no other one when nothing is left."""
+    def search(self, event: Event) -> tuple[set[int], int]:
+        """See `ProfileMatcher`: the smallest set first, and no other one when nothing is left."""
         if not self.nodes:
             return self.answer(self._profiles.numbered, event), 0
         leaves, steps = [], 0
@@ -212,7 +212,8 @@ class FilterNodesMatcher(ProfileMatcher):
         as their bounds are there. See `Predicate.covers`, which this agrees with where all are conjunctions
         of tests of single values. Where a subscription is a disjunction, each of its filters has to be
         covered by one filter alone; where it has other tests (patterns, comparisons), what it covers has
-        the same ones: then some that are covered may be left out.
+        the same ones: then some that are covered may be left out. Of `int` attributes it speaks of events
+        with integers, for which ``x IN (3, 4)`` covers ``x BETWEEN 3 AND 4``.
 
         Raises
         ------

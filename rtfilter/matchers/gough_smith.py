@@ -132,8 +132,8 @@ class GoughSmithMatcher(ProfileMatcher):
         else:
             self._root = self._without(self._root, 0, profile, {})
 
-    def find(self, event: Event) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`."""
+    def search(self, event: Event) -> tuple[set[int], int]:
+        """See `ProfileMatcher`."""
         child, steps = self._root, len(self._beside)
         for name in self._levels:
             if not isinstance(child, _Node):

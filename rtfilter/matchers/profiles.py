@@ -2,7 +2,8 @@
 
 What a profile asks of an attribute is a set of values that lie in order, told by its ends. The ends of all
 profiles cut the values of an attribute into intervals, and all values of one interval satisfy the same
-profiles. Two more *places* are for events without the attribute, and for values of another type.
+profiles. Two more *places* are for events without the attribute, and for values of another type. Intervals of
+an `int` attribute are of integers, as in the paper. An event with another number there tries every predicate.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from math import ceil
 from typing import Any, Final, NamedTuple
 
 from rtfilter.events.encoding import is_missing
@@ -33,11 +35,22 @@ def bounds_of(values: Values, line: Line) -> set[Any]:
     """Where a set of values begins or ends, except at the ends of the line: the first value behind each end.
 
     The paper cuts at the last value before each end, and its intervals are open below and closed above. A
-    text has a next one but none before it, so here they are closed below and open above: of integers, as many
-    and the same. No bound lies above the last interval, so that nothing stands for infinity.
+    text has a next one but none before it, so here they are closed below and open above. No bound lies above
+    the last interval, so that nothing stands for infinity.
     """
     lows = {low for low, _ in values.spans if low > line.first}
     return lows | {end for _, end in values.spans if end < line.end}
+
+
+def whole(values: Values) -> Values:
+    """The integers among numbers: neighbours such as 3 and 4 are one span."""
+    spans: list[tuple[int, int]] = []
+    for low, end in ((ceil(low), ceil(end)) for low, end in values.spans):
+        if spans and spans[-1][1] >= low:
+            spans[-1] = spans[-1][0], end
+        elif low < end:
+            spans.append((low, end))
+    return values._replace(spans=tuple(spans))
 
 
 def places_in(values: Values, bounds: Sequence[Any]) -> Iterator[range]:
@@ -81,6 +94,8 @@ class Profiles:
 
     def __init__(self, schema: Schema) -> None:
         self._space = Space(schema, ())
+        self.whole = frozenset(name for name, one in schema.attributes.items() if one.type is int)
+        """The attributes whose intervals are of integers."""
         self._of: dict[int, list[Profile]] = {}
         self.numbered: dict[int, Profile] = {}
         self._free: list[int] = []  # a heap of lower numbers that are not used, or no longer free
@@ -92,18 +107,27 @@ class Profiles:
 
     def line(self, attribute: str) -> Line:
         """The values of an attribute, in order."""
-        return self._space.line(attribute)
+        line = self._space.line(attribute)
+        if attribute in self.whole:
+            return line._replace(first=ceil(line.first), end=ceil(line.end))
+        return line
 
     def of(self, id: int) -> Sequence[Profile]:
         """The profiles of a subscription."""
         return self._of.get(id, ())
 
     def add(self, id: int, filter: Filter) -> Profile | None:
-        """Number a filter of a subscription; None for one that nothing satisfies."""
+        """Number a filter of a subscription; None for one that nothing satisfies, or no integers do."""
         cells = self._space.cells(Predicate((filter,)))
         if not cells:
             return None
-        wanted = {name: values for name, values in cells[0].items() if isinstance(name, str)}
+        wanted = {
+            name: whole(values) if name in self.whole else values
+            for name, values in cells[0].items()
+            if isinstance(name, str)
+        }
+        if not all(values.some for values in wanted.values()):
+            return None
         rest = tuple(dict.fromkeys(one for one in filter.constraints if _is_rest(one)))
         while self._free and self._free[0] in self.numbered:
             heappop(self._free)
@@ -145,12 +169,23 @@ class ProfileMatcher(EventwiseMatcher):
         self._profiles = Profiles(schema)
 
     @abstractmethod
+    def search(self, event: Event) -> tuple[set[int], int]:
+        """As `find`, of an event whose values of `int` attributes are integers."""
+
+    @abstractmethod
     def put(self, profile: Profile) -> None:
         """Put in a profile. It may be interrupted; then `take` follows."""
 
     @abstractmethod
     def take(self, profile: Profile) -> None:
         """Take a profile out, as far as it is there."""
+
+    def find(self, event: Event) -> tuple[set[int], int]:
+        """See `EventwiseMatcher`."""
+        if all(value % 1 == 0 for name, value in event.values.items() if name in self._profiles.whole):
+            return self.search(event)
+        known = self._predicates
+        return {id for id, one in known.items() if one.satisfied_by(event.row)}, len(known)
 
     def insert(self, id: int, filter: Filter) -> None:
         """See `PredicateMatcher`."""

@@ -21,6 +21,7 @@ from rtfilter.adaptive import (
     Report,
     Shape,
     Ticket,
+    WangController,
     exact,
     powers_of_two,
     replay,
@@ -32,6 +33,7 @@ STOP = EarlyStop(minimum=2)
 CONTROLLERS = {
     "fixed": lambda log=None: FixedPlan(3, 16, log=log),
     "cost": lambda log=None: CostController(log=log),
+    "wang": lambda log=None: WangController(**SMALL, log=log),
     "level": lambda log=None: LevelController(**SMALL, log=log),
     "level-strict": lambda log=None: LevelController(**SMALL, tolerance=None, log=log),
     "level-paper": lambda log=None: LevelController(**SMALL, **PAPER, log=log),
@@ -42,7 +44,8 @@ CONTROLLERS = {
     "plan-early": lambda log=None: PlanController(**SMALL, early_stop=STOP, groups=(2, 8), log=log),
 }
 every = pytest.mark.parametrize("make", CONTROLLERS.values(), ids=CONTROLLERS.keys())
-tuning = pytest.mark.parametrize("make", list(CONTROLLERS.values())[2:], ids=list(CONTROLLERS)[2:])
+TUNING = [name for name in CONTROLLERS if name not in ("fixed", "cost", "wang")]
+tuning = pytest.mark.parametrize("make", [CONTROLLERS[name] for name in TUNING], ids=TUNING)
 
 sizes = st.sampled_from([1, 2, 3, 5, 64, 100, 127])
 commands = st.lists(

@@ -90,6 +90,32 @@ def test_a_replay_that_is_interrupted_in_its_first_burst_writes_nothing(capsys, 
     assert not Path("o.json").exists()
 
 
+@pytest.mark.parametrize("name", ["cost", "wang", "level", "plan"])
+def test_each_controller_can_be_replayed(name, capsys):
+    tuning = [] if name == "cost" else ["--rounds", "1", "--threshold", "5"]
+    assert (
+        main(["replay", "wide", *QUICK, "--controller", name, *tuning, "--json", "o.json", "--log", "o.log"])
+        == 0
+    )
+    (first, *_) = map(json.loads, Path("o.log").read_text().splitlines())
+    assert first["kind"] == "plan"
+    assert json.loads(Path("o.json").read_text())["summary"][0]["contender"] == "adaptive"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--level", "1"], "a fixed --level needs a fixed --group too"),
+        (["--controller", "wang", "--group", "4"], "--controller wang chooses itself"),
+        (["--controller", "level", "--level", "1", "--group", "4"], "--controller level chooses itself"),
+        (["--rounds", "4"], "tune a search: give --controller wang, level or plan"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)
+def test_options_that_do_not_go_together_are_refused(given, said, capsys):
+    assert said in fails(capsys, "wide", *QUICK, *given)
+
+
 def test_a_whole_replay_says_how_many_bursts_it_had(capsys):
     assert main(["replay", "wide", *QUICK]) == 0
     assert "; 6 bursts, " in capsys.readouterr().out

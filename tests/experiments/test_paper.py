@@ -34,14 +34,14 @@ from experiments.paper import (
 from experiments.paper.index import GrowingFilter, GrowingPoints, Levels, growing
 from experiments.paper.papers import MODULES, WANG, Paper
 from experiments.paper.runner import Experiment
-from experiments.paper.settings import CI, FULL, MEDIUM, RULE, SETTINGS, Setting
+from experiments.paper.settings import CI, FULL, MEDIUM, SETTINGS, Setting
 from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, by_level, by_plan, work
 from experiments.peers.counting import Counting
 from experiments.response.bursts import label
 from lengths import long_but
 from rtfilter import EventFilter
-from rtfilter.adaptive import FixedPlan, LevelController, Plan, PlanController
+from rtfilter.adaptive import FixedPlan, Plan, PlanController, WangController
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row
@@ -438,7 +438,7 @@ VALLEY = Work(
 
 
 def test_an_episode_ends_where_the_valley_does():
-    own = LevelController(rounds=2, threshold=10, **RULE)
+    own = WangController(rounds=2, threshold=10)
     found = fig4d.episode(own, VALLEY, cycle([3, 1, 5]), 16)
     assert VALLEY.plans[found.settled] == Plan(2, 1)
     assert found.batches[:4] == [3, 1, 5, 3]
@@ -447,7 +447,7 @@ def test_an_episode_ends_where_the_valley_does():
 
 def test_without_a_choice_one_batch_is_run():
     alone = VALLEY._replace(plans=[Plan(0, 1)], response=VALLEY.response[:, :1])
-    found = fig4d.episode(LevelController(rounds=2), alone, cycle([3]), 16)
+    found = fig4d.episode(WangController(rounds=2), alone, cycle([3]), 16)
     assert (found.batches, found.plans, found.settled) == ([3], [0], 0)
 
 
@@ -499,7 +499,7 @@ def test_batches_of_a_pool_come_in_another_order_each_time():
 
 def test_where_plans_have_groups_the_controller_looks_for_both():
     assert isinstance(fig4d.controller(SETTINGS["modern"], 4, 9), PlanController)
-    assert isinstance(fig4d.controller(SETTINGS["paper"], 4, 9), LevelController)
+    assert isinstance(fig4d.controller(SETTINGS["paper"], 4, 9), WangController)
 
 
 # counting
@@ -921,7 +921,7 @@ def test_the_paper_s_claims_hold_in_work_units_on_small_indexes():
     names = [label(plan, 64) for plan in found.plans]
     merged = fig4c.claims(fig4c.curves("visits", names, found.response, (1, 4, 16, 64), 10, 1))
     assert [verdicts(merged)[k] for k in (0, 2)] == ["holds"] * 2  # a few levels are seldom ragged
-    episode = fig4d.episode(LevelController(rounds=64, **RULE), found, cycle(range(400)), 64)
+    episode = fig4d.episode(WangController(rounds=64), found, cycle(range(400)), 64)
     regret_of = found.response[episode.batches, episode.plans].mean() / found.response.min(axis=1).mean() - 1
     assert regret_of < 0.1
 

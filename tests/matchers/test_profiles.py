@@ -133,7 +133,7 @@ def test_texts_moments_and_truth_have_intervals(made):
 
 
 def test_bounds_are_the_values_behind_each_end():
-    profiles = Profiles(Schema({"n": Attribute(int, low=0, high=9), "s": str}))
+    profiles = Profiles(Schema({"n": Attribute(int, low=0, high=9), "x": float, "s": str}))
 
     def bounds(source):
         (conjunction,) = Predicate.parse(source, profiles._space.schema).filters
@@ -141,14 +141,40 @@ def test_bounds_are_the_values_behind_each_end():
         return sorted(bounds_of(values, profiles.line(name)))
 
     behind = 5.000000000000001
-    assert bounds("n = 5") == [5, behind]
-    assert bounds("n < 5") == bounds("n >= 5") == [5]
-    assert bounds("n > 5") == bounds("n <= 5") == [behind]
-    assert bounds("n BETWEEN 2 AND 5") == [2, behind]
-    assert bounds("n > 5 AND n < 7") == [behind, 7]
+    assert bounds("x = 5") == [5, behind]
+    assert bounds("x < 5") == bounds("x >= 5") == [5]
+    assert bounds("x > 5") == bounds("x <= 5") == [behind]
+    assert bounds("x BETWEEN 2 AND 5") == [2, behind]
+    assert bounds("x > 5 AND x < 7") == [behind, 7]
+    assert bounds("n = 5") == bounds("n > 4 AND n < 6") == [5, 6]
+    assert bounds("n <= 5") == bounds("n < 5.5") == bounds("n > 5") == bounds("n >= 5.5") == [6]
+    assert bounds("n IN (3, 4, 7)") == [3, 5, 7, 8]
     assert bounds("n >= 0 AND n <= 9") == bounds("n IS NULL") == []
     assert bounds("s = 'a'") == ["a", "a\0"]
     assert bounds("s LIKE 'a%'") == ["a", "b"]
+
+
+def test_a_domain_of_integers_has_at_most_its_values_as_bounds():
+    profiles = Profiles(Schema({"n": Attribute(int, low=0, high=11)}))
+    sources = [
+        f"n {operator} {value}" for value in range(12) for operator in ("=", "<", "<=", ">", ">=", "<>")
+    ]
+    filters = [Predicate.parse(source, profiles._space.schema).filters[0] for source in sources]
+    found = [profiles.add(id, filter) for id, filter in enumerate(filters)]
+    wanted = [one.wanted["n"] for one in found if one is not None]
+    assert set().union(*(bounds_of(values, profiles.line("n")) for values in wanted)) == {*range(1, 12)}
+
+
+@every
+def test_an_integer_attribute_may_have_another_number(made):
+    schema = Schema({"n": int, "m": int})
+    sources = ["n <= 3", "n >= 4", "n = 3.5", "n <> 3", "n IN (3, 4) AND m = 1", "n > 3.2", "m = 1"]
+    predicates = [Predicate.parse(source, schema) for source in sources]
+    matcher = matcher_of(made, sources, schema)
+    for event in ({"n": 3.5, "m": 1}, {"n": 3}, {"n": 4.0, "m": 1}, {"n": 3, "m": 0.5}, {"m": 1}):
+        assert found(matcher, event) == [[id for id, one in enumerate(predicates) if one.matches(event)]]
+    remove(matcher, *range(len(sources)))
+    require_empty(matcher)
 
 
 def test_places_are_those_of_the_values():

@@ -18,13 +18,21 @@ from kinds import BOXED, EACH, TAKING_ALL
 from lengths import long_but
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter
-from rtfilter.adaptive import CostController, EarlyStop, FixedPlan, LevelController, PlanController
+from rtfilter.adaptive import (
+    CostController,
+    EarlyStop,
+    FixedPlan,
+    LevelController,
+    PlanController,
+    WangController,
+)
 from rtfilter.predicates.parse import parse
 
 CONTROLLERS = {
     "root": lambda: FixedPlan(0, 1),
     "middle-grouped": lambda: FixedPlan(1, 7),
     "leaves-whole": lambda: FixedPlan(99, None),
+    "wang": lambda: WangController(rounds=1, threshold=5),
     "level": lambda: LevelController(rounds=1, threshold=5),
     "cost": CostController,
     "plan": lambda: PlanController(rounds=1, threshold=5),

@@ -1,0 +1,185 @@
+"""The controller of the paper, with its rules only (Wang et al., the adaptive level)."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rtfilter.adaptive.plans import Plan, Report, Shape, Sink, Ticket
+from rtfilter.adaptive.recording import (
+    Recorder,
+    checked,
+    plan_fields,
+    positive,
+    report_fields,
+    require_report,
+    ticket_fields,
+)
+from rtfilter.adaptive.recording import count as counted
+
+
+@dataclass(slots=True)
+class _Status:
+    """The status buffer of one batch size."""
+
+    level: int
+    height: int
+    loop: int = 0
+    """Number of the loop of comparisons."""
+    stable: bool = False
+    updates: int = 0
+    """Index updates since it became stable."""
+    asked: dict[int, int] = field(default_factory=dict)
+    """Batches of this loop by level, in the order in which levels take turns."""
+    times: dict[int, list[float]] = field(default_factory=dict)
+    """Their mean responses, as far as they are reported."""
+    waited_for: dict[int, int] = field(default_factory=dict)
+    """Levels of those that are not, by serial number."""
+
+    def begin(self) -> None:
+        """Begin a loop at the present level, the one above and the one below."""
+        self.loop += 1
+        self.updates = 0
+        levels = [level for level in (self.level, self.level - 1, self.level + 1) if 0 <= level < self.height]
+        self.asked, self.times, self.waited_for = (
+            dict.fromkeys(levels, 0),
+            {level: [] for level in levels},
+            {},
+        )
+        self.stable = len(levels) == 1
+
+
+class WangController(Recorder):
+    """Follows the best level as the paper does.
+
+    Each batch size has a status of its own. While it is *unstable*, successive batches run at the present
+    level, the one above and the one below, in turns. After `rounds` batches at each, the present level is
+    stable if its time is less than both others (``CTime < UTime and CTime < LTime``). Otherwise the better
+    side becomes the present level, and the next loop begins. After `threshold` index updates a stable level
+    is unstable again.
+
+    Nothing else ends a search: on ties it moves on. `LevelController` has rules for what real traffic brings.
+
+    Where the paper is silent: the first level is the middle one; at the root and at the leaves the only
+    neighbour is compared; of equal sides the upper one is better; a batch that was given up is run again;
+    where the tree is of another height, a loop begins at the nearest level. Groups have one event.
+
+    Parameters
+    ----------
+    rounds : int
+        N of the paper, at least 1: batches at each level in a loop.
+    threshold : int
+        Index updates after which a stable level is compared again, at least 1.
+    log : callable, optional
+        See `Controller`.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range.
+    """
+
+    def __init__(self, *, rounds: int = 64, threshold: int = 300_000, log: Sink | None = None) -> None:
+        super().__init__(log)
+        self._rounds, self._threshold = positive("rounds", rounds), positive("threshold", threshold)
+        self._sizes: dict[int, _Status] = {}
+        self._serial = self._loops = self._moves = self._stale = 0
+
+    def plan(self, size: int, shape: Shape) -> Ticket:
+        """See `Controller.plan`. A batch of one event gets level 0: it has no order to choose."""
+        size, shape = positive("size", size), checked(shape)
+        ticket = Ticket(Plan(0, 1), 1) if size == 1 else self._ticket(size, shape.height)
+        self._record("plan", size=size, **shape._asdict(), **ticket_fields(ticket))
+        return ticket
+
+    def _ticket(self, size: int, height: int) -> Ticket:
+        status = self._sizes.get(size)
+        if status is None:
+            status = self._sizes[size] = _Status((height - 1) // 2, height)
+            status.begin()
+        elif status.height != height:
+            status.level, status.height = min(status.level, height - 1), height
+            status.begin()
+        if status.stable:
+            return Ticket(Plan(status.level, 1), size)
+        level = min(status.asked, key=status.asked.__getitem__)  # the first of those that were asked least
+        self._serial += 1
+        status.asked[level] += 1
+        status.waited_for[self._serial] = level
+        return Ticket(Plan(level, 1), size, status.loop, self._serial)
+
+    def report(self, ticket: Ticket, report: Report) -> None:
+        """See `Controller.report`."""
+        require_report(report)
+        status, level = self._taken(ticket)
+        used = level is not None and not report.unfinished and len(status.times[level]) < self._rounds
+        if used:
+            status.times[level].append(report.mean_response)
+            if all(len(times) == self._rounds for times in status.times.values()):
+                self._decide(ticket.size_class, status)
+        elif level is not None and report.unfinished:
+            status.asked[level] -= 1
+        elif ticket.episode:
+            self._stale += 1
+        self._record("report", **ticket_fields(ticket), **report_fields(report), used=used)
+
+    def _taken(self, ticket: Ticket) -> tuple[Any, int | None]:
+        """The status that a batch belongs to, and its level; none where its loop is over or it is known."""
+        status = self._sizes.get(ticket.size_class)
+        return status, None if status is None else status.waited_for.pop(ticket.serial, None)
+
+    def _decide(self, size: int, status: _Status) -> None:
+        sums = {level: sum(times) for level, times in status.times.items()}
+        own = sums.pop(status.level)
+        origin = status.level
+        self._loops += 1
+        if all(own < other for other in sums.values()):
+            status.stable, status.waited_for = True, {}
+        else:
+            status.level = min(sums, key=sums.__getitem__)
+            self._moves += 1
+        if self.log is not None:
+            means = {str(level): total / self._rounds for level, total in {origin: own, **sums}.items()}
+            outcome = "settle" if status.stable else "move"
+            self._decisions.append(
+                {"kind": "decision", "size_class": size, "outcome": outcome, "from_level": origin}
+                | {"level": status.level, "group": 1, "means": means}
+            )
+        if not status.stable:
+            status.begin()
+
+    def drop(self, ticket: Ticket) -> None:
+        """See `Controller.drop`: the level is asked again."""
+        status, level = self._taken(ticket)
+        if level is not None:
+            status.asked[level] -= 1
+        self._record("drop", **ticket_fields(ticket))
+
+    def on_update(self, count: int = 1) -> None:
+        """See `Controller.on_update`. Each batch size counts all updates for itself, while it is stable."""
+        count = counted(count)
+        for status in self._sizes.values():
+            if status.stable:
+                status.updates += count
+                if status.updates >= self._threshold:
+                    status.begin()
+        self._record("update", count=count)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The parameters, and in ``classes`` the state of each batch size, by the size as text."""
+        return {
+            "controller": "WangController",
+            "rounds": self._rounds,
+            "threshold": self._threshold,
+            "loops": self._loops,
+            "moves": self._moves,
+            "stale_reports": self._stale,
+            "classes": {
+                str(size): {
+                    **plan_fields(Plan(status.level, 1)),
+                    "height": status.height,
+                    "mode": "STABLE" if status.stable else "UNSTABLE",
+                    "updates": status.updates,
+                    "episode": status.loop,
+                }
+                for size, status in self._sizes.items()
+            },
+        }
