@@ -28,6 +28,7 @@ ALIEN: Final = math.inf
 """Coordinate of a present value of another type: it satisfies only ``exists``, or no constraint at all."""
 HIGHEST: Final = float(np.finfo(np.float64).max)
 LOWEST: Final = -HIGHEST
+_ATOMS: Final = frozenset((int, float, str, bool))
 _DIGITS: Final = 76
 """Digits of a whole `Decimal` that is read exactly: those of Arrow's widest type."""
 EXACT: Final = 2**53
@@ -77,6 +78,8 @@ def is_missing(value: object) -> bool:
     """Whether a value stands for an absent attribute: None, NaT, pandas NA, or a nested object (a path)."""
     if value is None:
         return True
+    if type(value) in _ATOMS:
+        return False
     if isinstance(value, np.datetime64):
         return bool(np.isnat(value))
     # By name, so that pandas need not be imported; comparing NA with anything is an error.

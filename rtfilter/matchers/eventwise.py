@@ -14,7 +14,8 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.model import Filter, Predicate
+from rtfilter.predicates.constraints import COMPARE
+from rtfilter.predicates.model import Constraint, Filter, Predicate, Test
 from rtfilter.results import Hits
 
 
@@ -31,6 +32,15 @@ class Event(NamedTuple):
 
     row: Mapping[str, object]
     values: dict[str, Any]
+
+    def satisfies(self, test: Test) -> bool:
+        """Whether it satisfies a test that its schema has checked."""
+        if type(test) is Constraint:
+            compare = COMPARE.get(test.operator)
+            if compare is not None:
+                value = self.values.get(test.attribute)
+                return value is not None and compare(value, test.value)
+        return test.matches(self.row)
 
 
 class PredicateMatcher(ABC):

@@ -26,7 +26,7 @@ class NaiveMatcher(EventwiseMatcher):
             for conjunction in predicate.filters:
                 for constraint in conjunction.constraints:
                     evaluated += 1
-                    if not constraint.matches(event.row):
+                    if not event.satisfies(constraint):
                         break
                 else:
                     found.add(id)

@@ -206,5 +206,5 @@ class ProfileMatcher(EventwiseMatcher):
         return {
             profile.id
             for profile in map(known.__getitem__, numbers)
-            if not profile.rest or all(test.matches(event.row) for test in profile.rest)
+            if not profile.rest or all(map(event.satisfies, profile.rest))
         }

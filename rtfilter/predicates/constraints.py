@@ -149,7 +149,7 @@ class Constraint(_Constraint):
     def accepts(self, value: object) -> bool:
         """Whether a value, None for a missing one, satisfies the constraint."""
         operator, constant = self.operator, self.value
-        if value is None or is_missing(value):
+        if is_missing(value):
             return operator == "is null"
         if operator in PRESENCE:
             return operator == "exists"
