@@ -71,7 +71,8 @@ class SgimMatcher(EventwiseMatcher):
 
     Notes
     -----
-    Visits are groups looked at, and constraints evaluated.
+    Visits are groups looked at, and constraints of subscriptions of those that are kept, also where their
+    outcome is known already: each is touched.
     """
 
     takes = Takes(boxes=False, comparisons=True)
@@ -124,7 +125,7 @@ class SgimMatcher(EventwiseMatcher):
         return tuple(classes for _, _, classes in sorted(rated)[: self._most])
 
     def find(self, event: Event) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`; operations are groups looked at and constraints evaluated."""
+        """See `EventwiseMatcher`; operations are groups and constraints that are touched."""
         own = self._groups
         places = [
             None if event.values.get(one.attribute) is None else one.of(event.values[one.attribute])
@@ -132,22 +133,24 @@ class SgimMatcher(EventwiseMatcher):
         ]
         found: set[int] = set()
         known: dict[Test, bool] = {}
+        touched = len(own.groups)
         for key, group in own.groups.items():
             certain = _certain(key, places, own.classes)
             if certain is None:
                 continue
             for id, filter in group:
                 for test in filter.constraints:
+                    touched += 1
                     if type(test) is Constraint and test.attribute in certain and test.operator in RANGES:
                         continue
                     holds = known.get(test)
                     if holds is None:
-                        holds = known[test] = test.matches(event.row)
+                        holds = known[test] = event.satisfies(test)
                     if not holds:
                         break
                 else:
                     found.add(id)
-        return found, len(own.groups) + len(known)
+        return found, touched
 
     def details(self) -> dict[str, Any]:
         """Groups, and the attributes and classes that they are made by."""
