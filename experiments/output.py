@@ -12,6 +12,9 @@ from experiments.errors import ResultError
 from rtfilter.replay.machine import describe
 from rtfilter.replay.output import Row
 
+REPORT = Path(__file__).resolve().parent / "report"
+"""The results that are kept in the repository."""
+
 
 def outcome(met: bool) -> str:
     """The verdict on a target, as text."""
@@ -44,10 +47,17 @@ def keep(
         The machine of the result, by default this one.
     **more
         Other keys of the file.
+
+    Raises
+    ------
+    ResultError
+        The file is one that is kept in the repository, and the tree has changes that are not committed.
     """
     if path is None:
         return
     made_on = describe() if machine is None else dict(machine)
+    if REPORT in path.resolve().parents and str(made_on["revision"]).endswith("-dirty"):
+        raise ResultError(f"{path} is kept, so it is made from a clean tree: commit, and measure again")
     head = {"experiment": experiment, "machine": made_on, "settings": dict(settings), **more}
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
     body = ",\n".join(f"  {json.dumps(row)}" for row in rows)

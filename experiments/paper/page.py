@@ -185,8 +185,8 @@ def details(found: Sequence[Result], pictures: str) -> str:
         "# The paper's evaluation: details",
         f"Behind [the first page]({WANG.page}). " + "; ".join(machines) + ".",
         "## What words mean",
-        "The same in units and in time, fixed before anything was measured. A number is above a limit only "
-        "if its whole interval is.",
+        "The same in units and in time. Some came or changed after first results were known. A number is "
+        "above a limit only if its whole interval is.",
         "```text\n" + table(words, {"word": "word", "meaning": "meaning"}) + "\n```",
         "## Verdicts by setting",
         TITLES,

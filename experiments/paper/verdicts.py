@@ -1,8 +1,8 @@
 """What a claim is, what words such as "negligible" mean, and how numbers become verdicts.
 
 Each claim has two verdicts: one in work units, one in time. Both are made by the same functions with the same
-thresholds, which were fixed before anything was measured. A verdict is about whole intervals: what is not
-certain does not hold.
+thresholds. The first of them were fixed on 2026-11-22; some came or changed after results were known, as the
+history of this file shows. A verdict is about whole intervals: what is not certain does not hold.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The nine claims of the thesis about its benchmark (Novák 2013), and one of ours about R-trees.
 
-Limits were fixed before anything was measured; only that a lead can be lost by who had one was made a
-condition afterwards, which made a verdict worse. Operations are counted per event and are the same in each
-run; times are medians, and lean stands where Siena stood.
+Some limits came or changed after first results were known, as the history of this file shows. Operations are
+counted per event and are the same in each run; times are medians, and lean stands where Siena stood.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ def describe() -> dict[str, object]:
     dict
         ``cpu`` (its model), ``cores`` (that this process may use), ``memory_gb`` (GiB; None where the system
         does not tell), ``system``, ``python`` (version), ``revision`` (of the git checkout; None outside of
-        one), and ``versions``, the version of each package, None for one that is not installed.
+        one; with ``-dirty`` where changes other than those of kept results are not committed), and
+        ``versions``, the version of each package, None for one that is not installed.
     """
     return {
         "cpu": _cpu(),
@@ -59,13 +60,21 @@ def _listed(versions: Mapping[str, str | None], packages: Sequence[str]) -> str:
 
 
 def _revision() -> str | None:
-    command = ["git", "describe", "--always", "--dirty"]
     try:
-        run = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10
+        revision = _git("describe", "--always")
+        # Results that are kept one after the other do not make each other dirty.
+        changed = _git(
+            "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude,top)*/report/*"
         )
     except (OSError, subprocess.SubprocessError):
         return None
+    return f"{revision}-dirty" if changed else revision
+
+
+def _git(*command: str) -> str:
+    run = subprocess.run(
+        ["git", *command], cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10
+    )
     return run.stdout.strip()
 
 

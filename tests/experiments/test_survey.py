@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import peers
+from experiments import output, peers
+from experiments.errors import ResultError
 from experiments.output import keep, kept_rows
 from experiments.speed import survey, trial
 from experiments.speed.survey_figure import spread
@@ -201,3 +202,13 @@ def test_a_whole_run(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit, match="2"):
         survey.main([*arguments, "--seed", "3"])
     assert "is of another settings" in capsys.readouterr().err
+
+
+def test_a_kept_result_is_made_from_a_clean_tree(monkeypatch, tmp_path):
+    monkeypatch.setattr(output, "REPORT", tmp_path)
+    facts = machine.describe() | {"revision": "1a2b3c4-dirty"}
+    with pytest.raises(ResultError, match="from a clean tree"):
+        keep(tmp_path / "some" / "x.json", "x", {}, [], facts)
+    assert not list(tmp_path.iterdir())
+    keep(tmp_path / "some" / "x.json", "x", {}, [], facts | {"revision": "1a2b3c4"})
+    assert (tmp_path / "some" / "x.json").exists()
