@@ -424,7 +424,7 @@ class Pipeline:
             await self._store.change(self._log.remove_filter, name)  # or it is to be asked for again
             del self._parsers[name]
             metrics = self._indexes.pop(name).filter.metrics
-            if metrics is not None:
+            if metrics:
                 metrics.leave()
             self.measures.forget(name)
             self._leaving.discard(name)
