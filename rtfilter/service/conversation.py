@@ -22,18 +22,28 @@ from msgspec import UNSET
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError
 from rtfilter.service import messages
-from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, NotJSONError, ServiceError
+from rtfilter.service.errors import (
+    DirectiveError,
+    NotAuthenticatedError,
+    NotJSONError,
+    ServiceError,
+    TooLargeError,
+)
 from rtfilter.service.measures import Door
 from rtfilter.service.messages import (
     Ack,
     Connect,
     Credit,
     Disconnect,
+    Explain,
     Get,
+    List,
+    Match,
     Message,
     Misread,
     Publish,
     Ready,
+    Replace,
     Stop,
     Subscribe,
     Unsubscribe,
@@ -41,7 +51,7 @@ from rtfilter.service.messages import (
 )
 from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline, stopping
-from rtfilter.service.records import Delivery, Wish
+from rtfilter.service.records import Delivery, shown
 from rtfilter.service.roles import Identity, Role
 from rtfilter.session import TABLE, Directive, State
 
@@ -200,8 +210,7 @@ class Conversation:
 
     def _part(self, deliveries: list[Delivery]) -> list[Delivery]:
         """The first of these, as many as one message takes; the others are next."""
-        sizes = accumulate(len(one.body) for one in deliveries)
-        count = max(1, sum(size <= DIGEST for size in sizes))
+        count = _fitting((len(one.body) for one in deliveries), DIGEST)
         if count < len(deliveries):
             self._due.appendleft([one.position for one in deliveries[count:]])
         return deliveries[:count]
@@ -303,10 +312,22 @@ class Conversation:
         assert who is not None
         match message:
             case Subscribe():
-                wish = Wish(message.where, message.metadata, message.ttl, message.digest, message.order)
-                return {"subscription": await pipeline.subscribe(who, message.filter, wish, message.key)}
+                id = await pipeline.subscribe(who, message.filter, message.wish, message.key)
+                return {"subscription": id}
             case Unsubscribe():
                 await pipeline.unsubscribe(who, message.subscription)
+            case Replace():
+                expires = await pipeline.replace(who, message.subscription, message.wish)
+                return {"subscription": message.subscription, "expires": expires}
+            case List():
+                return await self._list(who, message)
+            case Match():
+                return {"matches": await self._match(who, message)}
+            case Explain():
+                filter = pipeline.filter_of(who, message.subscription)
+                event = pipeline.parse(filter).object(message.event)
+                reasons = await pipeline.explain(who, filter, event, message.subscription)
+                return {"matched": reasons.matched, "report": str(reasons).splitlines()}
             case Ack():
                 await self._acknowledge(who, message.upto)
             case Credit():
@@ -353,9 +374,32 @@ class Conversation:
             del self._sent[position]
         await self._pipeline.acknowledge(who, positions)
 
+    async def _list(self, who: Identity, message: List) -> dict[str, Any]:
+        """Subscriptions, as many as one message takes, and the id that the others are above."""
+        if message.subscription is not None:
+            one = await self._pipeline.subscription(who, message.subscription)
+            return {"subscriptions": [shown(one)], "next": None}
+        found = await self._pipeline.subscriptions(who, message.filter, message.after, message.limit)
+        page = [_encode(shown(one)) for one in found]
+        count = _fitting(map(len, page), self._pipeline.message // 2)
+        more = count < len(found) or len(found) == message.limit
+        return {
+            "subscriptions": list(map(msgspec.Raw, page[:count])),
+            "next": found[count - 1].id if more else None,
+        }
+
+    async def _match(self, who: Identity, message: Match) -> msgspec.Raw:
+        """The ids that each event matches."""
+        _require_events(message)
+        parse, several = self._pipeline.parse(message.filter), message.events
+        table = parse.row(message.event) if several is UNSET else parse.rows(several)
+        found = _encode((await self._pipeline.match(who, message.filter, table)).lists())
+        if len(found) > self._pipeline.message // 2:
+            raise TooLargeError("these events match more than one message can say; ask for fewer of them")
+        return msgspec.Raw(found)
+
     async def _publish(self, who: Identity, message: Publish) -> list[int]:
-        if (message.event is UNSET) == (message.events is UNSET):
-            raise DirectiveError('give "event", an object, or "events", a list of them')
+        _require_events(message)
         parse = self._pipeline.parse(message.filter)
         several = message.events
         parsed = [parse.object(message.event)] if several is UNSET else parse.objects(several)
@@ -443,6 +487,16 @@ def after(state: State, directive: Directive) -> State:
     except KeyError:
         allowed = ", ".join(TABLE[state]) or "nothing"
         raise DirectiveError(f"{directive} is not allowed in {state}; allowed: {allowed}") from None
+
+
+def _require_events(message: Publish | Match) -> None:
+    if (message.event is UNSET) == (message.events is UNSET):
+        raise DirectiveError('give "event", an object, or "events", a list of them')
+
+
+def _fitting(sizes: Iterable[int], most: int) -> int:
+    """How many of the first have at most so many bytes together; one has to fit."""
+    return max(1, sum(size <= most for size in accumulate(sizes)))
 
 
 def kind_of(error: RTFilterError) -> str:

@@ -53,8 +53,7 @@ class Parse:
 
     def object(self, event: Any) -> bytes:
         """Return one that is decoded already. Raises `EventError`."""
-        _require_object(event, None)
-        self._read([event], lone=True)
+        self.row(event)
         return self._stored([event])[0]
 
     # -- to be matched only ----------------------------------------------------------------------------------
@@ -72,6 +71,11 @@ class Parse:
         for row, event in enumerate(events):
             _require_object(event, row)
         return self._read(events)
+
+    def row(self, event: Any) -> EventTable:
+        """As `object`."""
+        _require_object(event, None)
+        return self._read([event], lone=True)
 
     def columns(self, table: Any) -> EventTable | None:
         """The events of a `pyarrow.Table`, without making objects of them; None where `rows` is needed."""

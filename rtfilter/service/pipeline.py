@@ -118,6 +118,8 @@ class Pipeline:
         Makes the metrics of a filter; by default it has none.
     clock : callable
         Seconds since 1970; see `Clock`.
+    message : int
+        Bytes of a message of a session.
 
     Attributes
     ----------
@@ -135,10 +137,11 @@ class Pipeline:
         hook: Hook | None = None,
         metrics: MakeMetrics = lambda info: None,
         clock: Callable[[], float] = time.time,
+        message: int = 2**20,
     ) -> None:
         self.users: Authenticate = users or Open()
         bounds = bounds._replace(age=min(bounds.age, keeping.retention))
-        self.keeping, self._bounds = keeping, bounds
+        self.keeping, self._bounds, self.message = keeping, bounds, message
         self._clock = clock = Clock(clock, log.latest)
         self._log, self._folder, self._hook, self._metrics = log, folder / "indexes", hook, metrics
         self._owners = Owners()
@@ -532,6 +535,13 @@ class Pipeline:
         await self.settled(self._changed)
         return await self.beside(reading.explain, self._index(filter).filter, event, id)
 
+    def filter_of(self, who: Identity, id: int) -> str:
+        """The filter of one of the user's subscriptions. Raises `UnknownError`. For subscribers."""
+        who.require(Role.SUBSCRIBER)
+        if not self._owns(who, id):
+            raise UnknownError(f"there is no subscription {id}")
+        return self._owners[id].filter
+
     def _owns(self, who: Identity, id: int) -> bool:
         owned = self._owners.get(id)
         return owned is not None and (owned.user == who.user or Role.ADMIN in who.roles)
@@ -619,8 +629,11 @@ class Pipeline:
         )
         return [subscription_of(one) for one in found]
 
-    async def replace(self, who: Identity, id: int, wish: Wish) -> None:
-        """Replace a subscription, once that is durable; what it matched before is still delivered."""
+    async def replace(self, who: Identity, id: int, wish: Wish) -> float | None:
+        """Replace a subscription as a whole; what it matched before is still delivered.
+
+        Returns when it ends by itself, in seconds since 1970, once it is durable.
+        """
         who.require(Role.SUBSCRIBER)
         if not self._owns(who, id):
             raise UnknownError(f"there is no subscription {id}")
@@ -629,7 +642,9 @@ class Pipeline:
         if wrong:
             raise _lone(wrong[0])
         at, arrived = self._clock(), time.perf_counter()
-        await self._store.put([entry_of(Kind.REPLACE, owned.filter, owned.user, wish, at, arrived, id)])
+        entry = entry_of(Kind.REPLACE, owned.filter, owned.user, wish, at, arrived, id)
+        await self._store.put([entry])
+        return entry.expires
 
     async def unsubscribe(self, who: Identity, id: int) -> None:
         """Remove a subscription, with its deliveries.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from rtfilter.events.schema import Schema
+
+MOST_OF_A_PAGE: Final = 1000
 
 
 class FilterInfo(NamedTuple):
@@ -74,6 +76,19 @@ class Subscription(NamedTuple):
     wish: Wish
     since: float
     expires: float | None
+
+
+def shown(one: Subscription) -> dict[str, Any]:
+    """A subscription as JSON."""
+    wish = one.wish._asdict()
+    return {
+        "subscription": one.id,
+        "filter": one.filter,
+        "user": one.user,
+        **wish,
+        "since": one.since,
+        "expires": one.expires,
+    }
 
 
 class StoredEvent(NamedTuple):

@@ -394,6 +394,40 @@ def test_the_end_of_a_subscription_is_told(tmp_path):
     served(tmp_path, script)
 
 
+def test_the_own_subscriptions_are_listed_in_pages_that_a_message_takes(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline)
+        wide = {"metadata": {"a": "x" * 300}}
+        ids = [await subscribe(pipeline, f"price > {i}", **wide) for i in range(5)]
+        await subscribe(pipeline, "price > 9", BOB)
+        pages, after = [], 0
+        while after is not None:
+            (page,) = await say(session, "LIST", after=after, limit=4)
+            assert len(json.dumps(page)) < 1000
+            pages.append([one["subscription"] for one in page["subscriptions"]])
+            after = page["next"]
+        assert pages == [[id] for id in ids]
+        (page,) = await say(session, "LIST", filter="none")
+        assert page == {"directive": "ACK", "subscriptions": [], "next": None}
+        (page,) = await say(session, "LIST", subscription=ids[0])
+        (one,) = page["subscriptions"]
+        assert (one["where"], one["metadata"], one["expires"]) == ("price > 0", wide["metadata"], None)
+
+    served(tmp_path, script, message=1000)
+
+
+def test_what_matches_more_than_a_message_says_is_refused(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline)
+        ids = [await subscribe(pipeline, "price > 0") for _ in range(30)]
+        (answer,) = await say(session, "MATCH", event={"price": 1})
+        assert answer["matches"] == [ids]
+        (answer,) = await say(session, "MATCH", events=[{"price": 1}] * 9)
+        assert (answer["kind"], answer["directive"]) == ("too-large", "ERROR")
+
+    served(tmp_path, script, message=1000)
+
+
 def test_publishing_over_a_session(tmp_path):
     async def script(pipeline):
         session = await connected(pipeline, "carl")
@@ -426,6 +460,9 @@ NEEDED = {
     Directive.ACK: {"upto": 0},
     Directive.CREDIT: {"more": 1},
     Directive.PUBLISH: {"event": {"price": -1}},
+    Directive.MATCH: {"event": {"price": -1}},
+    Directive.REPLACE: {"where": "price > 0"},
+    Directive.EXPLAIN: {"event": {"price": -1}},
 }
 WAYS = {
     State.PRE_CONNECTED: [],
@@ -447,8 +484,8 @@ def test_every_directive_in_every_state(tmp_path):
                     await say(session, way, **NEEDED.get(Directive(way), {}))
                 session.outbox = asyncio.Queue()
                 more = NEEDED.get(directive, {})
-                if directive is Directive.UNSUBSCRIBE:
-                    more = {"subscription": id}
+                if directive in (Directive.UNSUBSCRIBE, Directive.REPLACE, Directive.EXPLAIN):
+                    more = {"subscription": id, **more}
                 before = len(pipeline._owners), session.state
                 await session.hear(json.dumps({"directive": directive, "tag": "t", **more}))
                 answer = json.loads(session.outbox.get_nowait())

@@ -7,7 +7,7 @@ import socket
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from served import ANN, events, publish, served
+from served import ANN, events, publish, served, subscribe
 
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
@@ -105,6 +105,7 @@ def test_every_directive_in_every_state(tmp_path):
     async def script(pipeline, connect, conversations):
         for state in OPEN:
             for directive in Directive:
+                id = await subscribe(pipeline, "price > 1")
                 client = await connect()
                 await brought_to(state, client)
                 assert conversations[-1].state is state
@@ -114,11 +115,11 @@ def test_every_directive_in_every_state(tmp_path):
                     Directive.ACK: {"upto": 0},
                     Directive.CREDIT: {"more": 1},
                     Directive.PUBLISH: {"event": {"price": 1}},
+                    Directive.MATCH: {"event": {"price": 1}},
+                    Directive.REPLACE: {"where": "price > 2", "subscription": id},
+                    Directive.EXPLAIN: {"event": {"price": 1}, "subscription": id},
+                    Directive.UNSUBSCRIBE: {"subscription": id},
                 }.get(directive, {})
-                if directive is Directive.UNSUBSCRIBE and state is State.CONNECTED:
-                    told = {
-                        "subscription": (await client.say("SUBSCRIBE", where="price > 1"))["subscription"]
-                    }
                 answer = await client.say(directive, **told)
                 if directive in TABLE[state]:
                     wanted = "CONNECTED" if directive is Directive.CONNECT else "ACK"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from rtfilter.service.doors.problems import Problem
-from rtfilter.service.records import FilterInfo, Subscription, Wish
+from rtfilter.service.records import FilterInfo, Subscription, Wish, shown
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Id = Annotated[int, Field(ge=1, lt=2**63)]
@@ -108,15 +108,7 @@ class SubscriptionShown(BaseModel):
     @classmethod
     def of(cls, one: Subscription) -> SubscriptionShown:
         """Show one."""
-        wish = one.wish._asdict()
-        return cls(
-            subscription=one.id,
-            filter=one.filter,
-            user=one.user,
-            since=one.since,
-            expires=one.expires,
-            **wish,
-        )
+        return cls(**shown(one))
 
 
 class SubscriptionsShown(BaseModel):
@@ -130,6 +122,13 @@ class Subscribed(BaseModel):
     """A new subscription."""
 
     subscription: int = Field(description="Its id.")
+
+
+class Replaced(BaseModel):
+    """A subscription that has taken the place of another one."""
+
+    subscription: int = Field(description="Its id, which stays.")
+    expires: float | None = Field(description="When it ends by itself; null where it has no `ttl`.")
 
 
 class Row(BaseModel):
