@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from rtfilter.client.subscriptions import Subscription
+
 
 class _Message(msgspec.Struct, tag_field="directive", frozen=True):
     """A JSON object whose ``directive`` tells which it is. Fields that are not known are left out."""
@@ -27,6 +29,12 @@ class Ack(_Message, tag="ACK", frozen=True):
     subscription: int | None = None
     positions: list[int] | None = None
     pending: int | None = None
+    expires: float | None = None
+    subscriptions: list[Subscription] | None = None
+    next: int | None = None
+    matches: list[list[int]] | None = None
+    matched: bool | None = None
+    report: tuple[str, ...] = ()
 
 
 class Error(_Message, tag="ERROR", frozen=True):
