@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli.events import EventBatch, open_events
-from rtfilter.cli.terminal import say
+from rtfilter.cli.terminal import CommandError, say
 from rtfilter.text import shown
 
 if TYPE_CHECKING:
@@ -23,6 +24,21 @@ class Frame(NamedTuple):
 
     events: list[dict[str, Any]]
     places: list[str]
+
+
+@contextmanager
+def naming_places(frame: Frame, then: str = "") -> Iterator[None]:
+    """Have what is refused of one event be an error with its place, and with what follows from it."""
+    from rtfilter.client import RefusedError
+    from rtfilter.client.errors import UnwritableError
+
+    try:
+        yield
+    except (RefusedError, UnwritableError) as error:
+        if error.row is None or not 0 <= error.row < len(frame.places):
+            raise
+        reason = str(error).removeprefix(f"event {error.row}: ")  # counted from 0, within the frame
+        raise CommandError(f"{frame.places[error.row]}: {reason}{then}") from None
 
 
 def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[Frame]:
