@@ -565,19 +565,30 @@ class Pipeline:
     ) -> list[int | RTFilterError]:
         """Subscribe what can be; for each wish its id, or what is wrong with it.
 
-        With a key, what failed for a moment is made when it is asked for again, and nothing twice.
+        With a key, what failed for a moment is made when it is asked for again, and nothing twice. A single
+        subscription that has ended is made anew; of several, that is reported.
         """
         who.require(Role.SUBSCRIBER)
         index = self._index(filter)
         known = None if key is None else await self.beside(_key, who, key, _asked(filter, wishes))
-        again = known is not None and await self.ask(self._log.has, known)
+        again = known is not None and await self.ask(self._log.has, known, self._clock())
         most = self.users.most_subscriptions
         if not again and self._owners.of_user[who.user] + len(wishes) > most:
             raise TooManyError(f"a user may have {most} subscriptions at most")
         wrong = await self.beside(check, wishes, index, not again)
         good = [wish for row, wish in enumerate(wishes) if row not in wrong]
         made = await self._put_wishes(who, filter, good, known)
+        if again:
+            made = map(self._there_still, made)
         return [wrong[row] if row in wrong else next(made) for row in range(len(wishes))]
+
+    def _there_still(self, made: int | RTFilterError) -> int | RTFilterError:
+        """What a repeated request is answered: of several subscriptions, some may have ended."""
+        if isinstance(made, int):
+            owned = self._owners.get(made)
+            if owned is None or (owned.expires is not None and owned.expires <= self._clock()):
+                return UnknownError(f"the subscription {made} has ended; ask for it with another key")
+        return made
 
     async def _put_wishes(
         self, who: Identity, filter: str, wishes: Sequence[Wish], key: Key | None

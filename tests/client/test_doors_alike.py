@@ -34,21 +34,27 @@ class Http:
     """Says directives at the doors of HTTP."""
 
     def __init__(self, server):
-        self._url = f"http://localhost:{server.port}/filters/default/"
+        self._url = f"http://localhost:{server.port}"
 
     def ask(self, directive, mark="", **body):
         """The answer, or the error as a text."""
+        if directive == "UNSUBSCRIBE":
+            return self._send("DELETE", f"/subscriptions/{body['subscription']}")
         path = {"SUBSCRIBE": "subscriptions", "PUBLISH": "events", "EXPLAIN": "explain"}[directive]
-        kind = "application/json"
+        kind, key = "application/json", body.pop("key", None)
         if "events" in body:
             kind, text = "application/x-ndjson", "\n".join(map(json.dumps, body["events"]))
         else:
             text = json.dumps(body if directive == "EXPLAIN" else body.get("event", body))
-        headers = {"Authorization": "Basic " + base64.b64encode(b"ann:").decode(), "Content-Type": kind}
+        headers = {"Content-Type": kind} if key is None else {"Content-Type": kind, "Idempotency-Key": key}
+        return self._send("POST", f"/filters/default/{path}", (mark + text).encode(), headers)
+
+    def _send(self, method, path, body=None, headers=None):
+        headers = {"Authorization": "Basic " + base64.b64encode(b"ann:").decode(), **(headers or {})}
         try:
-            request = urllib.request.Request(self._url + path, (mark + text).encode(), headers)
+            request = urllib.request.Request(self._url + path, body, headers, method=method)
             with urllib.request.urlopen(request, timeout=60) as answer:
-                return json.load(answer)
+                return json.loads(answer.read() or "null")
         except urllib.error.HTTPError as error:
             with error:
                 return json.load(error)["detail"]
@@ -122,6 +128,14 @@ def test_seconds_are_numbers_above_zero(door, name, seconds):
 @pytest.mark.parametrize("seconds", [60, 60.5])
 def test_seconds_that_are_taken(door, seconds):
     assert door.ask("SUBSCRIBE", where="x > 1", ttl=seconds, digest=seconds)["subscription"]
+
+
+def test_a_key_of_a_subscription_that_has_ended_stands_for_a_new_one(door):
+    wish = {"where": "x > 1", "key": f"key of {type(door).__name__}"}
+    first = door.ask("SUBSCRIBE", **wish)["subscription"]
+    assert door.ask("SUBSCRIBE", **wish)["subscription"] == first
+    door.ask("UNSUBSCRIBE", subscription=first)
+    assert door.ask("SUBSCRIBE", **wish)["subscription"] > first
 
 
 @pytest.mark.parametrize("name", [NFC, NFD], ids=["nfc", "nfd"])

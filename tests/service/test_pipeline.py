@@ -131,6 +131,40 @@ def test_a_repeated_subscribe_is_one_subscription(tmp_path):
     assert len(first) == 1
 
 
+def test_a_repeated_subscribe_is_never_one_that_has_ended(tmp_path):
+    now = [1000.0]
+
+    async def script(pipeline):
+        async def ask(wish, key="k"):
+            return await pipeline.subscribe(ANN, "default", wish, key)
+
+        first = await ask(Wish("price > 0"))
+        await pipeline.replace(ANN, first, Wish("price > 9"))
+        assert await ask(Wish("price > 0")) == first
+        await pipeline.unsubscribe(ANN, first)
+        second = await ask(Wish("price > 0"))
+        assert second > first
+        assert await ask(Wish("price > 0")) == second
+        await pipeline.unsubscribe(ANN, second)
+        third = await ask(Wish("price > 1", ttl=5))  # the key is free for another request
+        now[0] += 6
+        assert await ask(Wish("price > 1", ttl=5)) > third
+
+    served(tmp_path, script, clock=lambda: now[0])
+
+
+def test_of_several_that_are_asked_for_again_those_that_have_ended_are_told(tmp_path):
+    async def script(pipeline):
+        wishes = [Wish(f"price > {i}") for i in range(3)]
+        ids = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        await pipeline.unsubscribe(ANN, ids[1])
+        again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        assert (again[0], again[2]) == (ids[0], ids[2])
+        assert str(again[1]) == f"the subscription {ids[1]} has ended; ask for it with another key"
+
+    served(tmp_path, script)
+
+
 def test_many_publishers_are_few_transactions(tmp_path, monkeypatch):
     commits = []
     plain = Log.commit
