@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST = 1000
 """Events of a frame."""
+MOST_BYTES = 2**19
+"""Bytes of them as JSON, half of what a server takes as a message by default."""
 
 
 class Frame(NamedTuple):
@@ -64,7 +67,7 @@ def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[Frame]
     if schema is not None:
         batches = _looked_at(batches, schema)
     frames = map(_frame, batches)
-    return _joined(frames) if live else frames
+    return chain.from_iterable(map(_cut, _joined(frames) if live else frames))
 
 
 def _looked_at(batches: Iterator[EventBatch], schema: Schema) -> Iterator[EventBatch]:
@@ -95,6 +98,28 @@ def _looked_at(batches: Iterator[EventBatch], schema: Schema) -> Iterator[EventB
 
 def _frame(batch: EventBatch) -> Frame:
     return Frame(batch.objects(), [batch.place(row) for row in range(len(batch))])
+
+
+def _cut(frame: Frame) -> Iterator[Frame]:
+    """Yield parts that a server takes as a message; what is longer by itself is one."""
+    first = size = 0
+    for row, event in enumerate(frame.events):
+        more = _size(event)
+        if row > first and size + more > MOST_BYTES:
+            yield Frame(frame.events[first:row], frame.places[first:row])
+            first, size = row, 0
+        size += more
+    yield Frame(frame.events[first:], frame.places[first:])
+
+
+def _size(event: dict[str, Any]) -> int:
+    from rtfilter.client.errors import UnwritableError
+    from rtfilter.client.protocol import encoded
+
+    try:
+        return len(bytes(encoded(event))) + 1
+    except UnwritableError:  # the client tells
+        return 0
 
 
 def _joined(single: Iterator[Frame]) -> Iterator[Frame]:

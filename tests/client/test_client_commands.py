@@ -316,3 +316,10 @@ def test_what_matches_more_than_a_message_says_is_asked_for_in_halves(asked, tmp
     monkeypatch.setattr(PlainClient, "match", match)
     code, lines, _ = asked("subscriptions", "match", written(tmp_path, "jsonl"), "--user", "ann")
     assert (code, lines[1:]) == (0, [f"{row},{row}" for row in range(10)])
+
+
+def test_a_file_of_long_events_is_published(asked, tmp_path):
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps({"price": i, "more": "x" * 5000}) + "\n" for i in range(500)))
+    code, _, said = asked("publish", path, "--user", "ann", "--key", "long")
+    assert (code, "published 500 events" in said) == (0, True), said
