@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import ExitStack
-from itertools import accumulate
 from time import perf_counter
 from typing import Any, Final
 from uuid import uuid4
@@ -51,7 +50,7 @@ from rtfilter.service.messages import (
 )
 from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline, stopping
-from rtfilter.service.records import Delivery, shown
+from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, fitting, shown
 from rtfilter.service.roles import Identity, Role
 from rtfilter.session import TABLE, Directive, State
 
@@ -59,8 +58,8 @@ MOST_UNSENT: Final = 100
 """Messages that wait to be sent; beyond it, deliveries stay in the backlog until some were."""
 MOST_AGAIN: Final = 10
 """Times that the wait before a delivery is sent again doubles."""
-DIGEST: Final = 2**18
-"""Bytes of the events of one DIGEST, about; one that is longer becomes several."""
+ENTRY: Final = 100
+"""Bytes of an event of a DIGEST beside the event and its ids, at most."""
 FEW: Final = 1000
 """Messages that wait, or were sent, among which none is looked for that is not needed any more."""
 
@@ -74,7 +73,8 @@ _Due = int | Sequence[int]
 
 
 class _Sent(msgspec.Struct, frozen=True, gc=False):
-    """The number of the first message that had a delivery, and when it is sent again."""
+    """The number of the first message that had a delivery, of the last where it took several; and when it
+    is sent again."""
 
     number: int
     again: float
@@ -194,40 +194,52 @@ class Conversation:
         assert self.who is not None
         user, deliver, now = self.who.user, self._pipeline.deliver, self._clock()
         room, made = MOST_UNSENT - self.outbox.qsize(), list[bytes]()
-        while self._due and self._credit != 0 and len(made) < room:
-            one = self._due.popleft()
-            if isinstance(one, int):
-                delivery = deliver.get(user, one)
-                if delivery is not None:  # else it is needed no more
-                    made.append(self._emitted(delivery, now))
+        while self._due and self._may_send and len(made) < room:
+            due = self._due.popleft()
+            found = (deliver.get(user, position) for position in _positions(due))
+            there = [one for one in found if one is not None]  # others are needed no more
+            if not there:
+                continue
+            if isinstance(due, Sequence) and (part := self._part(there)):
+                made.append(self._emitted_digest(part, now))
             else:
-                found = (deliver.get(user, position) for position in one)
-                there = self._part([delivery for delivery in found if delivery is not None])
-                if there:
-                    made.append(self._emitted_digest(there, now))
-        more = bool(self._due) and self._credit != 0  # which comes when the door has sent these
+                made += self._emitted(there[0], now)
+        more = bool(self._due) and self._may_send  # which comes when the door has sent these
         self._say(made, straight=not more)
 
     def _part(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """The first of these, as many as one message takes; the others are next."""
-        count = _fitting((len(one.body) for one in deliveries), DIGEST)
+        """The first of these, as many as one DIGEST takes; the others are next. None where the first one is
+        too long, and is to be sent alone."""
+        sizes = [len(one.body) + ENTRY + 2 * BYTES_OF_ID * len(one.subscriptions) for one in deliveries]
+        count = fitting(sizes, self._pipeline.message // 2)
         if count < len(deliveries):
             self._due.appendleft([one.position for one in deliveries[count:]])
-        return deliveries[:count]
+        return deliveries[:count] if sizes[0] < self._pipeline.message - BESIDE else []
 
-    def _emitted(self, one: Delivery, now: float) -> bytes:
-        number = self._next()
+    def _emitted(self, one: Delivery, now: float) -> list[bytes]:
+        """One message; several, which are sent together, where there are more ids than one takes."""
+        number, ids = self._next(), one.subscriptions
         before = self._note(one.position, now)
-        if one.ended is None:
-            return _encode(_event(number, one, before))
-        ended = {"position": one.position, "subscription": one.subscriptions[0], "reason": one.ended}
-        return _encode({"directive": "ENDED", "number": number, **ended})
+        if one.ended is not None:
+            ended = {"position": one.position, "subscription": ids[0], "reason": one.ended}
+            return [_encode({"directive": "ENDED", "number": number, **ended})]
+        most = max(1, (self._pipeline.message - BESIDE - len(one.body)) // BYTES_OF_ID)
+        made = [_encode(_event(number, one, ids[:most], before))]
+        parts = (ids[first : first + most] for first in range(most, len(ids), most))
+        made += (_encode(_event(self._next(), one, part, before)) for part in parts)
+        if len(made) > 1:  # it is acknowledged with the last of them
+            self._sent[one.position] = _Sent(self._number, self._sent.pop(one.position).again)
+        return made
 
     def _emitted_digest(self, deliveries: list[Delivery], now: float) -> bytes:
         number = self._next()
         for one in deliveries:
             self._note(one.position, now)
         return _encode({"directive": "DIGEST", **_digest(number, deliveries)})
+
+    @property
+    def _may_send(self) -> bool:
+        return self._credit is None or self._credit > 0
 
     def _next(self) -> int:
         """The number of the next delivery, which takes one of the credit."""
@@ -381,7 +393,7 @@ class Conversation:
             return {"subscriptions": [shown(one)], "next": None}
         found = await self._pipeline.subscriptions(who, message.filter, message.after, message.limit)
         page = [_encode(shown(one)) for one in found]
-        count = _fitting(map(len, page), self._pipeline.message // 2)
+        count = fitting(map(len, page), self._pipeline.message // 2)
         more = count < len(found) or len(found) == message.limit
         return {
             "subscriptions": list(map(msgspec.Raw, page[:count])),
@@ -400,6 +412,9 @@ class Conversation:
 
     async def _publish(self, who: Identity, message: Publish) -> list[int]:
         _require_events(message)
+        most = self._pipeline.message // BYTES_OF_ID
+        if message.events is not UNSET and len(message.events) > most:
+            raise TooLargeError(f"a message has at most {most:,} events; send several")
         parse = self._pipeline.parse(message.filter)
         several = message.events
         parsed = [parse.object(message.event)] if several is UNSET else parse.objects(several)
@@ -465,7 +480,7 @@ class Conversation:
     @property
     def owed(self) -> int:
         """Messages that wait to be sent, and may be, and those that are being sent."""
-        return self._sending + self.outbox.qsize() + (len(self._due) if self._credit != 0 else 0)
+        return self._sending + self.outbox.qsize() + (len(self._due) if self._may_send else 0)
 
     def expel(self) -> None:
         """The user may not stay connected: say so, and have the door close."""
@@ -494,11 +509,6 @@ def _require_events(message: Publish | Match) -> None:
         raise DirectiveError('give "event", an object, or "events", a list of them')
 
 
-def _fitting(sizes: Iterable[int], most: int) -> int:
-    """How many of the first have at most so many bytes together; one has to fit."""
-    return max(1, sum(size <= most for size in accumulate(sizes)))
-
-
 def kind_of(error: RTFilterError) -> str:
     """A short name of what is wrong, which programs can compare."""
     if isinstance(error, ServiceError):
@@ -516,12 +526,12 @@ def _those_of(due: _Due, needed: Container[int]) -> _Due | None:
     return left[0] if left and isinstance(due, int) else left or None
 
 
-def _event(number: int, one: Delivery, before: int) -> dict[str, Any]:
+def _event(number: int, one: Delivery, ids: Sequence[int], before: int) -> dict[str, Any]:
     return {
         "directive": "EVENT",
         "number": number,
         "position": one.position,
-        "subscriptions": one.subscriptions,
+        "subscriptions": ids,
         "filter": one.filter,
         "event": msgspec.Raw(one.body),
         "at": one.at,

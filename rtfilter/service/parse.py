@@ -12,6 +12,8 @@ from rtfilter.errors import EventError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 
+MOST_BYTES: Final = 2**19
+"""Of an event, by default."""
 Hook = Callable[[dict[str, Any]], None]
 """Adds to an event, such as the time of its arrival."""
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
@@ -26,10 +28,12 @@ class Parse:
     schema : Schema
     hook : callable, optional
         Is called with each event before it is checked; what it adds is stored.
+    most : int
+        Bytes of an event that is stored.
     """
 
-    def __init__(self, schema: Schema, hook: Hook | None = None) -> None:
-        self._schema, self._hook = schema, hook
+    def __init__(self, schema: Schema, hook: Hook | None = None, most: int = MOST_BYTES) -> None:
+        self._schema, self._hook, self._most = schema, hook, most
 
     # -- to be stored ----------------------------------------------------------------------------------------
 
@@ -37,7 +41,7 @@ class Parse:
         """Return an event as it is to be stored. Raises `EventError`."""
         event = _event(body)
         self._read([event], lone=True)
-        return self._stored([event], [body])[0]
+        return self._stored([event], [body], lone=True)[0]
 
     def lines(self, body: bytes) -> list[bytes]:
         """Return the events of JSON lines without empty ones: all, or `EventError` that tells the row."""
@@ -54,7 +58,7 @@ class Parse:
     def object(self, event: Any) -> bytes:
         """Return one that is decoded already. Raises `EventError`."""
         self.row(event)
-        return self._stored([event])[0]
+        return self._stored([event], lone=True)[0]
 
     # -- to be matched only ----------------------------------------------------------------------------------
 
@@ -103,10 +107,19 @@ class Parse:
                 error.show_row()
             raise
 
-    def _stored(self, events: Sequence[Any], bodies: Sequence[bytes] | None = None) -> list[bytes]:
-        if bodies is None or self._hook is not None:
-            return list(map(_encode, events))
-        return list(bodies)
+    def _stored(
+        self, events: Sequence[Any], bodies: Sequence[bytes] | None = None, lone: bool = False
+    ) -> list[bytes]:
+        found = list(map(_encode, events) if bodies is None or self._hook is not None else bodies)
+        sizes = list(map(len, found))
+        if max(sizes, default=0) > self._most:
+            row = next(row for row, size in enumerate(sizes) if size > self._most)
+            raise EventError(
+                f"an event has at most {self._most} bytes as JSON, and this one has {sizes[row]}; "
+                "keep elsewhere what is large, and put its address into the event",
+                row=None if lone else row,
+            )
+        return found
 
 
 def _is_plain(kind: Any) -> bool:

@@ -47,7 +47,7 @@ from rtfilter.service.match import Index, Match
 from rtfilter.service.measures import Measures
 from rtfilter.service.minding import Keeping, Minder
 from rtfilter.service.parse import Hook, Parse
-from rtfilter.service.records import Delivery, FilterInfo, Page, Subscription, Wish
+from rtfilter.service.records import Delivery, FilterInfo, Page, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.subscriptions import (
     REMOVED,
@@ -119,7 +119,8 @@ class Pipeline:
     clock : callable
         Seconds since 1970; see `Clock`.
     message : int
-        Bytes of a message of a session.
+        Bytes of a message of a session, about so many of a page of an answer, and half as many of an event:
+        so what is taken in can be sent.
 
     Attributes
     ----------
@@ -219,7 +220,7 @@ class Pipeline:
 
     def _add(self, index: Index) -> None:
         self._indexes[index.info.name] = index
-        self._parsers[index.info.name] = Parse(index.info.schema, self._hook)
+        self._parsers[index.info.name] = Parse(index.info.schema, self._hook, self.message // 2)
         self.measures.begin(index.info.name)
 
     async def drain(self) -> None:
@@ -494,7 +495,7 @@ class Pipeline:
         def look() -> Page:
             first = max(after, info.since)
             events = self._log.events(filter, user=user, since=since, until=until, after=first)
-            return reading.query(info.schema, where, events, limit)
+            return reading.query(info.schema, where, events, limit, self.message)
 
         try:
             async with asyncio.timeout(QUERY):
@@ -682,10 +683,17 @@ class Pipeline:
         who.require(Role.SUBSCRIBER)
         return sorted(self.deliver.pending(who.user), key=attrgetter("position"))
 
-    def pull(self, who: Identity, limit: int, after: int = 0) -> list[tuple[Delivery, int]]:
-        """The first of these above a position, as sent now, and how often each was sent before."""
-        found = [one for one in self.pending(who) if one.position > after][:limit]
-        return [(one, self.deliver.note_sent(who.user, one.position)) for one in found]
+    def pull(
+        self, who: Identity, limit: int, after: int = 0
+    ) -> tuple[list[tuple[Delivery, int]], int | None]:
+        """The first of these above a position, as sent now, and how often each was sent before.
+
+        Also the position to go on after, None where there are no more.
+        """
+        left = [one for one in self.pending(who) if one.position > after]
+        found = left[: min(limit, fitting((one.size for one in left), self.message))]
+        sent = [(one, self.deliver.note_sent(who.user, one.position)) for one in found]
+        return sent, found[-1].position if len(found) < len(left) else None
 
     async def acknowledge(self, who: Identity, positions: Iterable[int]) -> None:
         """Take deliveries of the user away, durably; others are left alone."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -9,6 +11,10 @@ import msgspec
 from rtfilter.events.schema import Schema
 
 MOST_OF_A_PAGE: Final = 1000
+BYTES_OF_ID: Final = 20
+"""Of a position or an id in a list, at most."""
+BESIDE: Final = 320
+"""Bytes of a delivery as JSON beside its event and its ids, at most."""
 
 
 class FilterInfo(NamedTuple):
@@ -134,6 +140,16 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     at: float = 0.0
     response: float | None = None
     ended: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of it as JSON, about, and not less."""
+        return len(self.body) + BESIDE + BYTES_OF_ID * len(self.subscriptions)
+
+
+def fitting(sizes: Iterable[int], most: int) -> int:
+    """How many of the first have at most so many bytes together; one has to fit."""
+    return max(1, sum(size <= most for size in accumulate(sizes)))
 
 
 def pulled(one: Delivery, before: int) -> dict[str, Any]:

@@ -63,10 +63,10 @@ class Http:
 class Socket:
     """Says directives in a session over WebSocket."""
 
-    def __init__(self, server):
+    def __init__(self, server, user="ann"):
         self._open = ExitStack()
         self._socket = self._open.enter_context(connect(server.url + "/session"))
-        self.ask("CONNECT", user="ann")
+        self.ask("CONNECT", user=user)
 
     def ask(self, directive, mark="", **body):
         self._socket.send(mark + json.dumps({"directive": directive, "tag": 1, **body}))
@@ -128,6 +128,21 @@ def test_seconds_are_numbers_above_zero(door, name, seconds):
 @pytest.mark.parametrize("seconds", [60, 60.5])
 def test_seconds_that_are_taken(door, seconds):
     assert door.ask("SUBSCRIBE", where="x > 1", ttl=seconds, digest=seconds)["subscription"]
+
+
+def test_an_event_that_is_taken_is_delivered_to_a_client_of_the_field(server, door):
+    """`websockets` takes 1 MiB by default."""
+    name = type(door).__name__
+    fits = {"door": name, "filler": "x" * (2**19 - 50)}
+    assert len(json.dumps(fits)) < 2**19
+    listener = Socket(server, f"listener to {name}")
+    listener.ask("SUBSCRIBE", where="x IS NULL AND at IS NULL")
+    listener.ask("READY")
+    assert door.ask("PUBLISH", event=fits)["positions"]
+    assert json.loads(listener._socket.recv(60))["event"] == fits
+    listener.close()
+    longer = {**fits, "more": "x" * 50}
+    assert "an event has at most 524288 bytes as JSON, and this one has" in door.ask("PUBLISH", event=longer)
 
 
 def test_a_key_of_a_subscription_that_has_ended_stands_for_a_new_one(door):

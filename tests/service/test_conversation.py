@@ -12,6 +12,7 @@ from rtfilter.service.access import Access, Limits
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import MOST_UNSENT, Conversation
 from rtfilter.service.minding import Keeping
+from rtfilter.service.records import Wish
 from rtfilter.session import TABLE, Directive, State
 from rtfilter.store.database import engine
 from rtfilter.store.users import Users
@@ -270,9 +271,7 @@ def test_a_digest_comes_as_one_message(tmp_path):
     served(tmp_path, script)
 
 
-def test_a_long_digest_comes_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.conversation.DIGEST", 40)
-
+def test_a_long_digest_comes_in_parts(tmp_path):
     async def script(pipeline):
         await subscribe(pipeline, "price > 0", digest=60)
         session = await connected(pipeline, "ann", "CREDIT", "READY")
@@ -283,10 +282,64 @@ def test_a_long_digest_comes_in_parts(tmp_path, monkeypatch):
         assert [part["directive"] for part in parts] == ["DIGEST"] * len(parts)
         assert [len(part["events"]) for part in parts] == [3, 3, 1]
         assert [place for part in parts for place in positions(part["events"])] == places
+        assert all(len(json.dumps(part)) <= 1000 for part in parts)
         await say(session, "ACK", upto=1)
         assert len(pipeline.pending(ANN)) == 5
 
-    served(tmp_path, script)
+    served(tmp_path, script, message=1000)
+
+
+def test_a_delivery_with_many_ids_comes_in_messages_that_are_short_enough(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline, "ann", "READY")
+        await say(session, "CREDIT", more=1)
+        wishes = [Wish("price > 0", digest=digest) for digest in [None] * 100 + [60] * 100]
+        ids = await pipeline.subscribe_many(ANN, "default", wishes)
+        (place,) = await publish(pipeline, 1)
+        parts = said(session)
+        assert all(len(json.dumps(part)) <= 1000 for part in parts)
+        assert [part["number"] for part in parts] == [*range(1, len(parts) + 1)]
+        assert {part["position"] for part in parts} == {place}
+        assert [id for part in parts for id in part["subscriptions"]] == ids
+        assert len(parts) > 2
+        await publish(pipeline, 2)
+        assert said(session) == []  # more credit was used than there was
+        await say(session, "ACK", upto=len(parts) - 1)
+        assert pipeline.pending(ANN)[0].position == place
+        await say(session, "ACK", upto=len(parts))
+        assert place not in [one.position for one in pipeline.pending(ANN)]
+        assert len(await say(session, "CREDIT", more=len(parts))) == 1 + len(parts)
+
+    served(tmp_path, script, message=1000)
+
+
+def test_an_event_of_a_digest_with_too_many_ids_comes_alone(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline, "ann", "READY")
+        ids = await pipeline.subscribe_many(ANN, "default", [Wish("price > 5", digest=60)] * 100)
+        await subscribe(pipeline, "price > 0", digest=60)
+        await publish(pipeline, 1, 6, 2)
+        due(pipeline)
+        found = said(session)
+        assert [one["directive"] for one in found] == ["DIGEST", *["EVENT"] * (len(found) - 2), "DIGEST"]
+        assert [id for one in found[1:-1] for id in one["subscriptions"]][:100] == ids
+        assert all(len(json.dumps(one)) <= 1000 for one in found)
+
+    served(tmp_path, script, message=1000)
+
+
+def test_as_many_events_are_published_at_once_as_their_positions_have_room(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline)
+        (answer,) = await say(session, "PUBLISH", events=[{}] * 50)
+        assert len(answer["positions"]) == 50
+        (answer,) = await say(session, "PUBLISH", events=[{}] * 51)
+        assert (answer["kind"], answer["error"]) == (
+            "too-large",
+            "a message has at most 50 events; send several",
+        )
+
+    served(tmp_path, script, message=1000)
 
 
 def due(pipeline):

@@ -1200,3 +1200,19 @@ def test_who_subscribes_is_told_that_the_database_does_not_answer(tmp_path, monk
                 await one
 
     served(tmp_path, script)
+
+
+def test_pages_of_long_events_are_short(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        places = await publish(pipeline, *range(1, 6), symbol="x" * 400)
+        pages, after = [], 0
+        while after is not None:
+            found, after = pipeline.pull(ANN, 10, after)
+            pages.append([one.position for one, _ in found])
+        assert pages == [[place] for place in places]
+        page = await pipeline.query(ANN, "default")
+        assert [one.position for one in page.events] == places[:3]
+        assert page.next == places[2]
+
+    served(tmp_path, script, message=1000)

@@ -312,7 +312,7 @@ def test_who_takes_no_bytes_is_closed_and_holds_up_nobody(tmp_path):
             await client.say("SUBSCRIBE", where="price > 0")
             await client.say("READY")
         places = await pipeline.publish(
-            ANN._replace(roles=frozenset({"admin"})), "default", big(pipeline, 15)
+            ANN._replace(roles=frozenset({"admin"})), "default", big(pipeline, 30)
         )
         assert [(await quick.hear())["position"] for _ in places] == places
         while conversations[0].state is not State.DISCONNECTED:
@@ -324,8 +324,8 @@ def test_who_takes_no_bytes_is_closed_and_holds_up_nobody(tmp_path):
 
 
 def big(pipeline, count):
-    """Events of a megabyte."""
-    return events(pipeline, *range(1, count + 1), symbol="x" * 2**20)
+    """Events of half a megabyte, nearly the longest."""
+    return events(pipeline, *range(1, count + 1), symbol="x" * (2**19 - 100))
 
 
 def test_who_asks_and_takes_no_answers_is_not_listened_to(tmp_path):

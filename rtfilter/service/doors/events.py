@@ -132,8 +132,8 @@ async def pull(
     request: Request, who: Who, pipeline: Served, after: After = 0, limit: Limit = 100
 ) -> Response:
     """What the user has not acknowledged, by position."""
-    found = pipeline.pull(who, limit, after)
-    link = routes.link(request, found[-1][0].position) if len(found) == limit else None
+    found, following = pipeline.pull(who, limit, after)
+    link = None if following is None else routes.link(request, following)
     return _answer({"deliveries": [pulled(one, before) for one, before in found], "next": link})
 
 

@@ -184,7 +184,7 @@ class DeliveriesShown(BaseModel):
     """A page of deliveries, by position."""
 
     deliveries: list[DeliveryShown]
-    next: str | None = Field(description="Link to the next page, where there may be one.")
+    next: str | None = Field(description="Link to the next page, where there is one.")
 
 
 class Matches(BaseModel):

@@ -23,7 +23,7 @@ from rtfilter.store.webhooks import Webhook
 MOST: Final = 100
 """Deliveries of one request."""
 MOST_BYTES: Final = 256 * 2**10
-"""Bytes of the events of one request, about, where they are several."""
+"""Bytes of one request, about, where it has several deliveries."""
 LONGEST: Final = 600.0
 """Seconds between two tries."""
 LONGEST_ASKED: Final = 3600.0
@@ -180,7 +180,7 @@ class Worker:
             if one is None:
                 del self._due[position]
                 continue
-            size += len(one.body)
+            size += one.size
             if found and (of != digest or size > MOST_BYTES):
                 break
             found.append(one)
