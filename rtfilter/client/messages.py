@@ -58,6 +58,7 @@ class Event(_Message, tag="EVENT", frozen=True):
     at: float = 0.0
     response: float | None = None
     redelivered: int = 0
+    dropped: int = 0
 
 
 class DigestEvent(msgspec.Struct, frozen=True):
@@ -77,6 +78,7 @@ class Digest(_Message, tag="DIGEST", frozen=True):
     events: tuple[DigestEvent, ...]
     filter: str = "default"
     redelivered: int = 0
+    dropped: int = 0
 
 
 class Ended(_Message, tag="ENDED", frozen=True):
@@ -88,6 +90,7 @@ class Ended(_Message, tag="ENDED", frozen=True):
     reason: str
     filter: str = ""
     redelivered: int = 0
+    dropped: int = 0
 
 
 Arrival = Event | Digest | Ended

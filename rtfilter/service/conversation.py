@@ -50,7 +50,7 @@ from rtfilter.service.messages import (
 )
 from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline, stopping
-from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, fitting, shown
+from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, Sending, fitting, shown
 from rtfilter.service.roles import Identity, Role
 from rtfilter.session import TABLE, Directive, State
 
@@ -219,23 +219,23 @@ class Conversation:
     def _emitted(self, one: Delivery, now: float) -> list[bytes]:
         """One message; several, which are sent together, where there are more ids than one takes."""
         number, ids = self._next(), one.subscriptions
-        before = self._note(one.position, now)
+        sending = self._note(one.position, now)
         if one.ended is not None:
             ended = {"position": one.position, "subscription": ids[0], "reason": one.ended}
-            return [_encode({"directive": "ENDED", "number": number, **ended})]
+            return [_encode({"directive": "ENDED", "number": number, **ended, **sending.lost})]
         most = max(1, (self._pipeline.message - BESIDE - len(one.body)) // BYTES_OF_ID)
-        made = [_encode(_event(number, one, ids[:most], before))]
+        made = [_encode(_event(number, one, ids[:most], sending))]
         parts = (ids[first : first + most] for first in range(most, len(ids), most))
-        made += (_encode(_event(self._next(), one, part, before)) for part in parts)
+        others = Sending(sending.before)
+        made += (_encode(_event(self._next(), one, part, others)) for part in parts)
         if len(made) > 1:  # it is acknowledged with the last of them
             self._sent[one.position] = _Sent(self._number, self._sent.pop(one.position).again)
         return made
 
     def _emitted_digest(self, deliveries: list[Delivery], now: float) -> bytes:
         number = self._next()
-        for one in deliveries:
-            self._note(one.position, now)
-        return _encode({"directive": "DIGEST", **_digest(number, deliveries)})
+        dropped = sum(self._note(one.position, now).dropped for one in deliveries)
+        return _encode({"directive": "DIGEST", **_digest(number, deliveries), **Sending(0, dropped).lost})
 
     @property
     def _may_send(self) -> bool:
@@ -248,16 +248,16 @@ class Conversation:
             self._credit -= 1
         return self._number
 
-    def _note(self, position: int, now: float) -> int:
-        """One is sent now, and again when it is not acknowledged; returns how often it was sent before."""
+    def _note(self, position: int, now: float) -> Sending:
+        """One is sent now, and again when it is not acknowledged; returns what is to be said beside it."""
         assert self.who is not None
-        before = self._pipeline.deliver.note_sent(self.who.user, position)
-        again = now + self._pipeline.keeping.redeliver * 2 ** min(before, MOST_AGAIN)
+        sending = self._pipeline.deliver.note_sent(self.who.user, position)
+        again = now + self._pipeline.keeping.redeliver * 2 ** min(sending.before, MOST_AGAIN)
         known = self._sent.get(position)
         self._sent[position] = _Sent(self._number if known is None else known.number, again)
         if again < self._earliest:
             self._earliest = again
-        return before
+        return sending
 
     async def room(self) -> None:
         """Wait while a peer asks and does not read what it is answered."""
@@ -526,7 +526,7 @@ def _those_of(due: _Due, needed: Container[int]) -> _Due | None:
     return left[0] if left and isinstance(due, int) else left or None
 
 
-def _event(number: int, one: Delivery, ids: Sequence[int], before: int) -> dict[str, Any]:
+def _event(number: int, one: Delivery, ids: Sequence[int], sending: Sending) -> dict[str, Any]:
     return {
         "directive": "EVENT",
         "number": number,
@@ -536,7 +536,8 @@ def _event(number: int, one: Delivery, ids: Sequence[int], before: int) -> dict[
         "event": msgspec.Raw(one.body),
         "at": one.at,
         "response": one.response,
-        "redelivered": before,
+        "redelivered": sending.before,
+        **sending.lost,
     }
 
 

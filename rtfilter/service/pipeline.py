@@ -47,7 +47,7 @@ from rtfilter.service.match import Index, Match
 from rtfilter.service.measures import Measures
 from rtfilter.service.minding import Keeping, Minder
 from rtfilter.service.parse import Hook, Parse
-from rtfilter.service.records import Delivery, FilterInfo, Page, Subscription, Wish, fitting
+from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.subscriptions import (
     REMOVED,
@@ -282,7 +282,7 @@ class Pipeline:
             if isinstance(ended, Exception) and not isinstance(ended, ConflictError):
                 raise ended
         await self.settled(max(self._begun, self._changed))  # not the head: it may be that of a filter
-        self.deliver.acknowledge(user, [one.position for one in self.deliver.pending(user)])
+        self.deliver.leave(user)
         await self._store.flush()
         await self.users.forgotten(user)
 
@@ -685,8 +685,8 @@ class Pipeline:
 
     def pull(
         self, who: Identity, limit: int, after: int = 0
-    ) -> tuple[list[tuple[Delivery, int]], int | None]:
-        """The first of these above a position, as sent now, and how often each was sent before.
+    ) -> tuple[list[tuple[Delivery, Sending]], int | None]:
+        """The first of these above a position, as sent now, and what is said beside each.
 
         Also the position to go on after, None where there are no more.
         """
@@ -731,6 +731,7 @@ class Pipeline:
             "user": who.user,
             "subscriptions": self._owners.of_user[who.user],
             "pending": len(self.deliver.pending(who.user)),
+            "dropped": self.deliver.dropped(who.user),
         }
         if Role.ADMIN in who.roles:
             found["server"] = self.counts

@@ -152,10 +152,31 @@ def fitting(sizes: Iterable[int], most: int) -> int:
     return max(1, sum(size <= most for size in accumulate(sizes)))
 
 
-def pulled(one: Delivery, before: int) -> dict[str, Any]:
-    """A delivery as JSON, where it is pulled or sent to a webhook; `before` is how often it was sent."""
+class Sending(NamedTuple):
+    """What is said beside a delivery.
+
+    Attributes
+    ----------
+    before : int
+        How often it was sent before.
+    dropped : int
+        How many deliveries of the user were dropped before, of which none has told yet.
+    """
+
+    before: int
+    dropped: int = 0
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """As JSON has it: only where some were dropped."""
+        return {"dropped": self.dropped} if self.dropped else {}
+
+
+def pulled(one: Delivery, sending: Sending) -> dict[str, Any]:
+    """A delivery as JSON, where it is pulled or sent to a webhook."""
     if one.ended is not None:
-        return {"position": one.position, "ended": one.subscriptions[0], "reason": one.ended, "at": one.at}
+        ended = {"position": one.position, "ended": one.subscriptions[0], "reason": one.ended, "at": one.at}
+        return {**ended, **sending.lost}
     return {
         "position": one.position,
         "subscriptions": one.subscriptions,
@@ -163,5 +184,6 @@ def pulled(one: Delivery, before: int) -> dict[str, Any]:
         "event": msgspec.Raw(one.body),
         "at": one.at,
         "response": one.response,
-        "redelivered": before,
+        "redelivered": sending.before,
+        **sending.lost,
     }

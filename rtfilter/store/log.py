@@ -439,7 +439,10 @@ class Log:
         """What each user has acknowledged."""
         with self._engine.connect() as connection:
             rows = connection.execute(sql.select(MARKS)).all()
-        return {user: Mark(low, frozenset(msgspec.json.decode(beyond))) for user, low, beyond in rows}
+        return {
+            user: Mark(low, frozenset(msgspec.json.decode(beyond)), dropped)
+            for user, low, beyond, dropped in rows
+        }
 
     def backlog(self) -> Iterator[Row]:
         """What waits for users, by user and number."""
@@ -542,7 +545,8 @@ class _Progress:
         if progress.settled is not None:
             _put_state(connection, "settled", progress.settled)
         marks = [
-            (user, low, msgspec.json.encode(sorted(beyond))) for user, (low, beyond) in progress.marks.items()
+            (user, low, msgspec.json.encode(sorted(beyond)), dropped)
+            for user, (low, beyond, dropped) in progress.marks.items()
         ]
         rows = [(user, number, msgspec.json.encode(rest)) for user, number, rest in progress.rows]
         self._no_mark(connection, [(user,) for user in progress.marks])

@@ -323,7 +323,7 @@ class World:
             backlog = deliver._backlogs.get(user)
             if backlog is not None:
                 assert len(backlog._beyond) <= 16 * (len(pending) + 1) + 70
-                assert backlog.sent.keys() <= pending.keys()
+                assert {*backlog._sent, *backlog._told} <= pending.keys()
         for user, position, ids, event in self.sent:
             assert truth.prices[position] == event["price"]
             for id in ids:

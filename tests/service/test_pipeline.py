@@ -1216,3 +1216,37 @@ def test_pages_of_long_events_are_short(tmp_path):
         assert page.next == places[2]
 
     served(tmp_path, script, message=1000)
+
+
+def test_what_was_dropped_is_logged_once_and_told_after_a_restart(tmp_path, caplog):
+    async def first(pipeline):
+        await subscribe(pipeline, "price > 0")
+        for price in range(1, 6):
+            await publish(pipeline, price)
+        assert [one.message for one in caplog.records if one.user == "ann"] == [
+            "deliveries are dropped: the backlog has no room; the next one says how many"
+        ]
+
+    async def second(pipeline):
+        (one, sending), _ = pipeline.pull(ANN, 9)[0]
+        assert sending == (0, 3)
+        await pipeline.acknowledge(ANN, [one.position])
+
+    async def third(pipeline):
+        ((_, sending),), _ = pipeline.pull(ANN, 9)
+        assert sending == (0, 0)
+        assert (await pipeline.statistics(ANN))["dropped"] == 0
+
+    served(tmp_path, first, second, third, bounds=Bounds(most=2))
+
+
+def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        await publish(pipeline, 1, 2, 3)
+        pipeline.deliver.leave("ann")
+        await publish(pipeline, 4)
+        ((_, sending),), _ = pipeline.pull(ANN, 9)
+        assert sending == (0, 0)
+
+    served(tmp_path, script, bounds=Bounds(most=2))

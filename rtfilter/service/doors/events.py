@@ -134,7 +134,7 @@ async def pull(
     """What the user has not acknowledged, by position."""
     found, following = pipeline.pull(who, limit, after)
     link = None if following is None else routes.link(request, following)
-    return _answer({"deliveries": [pulled(one, before) for one, before in found], "next": link})
+    return _answer({"deliveries": [pulled(*one) for one in found], "next": link})
 
 
 async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:

@@ -176,6 +176,9 @@ class DeliveryShown(BaseModel):
     at: float = Field(description="When it arrived, in seconds since 1970.")
     response: float | None = Field(default=None, description="Seconds until it was known what it matches.")
     redelivered: int | None = Field(default=None, description="Times that it was sent before.")
+    dropped: int | None = Field(
+        default=None, description="Deliveries that were dropped before this one, and not told yet, if any."
+    )
     ended: int | None = Field(default=None, description="The subscription that ended.")
     reason: str | None = Field(default=None, description="Why.")
 

@@ -189,8 +189,8 @@ class Worker:
                 break
         if not found:
             return None
-        before = [self._pipeline.deliver.note_sent(self._webhook.user, one.position) for one in found]
-        content: dict[str, Any] = {"deliveries": [pulled(*one) for one in zip(found, before, strict=True)]}
+        sent = [self._pipeline.deliver.note_sent(self._webhook.user, one.position) for one in found]
+        content: dict[str, Any] = {"deliveries": [pulled(*one) for one in zip(found, sent, strict=True)]}
         if digest:
             content["digest"] = True
         positions = [one.position for one in found]
