@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import ExitStack
+from math import inf
 from time import perf_counter
 from typing import Any, Final
 from uuid import uuid4
@@ -151,7 +152,7 @@ class Conversation:
         self._heard = 0.0
         self._read = asyncio.Event()
         self._connection = ExitStack()
-        self._earliest = float("inf")  # when something is sent again
+        self._earliest = inf  # when something is sent again
         self._clock = pipeline.deliver.clock
 
     # -- deliveries ------------------------------------------------------------------------------------------
@@ -162,8 +163,20 @@ class Conversation:
             self._due.append(positions)
         else:
             self._due.extend(positions)
+        self._go_on(len(positions))
+
+    def take_over(self, positions: Sequence[int]) -> None:
+        """Send what another one was sent, before all that is yet to be sent."""
+        assert self.who is not None
+        sent = (at for at, sent in self._sent.items() if sent.again < inf)  # others wait to be sent again
+        again = sorted({*positions} | self._pipeline.following(self.who.user, positions, sent))
+        self._wait(again, inf)  # until they are sent
+        self._due.extendleft(reversed(again))
+        self._go_on(len(again))
+
+    def _go_on(self, added: int) -> None:
         self._flush()
-        self._added += len(positions)
+        self._added += added
         if self._added > self._room:
             self._prune()
 
@@ -273,11 +286,10 @@ class Conversation:
         """Send again what was not acknowledged in time."""
         if now < self._earliest:
             return
-        late = sorted(at for at, sent in self._sent.items() if sent.again <= now)
-        self._wait(late, float("inf"))  # until they are sent
-        self._earliest = min((sent.again for sent in self._sent.values()), default=float("inf"))
+        late = [at for at, sent in self._sent.items() if sent.again <= now]
         if late:
-            self.send(late)
+            self.take_over(late)
+        self._earliest = min((sent.again for sent in self._sent.values()), default=inf)
 
     def _wait(self, positions: Iterable[int], again: float) -> None:
         for position in positions:

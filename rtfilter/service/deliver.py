@@ -101,6 +101,9 @@ class Receiver(Protocol):
     def send(self, positions: Sequence[int], digest: bool = False) -> None:
         """Send these, or leave them in the backlog where the receiver is slow. Never waits."""
 
+    def take_over(self, positions: Sequence[int]) -> None:
+        """Send what another receiver was sent, and has not acknowledged."""
+
     def unacknowledged(self) -> list[int]:
         """The positions that were sent, or were to be, in order."""
 
@@ -347,7 +350,8 @@ class Deliver:
         self._receivers[user] = left
         if len(left) < len(before):
             known = set(left[-1].unacknowledged())
-            left[-1].send([at for at in receiver.unacknowledged() if at not in known and self.get(user, at)])
+            theirs = (at for at in receiver.unacknowledged() if at not in known)
+            left[-1].take_over([at for at in theirs if self.get(user, at) is not None])
 
     # -- as time goes by -------------------------------------------------------------------------------------
 

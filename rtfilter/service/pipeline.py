@@ -43,7 +43,7 @@ from rtfilter.service.errors import (
     TooManyError,
     UnknownError,
 )
-from rtfilter.service.match import Index, Match
+from rtfilter.service.match import Index, Match, key_of
 from rtfilter.service.measures import Measures
 from rtfilter.service.minding import Keeping, Minder
 from rtfilter.service.parse import Hook, Parse
@@ -694,6 +694,34 @@ class Pipeline:
         found = left[: min(limit, fitting((one.size for one in left), self.message))]
         sent = [(one, self.deliver.note_sent(who.user, one.position)) for one in found]
         return sent, found[-1].position if len(found) < len(left) else None
+
+    def following(self, user: str, again: Iterable[int], sent: Iterable[int]) -> set[int]:
+        """Of what was sent to a user, all that has to follow what is sent again: later events of its keys."""
+        first: dict[tuple[str, Any], int] = {}
+        for position in again:
+            key = self._key_of(user, position)
+            if key is not None:
+                first[key] = min(position, first.get(key, position))
+        if not first:
+            return set()
+        lowest = min(first.values())
+        found = ((position, self._key_of(user, position)) for position in sent if position > lowest)
+        return {
+            position for position, key in found if key is not None and position > first.get(key, position)
+        }
+
+    def _key_of(self, user: str, position: int) -> tuple[str, Any] | None:
+        """The filter and the key by which a pending delivery is in order, if it is."""
+        one = self.deliver.get(user, position)
+        if one is None or one.ended is not None or one.filter not in self._indexes:
+            return None
+        name = self._indexes[one.filter].info.key
+        if name is None or not any(
+            id in self._owners and self._owners[id].ordered for id in one.subscriptions
+        ):
+            return None
+        key = key_of(msgspec.json.decode(one.body), name)
+        return None if key is None else (one.filter, key)
 
     async def acknowledge(self, who: Identity, positions: Iterable[int]) -> None:
         """Take deliveries of the user away, durably; others are left alone."""

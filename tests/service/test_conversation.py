@@ -248,6 +248,50 @@ def test_what_is_not_acknowledged_comes_again_later_and_later(tmp_path):
     served(tmp_path, script, keeping=Keeping(redeliver=10))
 
 
+def late(pipeline, session):
+    """All that was sent is late from now on; what comes then."""
+    session.tick(pipeline.deliver.clock() + 1e6)
+    return positions(said(session))
+
+
+@pytest.mark.parametrize("order", ["key", None])
+def test_what_comes_again_comes_before_the_later_ones_of_its_key(tmp_path, order):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0", order=order)
+        session = await connected(pipeline, "ann", "READY")
+        (first,) = await publish(pipeline, 1, symbol="A")
+        now = pipeline.deliver.clock() + 20
+        session._wait([first], now)
+        session._earliest = now
+        (other,) = await publish(pipeline, 2, symbol="B")
+        (second,) = await publish(pipeline, 3, symbol="A")
+        assert positions(said(session)) == [first, other, second]
+        session.tick(now)  # only the first one is late
+        again = [first, second] if order == "key" else [first]
+        assert positions(said(session)) == again
+        await say(session, "CREDIT", more=0)
+        (third,) = await publish(pipeline, 4, symbol="A")
+        assert late(pipeline, session) == []
+        await session.hear('{"directive": "CREDIT", "more": 9}')
+        assert positions(said(session)[1:]) == [first, other, second, third]
+
+    served(tmp_path, script)
+
+
+def test_who_takes_over_has_what_is_earlier_of_a_key_before_what_is_later(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0", order="key")
+        one = await connected(pipeline, "ann", "READY")
+        (first,) = await publish(pipeline, 1, symbol="A")
+        other = await connected(pipeline, "ann", "READY")
+        (second,) = await publish(pipeline, 2, symbol="A")
+        assert positions(said(other)) == [second]
+        one.lost()
+        assert positions(said(other)) == [first, second]
+
+    served(tmp_path, script)
+
+
 def test_a_digest_comes_as_one_message(tmp_path):
     async def script(pipeline):
         session = await connected(pipeline)

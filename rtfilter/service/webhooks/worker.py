@@ -144,6 +144,8 @@ class Worker:
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(self._done)
 
+    take_over = send
+
     def unacknowledged(self) -> list[int]:
         """As of `Receiver`."""
         return sorted(self._due)
