@@ -195,7 +195,7 @@ class Session:
         """Fail what breaks each connection on which it is said, or might."""
         for tag, request in list(self._requests.items()):
             error: ClientError | None = None
-            if link.too_large and request.directive is Directive.PUBLISH:
+            if link.too_large and request.directive in (Directive.PUBLISH, Directive.MATCH):
                 error = RefusedError("more events at once than the server takes; send fewer", "too-large")
             elif request.asked > 2 and monotonic() - request.since > self._patience:
                 error = UnreachableError(f"the connection was lost {request.asked} times before the answer")
